@@ -1,0 +1,59 @@
+"""The names of things: partitions and ids.
+
+A UUID is its 16 bytes (`Uuid`), as on the wire; people see Kafka's text form of it, base64url without padding.
+"""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import NamedTuple, NewType
+
+#: 16 bytes, big-endian, as on the wire.
+Uuid = NewType("Uuid", bytes)
+
+NO_UUID = Uuid(bytes(16))
+#: The topic id of `__cluster_metadata` (KIP-516).
+METADATA_TOPIC_ID = Uuid(bytes(15) + b"\x01")
+METADATA_TOPIC = "__cluster_metadata"
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTION_TOPIC = "__transaction_state"
+SHARE_TOPIC = "__share_group_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC})
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic. Its text form is the name of its directory: `flights-3`."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def uuid_text(uuid: bytes) -> str:
+    """Kafka's text form: base64url, 22 characters, no padding."""
+    return urlsafe_b64encode(uuid).rstrip(b"=").decode("ascii")
+
+
+def parse_uuid(text: str) -> Uuid:
+    """The reverse of `uuid_text`. Raises ValueError on anything that is not 16 bytes of base64url."""
+    try:
+        raw = urlsafe_b64decode(text + "==")
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a Kafka id: it takes 22 characters of base64url") from error
+    if len(raw) != 16:
+        raise ValueError(f"{text!r} is not a Kafka id: it takes 22 characters of base64url")
+    return Uuid(raw)
+
+
+def java_string_hash(text: str) -> int:
+    """`String.hashCode` of Java, as a signed 32-bit number: it places groups and transactions on partitions."""
+    units = text.encode("utf-16-be")
+    value = 0
+    for index in range(0, len(units), 2):
+        value = (31 * value + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
+    return value - (1 << 32) if value & 0x80000000 else value
+
+
+def coordinator_partition(name: str, partitions: int) -> int:
+    """Which partition of `__consumer_offsets` or `__transaction_state` holds this group or transactional id."""
+    return (java_string_hash(name) & 0x7FFFFFFF) % partitions
