@@ -1,0 +1,4 @@
+"""The machine: the real clock and the real disk, behind the ports of `ottla.kernel.port`.
+
+Its twin is `ottla.sim`; one contract suite runs over both. Start with `disk`.
+"""

@@ -1,0 +1,165 @@
+"""The machine's disk: files by descriptor, read and written at a position.
+
+Rules:
+- No buffering of our own: what `write` returned from is in the kernel, and survives the death of this process.
+- A file whose last reference goes closes itself. That is how a deleted segment stays readable for a fetch that still
+  holds a slice of it.
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+import struct
+import sys
+from collections.abc import Sequence
+
+from ottla.kernel.port import Buffer
+
+#: What one pwritev takes (IOV_MAX on Linux and macOS).
+_PIECES_MAX = 1024
+
+_CLOEXEC = getattr(os, "O_CLOEXEC", 0)
+
+#: Linux only; elsewhere POSIX record locks have to do.
+_OFD_SETLK: int | None = getattr(fcntl, "F_OFD_SETLK", None) if sys.platform == "linux" else None
+#: struct flock of 64-bit Linux: l_type, l_whence, l_start, l_len (0: to the end), l_pid (0: required).
+_FLOCK = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+
+
+class HostFile:
+    """One open file. `HostDisk.open` makes it."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def read(self, size: int, position: int) -> bytes:
+        return os.pread(self._fd, size, position)
+
+    def write(self, data: Buffer, position: int) -> None:
+        written = os.pwrite(self._fd, data, position)
+        if written != len(data):
+            self._write_rest(memoryview(data)[written:], position + written)
+
+    def write_many(self, pieces: Sequence[Buffer], position: int) -> None:
+        if len(pieces) > _PIECES_MAX:
+            self.write(b"".join(pieces), position)
+            return
+        size = sum(map(len, pieces))
+        written = os.pwritev(self._fd, pieces, position)
+        if written != size:
+            self._write_rest(memoryview(b"".join(pieces))[written:], position + written)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def allocate(self, size: int) -> None:
+        if os.fstat(self._fd).st_size < size:
+            os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        os.fsync(self._fd)
+
+    def descriptor(self) -> int | None:
+        return self._fd
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _write_rest(self, rest: memoryview, position: int) -> None:
+        while rest:
+            written = os.pwrite(self._fd, rest, position)
+            if written == 0:
+                raise OSError(errno.EIO, "a write at the end of a file wrote nothing")
+            rest = rest[written:]
+            position += written
+
+
+class HostLock:
+    """A held `.lock` file. Closing it, or the end of the process, lets go."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class HostDisk:
+    """The file system of this machine."""
+
+    __slots__ = ()
+
+    def open(self, path: str, *, create: bool = False) -> HostFile:
+        flags = os.O_RDWR | _CLOEXEC | (os.O_CREAT if create else 0)
+        return HostFile(os.open(path, flags, 0o644))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def list(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        os.remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            if os.path.exists(path):
+                raise
+
+    def sync_directory(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | _CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def free_bytes(self, path: str) -> tuple[int, int]:
+        usage = os.statvfs(path)
+        return usage.f_blocks * usage.f_frsize, usage.f_bavail * usage.f_frsize
+
+    def lock(self, path: str) -> HostLock | None:
+        """Take the lock file at `path`, or None if somebody holds it, in this process or another.
+
+        Java's `FileChannel.tryLock` is a POSIX record lock. Linux's open-file-description locks conflict with
+        those, so an Apache broker and this one exclude each other, and unlike those they also exclude a second
+        node in the same process and do not fall when another descriptor of the file is closed.
+        """
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | _CLOEXEC, 0o644)
+        try:
+            if _OFD_SETLK is None:
+                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            else:
+                fcntl.fcntl(fd, _OFD_SETLK, _FLOCK)
+        except OSError as error:
+            os.close(fd)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                return None
+            raise
+        return HostLock(fd)

@@ -1,0 +1,352 @@
+"""Record batches, format v2: the bytes in a produce request, in a segment and in a fetch response alike.
+
+Rules:
+- A batch is 61 bytes of header and then its records, compressed as one or not at all. The header's CRC-32C covers all
+  from the attributes (byte 21) to the end; base offset, length, leader epoch and magic lie outside it, so that the
+  broker stamps its own without a new CRC (`stamp`).
+- Reading stops quietly at a batch that is cut off at the end of its input: a fetch may end in one.
+- Bad bytes are KafkaError: CORRUPT_MESSAGE (lengths, CRC), INVALID_RECORD (records), UNSUPPORTED_FOR_MESSAGE_FORMAT
+  (magic 0 and 1).
+
+KIPs: 98 (the format, producers, transactions), 110 (zstd), 32 (timestamps), 82 (headers).
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.port import Buffer
+from ottla.wire.codec import Codec, codec_of, compress, decompress
+from ottla.wire.varint import decode_varint, encode_varint
+
+HEADER_BYTES = 61
+#: Bytes before and in the length field; the length counts what follows it.
+LENGTH_END = 12
+#: Where the bytes that the CRC covers begin.
+CRC_START = 21
+MAGIC = 2
+
+#: Bits of the attributes.
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40
+
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+NO_SEQUENCE = -1
+NO_LEADER_EPOCH = -1
+
+#: baseOffset, length, partitionLeaderEpoch, magic, crc, attributes, lastOffsetDelta, baseTimestamp, maxTimestamp,
+#: producerId, producerEpoch, baseSequence, count.
+HEADER = struct.Struct(">qiibIhiqqqhii")
+#: baseOffset, length, partitionLeaderEpoch: what lies before the magic.
+PREFIX = struct.Struct(">qii")
+_OFFSET_LENGTH = struct.Struct(">qi")
+_CRC = struct.Struct(">I")
+#: attributes .. count: what the CRC covers of the header.
+_CHECKED = struct.Struct(">hiqqqhii")
+_BASE_OFFSET = struct.Struct(">q")
+_LEADER_EPOCH = struct.Struct(">i")
+
+Header = tuple[str, bytes | None]
+#: What `build` takes: (timestamp, key, value, headers).
+NewRecord = tuple[int, bytes | None, bytes | None, Sequence[Header]]
+
+
+class Record(NamedTuple):
+    """One record as a consumer sees it: its own offset and timestamp, not deltas."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[Header]
+
+
+class BatchHeader(NamedTuple):
+    """The 61 bytes, decoded."""
+
+    base_offset: int
+    length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch, header included."""
+        return self.length + LENGTH_END
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of the last record; it wraps from 2^31-1 to 0."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+    @property
+    def codec(self) -> Codec:
+        return codec_of(self.attributes)
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return bool(self.attributes & LOG_APPEND_TIME)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+
+class Batch:
+    """One whole batch: its header, and its records when somebody asks for them."""
+
+    __slots__ = ("data", "header")
+
+    def __init__(self, header: BatchHeader, data: memoryview) -> None:
+        self.header = header
+        #: The batch's bytes, header included; a view into what `read` was given.
+        self.data = data
+
+    def records(self) -> list[Record]:
+        """All records, decompressed if need be. The CRC is not looked at; `check` does that."""
+        header = self.header
+        body = decompress(header.codec, self.data[HEADER_BYTES:])
+        fixed = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
+        return decode_records(body, header.count, header.base_offset, header.base_timestamp, fixed)
+
+
+def header_at(data: Buffer, position: int = 0) -> BatchHeader:
+    """The header at `position`. CORRUPT_MESSAGE if there are not 61 bytes of it."""
+    try:
+        return BatchHeader._make(HEADER.unpack_from(data, position))
+    except struct.error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the input ends within a batch's header") from None
+
+
+def headers(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of every whole batch in `data`."""
+    position = 0
+    end = len(data)
+    while end - position >= HEADER_BYTES:
+        header = BatchHeader._make(HEADER.unpack_from(data, position))
+        if header.magic != MAGIC:
+            raise _old_magic(header.magic)
+        if header.length < HEADER_BYTES - LENGTH_END:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a batch's length is {header.length}")
+        if header.length + LENGTH_END > end - position:
+            return
+        yield position, header
+        position += header.length + LENGTH_END
+
+
+def read(data: Buffer) -> Iterator[Batch]:
+    """Every whole batch in `data`."""
+    view = memoryview(data)
+    for position, header in headers(view):
+        yield Batch(header, view[position : position + header.size])
+
+
+def check(data: Buffer, position: int = 0) -> BatchHeader:
+    """The header at `position` after its length, magic and CRC have been found right; KafkaError if they are not."""
+    header = header_at(data, position)
+    if header.magic != MAGIC:
+        raise _old_magic(header.magic)
+    end = position + header.size
+    if header.size < HEADER_BYTES or end > len(data):
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a batch of {header.size} bytes with {len(data) - position} left")
+    found = crc32c(memoryview(data)[position + CRC_START : end])
+    if found != header.crc:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch's CRC is {header.crc}, its bytes give {found}")
+    return header
+
+
+def stamp(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
+    """Write base offset and leader epoch into a batch, in place. Both lie outside the CRC."""
+    _BASE_OFFSET.pack_into(buffer, position, base_offset)
+    _LEADER_EPOCH.pack_into(buffer, position + LENGTH_END, leader_epoch)
+
+
+def build(
+    records: Iterable[NewRecord],
+    *,
+    base_offset: int = 0,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = -1,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+) -> bytes:
+    """One batch of these records, at least one. Offsets count up from `base_offset`."""
+    parts: list[bytes] = []
+    delta = -1
+    base_timestamp = max_timestamp = NO_TIMESTAMP
+    for timestamp, key, value, record_headers in records:
+        delta += 1
+        if delta == 0:
+            base_timestamp = timestamp
+        if timestamp > max_timestamp:
+            max_timestamp = timestamp
+        _encode_record(parts, timestamp - base_timestamp, delta, key, value, record_headers)
+    if delta < 0:
+        raise ValueError("a batch has at least one record")
+    body = b"".join(parts)
+    if codec is not Codec.NONE:
+        body = compress(codec, body, level)
+    attributes = codec | (TRANSACTIONAL if transactional else 0) | (CONTROL if control else 0)
+    checked = _CHECKED.pack(
+        attributes, delta, base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, delta + 1
+    )
+    return assemble(base_offset, leader_epoch, checked, body)
+
+
+def assemble(base_offset: int, leader_epoch: int, checked: bytes, body: Buffer) -> bytes:
+    """A batch from the part of its header that the CRC covers, and its (compressed) records."""
+    crc = crc32c(body, crc32c(checked))
+    length = HEADER_BYTES - LENGTH_END + len(body)
+    prefix = PREFIX.pack(base_offset, length, leader_epoch)
+    return b"".join((prefix, b"\x02", _CRC.pack(crc), checked, body))
+
+
+def rewrite(
+    data: Buffer,
+    header: BatchHeader,
+    *,
+    attributes: int,
+    max_timestamp: int,
+    codec: Codec | None = None,
+    level: int | None = None,
+) -> bytes:
+    """The same records under other attributes and another maximum timestamp, recompressed if `codec` is not None.
+
+    Records hold deltas only, so nothing in them changes with their codec.
+    """
+    body: Buffer = memoryview(data)[HEADER_BYTES : header.size]
+    if codec is not None:
+        body = compress(codec, decompress(header.codec, body), level)
+        attributes = attributes & ~7 | codec
+    checked = _CHECKED.pack(attributes, header.last_offset_delta, header.base_timestamp, max_timestamp, *header[9:13])
+    return assemble(header.base_offset, header.partition_leader_epoch, checked, body)
+
+
+def decode_records(
+    body: bytes, count: int, base_offset: int, base_timestamp: int, fixed_timestamp: int | None = None
+) -> list[Record]:
+    """`count` records from the uncompressed `body`. `fixed_timestamp` is LogAppendTime's: all records bear it."""
+    records: list[Record] = []
+    position = 0
+    end = len(body)
+    new = tuple.__new__
+    try:
+        for _ in range(count):
+            length, position = decode_varint(body, position)
+            record_end = position + length
+            if length < 0 or record_end > end:
+                raise KafkaError(ErrorCode.INVALID_RECORD, f"a record of {length} bytes with {end - position} left")
+            # Most of these are one byte; a call for each would double the time.
+            byte = body[position + 1]
+            if byte < 128:
+                timestamp = (byte >> 1) ^ -(byte & 1)
+                position += 2
+            else:
+                timestamp, position = decode_varint(body, position + 1)
+            byte = body[position]
+            if byte < 128:
+                offset = (byte >> 1) ^ -(byte & 1)
+                position += 1
+            else:
+                offset, position = decode_varint(body, position)
+            key, position = _decode_bytes(body, position)
+            value, position = _decode_bytes(body, position)
+            if body[position] == 0:
+                position += 1
+                record_headers: list[Header] = []
+            else:
+                record_headers, position = _decode_headers(body, position)
+            if position != record_end:
+                raise KafkaError(ErrorCode.INVALID_RECORD, "a record's fields do not add up to its length")
+            timestamp = base_timestamp + timestamp if fixed_timestamp is None else fixed_timestamp
+            records.append(new(Record, (base_offset + offset, timestamp, key, value, record_headers)))
+    except (IndexError, ValueError) as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"a record is cut off or malformed: {error}") from error
+    if position != end:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"{end - position} bytes after the last of {count} records")
+    return records
+
+
+def _decode_bytes(body: bytes, position: int) -> tuple[bytes | None, int]:
+    byte = body[position]
+    if byte < 128:
+        size = (byte >> 1) ^ -(byte & 1)
+        position += 1
+    else:
+        size, position = decode_varint(body, position)
+    if size < 0:
+        return None, position
+    # A slice past the end comes back short; the record's length, checked by the caller, shows it.
+    return body[position : position + size], position + size
+
+
+def _decode_headers(body: bytes, position: int) -> tuple[list[Header], int]:
+    count, position = decode_varint(body, position)
+    # A header takes at least two bytes: a count that cannot be is refused before anything is allocated for it.
+    if count < 0 or count > (len(body) - position) // 2:
+        raise ValueError(f"{count} headers in {len(body) - position} bytes")
+    found: list[Header] = []
+    for _ in range(count):
+        key, position = _decode_bytes(body, position)
+        if key is None:
+            raise ValueError("a header without a key")
+        value, position = _decode_bytes(body, position)
+        found.append((key.decode(), value))
+    return found, position
+
+
+def _encode_record(
+    parts: list[bytes],
+    timestamp_delta: int,
+    offset_delta: int,
+    key: bytes | None,
+    value: bytes | None,
+    record_headers: Sequence[Header],
+) -> None:
+    body = b"\x00" + encode_varint(timestamp_delta) + encode_varint(offset_delta)
+    body += b"\x01" if key is None else encode_varint(len(key)) + key
+    body += b"\x01" if value is None else encode_varint(len(value)) + value
+    if not record_headers:
+        body += b"\x00"
+    else:
+        pieces = [body, encode_varint(len(record_headers))]
+        for name, content in record_headers:
+            raw = name.encode()
+            pieces += (encode_varint(len(raw)), raw)
+            pieces += (b"\x01",) if content is None else (encode_varint(len(content)), content)
+        body = b"".join(pieces)
+    parts.append(encode_varint(len(body)))
+    parts.append(body)
+
+
+def _old_magic(magic: int) -> KafkaError:
+    return KafkaError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"message format v{magic} is not supported, only v2")
