@@ -1,0 +1,124 @@
+"""A listening socket and the connections it has accepted.
+
+Rules:
+- `open` binds at once, so that a taken port is an error before the node says it is ready.
+- A connection that said nothing for `connections.max.idle.ms` is closed, as Kafka does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+
+from ottla.kernel.error import OttlaError
+from ottla.net.inbound import RECEIVE_BUFFER_BYTES, Connection, Slot
+
+_BACKLOG = 1024
+_ACCEPTS_AT_ONCE = 64
+_SWEEPS_PER_IDLE_TIME = 4
+
+
+class Listener:
+    """Accepts clients on one address. The node makes it and ends it."""
+
+    def __init__(
+        self,
+        name: str,
+        loop: asyncio.AbstractEventLoop,
+        on_frame: Callable[[Connection, memoryview, Slot], None],
+        on_close: Callable[[Connection, str], None],
+        *,
+        frame_bytes_max: int,
+        idle_ms_max: int,
+    ) -> None:
+        self.name = name
+        self._loop = loop
+        self._on_frame = on_frame
+        self._on_close = on_close
+        self._frame_bytes_max = frame_bytes_max
+        self._idle_seconds_max = idle_ms_max / 1000
+        self._shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        self._sock: socket.socket | None = None
+        self._sweep: asyncio.TimerHandle | None = None
+        self.connections: set[Connection] = set()
+        self.port = 0
+
+    def bind(self, host: str, port: int) -> None:
+        """Take the address; port 0 takes a free one. Clients wait in the backlog until `serve`."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((host, port))
+            sock.listen(_BACKLOG)
+        except OSError as error:
+            sock.close()
+            raise OttlaError(_explain(error, self.name, host, port)) from error
+        sock.setblocking(False)
+        self._sock = sock
+        self.port = sock.getsockname()[1]
+
+    def serve(self) -> None:
+        """Begin to accept."""
+        assert self._sock is not None, "bind comes first"
+        self._loop.add_reader(self._sock.fileno(), self._accept)
+        self._plan_sweep()
+
+    def _accept(self) -> None:
+        assert self._sock is not None
+        for _ in range(_ACCEPTS_AT_ONCE):
+            try:
+                sock, _ = self._sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    # No descriptor is left: the client waits in the backlog, and the idle sweep frees some.
+                    return
+                raise
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            try:
+                connection = Connection(
+                    sock, self._loop, self._shared, self._on_frame, self._closed, self._frame_bytes_max, self.name
+                )
+            except OSError:
+                # The peer was gone before we could ask for its name.
+                sock.close()
+                continue
+            self.connections.add(connection)
+
+    def _closed(self, connection: Connection, why: str) -> None:
+        self.connections.discard(connection)
+        self._on_close(connection, why)
+
+    def _plan_sweep(self) -> None:
+        if self._idle_seconds_max > 0:
+            self._sweep = self._loop.call_later(self._idle_seconds_max / _SWEEPS_PER_IDLE_TIME, self._close_idle)
+
+    def _close_idle(self) -> None:
+        oldest = self._loop.time() - self._idle_seconds_max
+        for connection in [each for each in self.connections if each.heard_at < oldest]:
+            connection.close("idle for longer than connections.max.idle.ms")
+        self._plan_sweep()
+
+    def close(self) -> None:
+        """Stop to accept and close every connection."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        if self._sock is not None:
+            self._loop.remove_reader(self._sock.fileno())
+            self._sock.close()
+            self._sock = None
+        for connection in list(self.connections):
+            connection.close("the node stops")
+
+
+def _explain(error: OSError, name: str, host: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"{host}:{port} is taken by another process; stop it, or give the listener {name} another port"
+    if error.errno in (errno.EADDRNOTAVAIL, errno.EACCES) or isinstance(error, socket.gaierror):
+        return f"the listener {name} cannot use {host}:{port}: {error.strerror}"
+    return f"the listener {name} cannot open {host}:{port}: {error.strerror}"

@@ -1,0 +1,144 @@
+"""Incremental fetch sessions (KIP-227): a consumer says what changed, and is told what changed.
+
+Rules:
+- Epoch 0 asks for a new session, -1 for none; both carry the whole list of partitions.
+- Every other epoch must be the one we expect next, or the client gets INVALID_FETCH_SESSION_EPOCH and begins anew.
+- A session is used by names or by topic ids, never by both (FETCH_SESSION_TOPIC_ID_ERROR, KIP-516).
+- A partition that had records goes to the end of the order, so that none starves behind a busy one.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.port import Rng
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+_EPOCH_MAX = 0x7FFFFFFF
+#: min.incremental.fetch.session.eviction.ms: a session that was used since then is not evicted for a new one.
+_EVICTION_AGE_MS_MIN = 120_000
+
+#: (topic name or 16 bytes of topic id, partition)
+Key = tuple[str | bytes, int]
+
+
+@dataclass(slots=True)
+class Wanted:
+    """What a client wants of one partition, and what it was last told."""
+
+    topic: str | bytes
+    partition: int
+    fetch_offset: int
+    bytes_max: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+    told_high_watermark: int = -1
+    told_log_start_offset: int = -1
+
+    def learn(self, other: Wanted) -> None:
+        """Take over what the client's newest request says."""
+        self.fetch_offset = other.fetch_offset
+        self.bytes_max = other.bytes_max
+        self.current_leader_epoch = other.current_leader_epoch
+        self.last_fetched_epoch = other.last_fetched_epoch
+        self.log_start_offset = other.log_start_offset
+
+    def is_news(self, high_watermark: int, log_start_offset: int, *, has_records: bool, failed: bool) -> bool:
+        """Is there anything to tell? Remembers what is told. A failed partition is told again next time."""
+        if failed:
+            self.told_high_watermark = -1
+            return True
+        changed = has_records or (
+            (high_watermark, log_start_offset) != (self.told_high_watermark, self.told_log_start_offset)
+        )
+        self.told_high_watermark = high_watermark
+        self.told_log_start_offset = log_start_offset
+        return changed
+
+
+class Session:
+    """One client's session. `Sessions` makes and ends it."""
+
+    __slots__ = ("by_id", "epoch", "session_id", "used_ms", "wanted")
+
+    def __init__(self, session_id: int, by_id: bool, wanted: Iterable[Wanted], now_ms: int) -> None:
+        self.session_id = session_id
+        self.by_id = by_id
+        #: The epoch that the next request must carry.
+        self.epoch = 1
+        self.used_ms = now_ms
+        self.wanted: OrderedDict[Key, Wanted] = OrderedDict(((each.topic, each.partition), each) for each in wanted)
+
+    def move_behind(self, key: Key) -> None:
+        """This partition had records: the others come first next time."""
+        self.wanted.move_to_end(key)
+
+
+class Sessions:
+    """A node's fetch sessions, at most `slots_max` of them (max.incremental.fetch.session.cache.slots)."""
+
+    def __init__(self, slots_max: int, rng: Rng) -> None:
+        self._slots_max = slots_max
+        self._rng = rng
+        #: In the order of their last use.
+        self._sessions: OrderedDict[int, Session] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def create(self, by_id: bool, wanted: Iterable[Wanted], now_ms: int) -> Session | None:
+        """A new session, or None when all slots are taken by sessions in use."""
+        if len(self._sessions) >= self._slots_max and not self._evict(now_ms):
+            return None
+        session_id = 0
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = 1 + self._rng.randrange(_EPOCH_MAX - 1)
+        session = self._sessions[session_id] = Session(session_id, by_id, wanted, now_ms)
+        return session
+
+    def _evict(self, now_ms: int) -> bool:
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None or now_ms - oldest.used_ms < _EVICTION_AGE_MS_MIN:
+            return False
+        del self._sessions[oldest.session_id]
+        return True
+
+    def close(self, session_id: int) -> None:
+        """Forget a session; no error if it is not there."""
+        self._sessions.pop(session_id, None)
+
+    def resume(
+        self,
+        session_id: int,
+        epoch: int,
+        by_id: bool,
+        changed: Iterable[Wanted],
+        forgotten: Iterable[Key],
+        now_ms: int,
+    ) -> Session:
+        """The session of an incremental request, brought up to date. Raises KafkaError as KIP-227 says."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.by_id != by_id:
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        for each in changed:
+            known = session.wanted.get((each.topic, each.partition))
+            if known is None:
+                session.wanted[each.topic, each.partition] = each
+            else:
+                known.learn(each)
+        for key in forgotten:
+            session.wanted.pop(key, None)
+        session.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
+        session.used_ms = now_ms
+        self._sessions.move_to_end(session_id)
+        return session

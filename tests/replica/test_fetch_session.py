@@ -1,0 +1,93 @@
+"""Fetch sessions as KIP-227 has them."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.replica.fetch_session import Session, Sessions, Wanted
+
+
+def sessions(slots_max: int = 2) -> Sessions:
+    return Sessions(slots_max, Random(1))
+
+
+def created(table: Sessions, now_ms: int = 0, by_id: bool = False) -> Session:
+    session = table.create(by_id, [Wanted("a", 0, 5, 100), Wanted("a", 1, 7, 100)], now_ms)
+    assert session is not None
+    return session
+
+
+def resume(table: Sessions, session: Session, epoch: int, **more: object) -> Session:
+    arguments: dict[str, object] = {"by_id": False, "changed": [], "forgotten": [], "now_ms": 1} | more
+    return table.resume(session.session_id, epoch, **arguments)  # type: ignore[arg-type]
+
+
+def test_epochs_follow_each_other_and_wrap_to_one() -> None:
+    table = sessions()
+    session = created(table)
+    assert resume(table, session, 1).epoch == 2
+    session.epoch = 0x7FFFFFFF
+    assert resume(table, session, 0x7FFFFFFF).epoch == 1
+
+
+@pytest.mark.parametrize(
+    ("session_id", "epoch", "by_id", "code"),
+    [
+        (-5, 1, False, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+        (None, 2, False, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        (None, 1, True, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
+    ],
+)
+def test_a_request_that_does_not_fit_its_session_is_refused(
+    session_id: int | None, epoch: int, by_id: bool, code: ErrorCode
+) -> None:
+    table = sessions()
+    session = created(table)
+    with pytest.raises(KafkaError) as refused:
+        table.resume(session_id or session.session_id, epoch, by_id, [], [], 1)
+    assert refused.value.code is code
+    assert session.epoch == 1, "a refused request leaves the session as it was"
+
+
+def test_a_session_learns_changes_and_forgets() -> None:
+    table = sessions()
+    session = created(table)
+    resume(table, session, 1, changed=[Wanted("a", 1, 9, 50), Wanted("b", 0, 0, 10)], forgotten=[("a", 0)])
+    assert [(each.topic, each.partition, each.fetch_offset) for each in session.wanted.values()] == [
+        ("a", 1, 9),
+        ("b", 0, 0),
+    ]
+
+
+def test_a_partition_without_news_is_left_out_until_something_changes() -> None:
+    wanted = Wanted("a", 0, 0, 100)
+    assert wanted.is_news(5, 0, has_records=False, failed=False)
+    assert not wanted.is_news(5, 0, has_records=False, failed=False)
+    assert wanted.is_news(5, 0, has_records=True, failed=False)
+    assert wanted.is_news(6, 0, has_records=False, failed=False)
+    assert wanted.is_news(6, 1, has_records=False, failed=False)
+
+
+def test_a_failed_partition_is_told_again() -> None:
+    wanted = Wanted("a", 0, 0, 100)
+    assert wanted.is_news(-1, -1, has_records=False, failed=True)
+    assert wanted.is_news(-1, -1, has_records=False, failed=True)
+
+
+def test_sessions_in_use_are_not_evicted_and_old_ones_are() -> None:
+    table = sessions(slots_max=2)
+    first, second = created(table, now_ms=0), created(table, now_ms=100_000)
+    assert table.create(False, [], 110_000) is None
+    assert table.create(False, [], 125_000) is not None
+    with pytest.raises(KafkaError):
+        resume(table, first, 1)
+    assert resume(table, second, 1) is second
+
+
+def test_a_partition_that_had_records_waits_behind_the_others() -> None:
+    session = created(sessions())
+    session.move_behind(("a", 0))
+    assert list(session.wanted) == [("a", 1), ("a", 0)]
