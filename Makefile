@@ -1,0 +1,94 @@
+# `make demo` and `make test` need Python 3.11 to 3.14 and make, nothing else: they make their own environment in .venv,
+# with uv when it is there and with venv and pip when it is not. Stamp files in .venv make the second time quick.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+UV := $(shell command -v uv 2>/dev/null)
+# LONG=1 takes the tests marked `long` too; ARGS goes to the tool as it is: make test ARGS='-k log'
+MARK := $(if $(LONG),, and not long)
+ARGS ?=
+
+define FIND_PYTHON
+for name in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11 python; do \
+    path=$$(command -v $$name 2>/dev/null) || continue; \
+    "$$path" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null || continue; \
+    echo "$$path"; break; \
+done
+endef
+
+ifdef UV
+INSTALL = VIRTUAL_ENV=$(abspath $(VENV)) $(UV) pip install --quiet
+else
+INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check
+endif
+
+.PHONY: help env demo test check bench sim interop fmt clean
+
+help:
+	@echo 'make demo     a node, a real data set and a Spark pipeline over it, checked and plotted'
+	@echo 'make test     the tests (LONG=1: the long ones too)'
+	@echo 'make check    format, lint, types, import layers, the source under test'
+	@echo 'make interop  other implementations against this one (LONG=1: all of them)'
+	@echo 'make bench    beside Apache Kafka; tables go to bench/results'
+	@echo 'make sim      the simulator'
+	@echo 'make env      the environment of all of these, in $(VENV)'
+	@echo 'make fmt      format and mend what can be mended'
+	@echo 'make clean    remove what these made, the environment included'
+
+$(PY):
+	@python="$$($(FIND_PYTHON))"; \
+	if [ -n "$(UV)" ]; then \
+	    echo "ottla: making $(VENV) with uv"; $(UV) venv --quiet --allow-existing $${python:+--python "$$python"} $(VENV); \
+	elif [ -n "$$python" ]; then \
+	    echo "ottla: making $(VENV) with $$python"; \
+	    "$$python" -m venv $(VENV) || { rm -rf $(VENV); echo "ottla: $$python has no venv: install it (Debian: apt-get install python3-venv)"; exit 1; }; \
+	else \
+	    echo 'ottla: no Python 3.11 to 3.14 found: install one, or say which with make PYTHON=/path/to/python'; exit 1; \
+	fi
+
+$(VENV)/.demo: pyproject.toml | $(PY)
+	@echo 'ottla: installing what the demo needs'
+	@$(INSTALL) -e '.[demo]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(PY)
+	@echo 'ottla: installing what the tests and tools need'
+	@$(INSTALL) -e '.[dev]'
+	@touch $@ $(VENV)/.demo
+
+env: $(VENV)/.dev
+
+demo: $(VENV)/.demo
+	@$(PY) -m examples.flights $(ARGS)
+
+test: $(VENV)/.dev
+	@$(PY) -m pytest -q -m 'not interop$(MARK)' $(ARGS)
+
+check: $(VENV)/.dev
+	@$(BIN)/ruff format --check --quiet . || { echo 'not formatted: make fmt'; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+	@$(PY) -m pytest -q tests/tidy
+
+interop: $(VENV)/.dev
+	@$(PY) -m pytest -q -m 'interop$(MARK)' tests/interop $(ARGS)
+
+bench: $(VENV)/.dev
+	@$(PY) -m bench $(ARGS)
+
+sim: $(VENV)/.dev
+	@$(PY) -m pytest -q -m 'not interop' tests/sim $(ARGS)
+
+fmt: $(VENV)/.dev
+	@$(BIN)/ruff check --quiet --fix-only .
+	@$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist demo-output
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
