@@ -82,7 +82,7 @@ class BatchHeader(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int
+    count: int  # type: ignore[assignment]  # the field of Kafka, not the method of tuple
 
     @property
     def size(self) -> int:

@@ -1,0 +1,27 @@
+"""Who appends to a log, and what became of it."""
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class Origin(Enum):
+    """Who appends: it decides what is checked."""
+
+    #: A producer: everything is checked.
+    CLIENT = "client"
+    #: A coordinator or the controller of this node: no sequences, control batches allowed, several batches allowed.
+    COORDINATOR = "coordinator"
+    #: A fetch from the leader: offsets and epochs are taken as they are.
+    REPLICA = "replica"
+
+
+class Appended(NamedTuple):
+    """What became of an append."""
+
+    base_offset: int
+    last_offset: int
+    #: -1 with CreateTime.
+    log_append_time_ms: int
+    max_timestamp: int
+    #: The batch was here already; the offsets are those it got then.
+    duplicate: bool

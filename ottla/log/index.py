@@ -1,0 +1,284 @@
+"""The offset index and the time index of one segment.
+
+An offset index entry is (int32 relative offset, int32 position): the last offset of a batch and where that batch
+begins. A time index entry is (int64 timestamp, int32 relative offset): the greatest timestamp so far and the last
+offset of the batch that has it. Relative to the segment's base offset.
+
+Rules:
+- Entries live in memory; the files are written behind, when the segment is flushed, rolled or closed. After a crash
+  the indexes of all that was not flushed are rebuilt from the log, so an entry that was only in memory costs nothing.
+- The files of the active segment are as long as they may become, zeros at the end; on roll and close they are trimmed.
+- An inactive segment's entries are read on first use.
+"""
+
+import struct
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+
+from ottla.kernel.port import Disk
+
+OFFSET_ENTRY_BYTES = 8
+TIME_ENTRY_BYTES = 12
+_TIME_ENTRY = struct.Struct(">qi")
+#: Offsets in an index are int32 relative to the base offset.
+RELATIVE_OFFSET_MAX = (1 << 31) - 1
+_SWAP = sys.byteorder == "little"
+
+
+class CorruptIndex(ValueError):
+    """An index file that cannot be what we or Kafka wrote. The segment is read again to rebuild it."""
+
+
+class OffsetIndex:
+    """Offset -> position, sparse. `Segment` makes and ends it."""
+
+    __slots__ = ("_disk", "_offsets", "_positions", "_written", "base_offset", "entries_max", "path")
+
+    def __init__(self, disk: Disk, path: str, base_offset: int, bytes_max: int) -> None:
+        self._disk = disk
+        self.path = path
+        self.base_offset = base_offset
+        self.entries_max = bytes_max // OFFSET_ENTRY_BYTES
+        #: Relative offsets, strictly rising, or None while not loaded; `_positions` goes with it.
+        self._offsets: array[int] | None = None
+        self._positions: array[int] = array("i")
+        #: How many entries the file has.
+        self._written = 0
+
+    def __len__(self) -> int:
+        return len(self._loaded())
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._loaded()) >= self.entries_max
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last entry, or the base offset."""
+        offsets = self._loaded()
+        return self.base_offset + offsets[-1] if offsets else self.base_offset
+
+    def entries(self) -> list[tuple[int, int]]:
+        """(offset, position) of all."""
+        base = self.base_offset
+        return [(base + offset, position) for offset, position in zip(self._loaded(), self._positions, strict=True)]
+
+    def append(self, offset: int, position: int) -> None:
+        offsets = self._loaded()
+        relative = offset - self.base_offset
+        assert not offsets or relative > offsets[-1], "offsets in an index rise"
+        offsets.append(relative)
+        self._positions.append(position)
+
+    def lookup(self, offset: int) -> tuple[int, int]:
+        """The last entry whose offset is not above `offset`; (base offset, 0) if there is none."""
+        slot = bisect_right(self._loaded(), offset - self.base_offset) - 1
+        if slot < 0:
+            return self.base_offset, 0
+        return self.base_offset + self._loaded()[slot], self._positions[slot]
+
+    def lookup_position(self, position: int) -> tuple[int, int]:
+        """The last entry whose batch begins before `position`; (base offset, 0) if there is none."""
+        slot = bisect_left(self._loaded_positions(), position) - 1
+        if slot < 0:
+            return self.base_offset, 0
+        return self.base_offset + self._loaded()[slot], self._positions[slot]
+
+    def truncate(self, offset: int) -> None:
+        """Drop the entries at and above `offset`."""
+        offsets = self._loaded()
+        keep = bisect_left(offsets, offset - self.base_offset)
+        del offsets[keep:]
+        del self._positions[keep:]
+        self._written = min(self._written, keep)
+
+    def reset(self) -> None:
+        self._offsets = array("i")
+        self._positions = array("i")
+        self._written = 0
+
+    def encoded(self, start: int = 0) -> bytes:
+        """The entries from number `start` as the file has them."""
+        offsets = self._loaded()[start:]
+        both = array("i", bytes(OFFSET_ENTRY_BYTES * len(offsets)))
+        both[0::2] = offsets
+        both[1::2] = self._positions[start:]
+        if _SWAP:
+            both.byteswap()
+        return both.tobytes()
+
+    def write(self) -> None:
+        """Bring the file up to date. It survives this process, not yet a power failure."""
+        if self._offsets is not None and self._written < len(self._offsets):
+            _write(self._disk, self.path, self.encoded(self._written), self._written * OFFSET_ENTRY_BYTES)
+            self._written = len(self._offsets)
+
+    def preallocate(self) -> None:
+        """The file of the active segment: all entries, then zeros up to the greatest size."""
+        self._loaded()
+        self._written = 0
+        _allocate(self._disk, self.path, self.encoded(), self.entries_max * OFFSET_ENTRY_BYTES)
+        self._written = len(self._loaded())
+
+    def trim(self) -> None:
+        """Cut the zeros off: the segment will not grow any more."""
+        if self._offsets is not None:
+            self.write()
+            _truncate(self._disk, self.path, len(self._offsets) * OFFSET_ENTRY_BYTES)
+
+    def _loaded_positions(self) -> "array[int]":
+        self._loaded()
+        return self._positions
+
+    def _loaded(self) -> "array[int]":
+        offsets = self._offsets
+        if offsets is None:
+            data = _read(self._disk, self.path, OFFSET_ENTRY_BYTES)
+            both = array("i", data)
+            if _SWAP:
+                both.byteswap()
+            offsets = both[0::2]
+            positions = both[1::2]
+            if len(offsets) and (offsets[-1] < offsets[0] or positions[-1] < positions[0] or offsets[0] < 0):
+                raise CorruptIndex(f"{self.path}: its last entry lies before its first")
+            self._offsets = offsets
+            self._positions = positions
+            self._written = len(offsets)
+        return offsets
+
+
+class TimeIndex:
+    """Timestamp -> offset, sparse. `Segment` makes and ends it."""
+
+    __slots__ = ("_disk", "_offsets", "_timestamps", "_written", "base_offset", "entries_max", "path")
+
+    def __init__(self, disk: Disk, path: str, base_offset: int, bytes_max: int) -> None:
+        self._disk = disk
+        self.path = path
+        self.base_offset = base_offset
+        self.entries_max = bytes_max // TIME_ENTRY_BYTES
+        #: Strictly rising, or None while not loaded; `_offsets` (relative) goes with it.
+        self._timestamps: array[int] | None = None
+        self._offsets: array[int] = array("i")
+        self._written = 0
+
+    def __len__(self) -> int:
+        return len(self._loaded())
+
+    @property
+    def is_full(self) -> bool:
+        """One place is kept for the last entry of all, written on roll."""
+        return len(self._loaded()) >= self.entries_max - 1
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """(timestamp, offset) of the last entry, or (-1, base offset)."""
+        timestamps = self._loaded()
+        return (timestamps[-1], self.base_offset + self._offsets[-1]) if timestamps else (-1, self.base_offset)
+
+    def entries(self) -> list[tuple[int, int]]:
+        """(timestamp, offset) of all."""
+        base = self.base_offset
+        return [(timestamp, base + offset) for timestamp, offset in zip(self._loaded(), self._offsets, strict=True)]
+
+    def append(self, timestamp: int, offset: int) -> None:
+        """Add an entry, unless the last one has as great a timestamp."""
+        timestamps = self._loaded()
+        if timestamp > (timestamps[-1] if timestamps else -1):
+            timestamps.append(timestamp)
+            self._offsets.append(offset - self.base_offset)
+
+    def lookup(self, timestamp: int) -> tuple[int, int]:
+        """The last entry whose timestamp is not above `timestamp`; (-1, base offset) if there is none."""
+        slot = bisect_right(self._loaded(), timestamp) - 1
+        if slot < 0:
+            return -1, self.base_offset
+        return self._loaded()[slot], self.base_offset + self._offsets[slot]
+
+    def truncate(self, offset: int) -> None:
+        """Drop the entries at and above `offset`."""
+        timestamps = self._loaded()
+        keep = bisect_left(self._offsets, offset - self.base_offset)
+        del timestamps[keep:]
+        del self._offsets[keep:]
+        self._written = min(self._written, keep)
+
+    def reset(self) -> None:
+        self._timestamps = array("q")
+        self._offsets = array("i")
+        self._written = 0
+
+    def encoded(self, start: int = 0) -> bytes:
+        """The entries from number `start` as the file has them."""
+        pack = _TIME_ENTRY.pack
+        return b"".join(map(pack, self._loaded()[start:], self._offsets[start:]))
+
+    def write(self) -> None:
+        if self._timestamps is not None and self._written < len(self._timestamps):
+            _write(self._disk, self.path, self.encoded(self._written), self._written * TIME_ENTRY_BYTES)
+            self._written = len(self._timestamps)
+
+    def preallocate(self) -> None:
+        _allocate(self._disk, self.path, self.encoded(), self.entries_max * TIME_ENTRY_BYTES)
+        self._written = len(self._loaded())
+
+    def trim(self) -> None:
+        if self._timestamps is not None:
+            self.write()
+            _truncate(self._disk, self.path, len(self._timestamps) * TIME_ENTRY_BYTES)
+
+    def _loaded(self) -> "array[int]":
+        timestamps = self._timestamps
+        if timestamps is None:
+            data = _read(self._disk, self.path, TIME_ENTRY_BYTES)
+            timestamps = array("q")
+            offsets = array("i")
+            for timestamp, offset in _TIME_ENTRY.iter_unpack(data):
+                timestamps.append(timestamp)
+                offsets.append(offset)
+            if timestamps and (timestamps[-1] < timestamps[0] or offsets[-1] < 0):
+                raise CorruptIndex(f"{self.path}: its last entry lies before its first")
+            self._timestamps = timestamps
+            self._offsets = offsets
+            self._written = len(timestamps)
+        return timestamps
+
+
+def _read(disk: Disk, path: str, entry_bytes: int) -> bytes:
+    file = disk.open(path)
+    try:
+        size = file.size()
+        if size % entry_bytes:
+            raise CorruptIndex(f"{path}: {size} bytes are no whole number of entries of {entry_bytes}")
+        return file.read(size, 0)
+    finally:
+        file.close()
+
+
+def _write(disk: Disk, path: str, data: bytes, position: int) -> None:
+    file = disk.open(path, create=True)
+    try:
+        file.write(data, position)
+    finally:
+        file.close()
+
+
+def _truncate(disk: Disk, path: str, size: int) -> None:
+    file = disk.open(path, create=True)
+    try:
+        file.truncate(size)
+    finally:
+        file.close()
+
+
+def _allocate(disk: Disk, path: str, data: bytes, size: int) -> None:
+    file = disk.open(path, create=True)
+    try:
+        # What lies behind the entries must be zeros, whatever was there before.
+        file.truncate(len(data))
+        if data:
+            file.write(data, 0)
+        file.allocate(size)
+    finally:
+        file.close()

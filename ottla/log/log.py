@@ -1,0 +1,564 @@
+"""One partition's log: batches in segments, appended at the end, read from anywhere. Read this file first.
+
+Rules:
+- Offsets rise; what was acknowledged keeps its offset. Neither recovery point nor high watermark passes the end.
+- A batch is checked, then written in one write, then accounted for: a write that fails leaves the log as it was.
+- All methods belong to one thread (the loop) but `sync`, which may run on another: it only makes durable what is there.
+- Everything below `recovery_point` survives a power failure; everything below `end_offset` survives this process.
+
+Not obvious: who appends as CLIENT has one batch, with base offset 0, in a buffer that may be written to: offset and
+epoch are stamped in place, outside the CRC. A read-only buffer is written in two pieces instead.
+
+KIPs: 98 (producers, transactions), 101 and 320 (epochs), 107 (start offset), 516 (topic ids), 734 (max timestamp).
+"""
+
+import struct
+from bisect import bisect_right
+
+from crc32c import crc32c
+
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.name import NO_UUID, Uuid
+from ottla.kernel.port import Buffer, Disk
+from ottla.log import lookup, recovery, retention
+from ottla.log.aborted import AbortedTransaction
+from ottla.log.appended import Appended, Origin
+from ottla.log.checkpoint import encode_epochs, read_topic_id, write_text, write_topic_id
+from ottla.log.epoch import LeaderEpochs
+from ottla.log.follow import append_as_follower
+from ottla.log.marker import apply_marker, check_marker
+from ottla.log.path import EPOCHS
+from ottla.log.producer import Producers
+from ottla.log.revise import always_revises, revise
+from ottla.log.segment import Segment, Slice
+from ottla.log.setting import LogSettings
+from ottla.log.snapshot import Snapshots
+from ottla.wire.batch import (
+    CONTROL,
+    CRC_START,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_END,
+    LOG_APPEND_TIME,
+    MAGIC,
+    PREFIX,
+    TRANSACTIONAL,
+)
+
+__all__ = ["Appended", "Log", "LogSettings", "Origin", "Slice"]
+
+_CODEC_MASK = 7
+_CODEC_MAX = 4
+_SEQUENCE_MASK = 0x7FFFFFFF
+
+
+class Log:
+    """`Store` (or the quorum, for its own) opens it and ends it with `close`."""
+
+    __slots__ = (
+        "_always_revises",
+        "_due",
+        "_epochs_text",
+        "_flush_messages",
+        "_generation",
+        "_high_watermark",
+        "_settings",
+        "_synced",
+        "active",
+        "bases",
+        "closed",
+        "directory_dirty",
+        "disk",
+        "end_offset",
+        "epochs",
+        "last_flush_ms",
+        "path",
+        "producers",
+        "recovery_point",
+        "segments",
+        "snapshots",
+        "start_offset",
+        "topic_id",
+    )
+
+    def __init__(self, disk: Disk, path: str, settings: LogSettings) -> None:
+        self.disk = disk
+        self.path = path
+        #: Never empty once the log is open; base offsets rise. `bases` are theirs, for bisect.
+        self.segments: list[Segment] = []
+        self.bases: list[int] = []
+        #: The last of `segments`.
+        self.active: Segment
+        #: The first offset that may be read.
+        self.start_offset = 0
+        #: The offset of the next record.
+        self.end_offset = 0
+        #: Everything below is durable.
+        self.recovery_point = 0
+        self.epochs = LeaderEpochs([])
+        self.producers = Producers()
+        self.snapshots: Snapshots
+        self.topic_id: Uuid = NO_UUID
+        #: A file was created or renamed since the directory was last synced.
+        self.directory_dirty = True
+        self.last_flush_ms = 0
+        self.closed = False
+        #: None while nobody has said how far the replicas are: then there are none, and it is the end offset.
+        self._high_watermark: int | None = None
+        #: Raised by every truncation: a sync that began before one says nothing about what came after.
+        self._generation = 0
+        #: Of the last sync: the generation when it began, and the last segment then.
+        self._synced: tuple[int, Segment] | None = None
+        #: The text of the epoch checkpoint if the file is to be written, else None.
+        self._epochs_text: str | None = None
+        #: Segments whose files are to go: (when, segment).
+        self._due: list[tuple[int, Segment]] = []
+        self.settings = settings
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        path: str,
+        settings: LogSettings,
+        *,
+        now_ms: int,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        clean: bool = False,
+        topic_id: Uuid = NO_UUID,
+    ) -> "Log":
+        """Open what is in the directory, or begin a new log there.
+
+        After an unclean end everything from `recovery_point` on is read and checked, and cut at the first bad batch.
+        `topic_id` is written if the directory has none.
+        """
+        log = cls(disk, path, settings)
+        disk.make_directory(path)
+        log.topic_id = read_topic_id(disk, path)
+        if log.topic_id == NO_UUID and topic_id != NO_UUID:
+            log.topic_id = topic_id
+            write_topic_id(disk, path, topic_id)
+        log.snapshots = Snapshots(disk, path)
+        recovery.load(log, now_ms, recovery_point, log_start_offset, clean)
+        log.last_flush_ms = now_ms
+        return log
+
+    # ---- what it is
+
+    @property
+    def settings(self) -> LogSettings:
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: LogSettings) -> None:
+        self._settings = settings
+        self._always_revises = always_revises(settings)
+        self._flush_messages = settings.flush_messages
+        for segment in self.segments:
+            segment.index_interval_bytes = settings.index_interval_bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def high_watermark(self) -> int:
+        """The first offset that is not on all in-sync replicas. The replica layer sets it; alone it is the end."""
+        return self.end_offset if self._high_watermark is None else self._high_watermark
+
+    @high_watermark.setter
+    def high_watermark(self, offset: int) -> None:
+        self._high_watermark = offset
+        self.producers.replicated(offset)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The first offset that `read_committed` must not pass: no transaction below it is undecided."""
+        high_watermark = self.high_watermark
+        if self._high_watermark is None:
+            self.producers.replicated(high_watermark)
+        unstable = self.producers.first_unstable_offset
+        if unstable is None or unstable >= high_watermark:
+            return high_watermark
+        return max(unstable, self.start_offset)
+
+    # ---- append
+
+    def append(
+        self,
+        data: Buffer,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        transaction_version: int = 0,
+    ) -> Appended:
+        """Check, stamp and write. KafkaError with the code for the producer; OSError if the disk fails.
+
+        CLIENT takes one batch, COORDINATOR one or more, REPLICA whatever a fetch brought.
+        """
+        if origin is Origin.REPLICA:
+            return append_as_follower(self, data, leader_epoch, now_ms)
+        try:
+            (
+                base_offset,
+                length,
+                _,
+                magic,
+                crc,
+                attributes,
+                last_delta,
+                _,
+                max_timestamp,
+                producer_id,
+                producer_epoch,
+                base_sequence,
+                count,
+            ) = HEADER.unpack_from(data)
+        except struct.error:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "there is no whole batch to append") from None
+        size = length + LENGTH_END
+        if size != len(data):
+            if origin is Origin.COORDINATOR and HEADER_BYTES <= size < len(data):
+                return self._append_many(data, leader_epoch, now_ms, transaction_version)
+            data = _single(data, size)
+        settings = self._settings
+        from_client = origin is Origin.CLIENT
+        if magic != MAGIC or (base_offset != 0 and from_client):
+            raise _invalid(f"the batch has magic {magic} and base offset {base_offset}, they must be 2 and 0")
+        if size > settings.max_message_bytes:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"the batch has {size} bytes, at most {settings.max_message_bytes} are taken",
+            )
+        if size < HEADER_BYTES or crc32c(memoryview(data)[CRC_START:]) != crc:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the batch does not have the CRC that it claims")
+        if last_delta < 0 or count != last_delta + 1:
+            raise _invalid(f"the batch claims {count} records and a last offset delta of {last_delta}")
+        if attributes & _CODEC_MASK > _CODEC_MAX:
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"no codec has the id {attributes & _CODEC_MASK}")
+        if from_client:
+            if attributes & CONTROL:
+                raise _invalid("a client must not write control records")
+            if base_sequence < 0 <= producer_id:
+                raise _invalid(f"the batch of producer {producer_id} has sequence {base_sequence}")
+        if (
+            self._always_revises
+            or attributes & LOG_APPEND_TIME
+            or max_timestamp - now_ms > settings.timestamp_after_max_ms
+        ):
+            data = revise(data, settings, now_ms, from_client=from_client)
+            size = len(data)
+            if settings.log_append_time:
+                max_timestamp = now_ms
+        if size > settings.segment_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes do not fit into a segment of {settings.segment_bytes}"
+            )
+        marker = None
+        if producer_id >= 0:
+            if attributes & CONTROL:
+                marker = check_marker(self.producers, data, producer_id, producer_epoch, transaction_version)
+            else:
+                sent = self.producers.check(
+                    producer_id,
+                    producer_epoch,
+                    base_sequence,
+                    last_delta,
+                    bool(attributes & TRANSACTIONAL),
+                    from_client,
+                )
+                if sent is not None:
+                    time_ms = sent.timestamp if settings.log_append_time else -1
+                    return Appended(sent.first_offset, sent.last_offset, time_ms, sent.timestamp, True)
+
+        base_offset = self.end_offset
+        last_offset = base_offset + last_delta
+        segment = self.active
+        if segment.roll_due(size, last_offset, max_timestamp, now_ms, settings):
+            segment = self.roll(now_ms)
+        if leader_epoch != self.epochs.latest:
+            self.assign_epoch(leader_epoch, base_offset)
+        # Bytes are immutable and so is a read-only view; a bytearray is not.
+        if type(data) is bytes or (type(data) is memoryview and data.readonly):
+            prefix = PREFIX.pack(base_offset, size - LENGTH_END, leader_epoch)
+            rest = memoryview(data)[PREFIX.size :]
+            segment.append_pieces([prefix, rest], size, base_offset, last_offset, max_timestamp)
+        else:
+            PREFIX.pack_into(data, 0, base_offset, size - LENGTH_END, leader_epoch)
+            segment.append(data, size, base_offset, last_offset, max_timestamp)
+        segment.modified_ms = now_ms
+        self.end_offset = last_offset + 1
+        if producer_id >= 0:
+            if marker is not None:
+                apply_marker(self.producers, segment, marker, producer_id, producer_epoch, base_offset)
+            elif not attributes & CONTROL:
+                last_sequence = (base_sequence + last_delta) & _SEQUENCE_MASK if base_sequence >= 0 else -1
+                self.producers.add(
+                    producer_id,
+                    producer_epoch,
+                    last_sequence,
+                    base_offset,
+                    last_offset,
+                    max_timestamp,
+                    bool(attributes & TRANSACTIONAL),
+                )
+        self.producers.end_offset = last_offset + 1
+        return Appended(base_offset, last_offset, now_ms if settings.log_append_time else -1, max_timestamp, False)
+
+    def _append_many(self, data: Buffer, leader_epoch: int, now_ms: int, transaction_version: int) -> Appended:
+        """Several batches of a coordinator, one after another."""
+        view = memoryview(data)
+        position = 0
+        results = []
+        while position < len(view):
+            if len(view) - position < HEADER_BYTES:
+                raise _invalid("the batches end within a header")
+            size = HEADER.unpack_from(view, position)[1] + LENGTH_END
+            if size < HEADER_BYTES or size > len(view) - position:
+                raise _invalid("the batches end within a batch")
+            results.append(
+                self.append(
+                    view[position : position + size],
+                    leader_epoch=leader_epoch,
+                    now_ms=now_ms,
+                    origin=Origin.COORDINATOR,
+                    transaction_version=transaction_version,
+                )
+            )
+            position += size
+        latest = max(each.max_timestamp for each in results)
+        return Appended(results[0].base_offset, results[-1].last_offset, results[0].log_append_time_ms, latest, False)
+
+    def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
+        """Begin a new segment at the end (or at `base_offset`, which lies beyond it). An empty one is left as it is."""
+        base_offset = self.end_offset if base_offset is None else base_offset
+        if self.active.base_offset == base_offset and self.active.size == 0:
+            return self.active
+        self.active.deactivate()
+        self.producers.end_offset = base_offset
+        self.snapshots.take(self.producers)
+        return self.begin_segment(base_offset, now_ms)
+
+    def begin_segment(self, base_offset: int, now_ms: int) -> Segment:
+        """Make an empty segment the active one."""
+        segment = Segment.create(self.disk, self.path, base_offset, self._settings, now_ms)
+        self.directory_dirty = True
+        self.segments.append(segment)
+        self.bases.append(base_offset)
+        self.active = segment
+        return segment
+
+    # ---- read
+
+    def read(self, offset: int, max_bytes: int, *, end_offset: int, min_one_batch: bool = True) -> Slice:
+        """Batches from the one that holds `offset`, of one segment, all below `end_offset`.
+
+        The slice may end within a batch, as Kafka's does, unless that is the first one and `min_one_batch` is set.
+        It is empty at `end_offset`. KafkaError OFFSET_OUT_OF_RANGE outside [start_offset, end of the log].
+        """
+        if not self.start_offset <= offset <= self.end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is outside of [{self.start_offset}, {self.end_offset}]",
+            )
+        end_offset = min(end_offset, self.end_offset)
+        slot = bisect_right(self.bases, offset) - 1
+        while offset < end_offset and slot < len(self.segments):
+            segment = self.segments[slot]
+            found = segment.locate(offset)
+            if found is None:
+                # The cleaner took the end of this segment; what comes next begins the one after it.
+                slot += 1
+                continue
+            position, first_size, first_offset = found
+            last_slot = slot + 1 == len(self.segments)
+            if end_offset >= (self.end_offset if last_slot else self.bases[slot + 1]):
+                end = segment.size
+            else:
+                end = segment.position_of(end_offset)
+            size = max(0, end - position)
+            bound = max(max_bytes, first_size) if min_one_batch else max_bytes
+            return Slice(segment.file, position, min(size, bound), first_offset)
+        return Slice(self.active.file, self.active.size, 0, offset)
+
+    def end_of(self, found: Slice) -> int:
+        """The offset after the last batch that a slice has a part of."""
+        for segment in self.segments:
+            if segment.file is found.file:
+                return lookup.end_of(segment, found)
+        # Retention took the segment between the read and this question.
+        return self.start_offset
+
+    def offset_for_timestamp(self, timestamp: int, end_offset: int) -> tuple[int, int, int] | None:
+        """(timestamp, offset, leader epoch) of the first record at or after `timestamp` and below `end_offset`."""
+        return lookup.offset_for_timestamp(self, timestamp, end_offset)
+
+    def max_timestamp(self) -> tuple[int, int, int] | None:
+        """(timestamp, offset, leader epoch) of the first record with the greatest timestamp; None in an empty log."""
+        return lookup.max_timestamp(self)
+
+    def aborted(self, start: int, end: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records in offsets [start, end), as a fetch response needs them."""
+        found: list[AbortedTransaction] = []
+        for slot in range(max(0, bisect_right(self.bases, start) - 1), len(self.segments)):
+            if self.segments[slot].transaction_index.collect(start, end, found):
+                break
+        return found
+
+    # ---- epochs
+
+    def assign_epoch(self, epoch: int, start_offset: int) -> None:
+        """A leader of this epoch writes from here on."""
+        self.epochs.assign(epoch, start_offset)
+        self.note_epochs()
+
+    def note_epochs(self) -> None:
+        """If the epochs changed, plan to write their file."""
+        if self.epochs.dirty:
+            self._epochs_text = encode_epochs(self.epochs.entries())
+            self.epochs.dirty = False
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(the greatest known epoch not above it, where that one ends); (-1, -1) if unknown."""
+        return self.epochs.end_offset_for(epoch, self.end_offset)
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch that wrote `offset`, or -1."""
+        return self.epochs.epoch_of(offset)
+
+    # ---- durability
+
+    @property
+    def wants_flush(self) -> bool:
+        """Has `flush.messages` been reached, or a segment been left behind since the last flush?"""
+        unflushed = self.end_offset - self.recovery_point
+        return unflushed >= self._flush_messages or self.recovery_point < self.active.base_offset
+
+    def flush_is_overdue(self, now_ms: int) -> bool:
+        """Is something unflushed, and `flush.ms` over?"""
+        return self.end_offset > self.recovery_point and now_ms - self.last_flush_ms >= self._settings.flush_ms
+
+    def sync(self) -> None:
+        """Make everything that is here now durable. May run on a thread; `synced` tells the log on the loop's."""
+        generation = self._generation
+        segments = list(self.segments)
+        dirty, self.directory_dirty = self.directory_dirty, False
+        text, self._epochs_text = self._epochs_text, None
+        try:
+            for segment, following in zip(segments, [*segments[1:], None], strict=True):
+                if following is None:
+                    # The active segment's indexes are rebuilt after a crash in any case.
+                    segment.sync()
+                elif following.base_offset > self.recovery_point:
+                    segment.sync()
+                    segment.sync_indexes()
+            if text is not None:
+                write_text(self.disk, f"{self.path}/{EPOCHS}", text)
+            if dirty:
+                self.snapshots.sync()
+                self.disk.sync_directory(self.path)
+                self.disk.sync_directory(self.path.rpartition("/")[0])
+        except OSError:
+            self.directory_dirty = True
+            if self._epochs_text is None:
+                self._epochs_text = text
+            raise
+        self._synced = (generation, segments[-1])
+
+    def synced(self, end_offset: int, now_ms: int | None = None) -> None:
+        """A `sync` that began when the log ended at `end_offset` is done."""
+        if self._synced is None:
+            return
+        generation, last = self._synced
+        if generation != self._generation:
+            return
+        if last is not self.active:
+            # The log rolled meanwhile: the indexes of that segment are not durable yet, so it is to be recovered.
+            end_offset = min(end_offset, last.base_offset)
+        self.recovery_point = max(self.recovery_point, min(end_offset, self.end_offset))
+        if now_ms is not None:
+            self.last_flush_ms = now_ms
+
+    def flush(self, now_ms: int | None = None) -> None:
+        """Make everything durable, now and here."""
+        end_offset = self.end_offset
+        self.sync()
+        self.synced(end_offset, now_ms)
+
+    # ---- less
+
+    def truncate(self, offset: int, now_ms: int = 0) -> bool:
+        """Drop everything at and above `offset`, durably. False if there was nothing."""
+        return retention.truncate(self, offset, now_ms)
+
+    def truncated(self) -> None:
+        """Something that may have been synced is gone."""
+        self._generation += 1
+        self.directory_dirty = True
+
+    def restart_at(self, offset: int, now_ms: int) -> None:
+        """Drop everything, and begin anew at `offset` (a follower that is behind its leader's start, a snapshot)."""
+        retention.restart_at(self, offset, now_ms)
+
+    def advance_start_offset(self, offset: int) -> bool:
+        """Nothing below `offset` is read any more (DeleteRecords). OFFSET_OUT_OF_RANGE above the high watermark."""
+        return retention.advance_start_offset(self, offset)
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Apply retention by start offset, size and time; the number of segments that went."""
+        return retention.delete_old_segments(self, now_ms)
+
+    def schedule_removal(self, segment: Segment, due_ms: int) -> None:
+        """Take the files of a segment away after `file.delete.delay.ms`."""
+        self._due.append((due_ms, segment))
+
+    def remove_deleted(self, now_ms: int) -> int:
+        """Remove the files that have waited long enough."""
+        due = [segment for due_ms, segment in self._due if due_ms <= now_ms]
+        self._due = [each for each in self._due if each[0] > now_ms]
+        for segment in due:
+            segment.remove()
+        return len(due)
+
+    def expire_producers(self, now_ms: int) -> None:
+        """Forget producers that were silent for `producer.id.expiration.ms`."""
+        self.producers.expire(now_ms, self._settings.producer_expiration_ms)
+
+    # ---- end
+
+    def close(self) -> None:
+        """Flush, leave the files as Kafka does on a clean shutdown, and let go of them. Twice is once."""
+        if self.closed:
+            return
+        self.closed = True
+        self.snapshots.take(self.producers)
+        self.directory_dirty = True
+        self.flush()
+        for segment in self.segments:
+            segment.close()
+        self._due.clear()
+
+    def discard(self) -> None:
+        """Let go without flushing: the log is deleted, or the node died. Slices in flight stay readable."""
+        self.closed = True
+        self.segments = []
+        self.bases = []
+
+
+def _single(data: Buffer, size: int) -> Buffer:
+    """The one batch at the head of `data`, without the part of another that may follow it."""
+    rest = len(data) - size
+    if rest < 0:
+        raise _invalid(f"the batch claims {size} bytes and has {len(data)}")
+    if size < HEADER_BYTES:
+        return data
+    if rest >= PREFIX.size and PREFIX.unpack_from(data, size)[1] + LENGTH_END <= rest:
+        raise _invalid("there is more than one batch")
+    return memoryview(data)[:size]
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, message)

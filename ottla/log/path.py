@@ -1,0 +1,47 @@
+"""The names of a log's files and directories."""
+
+import re
+
+from ottla.kernel.name import TopicPartition
+
+LOG = ".log"
+OFFSET_INDEX = ".index"
+TIME_INDEX = ".timeindex"
+TRANSACTION_INDEX = ".txnindex"
+SNAPSHOT = ".snapshot"
+#: What the cleaner writes into, before it is complete.
+CLEANED = ".cleaned"
+#: A complete file of the cleaner that is about to take another's place.
+SWAP = ".swap"
+#: Gone for readers, removed after `file.delete.delay.ms`.
+DELETED = ".deleted"
+
+EPOCHS = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+
+DELETE_DIRECTORY = "-delete"
+FUTURE_DIRECTORY = "-future"
+STRAY_DIRECTORY = "-stray"
+
+#: The files that make up one segment.
+SEGMENT_SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
+
+_OFFSET_NAME = re.compile(r"(\d{20})(\.[a-z]+)((?:\.[a-z]+)?)")
+_PARTITION_NAME = re.compile(r"(.+)-(\d+)")
+
+
+def offset_name(offset: int, suffix: str) -> str:
+    """Such as `00000000000000000042.log`."""
+    return f"{offset:020d}{suffix}"
+
+
+def parse_offset_name(name: str) -> tuple[int, str, str] | None:
+    """(offset, suffix, temporary suffix or "") of such a name, or None for any other."""
+    match = _OFFSET_NAME.fullmatch(name)
+    return (int(match[1]), match[2], match[3]) if match else None
+
+
+def parse_partition_name(name: str) -> TopicPartition | None:
+    """`flights-3`, or None for a directory that is no partition's."""
+    match = _PARTITION_NAME.fullmatch(name)
+    return TopicPartition(match[1], int(match[2])) if match else None

@@ -1,0 +1,266 @@
+"""Open a log's directory: after a clean shutdown as it is, after a crash as far as it is whole.
+
+Rules:
+- After a crash everything from the segment of the recovery point on is read. The first batch that is cut off, has a
+  wrong CRC or an offset that does not rise ends the log; later segments go.
+- The indexes, epochs and producers of what was read are rebuilt from it; before it the files are believed. An
+  index that cannot be right, or is not there, is rebuilt from its segment.
+- Files of unfinished work go: `.deleted`, `.cleaned`. A `.swap` was complete and takes its place.
+"""
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from crc32c import crc32c
+
+from ottla.kernel.port import Disk
+from ottla.log.checkpoint import CorruptCheckpoint, read_epochs
+from ottla.log.epoch import LeaderEpochs
+from ottla.log.follow import replay
+from ottla.log.index import RELATIVE_OFFSET_MAX, CorruptIndex
+from ottla.log.path import (
+    CLEANED,
+    DELETED,
+    EPOCHS,
+    LOG,
+    OFFSET_INDEX,
+    SEGMENT_SUFFIXES,
+    SWAP,
+    TIME_INDEX,
+    offset_name,
+    parse_offset_name,
+)
+from ottla.log.segment import Segment
+from ottla.wire.batch import CRC_START, HEADER, HEADER_BYTES, LENGTH_END, MAGIC, BatchHeader
+
+if TYPE_CHECKING:
+    from ottla.log.log import Log
+
+
+def load(log: "Log", now_ms: int, recovery_point: int, log_start_offset: int, clean: bool) -> None:
+    """Fill a log from its directory."""
+    disk, directory = log.disk, log.path
+    _finish_cleaning(disk, directory)
+    epochs_read = _load_epochs(log)
+    if not epochs_read and not clean:
+        # Its file was being replaced when the node died, or never was: only the batches still know the epochs.
+        recovery_point = 0
+    _open_segments(log, now_ms)
+    if not clean:
+        _recover(log, now_ms, recovery_point, log_start_offset)
+    if log.segments and _end(log.segments[-1]) < log_start_offset:
+        # Segments were taken away from under us: what is left lies before the log's start.
+        _drop_segments(log, 0)
+        log.epochs.clear()
+    if not log.segments:
+        log.segments.append(Segment.create(disk, directory, log_start_offset, log.settings, now_ms))
+    log.bases = [segment.base_offset for segment in log.segments]
+    log.active = log.segments[-1]
+    log.end_offset = _end(log.active)
+    log.start_offset = max(log_start_offset, log.bases[0])
+    log.recovery_point = log.end_offset if clean else min(recovery_point, log.end_offset)
+    log.epochs.truncate_end(log.end_offset)
+    log.epochs.truncate_start(log.start_offset)
+    log.note_epochs()
+    log.snapshots.keep_of_segments(log.bases)
+    rebuild_producers(log, log.end_offset, now_ms, clean=clean)
+    log.active.preallocate()
+
+
+def rebuild_producers(log: "Log", end_offset: int, now_ms: int, *, clean: bool = False) -> None:
+    """The producers' state at `end_offset`: the last snapshot below it, and the batches since."""
+    producers, snapshots = log.producers, log.snapshots
+    if clean and snapshots.latest is None and end_offset > 0:
+        # Left by a version that took no snapshots: there were no producers to note.
+        producers.clear()
+        producers.end_offset = end_offset
+        snapshots.take(producers)
+        return
+    snapshots.keep_between(log.start_offset, end_offset)
+    snapshots.load(producers, now_ms, log.settings.producer_expiration_ms, log.start_offset)
+    slot = max(0, bisect_right(log.bases, producers.end_offset) - 1)
+    for segment in log.segments[slot:]:
+        start = max(segment.base_offset, producers.end_offset)
+        position = 0 if start == segment.base_offset else segment.position_of(start)
+        for at, header in segment.headers(position):
+            if header.base_offset >= end_offset:
+                break
+            data = segment.read_batch(at, header) if header.is_control and header.producer_id >= 0 else None
+            # The transaction index is there already: it is rebuilt with its segment, not here.
+            replay(producers, None, header, data)
+    producers.end_offset = end_offset
+    if end_offset > log.start_offset:
+        snapshots.take(producers)
+
+
+def _recover(log: "Log", now_ms: int, recovery_point: int, log_start_offset: int) -> None:
+    bases = [segment.base_offset for segment in log.segments]
+    slot = max(0, bisect_right(bases, recovery_point) - 1)
+    next_offset = 0
+    while slot < len(log.segments):
+        segment = log.segments[slot]
+        log.bases = bases[: slot + 1]
+        whole = segment.base_offset >= next_offset and _recover_segment(log, segment, slot, now_ms, log_start_offset)
+        if not whole:
+            if segment.base_offset < next_offset:
+                _drop_segments(log, slot)
+            else:
+                _drop_segments(log, slot + 1)
+            return
+        next_offset = _end(segment)
+        slot += 1
+
+
+def _recover_segment(log: "Log", segment: Segment, slot: int, now_ms: int, log_start_offset: int) -> bool:
+    """Read a segment through, rebuild what is derived from it, and cut it at the first bad batch. True if none was."""
+    producers = log.producers
+    kept = log.segments
+    log.segments = kept[:slot]
+    log.start_offset = log_start_offset
+    for offset in log.snapshots.offsets:
+        if offset > segment.base_offset:
+            log.snapshots.remove(offset)
+    rebuild_producers(log, segment.base_offset, now_ms)
+    log.segments = kept
+    segment.offset_index.reset()
+    segment.time_index.reset()
+    segment.transaction_index.reset()
+    segment.max_timestamp_and_offset = (-1, segment.base_offset)
+    segment.bytes_since_index = 0
+    size = segment.file.size()
+    segment.size = 0
+    position = 0
+    next_offset = segment.base_offset
+    while position < size:
+        found = _whole_batch(segment, position, size, next_offset)
+        if found is None:
+            break
+        header, data = found
+        log.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        segment.written(position, header.size, header.base_offset, header.last_offset, header.max_timestamp)
+        replay(producers, segment, header, data)
+        next_offset = header.last_offset + 1
+        position += header.size
+    segment.cut(position)
+    segment.deactivate()
+    return position == size
+
+
+def _whole_batch(segment: Segment, position: int, size: int, next_offset: int) -> tuple[BatchHeader, bytes] | None:
+    """The batch at `position` if every byte of it is right."""
+    head = segment.file.read(HEADER_BYTES, position)
+    if len(head) < HEADER_BYTES:
+        return None
+    header = BatchHeader._make(HEADER.unpack(head))
+    end = position + header.length + LENGTH_END
+    if header.magic != MAGIC or header.size < HEADER_BYTES or end > size:
+        return None
+    if header.base_offset < next_offset or header.last_offset_delta < 0:
+        return None
+    if header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+        return None
+    data = segment.file.read(header.size, position)
+    if len(data) < header.size or crc32c(memoryview(data)[CRC_START:]) != header.crc:
+        return None
+    return header, data
+
+
+def _open_segments(log: "Log", now_ms: int) -> None:
+    disk, directory = log.disk, log.path
+    names = {name: parsed for name in disk.list(directory) if (parsed := parse_offset_name(name)) and not parsed[2]}
+    bases = sorted(offset for offset, suffix, _ in names.values() if suffix == LOG)
+    for name, (offset, suffix, _) in names.items():
+        if suffix in SEGMENT_SUFFIXES and offset not in bases:
+            disk.remove(f"{directory}/{name}")
+    log.segments = [Segment.open(disk, directory, base, log.settings, now_ms) for base in bases]
+    log.bases = bases
+    for segment in log.segments:
+        if not disk.exists(segment.path(OFFSET_INDEX)) or not disk.exists(segment.path(TIME_INDEX)):
+            rebuild_indexes(segment)
+
+
+def rebuild_indexes(segment: Segment) -> None:
+    """Both indexes from the segment's headers. The segment itself is believed."""
+    segment.offset_index.reset()
+    segment.time_index.reset()
+    segment.max_timestamp_and_offset = (-1, segment.base_offset)
+    segment.bytes_since_index = 0
+    for position, header in segment.headers():
+        segment.written(position, header.size, header.base_offset, header.last_offset, header.max_timestamp)
+    segment.deactivate()
+
+
+def _end(segment: Segment) -> int:
+    """The offset after a segment; its indexes are rebuilt if they cannot be right."""
+    try:
+        return segment.next_offset()
+    except CorruptIndex:
+        rebuild_indexes(segment)
+        return segment.next_offset()
+
+
+def _load_epochs(log: "Log") -> bool:
+    """False if the file is missing or does not read."""
+    try:
+        entries = read_epochs(log.disk, f"{log.path}/{EPOCHS}")
+    except CorruptCheckpoint:
+        entries = None
+    log.epochs = LeaderEpochs(entries or [])
+    if entries is None:
+        log.epochs.dirty = True
+        log.note_epochs()
+        return False
+    return True
+
+
+def _drop_segments(log: "Log", slot: int) -> None:
+    """Remove these segments and all that follow."""
+    for segment in log.segments[slot:]:
+        segment.file.close()
+        segment.remove()
+        log.snapshots.remove(segment.base_offset)
+    del log.segments[slot:]
+    log.truncated()
+
+
+def _finish_cleaning(disk: Disk, directory: str) -> None:
+    """Deal with the temporary files of the cleaner and of deletions, as Kafka does."""
+    parsed = {name: found for name in disk.list(directory) if (found := parse_offset_name(name)) and found[2]}
+    cleaned = [offset for offset, _, suffix in parsed.values() if suffix == CLEANED]
+    swaps: dict[str, int] = {}
+    for name, (offset, suffix, temporary) in parsed.items():
+        if temporary in (DELETED, CLEANED):
+            if suffix != ".checkpoint":
+                disk.remove(f"{directory}/{name}")
+        elif temporary == SWAP:
+            if cleaned and offset >= min(cleaned):
+                # Half of a pair that was not complete.
+                disk.remove(f"{directory}/{name}")
+            else:
+                swaps[name] = offset
+    bases = sorted({offset for name, offset in swaps.items() if parsed[name][1] == LOG})
+    if bases:
+        end = _end_of_swap(disk, f"{directory}/{offset_name(bases[-1], LOG)}{SWAP}", bases[-1])
+        for name in disk.list(directory):
+            found = parse_offset_name(name)
+            if found and found[1] in SEGMENT_SUFFIXES and not found[2] and bases[0] <= found[0] < end:
+                disk.remove(f"{directory}/{name}")
+    for name in swaps:
+        disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
+
+
+def _end_of_swap(disk: Disk, path: str, base_offset: int) -> int:
+    """The offset after a swapped-in file, from its headers."""
+    file = disk.open(path)
+    try:
+        size = file.size()
+        position, end = 0, base_offset
+        while position + HEADER_BYTES <= size:
+            header = BatchHeader._make(HEADER.unpack(file.read(HEADER_BYTES, position)))
+            if header.size < HEADER_BYTES or position + header.size > size:
+                break
+            end = header.last_offset + 1
+            position += header.size
+        return end
+    finally:
+        file.close()

@@ -1,0 +1,151 @@
+"""What makes a log shorter: retention of whole segments, DeleteRecords, truncation.
+
+Rules:
+- Only segments that lie wholly below the high watermark go, oldest first, and there is always one segment.
+- A segment's files are renamed `.deleted` at once and removed after `file.delete.delay.ms`: readers finish in peace.
+- Truncation is made durable before it returns. Otherwise a crash could bring back old batches behind new ones.
+
+KIPs: 107 (DeleteRecords).
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.log.path import DELETED
+from ottla.log.recovery import rebuild_producers
+from ottla.log.segment import Segment
+
+if TYPE_CHECKING:
+    from ottla.log.log import Log
+
+
+def delete_old_segments(log: "Log", now_ms: int) -> int:
+    """Apply retention; the number of segments that went."""
+    log.remove_deleted(now_ms)
+    count = _delete(log, now_ms, _before_start(log))
+    if "delete" in log.settings.cleanup_policy:
+        count += _delete(log, now_ms, _beyond_size(log))
+        count += _delete(log, now_ms, _beyond_time(log, now_ms))
+    return count
+
+
+def advance_start_offset(log: "Log", offset: int) -> bool:
+    """Move the start offset up to `offset`; False if it is there already."""
+    if offset > log.high_watermark:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is above the high watermark {log.high_watermark}"
+        )
+    if offset <= log.start_offset:
+        return False
+    log.start_offset = offset
+    log.epochs.truncate_start(offset)
+    log.note_epochs()
+    return True
+
+
+def truncate(log: "Log", offset: int, now_ms: int) -> bool:
+    """Drop everything at and above `offset`."""
+    if offset >= log.end_offset:
+        # A leader that wrote nothing may have left an epoch behind.
+        log.epochs.truncate_end(log.end_offset)
+        log.note_epochs()
+        return False
+    if offset < log.bases[0]:
+        restart_at(log, offset, now_ms)
+        return True
+    log.truncated()
+    slot = bisect_right(log.bases, offset) - 1
+    for segment in log.segments[slot + 1 :]:
+        log.snapshots.remove(segment.base_offset)
+        segment.remove()
+    del log.segments[slot + 1 :]
+    del log.bases[slot + 1 :]
+    log.active = log.segments[-1]
+    log.active.truncate(offset)
+    log.active.sync()
+    log.end_offset = offset
+    log.recovery_point = min(log.recovery_point, offset)
+    log.start_offset = min(log.start_offset, offset)
+    if log.high_watermark > offset:
+        log.high_watermark = offset
+    log.epochs.truncate_end(offset)
+    log.note_epochs()
+    rebuild_producers(log, offset, now_ms)
+    log.disk.sync_directory(log.path)
+    return True
+
+
+def restart_at(log: "Log", offset: int, now_ms: int) -> None:
+    """Drop everything and begin anew at `offset`."""
+    log.truncated()
+    for segment in log.segments:
+        segment.remove()
+    log.segments.clear()
+    log.bases.clear()
+    for snapshot in log.snapshots.offsets:
+        log.snapshots.remove(snapshot)
+    log.producers.clear()
+    log.producers.end_offset = offset
+    log.begin_segment(offset, now_ms)
+    log.epochs.clear()
+    log.note_epochs()
+    log.start_offset = log.end_offset = log.recovery_point = offset
+    if log.high_watermark != offset:
+        log.high_watermark = offset
+    log.disk.sync_directory(log.path)
+
+
+def _delete(log: "Log", now_ms: int, deletable: Callable[[Segment, Segment | None], bool]) -> int:
+    """Delete the oldest segments for as long as the predicate holds."""
+    count = 0
+    for slot, segment in enumerate(log.segments):
+        following = log.segments[slot + 1] if slot + 1 < len(log.segments) else None
+        end = following.base_offset if following else log.end_offset
+        if log.high_watermark < end or not deletable(segment, following) or (following is None and not segment.size):
+            break
+        count += 1
+    if not count:
+        return 0
+    if count == len(log.segments):
+        log.roll(now_ms)
+    gone = log.segments[:count]
+    advance_start_offset(log, max(log.start_offset, log.segments[count].base_offset))
+    del log.segments[:count]
+    del log.bases[:count]
+    for segment in gone:
+        segment.rename(DELETED)
+        log.snapshots.remove(segment.base_offset)
+        log.schedule_removal(segment, now_ms + log.settings.file_delete_delay_ms)
+    log.directory_dirty = True
+    return count
+
+
+def _before_start(log: "Log") -> Callable[[Segment, Segment | None], bool]:
+    return lambda _, following: following is not None and following.base_offset <= log.start_offset
+
+
+def _beyond_size(log: "Log") -> Callable[[Segment, Segment | None], bool]:
+    spare = log.size - log.settings.retention_bytes if log.settings.retention_bytes >= 0 else -1
+
+    def deletable(segment: Segment, following: Segment | None) -> bool:
+        nonlocal spare
+        if spare < segment.size:
+            return False
+        spare -= segment.size
+        return True
+
+    return deletable
+
+
+def _beyond_time(log: "Log", now_ms: int) -> Callable[[Segment, Segment | None], bool]:
+    retention_ms = log.settings.retention_ms
+
+    def deletable(segment: Segment, following: Segment | None) -> bool:
+        if retention_ms < 0:
+            return False
+        timestamp = segment.max_timestamp
+        return now_ms - (timestamp if timestamp >= 0 else segment.modified_ms) > retention_ms
+
+    return deletable

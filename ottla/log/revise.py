@@ -1,0 +1,97 @@
+"""What the log does to a client's batch besides stamping offsets: the checks and changes that most batches never need.
+
+Rules:
+- `revise` is called only if `needs_revision` said so, or if the header's timestamps are out of bounds.
+- Records are looked at only where a topic's settings make every record count: keys on a compacted topic, and
+  `message.timestamp.before.max.ms` when it is set. For all else the header, which its CRC covers, is believed
+  (decision 0021).
+- LogAppendTime and another codec give a new header and so a new CRC; the records are never rebuilt.
+"""
+
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.port import Buffer
+from ottla.log.setting import UNLIMITED, LogSettings
+from ottla.wire.batch import (
+    CONTROL,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    NO_TIMESTAMP,
+    BatchHeader,
+    decode_records,
+    header_at,
+    rewrite,
+)
+from ottla.wire.codec import Codec, codec_of, decompress
+
+
+def always_revises(settings: LogSettings) -> bool:
+    """Do these settings concern every batch?"""
+    return (
+        "compact" in settings.cleanup_policy
+        or settings.log_append_time
+        or settings.timestamp_before_max_ms != UNLIMITED
+        or settings.codec is not None
+    )
+
+
+def revise(data: Buffer, settings: LogSettings, now_ms: int, *, from_client: bool) -> Buffer:
+    """The batch as this topic takes it, perhaps a new one; KafkaError INVALID_RECORD or INVALID_TIMESTAMP if not."""
+    header = header_at(data)
+    codec = codec_of(header.attributes)
+    is_control = bool(header.attributes & CONTROL)
+    _check_records(data, header, codec, settings, now_ms)
+    attributes = header.attributes
+    max_timestamp = header.max_timestamp
+    if settings.log_append_time:
+        if from_client and attributes & LOG_APPEND_TIME:
+            raise _invalid_timestamp("a producer must not set the timestamp type to LogAppendTime")
+        attributes |= LOG_APPEND_TIME
+        max_timestamp = now_ms
+    elif attributes & LOG_APPEND_TIME:
+        if from_client and max_timestamp == NO_TIMESTAMP:
+            raise _invalid_timestamp("a producer must not set the timestamp type to LogAppendTime")
+        attributes &= ~LOG_APPEND_TIME
+    target = None
+    if settings.codec is not None and settings.codec is not codec and not is_control:
+        target = settings.codec
+    if target is None and attributes == header.attributes and max_timestamp == header.max_timestamp:
+        return data
+    level = settings.level(target) if target is not None else None
+    revised = rewrite(data, header, attributes=attributes, max_timestamp=max_timestamp, codec=target, level=level)
+    if target is not None and len(revised) > settings.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the batch has {len(revised)} bytes as {target.name.lower()}, the limit is {settings.max_message_bytes}",
+        )
+    return revised
+
+
+def _check_records(data: Buffer, header: BatchHeader, codec: Codec, settings: LogSettings, now_ms: int) -> None:
+    before_max_ms = settings.timestamp_before_max_ms
+    after_max_ms = settings.timestamp_after_max_ms
+    create_time = not settings.log_append_time
+    compact = "compact" in settings.cleanup_policy
+    if create_time and header.max_timestamp - now_ms > after_max_ms:
+        raise _invalid_timestamp(
+            f"timestamp {header.max_timestamp} is more than {after_max_ms} ms after the broker's {now_ms}"
+        )
+    if not compact and (before_max_ms == UNLIMITED or not create_time):
+        return
+    body = decompress(codec, memoryview(data)[HEADER_BYTES : header.size])
+    fixed = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
+    for record in decode_records(body, header.count, 0, header.base_timestamp, fixed):
+        if compact and record.key is None:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD, f"record {record.offset} of the batch has no key, and the topic is compacted"
+            )
+        if create_time and record.timestamp != NO_TIMESTAMP:
+            age_ms = now_ms - record.timestamp
+            if age_ms > before_max_ms or -age_ms > after_max_ms:
+                raise _invalid_timestamp(
+                    f"timestamp {record.timestamp} of record {record.offset} is outside of "
+                    f"[{now_ms - before_max_ms}, {now_ms + after_max_ms}]"
+                )
+
+
+def _invalid_timestamp(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_TIMESTAMP, message)

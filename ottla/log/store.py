@@ -1,0 +1,328 @@
+"""All logs of a node, in all its log directories.
+
+Rules:
+- A directory belongs to one node at a time (`.lock`), and to one node id and cluster for ever (`meta.properties`).
+- The checkpoints are what recovery starts from; they are written from time to time and on close. The mark of a clean
+  shutdown is the last thing written on close and the first thing removed on open.
+- A new log goes into the directory that has the fewest.
+- A deleted log is renamed at once and removed after `file.delete.delay.ms`.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.name import METADATA_TOPIC, NO_UUID, TopicPartition, Uuid
+from ottla.kernel.port import Disk
+from ottla.log import checkpoint
+from ottla.log.log import Log
+from ottla.log.path import DELETE_DIRECTORY, FUTURE_DIRECTORY, STRAY_DIRECTORY, parse_partition_name
+from ottla.log.setting import LogSettings
+
+_NAME_MAX = 255
+_TEMPORARY = re.compile(rf".+\.[0-9a-f]{{32}}({DELETE_DIRECTORY}|{FUTURE_DIRECTORY}|{STRAY_DIRECTORY})")
+
+
+class Lock(Protocol):
+    """A held lock file."""
+
+    def close(self) -> None: ...
+
+
+class LockingDisk(Disk, Protocol):
+    """A disk that several processes may share."""
+
+    def lock(self, path: str) -> Lock | None:
+        """Take the lock file, or None if somebody holds it."""
+
+
+class Directory:
+    """One log directory: its lock, its ids, and what its checkpoints said."""
+
+    __slots__ = ("cluster_id", "directory_id", "clean", "lock", "path", "points", "starts", "watermarks")
+
+    def __init__(self, path: str, lock: Lock) -> None:
+        self.path = path
+        self.lock = lock
+        self.cluster_id = ""
+        self.directory_id = ""
+        #: Was it closed in good order?
+        self.clean = False
+        self.points: dict[TopicPartition, int] = {}
+        self.starts: dict[TopicPartition, int] = {}
+        self.watermarks: dict[TopicPartition, int] = {}
+
+
+class Store:
+    """`Store.open` makes it; the node ends it with `close`."""
+
+    def __init__(self, disk: LockingDisk, settings_of: Callable[[TopicPartition], LogSettings]) -> None:
+        self._disk = disk
+        self._settings_of = settings_of
+        self._directories: list[Directory] = []
+        self._logs: dict[TopicPartition, Log] = {}
+        self._home: dict[TopicPartition, Directory] = {}
+        #: Logs that nobody has asked for since the start.
+        self._unclaimed: set[TopicPartition] = set()
+        #: Directories to be removed: (when, path).
+        self._due: list[tuple[int, str]] = []
+        self._now_ms = 0
+
+    @classmethod
+    def open(
+        cls,
+        disk: LockingDisk,
+        dirs: Sequence[str],
+        *,
+        node_id: int,
+        cluster_id: str | None = None,
+        now_ms: int,
+        settings_of: Callable[[TopicPartition], LogSettings],
+    ) -> "Store":
+        """Lock and check the directories, and open every log in them. OttlaError says what is wrong with one."""
+        store = cls(disk, settings_of)
+        store._now_ms = now_ms
+        try:
+            for path in dirs:
+                store._directories.append(_take(disk, path.rstrip("/") or "/", node_id, cluster_id))
+            store._check_ids()
+            for directory in store._directories:
+                store._load(directory, now_ms)
+        except BaseException:
+            store._let_go()
+            raise
+        return store
+
+    # ---- what it is
+
+    @property
+    def directories(self) -> list[str]:
+        """The paths of the log directories."""
+        return [directory.path for directory in self._directories]
+
+    @property
+    def cluster_id(self) -> str:
+        return self._directories[0].cluster_id
+
+    def directory_id(self, path: str) -> str:
+        """The id (text) of a log directory (KIP-858)."""
+        return next(each.directory_id for each in self._directories if each.path == path)
+
+    def directory_of(self, tp: TopicPartition) -> str:
+        """The log directory that holds a partition."""
+        return self._home[tp].path
+
+    def logs(self) -> dict[TopicPartition, Log]:
+        return dict(self._logs)
+
+    def get(self, tp: TopicPartition) -> Log | None:
+        self._unclaimed.discard(tp)
+        return self._logs.get(tp)
+
+    def checkpointed_high_watermark(self, tp: TopicPartition) -> int | None:
+        """What `replication-offset-checkpoint` said at the start."""
+        return self._home[tp].watermarks.get(tp) if tp in self._home else None
+
+    # ---- changes
+
+    def create(self, topic: str, topic_id: Uuid, partition: int) -> Log:
+        """A new, empty log. KafkaError INCONSISTENT_TOPIC_ID if there is one of another topic by this name."""
+        tp = TopicPartition(topic, partition)
+        self._unclaimed.discard(tp)
+        log = self._logs.get(tp)
+        if log is not None:
+            if NO_UUID not in (log.topic_id, topic_id) and log.topic_id != topic_id:
+                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{tp} is another topic's of the same name")
+            return log
+        counts = {directory.path: 0 for directory in self._directories}
+        for home in self._home.values():
+            counts[home.path] += 1
+        directory = min(self._directories, key=lambda each: counts[each.path])
+        log = Log.open(
+            self._disk,
+            f"{directory.path}/{tp}",
+            self._settings_of(tp),
+            now_ms=self._now_ms,
+            clean=True,
+            topic_id=topic_id,
+        )
+        self._logs[tp] = log
+        self._home[tp] = directory
+        return log
+
+    def delete(self, tp: TopicPartition, now_ms: int | None = None) -> None:
+        """Drop a log: gone at once, its files after `file.delete.delay.ms`."""
+        log = self._logs.pop(tp, None)
+        if log is None:
+            return
+        home = self._home.pop(tp)
+        self._unclaimed.discard(tp)
+        for points in (home.points, home.starts, home.watermarks):
+            points.pop(tp, None)
+        now_ms = self._now_ms if now_ms is None else now_ms
+        target = self._aside(log.path, DELETE_DIRECTORY, now_ms)
+        log.discard()
+        self._disk.rename(log.path, target)
+        self._due.append((now_ms + log.settings.file_delete_delay_ms, target))
+
+    def delete_strays(self) -> list[TopicPartition]:
+        """Move aside the logs that nobody has asked for: their topics are gone. Their names."""
+        strays = sorted(self._unclaimed)
+        for tp in strays:
+            log = self._logs.pop(tp)
+            self._home.pop(tp)
+            log.close()
+            self._disk.rename(log.path, self._aside(log.path, STRAY_DIRECTORY, self._now_ms))
+        self._unclaimed.clear()
+        return strays
+
+    def remove_deleted(self, now_ms: int) -> None:
+        """Remove the files of deleted logs and segments that have waited long enough."""
+        self._now_ms = max(self._now_ms, now_ms)
+        due = [path for due_ms, path in self._due if due_ms <= now_ms]
+        self._due = [each for each in self._due if each[0] > now_ms]
+        for path in due:
+            self._disk.remove_tree(path)
+        for log in self._logs.values():
+            log.remove_deleted(now_ms)
+
+    # ---- durability
+
+    def checkpoint(self, now_ms: int) -> None:
+        """Write recovery points, start offsets and high watermarks of all logs."""
+        self.remove_deleted(now_ms)
+        for task in self.checkpoint_tasks():
+            task()
+
+    def checkpoint_tasks(self) -> list[Callable[[], None]]:
+        """The same as calls that may run on another thread: what they write is fixed now."""
+        return [self._checkpoint_task(directory) for directory in self._directories]
+
+    def close(self) -> None:
+        """Flush and close all logs, write the checkpoints and the mark of a clean shutdown, let go of the locks."""
+        logs = self._logs
+        try:
+            for log in logs.values():
+                log.close()
+            for directory in self._directories:
+                self._checkpoint_task(directory)()
+            for directory in self._directories:
+                checkpoint.write_clean_shutdown(self._disk, directory.path, -1)
+        finally:
+            self._let_go()
+
+    def abandon(self) -> None:
+        """Let go without a word, as a crash would: the next start recovers."""
+        for log in self._logs.values():
+            log.discard()
+        self._let_go()
+
+    def _checkpoint_task(self, directory: Directory) -> Callable[[], None]:
+        mine = [(tp, log) for tp, log in self._logs.items() if self._home[tp] is directory]
+        points = {tp: log.recovery_point for tp, log in mine}
+        starts = {tp: log.start_offset for tp, log in mine if log.start_offset > log.bases[0]}
+        watermarks = {tp: log.high_watermark for tp, log in mine}
+        disk, path = self._disk, directory.path
+
+        def write() -> None:
+            checkpoint.write_offsets(disk, f"{path}/{checkpoint.RECOVERY_POINTS}", points)
+            checkpoint.write_offsets(disk, f"{path}/{checkpoint.START_OFFSETS}", starts)
+            checkpoint.write_offsets(disk, f"{path}/{checkpoint.HIGH_WATERMARKS}", watermarks)
+
+        return write
+
+    # ---- opening
+
+    def _load(self, directory: Directory, now_ms: int) -> None:
+        disk, path = self._disk, directory.path
+        directory.clean, _ = checkpoint.take_clean_shutdown(disk, path)
+        for name, attribute in (
+            (checkpoint.RECOVERY_POINTS, "points"),
+            (checkpoint.START_OFFSETS, "starts"),
+            (checkpoint.HIGH_WATERMARKS, "watermarks"),
+        ):
+            try:
+                setattr(directory, attribute, checkpoint.read_offsets(disk, f"{path}/{name}"))
+            except checkpoint.CorruptCheckpoint:
+                # As Kafka: without recovery points all is read, without start offsets the first segment counts.
+                setattr(directory, attribute, {})
+        for name in disk.list(path):
+            where = f"{path}/{name}"
+            if not disk.is_directory(where):
+                continue
+            if _TEMPORARY.fullmatch(name):
+                if name.endswith(DELETE_DIRECTORY):
+                    disk.remove_tree(where)
+                continue
+            tp = parse_partition_name(name)
+            if tp is None or tp.topic == METADATA_TOPIC:
+                continue
+            if tp in self._logs:
+                raise OttlaError(
+                    f"{tp} is in two log directories, {self._home[tp].path} and {path}: take one of them away"
+                )
+            self._logs[tp] = Log.open(
+                disk,
+                where,
+                self._settings_of(tp),
+                now_ms=now_ms,
+                recovery_point=directory.points.get(tp, 0),
+                log_start_offset=directory.starts.get(tp, 0),
+                clean=directory.clean,
+            )
+            self._home[tp] = directory
+            self._unclaimed.add(tp)
+
+    def _check_ids(self) -> None:
+        first = self._directories[0]
+        for each in self._directories[1:]:
+            if each.cluster_id != first.cluster_id:
+                raise OttlaError(
+                    f"log directories of two clusters: {first.path} is of {first.cluster_id}, "
+                    f"{each.path} of {each.cluster_id}"
+                )
+
+    def _aside(self, path: str, suffix: str, now_ms: int) -> str:
+        """A free name to move a log's directory to."""
+        parent, _, name = path.rpartition("/")
+        number = 0
+        while True:
+            mark = f".{now_ms & (1 << 64) - 1:016x}{number:016x}{suffix}"
+            target = f"{parent}/{name[: _NAME_MAX - len(mark)]}{mark}"
+            if not self._disk.exists(target):
+                return target
+            number += 1
+
+    def _let_go(self) -> None:
+        for directory in self._directories:
+            directory.lock.close()
+        self._directories = []
+        self._logs = {}
+
+
+def _take(disk: LockingDisk, path: str, node_id: int, cluster_id: str | None) -> Directory:
+    """Lock one log directory and check whose it is."""
+    if not disk.is_directory(path):
+        raise OttlaError(f"the log directory {path} is not there: format it first (ottla storage format)")
+    lock = disk.lock(f"{path}/{checkpoint.LOCK}")
+    if lock is None:
+        raise OttlaError(f"the log directory {path} is in use by another broker")
+    try:
+        directory = Directory(path, lock)
+        properties = checkpoint.read_properties(disk, f"{path}/{checkpoint.META_PROPERTIES}")
+        if properties is None:
+            raise OttlaError(f"the log directory {path} is not formatted (ottla storage format)")
+        found = properties.get("node.id", properties.get("broker.id", ""))
+        if found != str(node_id):
+            raise OttlaError(f"the log directory {path} belongs to node {found}, and this is node {node_id}")
+        directory.cluster_id = properties.get("cluster.id", "")
+        directory.directory_id = properties.get("directory.id", "")
+        if cluster_id is not None and directory.cluster_id != cluster_id:
+            raise OttlaError(
+                f"the log directory {path} belongs to cluster {directory.cluster_id}, and this is cluster {cluster_id}"
+            )
+    except BaseException:
+        lock.close()
+        raise
+    return directory
