@@ -1,0 +1,93 @@
+"""Encode and decode: each (class, version) is compiled to a function on its first use, and kept.
+
+Rules:
+- `decode` gives a message or raises `Malformed`, nothing else, whatever the bytes are.
+- Bytes after the message are the caller's business: `decode` says where it ended.
+- Unknown tagged fields are kept, and written again.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ottla.kernel.port import Buffer
+from ottla.wire.reader import decoder_source, has_records
+from ottla.wire.schema import Source, schema
+from ottla.wire.type import Malformed, UnsupportedVersion
+from ottla.wire.writer import encoder_source
+
+__all__ = ["decode", "decoder", "encode", "encoder"]
+
+_T = TypeVar("_T")
+Decoder = Callable[..., tuple[Any, int]]
+Encoder = Callable[[Any], list[Any]]
+
+#: Of a message with records: up to this size a copy costs less than to read through a memoryview.
+_COPY_BYTES_MAX = 8192
+
+_decoders: dict[tuple[type, int], Decoder] = {}
+_encoders: dict[tuple[type, int], Encoder] = {}
+
+
+def decode(cls: type[_T], version: int, data: Buffer, position: int = 0) -> tuple[_T, int]:
+    """(message, where it ended). Records are views into `data`; everything else is copied out of it."""
+    read = _decoders.get((cls, version)) or decoder(cls, version)
+    return read(data, position)
+
+
+def encode(message: Any, version: int) -> bytes:
+    """The bytes of a message."""
+    write = _encoders.get((type(message), version)) or encoder(type(message), version)
+    parts = write(message)
+    if len(parts) == 1:
+        return parts[0]  # type: ignore[no-any-return]
+    return b"".join(part if isinstance(part, (bytes, bytearray, memoryview)) else part.bytes() for part in parts)
+
+
+def decoder(cls: type[_T], version: int) -> Callable[..., tuple[_T, int]]:
+    """The function (data, position=0) -> (message, where it ended) of this class and version."""
+    key = (cls, version)
+    read = _decoders.get(key)
+    if read is None:
+        _check(cls, version)
+        read = _decoders[key] = _guarded(cls, decoder_source(cls, version), version)
+    return read
+
+
+def encoder(cls: type, version: int) -> Encoder:
+    """The function message -> parts: bytes, and where a field of type Records holds something else, that."""
+    key = (cls, version)
+    write = _encoders.get(key)
+    if write is None:
+        _check(cls, version)
+        source = encoder_source(cls, version)
+        write = _encoders[key] = source.function("def write(m):", "write", f"<{cls.__name__} {version} encoder>")
+    return write
+
+
+def _check(cls: type, version: int) -> None:
+    versions = schema(cls).versions
+    if versions is None or version not in versions:
+        raise UnsupportedVersion(f"{cls.__name__} has no version {version}")
+
+
+def _guarded(cls: type, source: Source, version: int) -> Decoder:
+    """The decoder around the lines of the source: it takes any buffer and lets no error out but Malformed."""
+    source.names |= {"Malformed": Malformed, "Broken": (IndexError, ValueError, struct.error)}
+    body = ["    try:", *("    " + line for line in source.lines)]
+    # Bytes are indexed and sliced faster than a view, so the input is copied where no record views are given out.
+    source.lines = []
+    if not has_records(cls):
+        source.add("if type(data) is not bytes:", "    data = bytes(data)")
+    else:
+        at = body.index("        view = memoryview(data)")
+        body[at + 1 : at + 1] = [
+            f"        if type(data) is not bytes and end < {_COPY_BYTES_MAX}:",
+            "            data = bytes(data)",
+        ]
+    source.lines += body
+    source.add("except Malformed:", "    raise", "except Broken as error:")
+    source.add(f"    raise Malformed(f'{cls.__name__} version {version}: {{error}}') from None")
+    return source.function("def read(data, position=0):", "read", f"<{cls.__name__} {version} decoder>")  # type: ignore[no-any-return]

@@ -1,0 +1,276 @@
+"""The source of a decoder: straight-line Python for one class in one version, its structs and loops inlined.
+
+Rules:
+- Neighbouring fields of a fixed size, and the lengths that follow them, are read by one `unpack_from`.
+- A slice past the end of the input is short, not an error. So positions may run past the end for a while; every read
+  of a single value there raises, and what is left is caught by the check at the end.
+- A count is never larger than the bytes that are left allow, before anything is made.
+"""
+
+from __future__ import annotations
+
+from struct import Struct as Format
+from struct import unpack_from
+from typing import Any
+
+from ottla.wire.schema import Field, Source, emit_default, fields, schema
+from ottla.wire.type import FIXED, Malformed
+
+#: A compact string of Kafka holds at most this many bytes.
+_STRING_BYTES_MAX = 32767
+
+
+def varint_rest(data: Any, byte: int, position: int) -> tuple[int, int]:
+    """The rest of an unsigned varint (uint32) whose first byte had its high bit set."""
+    value = byte & 127
+    for shift in (7, 14, 21, 28):
+        byte = data[position]
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            if value > 0xFFFFFFFF:
+                break
+            return value, position
+    raise Malformed(f"a varint that ends at byte {position} does not fit into 32 bits")
+
+
+def long_string(data: Any, byte: int, position: int) -> tuple[int, int]:
+    """As `varint_rest`, for a string's length."""
+    value, position = varint_rest(data, byte, position)
+    if value > _STRING_BYTES_MAX + 1:
+        raise Malformed(f"a string of {value - 1} bytes at byte {position}")
+    return value, position
+
+
+def unknown_tags(data: Any, count: int, position: int, end: int) -> tuple[dict[int, bytes], int]:
+    """The tagged fields of a struct that knows none."""
+    if count > 127:
+        count, position = varint_rest(data, count, position)
+    if count * 2 > end - position:
+        raise Malformed(f"{count} tagged fields in {end - position} bytes")
+    found: dict[int, bytes] = {}
+    for _ in range(count):
+        tag, position = _varint(data, position)
+        size, position = _varint(data, position)
+        if size > end - position:
+            raise Malformed(f"tagged field {tag} has {size} bytes, {end - position} are left")
+        found[tag] = bytes(data[position : position + size])
+        position += size
+    return found, position
+
+
+def _varint(data: Any, position: int) -> tuple[int, int]:
+    byte = data[position]
+    return (byte, position + 1) if byte < 128 else varint_rest(data, byte, position + 1)
+
+
+def refuse(what: str, position: int) -> Malformed:
+    """The error of the generated code."""
+    return Malformed(f"{what} at byte {position}")
+
+
+def has_records(cls: type) -> bool:
+    """Does a message carry record batches, itself or in a struct?"""
+    return any(f.type == "Records" or (f.struct is not None and has_records(f.struct)) for f in fields(cls))
+
+
+def decoder_source(cls: type, version: int) -> Source:
+    """The body of `read(data, position)`."""
+    names = {
+        "new": object.__new__,
+        "unpack_from": unpack_from,
+        "varint_rest": varint_rest,
+        "long_string": long_string,
+        "unknown_tags": unknown_tags,
+        "refuse": refuse,
+        "NONE": None,
+    }
+    return _Reader(cls, version, Source(names)).source
+
+
+class _Reader:
+    def __init__(self, cls: type, version: int, source: Source) -> None:
+        self.version = version
+        self.flexible = version in schema(cls).flexible
+        self.source = source
+        self.views = has_records(cls)
+        #: The run of fixed values that is not yet read: formats and targets.
+        self.run: list[tuple[str, str]] = []
+        source.add("p = position", "end = len(data)")
+        if self.views:
+            source.add("view = memoryview(data)")
+        source.add(f"m = new({source.constant('C', cls)})")
+        self.struct(cls, "m")
+        source.add("if p > end:", "    raise refuse('the input ends inside the message', end)", "return m, p")
+
+    def flush(self) -> None:
+        """Read the run."""
+        if not self.run:
+            return
+        formats, targets = zip(*self.run, strict=True)
+        self.run = []
+        if formats == ("B",):
+            self.source.add(f"{targets[0]} = data[p]", "p += 1")
+            return
+        read = "u_" + "".join(formats).replace("?", "z")
+        layout = Format(">" + "".join(formats))
+        self.source.names[read] = layout.unpack_from
+        comma = "," if len(targets) == 1 else ""
+        self.source.add(f"{', '.join(targets)}{comma} = {read}(data, p)", f"p += {layout.size}")
+
+    def struct(self, cls: type, target: str) -> None:
+        tagged = []
+        for field in fields(cls):
+            name = f"{target}.{field.name}"
+            if self.version not in field.versions:
+                emit_default(self.source, name, field)
+            elif field.tag >= 0 and self.flexible:
+                tagged.append(field)
+            elif field.tag >= 0:
+                emit_default(self.source, name, field)
+            else:
+                self.field(field, name)
+        if self.flexible:
+            self.tags(tagged, target)
+        else:
+            self.flush()
+            self.source.add(f"{target}.unknown_tagged_fields = None")
+
+    def field(self, field: Field, target: str, *, tagged: bool = False) -> None:
+        nullable = field.is_nullable(self.version)
+        if field.is_array:
+            self.array(field, target, nullable)
+        elif field.struct is not None:
+            self.nested(field.struct, target, nullable, tagged=tagged)
+        elif field.type in FIXED:
+            self.run.append((FIXED[field.type][0], target))
+        else:
+            self.bytes_like(field, target, nullable)
+
+    def length(self, short: bool, compact: bool, stem: str = "n") -> str:
+        """Read a length into a new variable: below 0 for null, or if compact: 0 for null, else one more than it is."""
+        n = self.source.fresh(stem)
+        self.run.append(("B" if compact else "h" if short else "i", n))
+        self.flush()
+        if compact:
+            rest = "long_string" if short else "varint_rest"
+            self.source.add(f"if {n} > 127:", f"    {n}, p = {rest}(data, {n}, p)")
+        return n
+
+    def present(self, n: str, compact: bool, target: str, nullable: bool) -> None:
+        """Begin the block of a value that is there, after having dealt with one that is null."""
+        source = self.source
+        absent = f"not {n}" if compact else f"{n} < 0"
+        if nullable:
+            source.add(f"if {absent}:", f"    {target} = None", "else:")
+            source.indent += 1
+        else:
+            source.add(f"if {absent}:", f"    raise refuse('null in {target.partition('.')[2]}', p)")
+        if compact:
+            source.add(f"{n} -= 1")
+
+    def bytes_like(self, field: Field, target: str, nullable: bool) -> None:
+        compact = self.flexible and field.compact
+        n = self.length(field.type == "String", compact)
+        self.present(n, compact, target, nullable)
+        self.source.add(f"q = p + {n}")
+        if field.type == "String":
+            self.text(target)
+        elif field.type == "Bytes":
+            self.source.add("if q > end:", "    raise refuse('the input ends inside bytes', end)")
+            self.source.add(f"{target} = bytes(data[p:q])")
+        else:
+            self.source.add("if q > end:", "    raise refuse('the input ends inside records', end)")
+            self.source.add(f"{target} = view[p:q]")
+        self.source.add("p = q")
+        self.source.indent -= nullable
+
+    def text(self, target: str) -> None:
+        self.source.add(f'{target} = str(data[p:q], "utf-8")' if self.views else f"{target} = data[p:q].decode()")
+
+    def array(self, field: Field, target: str, nullable: bool) -> None:
+        source = self.source
+        n = self.length(False, self.flexible)
+        self.present(n, self.flexible, target, nullable)
+        size = FIXED[field.type][1] if field.type in FIXED else 1
+        source.add(f"if {n}{f' * {size}' if size > 1 else ''} > end - p:")
+        source.add(f"    raise refuse(f'{{{n}}} elements in {{end - p}} bytes', p)")
+        if field.type == "Uuid":
+            source.add(f"q = p + 16 * {n}", f"{target} = [bytes(data[i:i + 16]) for i in range(p, q, 16)]", "p = q")
+        elif field.type in FIXED:
+            source.add(f"{target} = list(unpack_from(f'>{{{n}}}{FIXED[field.type][0]}', data, p))")
+            source.add(f"p += {f'{size} * ' if size > 1 else ''}{n}")
+        else:
+            self.elements(field, target, n)
+        source.indent -= nullable
+
+    def elements(self, field: Field, target: str, n: str) -> None:
+        source = self.source
+        add, each = source.fresh("add"), source.fresh("e")
+        items = source.fresh("items")
+        source.add(f"{items} = {target} = []", f"{add} = {items}.append", f"for _ in range({n}):")
+        source.indent += 1
+        if field.struct is not None:
+            source.add(f"{each} = new({source.constant('C', field.struct)})", f"{add}({each})")
+            self.struct(field.struct, each)
+        else:
+            length = self.length(True, self.flexible)
+            self.present(length, self.flexible, f"an element of.{field.name}", False)
+            source.add(f"q = p + {length}")
+            self.text(each)
+            source.add(f"{add}({each})", "p = q")
+        source.indent -= 1
+
+    def nested(self, cls: type, target: str, nullable: bool, *, tagged: bool) -> None:
+        """A struct in a field. A nullable one has a byte before it: -1 or 1, in a tagged field 0 or 1."""
+        source = self.source
+        if nullable:
+            n = source.fresh("n")
+            self.run.append(("b", n))
+            self.flush()
+            source.add(f"if {n} {'<=' if tagged else '<'} 0:", f"    {target} = None", "else:")
+            source.indent += 1
+        inner = source.fresh("s")
+        # The fields before it are still in the run; making the object first does not disturb them.
+        source.add(f"{inner} = {target} = new({source.constant('C', cls)})")
+        self.struct(cls, inner)
+        if nullable:
+            self.flush()
+            source.indent -= 1
+
+    def tags(self, tagged: list[Field], target: str) -> None:
+        source = self.source
+        n = source.fresh("t")
+        self.run.append(("B", n))
+        self.flush()
+        unknown = f"{target}.unknown_tagged_fields"
+        if not tagged:
+            source.add(f"if {n}:", f"    {unknown}, p = unknown_tags(data, {n}, p, end)", "else:")
+            source.add(f"    {unknown} = None")
+            return
+        source.add(f"{unknown} = None")
+        for field in tagged:
+            emit_default(source, f"{target}.{field.name}", field)
+        tag, size, stop = source.fresh("tag"), source.fresh("size"), source.fresh("stop")
+        source.add(f"if {n}:")
+        source.indent += 1
+        source.add(f"if {n} > 127:", f"    {n}, p = varint_rest(data, {n}, p)")
+        source.add(f"if {n} * 2 > end - p:", f"    raise refuse(f'{{{n}}} tagged fields', p)", f"for _ in range({n}):")
+        source.indent += 1
+        for each in (tag, size):
+            source.add(
+                f"{each} = data[p]", "p += 1", f"if {each} > 127:", f"    {each}, p = varint_rest(data, {each}, p)"
+            )
+        source.add(
+            f"{stop} = p + {size}", f"if {stop} > end:", f"    raise refuse(f'tagged field {{{tag}}} ends', end)"
+        )
+        for index, field in enumerate(tagged):
+            source.add(f"{'elif' if index else 'if'} {tag} == {field.tag}:")
+            source.indent += 1
+            self.field(field, f"{target}.{field.name}", tagged=True)
+            self.flush()
+            source.add(f"if p != {stop}:", f"    raise refuse('tagged field {field.tag} has another size', p)")
+            source.indent -= 1
+        source.add("else:", f"    if {unknown} is None:", f"        {unknown} = {{}}")
+        source.add(f"    {unknown}[{tag}] = bytes(data[p:{stop}])", f"    p = {stop}")
+        source.indent -= 2

@@ -1,0 +1,160 @@
+"""Control records: what brokers and the quorum's leader write among the records of a log.
+
+The key is an int16 version (0), then an int16 type. The value of an end of a transaction is an int16 version, then the
+message; the quorum's messages (flexible) stand alone, their first field is their version.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from struct import Struct as Format
+from typing import Any
+
+from ottla.kernel.port import Buffer
+from ottla.wire.compile import decode, encode
+from ottla.wire.schema import on, schema, wire
+from ottla.wire.type import NO_UUID, Int16, Int32, Int64, Malformed, String, Uint16, Uuid
+
+
+@wire(versions="0", flexible="none")
+class ControlRecordTypeSchema:
+    """The key of every control record, after its version."""
+
+    type: Int16 = on("0+", default=0)
+
+
+@wire(versions="0", flexible="none")
+class EndTxnMarker:
+    """The end of a transaction in a partition; commit or abort is in the key."""
+
+    coordinator_epoch: Int32 = on("0+", default=0)
+
+
+@wire
+class Voter:
+    voter_id: Int32 = on("0+", default=0)
+    voter_directory_id: Uuid = on("1+", default=NO_UUID)
+
+
+@wire(versions="0-1", flexible="0+")
+class LeaderChangeMessage:
+    """The first record of a quorum epoch. Version 1: directory ids of the voters."""
+
+    version: Int16 = on("0+", default=0)
+    leader_id: Int32 = on("0+", default=0)
+    voters: list[Voter] = on("0+", factory=list)
+    granting_voters: list[Voter] = on("0+", factory=list)
+
+
+@wire(versions="0", flexible="0+")
+class SnapshotHeaderRecord:
+    """The first record of a snapshot."""
+
+    version: Int16 = on("0+", default=0)
+    last_contained_log_timestamp: Int64 = on("0+", default=0)
+
+
+@wire(versions="0", flexible="0+")
+class SnapshotFooterRecord:
+    """The last record of a snapshot."""
+
+    version: Int16 = on("0+", default=0)
+
+
+@wire(versions="0", flexible="0+")
+class KRaftVersionRecord:
+    """The finalized kraft.version (KIP-853)."""
+
+    version: Int16 = on("0+", default=0)
+    kraft_version: Int16 = on("0+", default=0)
+
+
+@wire
+class Endpoint:
+    name: String = on("0+", default="")
+    host: String = on("0+", default="")
+    port: Uint16 = on("0+", default=0)
+
+
+@wire
+class KRaftVersionFeature:
+    min_supported_version: Int16 = on("0+", default=0)
+    max_supported_version: Int16 = on("0+", default=0)
+
+
+@wire
+class VotersRecordVoter:
+    voter_id: Int32 = on("0+", default=0)
+    voter_directory_id: Uuid = on("0+", default=NO_UUID)
+    endpoints: list[Endpoint] = on("0+", factory=list)
+    kraft_version_feature: KRaftVersionFeature = on("0+", factory=KRaftVersionFeature)
+
+
+@wire(versions="0", flexible="0+")
+class VotersRecord:
+    """The voters, all of them (KIP-853)."""
+
+    version: Int16 = on("0+", default=0)
+    voters: list[VotersRecordVoter] = on("0+", factory=list)
+
+
+class ControlRecordType(IntEnum):
+    """The type in the key of a control record."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+_VALUES = {
+    ControlRecordType.ABORT: EndTxnMarker,
+    ControlRecordType.COMMIT: EndTxnMarker,
+    ControlRecordType.LEADER_CHANGE: LeaderChangeMessage,
+    ControlRecordType.SNAPSHOT_HEADER: SnapshotHeaderRecord,
+    ControlRecordType.SNAPSHOT_FOOTER: SnapshotFooterRecord,
+    ControlRecordType.KRAFT_VERSION: KRaftVersionRecord,
+    ControlRecordType.KRAFT_VOTERS: VotersRecord,
+}
+_INT16 = Format(">h")
+
+
+def key_bytes(kind: ControlRecordType) -> bytes:
+    """The key of a control record."""
+    return _INT16.pack(0) + _INT16.pack(kind)
+
+
+def value_bytes(value: Any, version: int = 0) -> bytes:
+    """The value of a control record. The version within a quorum's message is set to the one it is written in."""
+    if isinstance(value, EndTxnMarker):
+        return _INT16.pack(version) + encode(value, version)
+    value.version = version
+    return encode(value, version)
+
+
+def kind_of(key: Buffer) -> int:
+    """The type in a control record's key; those that we do not know are to be passed over."""
+    if len(key) < 4 or _INT16.unpack_from(key)[0] < 0:
+        raise Malformed(f"a control record's key of {len(key)} bytes")
+    return int(_INT16.unpack_from(key, 2)[0])
+
+
+def parse(key: Buffer, value: Buffer) -> tuple[ControlRecordType, Any]:
+    """(type, message) of a control record. Malformed for a type that we do not know."""
+    kind = kind_of(key)
+    if kind not in _VALUES:
+        raise Malformed(f"there is no control record {kind}")
+    if len(value) < 2:
+        raise Malformed(f"a control record's value of {len(value)} bytes")
+    (version,) = _INT16.unpack_from(value)
+    cls: Any = _VALUES[ControlRecordType(kind)]
+    versions = schema(cls).versions
+    assert versions is not None
+    # A newer version only adds; Kafka too reads what it knows of it.
+    if version < 0:
+        raise Malformed(f"{cls.__name__} version {version}")
+    message, _ = decode(cls, min(version, versions.stop - 1), value, 2 if cls is EndTxnMarker else 0)
+    return ControlRecordType(kind), message

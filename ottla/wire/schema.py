@@ -1,0 +1,280 @@
+"""How a message is declared: one annotated class for all its versions.
+
+    @wire(versions="3-13", flexible="9+")
+    class ProduceRequest:
+        transactional_id: String | None = on("0+", default=None)
+
+Rules:
+- Names are Kafka's, fields in snake_case. A struct inside a message is a class of its own, declared with a bare
+  `@wire`; it takes its versions from the field that holds it.
+- A field is present in the versions of its `on`. Where it is absent a reader gives it its default, and a writer
+  refuses any other value unless the field is `ignorable`.
+- `| None` means nullable in all of the field's versions, unless `nullable` says in which.
+- A field with a `tag` is written only when it differs from its default (KIP-482).
+
+A declaration costs little at import: annotations stay text, and `__init__` is compiled when a class is first called.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeVar, dataclass_transform, overload
+
+from ottla.wire.type import FIXED
+
+__all__ = ["Field", "Schema", "Struct", "fields", "on", "schema", "wire"]
+
+_T = TypeVar("_T")
+
+#: No upper bound.
+LAST = 32767
+_ANNOTATION = re.compile(r"(list\[)?(\w+)\]?( \| None)?")
+_UNSET: Any = type("Unset", (), {"__repr__": lambda self: "default"})()
+_SIMPLE = {*FIXED, "String", "Bytes", "Records"}
+
+
+@cache
+def span(text: str) -> range:
+    """The versions that Kafka's notation means: "3", "0-12", "9+" or "none"."""
+    if text == "none":
+        return range(0)
+    first, dash, last = text.removesuffix("+").partition("-")
+    return range(int(first), (LAST if text.endswith("+") else int(last) if dash else int(first)) + 1)
+
+
+class Field:
+    """One field of a class. `name` and `annotation` come with `@wire`, the rest of the type on first use."""
+
+    __slots__ = (
+        "annotation",
+        "compact",
+        "default",
+        "factory",
+        "ignorable",
+        "is_array",
+        "name",
+        "nullable",
+        "struct",
+        "tag",
+        "type",
+        "versions",
+    )
+
+    def __init__(self, versions: str, default: Any, factory: Any, nullable: str, tag: int, rest: tuple[bool, bool]):
+        self.versions = span(versions)
+        self.default = default
+        #: Makes the default where that is mutable: `list` or a struct's class.
+        self.factory = factory
+        self.nullable: str | range = nullable
+        #: -1: no tag.
+        self.tag = tag
+        self.ignorable, self.compact = rest
+        self.name = self.annotation = ""
+        #: The name of the wire type, or of the struct.
+        self.type = ""
+        self.is_array = False
+        self.struct: type | None = None
+
+    def resolve(self, module: str) -> None:
+        """Read the annotation, once the module that holds the class is complete."""
+        match = _ANNOTATION.fullmatch(self.annotation)
+        assert match, f"{self.name}: {self.annotation}"
+        self.is_array, self.type = bool(match[1]), match[2]
+        if self.type not in _SIMPLE:
+            self.struct = getattr(sys.modules[module], self.type)
+        # Asserted here because the annotation and the versions of null are two ways of saying one thing.
+        assert not (self.nullable and not match[3]), f"{self.name} is nullable, its annotation says no"
+        self.nullable = span(str(self.nullable)) if self.nullable else self.versions if match[3] else range(0)
+
+    def is_nullable(self, version: int) -> bool:
+        assert isinstance(self.nullable, range)
+        return version in self.nullable
+
+
+def on(
+    versions: str,
+    *,
+    default: Any = None,
+    factory: Callable[[], Any] | None = None,
+    nullable: str = "",
+    tag: int = -1,
+    ignorable: bool = False,
+    compact: bool = True,
+) -> Any:
+    """Declare a field: the versions that have it, its default, where it may be null, its tag.
+
+    `compact=False` keeps the old form of a string in flexible versions (the request header's client id alone).
+    """
+    return Field(versions, default, factory, nullable, tag, (ignorable, compact))
+
+
+class Schema:
+    """What `@wire` knows of a class."""
+
+    __slots__ = ("_resolved", "fields", "flexible", "module", "versions")
+
+    def __init__(self, fields: list[Field], module: str, versions: range | None, flexible: range) -> None:
+        self.fields = fields
+        self.module = module
+        #: None for a struct: it has those of the message around it.
+        self.versions = versions
+        self.flexible = flexible
+        self._resolved = False
+
+    def resolved(self) -> Schema:
+        if not self._resolved:
+            for field in self.fields:
+                field.resolve(self.module)
+            self._resolved = True
+        return self
+
+
+class Struct:
+    """What every wire class is beneath: slots, keyword arguments, Kafka's defaults, equality, repr.
+
+    `unknown_tagged_fields` holds the tags that this schema does not know, None when there were none.
+    """
+
+    __slots__: tuple[str, ...] = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, **values: Any) -> None:
+        cls: Any = type(self)
+        cls.__init__ = _initializer(cls)
+        cls.__init__(self, **values)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    def __repr__(self) -> str:
+        names = self.__slots__ if self.unknown_tagged_fields else self.__slots__[:-1]
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
+
+def schema(cls: type) -> Schema:
+    """The declaration of a wire class, its types resolved."""
+    found: Schema = cls.__wire__.resolved()  # type: ignore[attr-defined]
+    return found
+
+
+def fields(cls: type) -> list[Field]:
+    """The fields of a wire class in their order."""
+    return schema(cls).fields
+
+
+@overload
+@dataclass_transform(kw_only_default=True, field_specifiers=(on,))
+def wire(cls: type[_T], /) -> type[_T]: ...
+@overload
+@dataclass_transform(kw_only_default=True, field_specifiers=(on,))
+def wire(*, versions: str, flexible: str) -> Callable[[type[_T]], type[_T]]: ...
+@dataclass_transform(kw_only_default=True, field_specifiers=(on,))
+def wire(cls: type | None = None, /, *, versions: str = "", flexible: str = "none") -> Any:
+    """Make a wire class: bare for a struct, with its versions for a message."""
+    if cls is not None:
+        return _build(cls, None, range(0))
+    return lambda cls: _build(cls, span(versions), span(flexible))
+
+
+def _build(cls: type, versions: range | None, flexible: range) -> type:
+    namespace = dict(cls.__dict__)
+    declared = []
+    for name, annotation in cls.__annotations__.items():
+        field: Field = namespace.pop(name)
+        field.name, field.annotation = name, annotation
+        declared.append(field)
+    namespace.pop("__dict__", None)
+    namespace.pop("__weakref__", None)
+    namespace["__slots__"] = (*(field.name for field in declared), "unknown_tagged_fields")
+    namespace["__wire__"] = Schema(declared, cls.__module__, versions, flexible)
+    return type(cls.__name__, (Struct,), namespace)
+
+
+class Source:
+    """Python source as it grows, and the names it may use."""
+
+    __slots__ = ("_count", "indent", "lines", "names")
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        self.lines: list[str] = []
+        self.indent = 1
+        self.names = names
+        self._count = 0
+
+    def add(self, *lines: str) -> None:
+        for line in lines:
+            self.lines.append("    " * self.indent + line)
+
+    def fresh(self, stem: str) -> str:
+        """A name that nothing else has."""
+        self._count += 1
+        return f"{stem}{self._count}"
+
+    def constant(self, stem: str, value: Any) -> str:
+        """The name under which the source finds `value`."""
+        for name, known in self.names.items():
+            if known is value:
+                return name
+        name = self.fresh(stem)
+        self.names[name] = value
+        return name
+
+    def function(self, head: str, name: str, file: str) -> Any:
+        """Compile `head` with the lines as its body, and give the function of that name."""
+        text = "\n".join([head, *self.lines])
+        exec(compile(text, file, "exec"), self.names)
+        return self.names[name]
+
+
+def literal(field: Field) -> str | None:
+    """The default of a field as source; None where it must be made anew each time."""
+    if field.factory is not None:
+        return None
+    return repr(field.default)
+
+
+def emit_default(source: Source, target: str, field: Field) -> None:
+    """Add the lines that give `target` the default of `field`."""
+    text = literal(field)
+    if text is not None:
+        source.add(f"{target} = {text}")
+    elif field.factory is list:
+        source.add(f"{target} = []")
+    else:
+        emit_struct(source, target, field.factory)
+
+
+def emit_struct(source: Source, target: str, cls: Any) -> None:
+    """Add the lines that make a struct full of defaults, without the cost of a call."""
+    made = source.fresh("d")
+    source.add(f"{made} = {target} = new({source.constant('C', cls)})")
+    for field in fields(cls):
+        emit_default(source, f"{made}.{field.name}", field)
+    source.add(f"{made}.unknown_tagged_fields = None")
+
+
+def _initializer(cls: type) -> Any:
+    source = Source({"new": object.__new__, "UNSET": _UNSET})
+    arguments = []
+    for field in fields(cls):
+        text, name = literal(field), field.name
+        arguments.append(f"{name}={text or 'UNSET'}")
+        if text is not None:
+            source.add(f"self.{name} = {name}")
+            continue
+        source.add(f"if {name} is UNSET:")
+        source.indent += 1
+        emit_default(source, f"self.{name}", field)
+        source.indent -= 1
+        source.add("else:", f"    self.{name} = {name}")
+    source.add("self.unknown_tagged_fields = unknown_tagged_fields")
+    arguments.append("unknown_tagged_fields=None")
+    head = f"def __init__(self, *, {', '.join(arguments)}):"
+    made = source.function(head, "__init__", f"<{cls.__name__}.__init__>")
+    made.__qualname__ = f"{cls.__qualname__}.__init__"
+    return made

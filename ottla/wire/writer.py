@@ -1,0 +1,265 @@
+"""The source of an encoder: straight-line Python for one class in one version, its structs and loops inlined.
+
+Rules:
+- Neighbouring fields of a fixed size, and the lengths that follow them, are written by one `pack`.
+- A field that the version lacks must hold its default, unless it is ignorable.
+- Tags are written in ascending order, those that the schema does not know among them.
+- Records are never copied when they are long or not bytes: they become a part of their own.
+"""
+
+from __future__ import annotations
+
+from struct import Struct as Format
+from struct import pack
+
+from ottla.wire.reader import has_records
+from ottla.wire.schema import Field, Source, fields, schema
+from ottla.wire.type import FIXED, UnsupportedVersion
+
+#: Bytes shorter than this are cheaper to copy than to send as a piece of their own.
+_OWN_PART_BYTES_MIN = 8192
+_BYTES = frozenset({bytes, memoryview, bytearray})
+_SMALL = tuple(bytes([value]) for value in range(128))
+
+
+def varint(value: int) -> bytes:
+    """An unsigned varint."""
+    if value < 128:
+        return _SMALL[value]
+    if value < 16384:
+        return bytes((value & 127 | 128, value >> 7))
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def tag_section(known: list[tuple[int, bytes]], unknown: dict[int, bytes] | None) -> bytes:
+    """A struct's tagged fields, its own and the others, with their count before them."""
+    pairs = sorted([*known, *unknown.items()]) if unknown else sorted(known)
+    out = [varint(len(pairs))]
+    for tag, body in pairs:
+        out += (varint(tag), varint(len(body)), body)
+    return b"".join(out)
+
+
+def lacks(cls: str, version: int, name: str) -> UnsupportedVersion:
+    """The error of the generated code."""
+    return UnsupportedVersion(f"version {version} of {cls} cannot say {name}")
+
+
+def encoder_source(cls: type, version: int) -> Source:
+    """The body of `write(m)`, which gives a list of parts."""
+    names = {
+        "varint": varint,
+        "SMALL": _SMALL,
+        "tag_section": tag_section,
+        "lacks": lacks,
+        "pack": pack,
+        "BYTES": _BYTES,
+        "join": b"".join,
+    }
+    return _Writer(cls, version, Source(names)).source
+
+
+class _Writer:
+    def __init__(self, cls: type, version: int, source: Source) -> None:
+        self.cls = cls
+        self.version = version
+        self.flexible = version in schema(cls).flexible
+        self.source = source
+        #: The run of fixed values that is not yet written: formats and expressions.
+        self.run: list[tuple[str, str]] = []
+        #: How the source calls `append` of the list it writes to.
+        self.out = "add"
+        parts = has_records(cls)
+        if parts:
+            source.add("parts = []")
+        source.add("out = []", "add = out.append")
+        self.struct(cls, "m")
+        self.flush()
+        source.add("parts.append(join(out))" if parts else "parts = [join(out)]", "return parts")
+
+    def flush(self) -> None:
+        """Write the run."""
+        if not self.run:
+            return
+        formats, values = zip(*self.run, strict=True)
+        self.run = []
+        call = "p_" + "".join(formats).replace("?", "z")
+        self.source.names[call] = Format(">" + "".join(formats)).pack
+        self.source.add(f"{self.out}({call}({', '.join(values)}))")
+
+    def struct(self, cls: type, target: str) -> None:
+        tagged = []
+        for field in fields(cls):
+            name = f"{target}.{field.name}"
+            if self.version not in field.versions or (field.tag >= 0 and not self.flexible):
+                if not field.ignorable:
+                    refusal = f"raise lacks({self.cls.__name__!r}, {self.version}, {field.name!r})"
+                    self.source.add(f"if {differs(self.source, field, name)}:", f"    {refusal}")
+            elif field.tag >= 0:
+                tagged.append(field)
+            else:
+                self.field(field, name)
+        if self.flexible:
+            self.tags(tagged, target)
+
+    def field(self, field: Field, value: str, *, tagged: bool = False) -> None:
+        nullable = field.is_nullable(self.version)
+        if field.is_array:
+            self.array(field, value, nullable)
+        elif field.struct is not None:
+            self.nested(field.struct, value, nullable, tagged=tagged)
+        elif field.type in FIXED:
+            self.run.append((FIXED[field.type][0], value))
+        elif field.type == "Records":
+            self.records(value, nullable)
+        else:
+            self.bytes_like(field, value, nullable)
+
+    def length(self, compact: bool, short: bool, expression: str) -> None:
+        """Write a length; `expression` is it."""
+        if not compact:
+            self.run.append(("h" if short else "i", expression))
+            self.flush()
+            return
+        self.flush()
+        n = self.source.fresh("n")
+        self.source.add(f"{n} = {expression} + 1", f"{self.out}(SMALL[{n}] if {n} < 128 else varint({n}))")
+
+    def null(self, compact: bool, short: bool) -> None:
+        """Write null, as the first branch of an `if`."""
+        code = "b'\\0'" if compact else "b'\\xff\\xff'" if short else "b'\\xff\\xff\\xff\\xff'"
+        self.source.add(f"    {self.out}({code})", "else:")
+
+    def bytes_like(self, field: Field, value: str, nullable: bool) -> None:
+        source, short = self.source, field.type == "String"
+        compact = self.flexible and field.compact
+        encode = ".encode()" if short else ""
+        x = source.fresh("x")
+        if nullable:
+            self.flush()
+            source.add(f"{x} = {value}", f"if {x} is None:")
+            self.null(compact, short)
+            source.indent += 1
+            if encode:
+                source.add(f"{x} = {x}{encode}")
+        else:
+            source.add(f"{x} = {value}{encode}")
+        self.counted(x, compact, short)
+        source.indent -= nullable
+
+    def counted(self, x: str, compact: bool, short: bool) -> None:
+        """Write the bytes in variable `x` after their length."""
+        source = self.source
+        if not compact:
+            self.length(compact, short, f"len({x})")
+            source.add(f"{self.out}({x})")
+            return
+        self.flush()
+        n = source.fresh("n")
+        source.add(f"{n} = len({x}) + 1")
+        source.add(f"{self.out}(SMALL[{n}] if {n} < 128 else varint({n}))", f"{self.out}({x})")
+
+    def records(self, value: str, nullable: bool) -> None:
+        source = self.source
+        x = source.fresh("x")
+        self.flush()
+        source.add(f"{x} = {value}")
+        if nullable:
+            source.add(f"if {x} is None:")
+            self.null(self.flexible, False)
+            source.indent += 1
+        self.length(self.flexible, False, f"len({x})")
+        source.add(f"if type({x}) in BYTES and len({x}) < {_OWN_PART_BYTES_MIN}:", f"    {self.out}({x})")
+        source.add(f"elif len({x}):", "    parts.append(join(out))", "    out.clear()", f"    parts.append({x})")
+        source.indent -= nullable
+
+    def array(self, field: Field, value: str, nullable: bool) -> None:
+        source = self.source
+        x = source.fresh("x")
+        if nullable:
+            self.flush()
+        source.add(f"{x} = {value}")
+        if nullable:
+            source.add(f"if {x} is None:")
+            self.null(self.flexible, False)
+            source.indent += 1
+        self.length(self.flexible, False, f"len({x})")
+        if field.type == "Uuid":
+            source.add(f"{self.out}(join({x}))")
+        elif field.type in FIXED:
+            source.add(f"{self.out}(pack(f'>{{len({x})}}{FIXED[field.type][0]}', *{x}))")
+        else:
+            each = source.fresh("e")
+            source.add(f"for {each} in {x}:")
+            source.indent += 1
+            if field.struct is not None:
+                self.struct(field.struct, each)
+                self.flush()
+                if not fields(field.struct) and not self.flexible:
+                    source.add("pass")
+            else:
+                source.add(f"{each} = {each}.encode()")
+                self.counted(each, self.flexible, True)
+            source.indent -= 1
+        source.indent -= nullable
+
+    def nested(self, cls: type, value: str, nullable: bool, *, tagged: bool) -> None:
+        source = self.source
+        x = source.fresh("s")
+        if nullable:
+            self.flush()
+            source.add(f"{x} = {value}", f"if {x} is None:")
+            code = "b'\\0'" if tagged else "b'\\xff'"
+            source.add(f"    {self.out}({code})", "else:")
+            source.indent += 1
+            source.add(f"{self.out}(b'\\x01')")
+        else:
+            source.add(f"{x} = {value}")
+        self.struct(cls, x)
+        if nullable:
+            self.flush()
+            source.indent -= 1
+
+    def tags(self, tagged: list[Field], target: str) -> None:
+        source = self.source
+        self.flush()
+        unknown = f"{target}.unknown_tagged_fields"
+        if not tagged:
+            source.add(f"{self.out}(tag_section([], {unknown}) if {unknown} else b'\\0')")
+            return
+        found = source.fresh("tags")
+        source.add(f"{found} = None")
+        outer = self.out
+        for field in tagged:
+            value = source.fresh("v")
+            source.add(f"{value} = {target}.{field.name}", f"if {differs(source, field, value)}:")
+            source.indent += 1
+            body = source.fresh("body")
+            self.out = source.fresh("add")
+            source.add(f"{body} = []", f"{self.out} = {body}.append")
+            self.field(field, value, tagged=True)
+            self.flush()
+            source.add(f"if {found} is None:", f"    {found} = []", f"{found}.append(({field.tag}, join({body})))")
+            source.indent -= 1
+        self.out = outer
+        source.add(f"if {found} is None and not {unknown}:", f"    {outer}(b'\\0')")
+        source.add("else:", f"    {outer}(tag_section({found} or [], {unknown}))")
+
+
+def differs(source: Source, field: Field, value: str) -> str:
+    """An expression: is the value of a field another than its default?"""
+    if field.factory is list:
+        return f"{value} or {value} is None"
+    if field.factory is not None:
+        inner = [differs(source, each, f"{value}.{each.name}") for each in fields(field.factory)]
+        return " or ".join([f"{value} is None", *(f"({each})" for each in inner), f"{value}.unknown_tagged_fields"])
+    if field.default is None:
+        return f"{value} is not None"
+    if field.default is False:
+        return value
+    return f"{value} != {field.default!r}"
