@@ -1,0 +1,357 @@
+"""A disk in memory that loses, tears and keeps by a seed what was not synced.
+
+Rules:
+- Every file has what is written and what is durable. `sync` makes them one; a crash makes of every write since then one
+  of three: kept, lost, or torn at a sector. They are decided one by one, so a later write may survive an earlier one.
+- The names of a directory (created, renamed, removed) are a second such thing, made durable by `sync_directory`; of the
+  changes since then a crash keeps the first so many, as a journal does.
+- Faults: a sync that fails (once, and what it should have made durable is lost in the next crash, as on Linux), a disk
+  that is full (a write may end half way), a crash before the n-th effect.
+- After a crash all open files are dead: using one is an error of the test, not of the disk.
+
+Not obvious: a hole left by a lost write reads as zeros, like a sparse file.
+"""
+
+import errno
+from collections.abc import Callable, Sequence
+
+from ottla.kernel.port import Buffer, Rng
+
+#: What a device writes as one.
+SECTOR_BYTES = 512
+
+
+class Crashed(BaseException):
+    """The simulated power went. No BaseException handler of the code under test may swallow it: tests see it."""
+
+
+class _Inode:
+    """A file's bytes, whatever its names are."""
+
+    __slots__ = ("content", "durable", "pending")
+
+    def __init__(self) -> None:
+        #: What a reader sees.
+        self.content = bytearray()
+        #: What a crash cannot take.
+        self.durable = bytearray()
+        #: Writes (position, bytes) and truncations (size, None) since the last sync, in order.
+        self.pending: list[tuple[int, bytes | None]] = []
+
+
+class _Directory:
+    """The names in one directory."""
+
+    __slots__ = ("durable", "names", "pending")
+
+    def __init__(self) -> None:
+        self.names: dict[str, _Inode | _Directory] = {}
+        self.durable: dict[str, _Inode | _Directory] = {}
+        #: Changes since the last sync: name -> what it stands for now, or None.
+        self.pending: list[dict[str, _Inode | _Directory | None]] = []
+
+    def change(self, names: dict[str, "_Inode | _Directory | None"]) -> None:
+        """Apply a change of names as one."""
+        _apply(self.names, names)
+        self.pending.append(names)
+
+
+class SimFile:
+    """An open file. `SimDisk.open` makes it."""
+
+    def __init__(self, disk: "SimDisk", inode: _Inode) -> None:
+        self._disk = disk
+        self._inode = inode
+        self._generation = disk.generation
+        self._closed = False
+
+    def size(self) -> int:
+        return len(self._alive().content)
+
+    def read(self, size: int, position: int) -> bytes:
+        return bytes(self._alive().content[position : position + size])
+
+    def write(self, data: Buffer, position: int) -> None:
+        inode = self._alive()
+        self._disk.effect()
+        written = bytes(data)
+        room = self._disk.room(max(0, position + len(written) - len(inode.content)))
+        full = room < 0
+        if full:
+            # What fits may or may not have been written before the disk said no.
+            written = written[: max(0, len(written) + room)]
+        _write(inode.content, position, written)
+        inode.pending.append((position, written))
+        if full:
+            raise OSError(errno.ENOSPC, "the simulated disk is full")
+
+    def write_many(self, pieces: Sequence[Buffer], position: int) -> None:
+        self.write(b"".join(pieces), position)
+
+    def truncate(self, size: int) -> None:
+        inode = self._alive()
+        self._disk.effect()
+        _truncate(inode.content, size)
+        inode.pending.append((size, None))
+
+    def allocate(self, size: int) -> None:
+        # Sparse: it takes no room.
+        if self.size() < size:
+            self.truncate(size)
+
+    def sync(self) -> None:
+        inode = self._alive()
+        self._disk.effect()
+        if self._disk.sync_fails():
+            # The kernel has marked the pages clean: a second sync succeeds and has written nothing.
+            inode.pending = [(position, data) for position, data in inode.pending if data is None]
+            raise OSError(errno.EIO, "the simulated disk could not write")
+        inode.durable = bytearray(inode.content)
+        inode.pending.clear()
+
+    def descriptor(self) -> int | None:
+        return None
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _alive(self) -> _Inode:
+        assert self._generation == self._disk.generation, "a file of before the crash is used"
+        if self._closed:
+            raise OSError(errno.EBADF, "the file is closed")
+        return self._inode
+
+
+class SimLock:
+    """A held lock file."""
+
+    def __init__(self, release: Callable[[], None]) -> None:
+        self._release = release
+
+    def close(self) -> None:
+        self._release()
+
+
+class SimDisk:
+    """The file system of one simulated machine."""
+
+    def __init__(self, rng: Rng, *, bytes_max: int | None = None) -> None:
+        self._rng = rng
+        self._root = _Directory()
+        self._bytes_max = bytes_max
+        self._locks: set[str] = set()
+        #: Raised by every crash.
+        self.generation = 0
+        #: Effects (writes, syncs, renames, ...) so far.
+        self.effects = 0
+        #: Crash instead of carrying out the effect with this number.
+        self.crash_at: int | None = None
+        #: How many of the next syncs fail.
+        self.syncs_to_fail = 0
+
+    # ---- the port
+
+    def open(self, path: str, *, create: bool = False) -> SimFile:
+        directory, name = self._parent(path)
+        found = directory.names.get(name)
+        if isinstance(found, _Directory):
+            raise IsADirectoryError(errno.EISDIR, "a directory", path)
+        if found is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, "no such file", path)
+            self.effect()
+            found = _Inode()
+            directory.change({name: found})
+        return SimFile(self, found)
+
+    def exists(self, path: str) -> bool:
+        return self._find(path) is not None
+
+    def is_directory(self, path: str) -> bool:
+        return isinstance(self._find(path), _Directory)
+
+    def list(self, path: str) -> list[str]:
+        return sorted(self._directory(path).names)
+
+    def make_directory(self, path: str) -> None:
+        directory = self._root
+        for name in _names(path):
+            found = directory.names.get(name)
+            if isinstance(found, _Inode):
+                raise FileExistsError(errno.EEXIST, "a file is in the way", path)
+            if found is None:
+                self.effect()
+                found = _Directory()
+                directory.change({name: found})
+            directory = found
+
+    def rename(self, source: str, target: str) -> None:
+        directory, name = self._parent(source)
+        target_directory, target_name = self._parent(target)
+        assert directory is target_directory, "no rename across directories: it would not be atomic in a crash"
+        found = directory.names.get(name)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", source)
+        self.effect()
+        directory.change({name: None, target_name: found})
+
+    def remove(self, path: str) -> None:
+        directory, name = self._parent(path)
+        if not isinstance(directory.names.get(name), _Inode):
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        self.effect()
+        directory.change({name: None})
+
+    def remove_tree(self, path: str) -> None:
+        if self._find(path) is None:
+            return
+        directory, name = self._parent(path)
+        self.effect()
+        directory.change({name: None})
+
+    def sync_directory(self, path: str) -> None:
+        directory = self._directory(path)
+        self.effect()
+        if self.sync_fails():
+            raise OSError(errno.EIO, "the simulated disk could not write")
+        directory.durable = dict(directory.names)
+        directory.pending.clear()
+
+    def free_bytes(self, path: str) -> tuple[int, int]:
+        self._directory(path)
+        total = 1 << 40 if self._bytes_max is None else self._bytes_max
+        return total, max(0, total - self._used())
+
+    def lock(self, path: str) -> SimLock | None:
+        if path in self._locks:
+            return None
+        self.open(path, create=True).close()
+        self._locks.add(path)
+        return SimLock(lambda: self._locks.discard(path))
+
+    # ---- faults
+
+    def effect(self) -> None:
+        """One more thing is about to happen to the disk; here the power may go."""
+        if self.crash_at is not None and self.effects >= self.crash_at:
+            raise Crashed
+        self.effects += 1
+
+    def sync_fails(self) -> bool:
+        """Is this one of the syncs that fail?"""
+        if self.syncs_to_fail > 0:
+            self.syncs_to_fail -= 1
+            return True
+        return False
+
+    def room(self, growth: int) -> int:
+        """The room that is left after growing by this much; negative if it is too much."""
+        if self._bytes_max is None or not growth:
+            return 0
+        return min(0, self._bytes_max - self._used() - growth)
+
+    def fill(self, bytes_max: int | None) -> None:
+        """Give the disk another size; None is as much as there is memory."""
+        self._bytes_max = bytes_max
+
+    def crash(self) -> None:
+        """The power goes and comes back: what was not synced is kept, lost or torn."""
+        self.generation += 1
+        self.crash_at = None
+        self.syncs_to_fail = 0
+        self._locks.clear()
+        self._settle(self._root)
+
+    def _settle(self, directory: _Directory) -> None:
+        kept = self._rng.randrange(len(directory.pending) + 1)
+        for names in directory.pending[:kept]:
+            _apply(directory.durable, names)
+        directory.pending.clear()
+        directory.names = dict(directory.durable)
+        for each in directory.names.values():
+            if isinstance(each, _Directory):
+                self._settle(each)
+            else:
+                self._settle_file(each)
+
+    def _settle_file(self, inode: _Inode) -> None:
+        for position, data in inode.pending:
+            fate = self._rng.randrange(3)
+            if fate == 0:
+                continue
+            if data is None:
+                _truncate(inode.durable, position)
+            elif fate == 1 or len(data) <= 1:
+                _write(inode.durable, position, data)
+            else:
+                # Torn where a sector ends, or anywhere if it is all in one.
+                sectors = (position + len(data)) // SECTOR_BYTES - position // SECTOR_BYTES
+                if sectors:
+                    cut = (position // SECTOR_BYTES + 1 + self._rng.randrange(sectors)) * SECTOR_BYTES - position
+                else:
+                    cut = self._rng.randrange(len(data))
+                _write(inode.durable, position, data[:cut])
+        inode.pending.clear()
+        inode.content = bytearray(inode.durable)
+
+    # ---- names
+
+    def _parent(self, path: str) -> tuple[_Directory, str]:
+        parent, _, name = path.rstrip("/").rpartition("/")
+        return self._directory(parent or "/"), name
+
+    def _directory(self, path: str) -> _Directory:
+        found = self._find(path)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        if isinstance(found, _Inode):
+            raise NotADirectoryError(errno.ENOTDIR, "a file", path)
+        return found
+
+    def _find(self, path: str) -> "_Inode | _Directory | None":
+        found: _Inode | _Directory | None = self._root
+        for name in _names(path):
+            if not isinstance(found, _Directory):
+                return None
+            found = found.names.get(name)
+        return found
+
+    def _used(self) -> int:
+        def count(directory: _Directory) -> int:
+            return sum(
+                count(each) if isinstance(each, _Directory) else _occupied(each.content)
+                for each in directory.names.values()
+            )
+
+        return count(self._root)
+
+
+def _names(path: str) -> list[str]:
+    assert path.startswith("/"), f"a path is absolute: {path}"
+    return [name for name in path.split("/") if name]
+
+
+def _apply(names: dict[str, _Inode | _Directory], change: dict[str, _Inode | _Directory | None]) -> None:
+    for name, found in change.items():
+        if found is None:
+            names.pop(name, None)
+        else:
+            names[name] = found
+
+
+def _write(content: bytearray, position: int, data: bytes) -> None:
+    if len(content) < position:
+        content.extend(bytes(position - len(content)))
+    content[position : position + len(data)] = data
+
+
+def _truncate(content: bytearray, size: int) -> None:
+    if len(content) > size:
+        del content[size:]
+    else:
+        content.extend(bytes(size - len(content)))
+
+
+def _occupied(content: bytearray) -> int:
+    """Bytes without the zeros at the end: preallocated space is sparse."""
+    return len(content.rstrip(b"\0"))
