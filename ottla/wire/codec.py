@@ -72,7 +72,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
     if codec is Codec.GZIP:
         return bytes(cramjam.gzip.compress(data, level))
     frame = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
-    frame.compress(data)
+    frame.compress(bytes(data))
     return bytes(frame.finish())
 
 
