@@ -1,0 +1,303 @@
+"""The coordinator of the transactional ids on one partition of `__transaction_state`.
+
+Rules:
+- `step` decides and `replay` changes: a request's records come out as `Append`, and the driver replays them at once.
+- An end goes in two records: the decision (`Prepare…`), then, when every marker is written, its completion. Between
+  the two everyone else is told CONCURRENT_TRANSACTIONS.
+- A producer that begins anew while its transaction is open aborts that first (and is told to come again); one whose
+  transaction is older than its timeout is aborted the same way. Both raise the epoch, which locks the old one out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.kernel.error import ErrorCode
+from ottla.kernel.name import TopicPartition
+from ottla.txn.event import (
+    Answer,
+    Append,
+    Called,
+    Effect,
+    Entry,
+    Event,
+    Loaded,
+    MarkersWritten,
+    WriteMarkers,
+)
+from ottla.txn.transaction import (
+    COMPLETED,
+    EPOCH_BUMP_VERSION,
+    EPOCH_MAX,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    PREPARED,
+    State,
+    Transaction,
+)
+from ottla.wire.api.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.wire.record.transaction import TransactionLogKey, TransactionLogValue, key_bytes
+
+_MINUTE_MS = 60_000
+_EPOCH_BUMPS_FROM = 5
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSettings:
+    """The broker's transaction settings. The defaults are Apache Kafka 4.3's."""
+
+    transaction_max_timeout_ms: int = 15 * _MINUTE_MS
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
+    transactional_id_expiration_ms: int = 7 * 24 * 60 * _MINUTE_MS
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = 60 * _MINUTE_MS
+
+
+class Coordinator:
+    """One partition's transactional ids. The driver makes it, replays the log into it, and throws it away."""
+
+    def __init__(self, settings: TransactionSettings, next_producer_id: Callable[[], int]) -> None:
+        self._settings = settings
+        self._next_producer_id = next_producer_id
+        #: By transactional id, in the order of their first record.
+        self.transactions: dict[str, Transaction] = {}
+        #: What the client knew before the last rise; it is not in the log, as in Apache Kafka.
+        self._last_epochs: dict[str, int] = {}
+        #: When timeouts and expiry were last looked at.
+        self._timeouts_checked_ms = 0
+        self._expiry_checked_ms = 0
+
+    # ---- the log
+
+    def replay(self, key: TransactionLogKey, value: TransactionLogValue | None) -> None:
+        """One record, at load or right after it was appended."""
+        name = key.transactional_id
+        if value is None:
+            self.transactions.pop(name, None)
+            self._last_epochs.pop(name, None)
+            return
+        self.transactions[name] = Transaction.of_record(key, value, self._last_epochs.get(name, NO_EPOCH))
+
+    def deadline_ms(self) -> int | None:
+        """When `TimePassed` is due; None while there is nothing that could grow old."""
+        return min(self._timeouts_due_ms, self._expiry_due_ms) if self.transactions else None
+
+    @property
+    def _timeouts_due_ms(self) -> int:
+        return self._timeouts_checked_ms + self._settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
+
+    @property
+    def _expiry_due_ms(self) -> int:
+        return self._expiry_checked_ms + self._settings.transaction_remove_expired_transaction_cleanup_interval_ms
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        """One event in, what is to be done out, in the order in which it is to be done."""
+        if isinstance(event, Called):
+            return self._called(event, now_ms)
+        if isinstance(event, MarkersWritten):
+            return self._markers_written(event.transactional_id, now_ms)
+        if isinstance(event, Loaded):
+            self._timeouts_checked_ms = self._expiry_checked_ms = now_ms
+            return [_markers(each) for each in self.transactions.values() if each.state in PREPARED]
+        return self._time_passed(now_ms)
+
+    def _save(self, transaction: Transaction) -> Append:
+        self._last_epochs[transaction.transactional_id] = transaction.last_epoch
+        return Append([transaction.record()])
+
+    # ---- requests
+
+    def _called(self, event: Called, now_ms: int) -> list[Effect]:
+        request = event.request
+        if isinstance(request, InitProducerIdRequest):
+            return self._init(event.ticket, request, now_ms)
+        if isinstance(request, EndTxnRequest):
+            return self._end_called(event, request, now_ms)
+        raise TypeError(f"a transaction coordinator does not know {type(request).__name__}")
+
+    def _init(self, ticket: int, request: InitProducerIdRequest, now_ms: int) -> list[Effect]:
+        name = request.transactional_id
+        assert name is not None
+        expected_id, expected_epoch = request.producer_id, request.producer_epoch
+        if (expected_id == NO_PRODUCER_ID) != (expected_epoch == NO_EPOCH) or not name:
+            return [_refuse_init(ticket, ErrorCode.INVALID_REQUEST)]
+        if not 0 < request.transaction_timeout_ms <= self._settings.transaction_max_timeout_ms:
+            return [_refuse_init(ticket, ErrorCode.INVALID_TRANSACTION_TIMEOUT)]
+        known = self.transactions.get(name)
+        if known is None:
+            known = Transaction(name, self._next_producer_id(), NO_EPOCH, request.transaction_timeout_ms)
+        elif expected_id != NO_PRODUCER_ID and not _is_own(known, expected_id, expected_epoch):
+            return [_refuse_init(ticket, ErrorCode.PRODUCER_FENCED)]
+        if known.state in PREPARED:
+            return [_refuse_init(ticket, ErrorCode.CONCURRENT_TRANSACTIONS)]
+        if known.state is State.ONGOING:
+            # Its client comes again when the abort is through, and finds a completed transaction.
+            ended = self._end(known, commit=False, client_version=EPOCH_BUMP_VERSION, now_ms=now_ms)
+            return [self._save(ended), _refuse_init(ticket, ErrorCode.CONCURRENT_TRANSACTIONS), _markers(ended)]
+        rotates = known.exhausted and expected_epoch in (NO_EPOCH, known.producer_epoch)
+        fresh_id = self._next_producer_id() if rotates else None
+        begun = known.initialized(request.transaction_timeout_ms, expected_epoch, fresh_id, now_ms)
+        if begun is None:
+            return [_refuse_init(ticket, ErrorCode.PRODUCER_FENCED)]
+        response = InitProducerIdResponse(producer_id=begun.producer_id, producer_epoch=begun.producer_epoch)
+        return [self._save(begun), Answer(ticket, response)]
+
+    def add(
+        self,
+        name: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Iterable[TopicPartition],
+        *,
+        client_version: int,
+        now_ms: int,
+    ) -> tuple[ErrorCode, list[Effect]]:
+        """Put partitions into a transaction, beginning one if need be. Nothing is done unless all of it is."""
+        known, code = self._own(name, producer_id, producer_epoch)
+        if known is None:
+            return code, []
+        if known.state in PREPARED:
+            return ErrorCode.CONCURRENT_TRANSACTIONS, []
+        wanted = tuple(partitions)
+        if known.state is State.ONGOING and set(wanted) <= set(known.partitions):
+            return ErrorCode.NONE, []
+        return ErrorCode.NONE, [self._save(known.extended(wanted, client_version, now_ms))]
+
+    def verify(self, name: str, producer_id: int, producer_epoch: int, partition: TopicPartition) -> ErrorCode:
+        """Is this partition in the producer's open transaction (KIP-890)?"""
+        known, code = self._own(name, producer_id, producer_epoch)
+        if known is None:
+            return code
+        if known.state in PREPARED:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        return ErrorCode.NONE if partition in known.partitions else ErrorCode.TRANSACTION_ABORTABLE
+
+    def _own(self, name: str, producer_id: int, producer_epoch: int) -> tuple[Transaction | None, ErrorCode]:
+        known = self.transactions.get(name)
+        if not name:
+            return None, ErrorCode.INVALID_REQUEST
+        if known is None or known.producer_id != producer_id:
+            return None, ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if known.producer_epoch != producer_epoch:
+            return None, ErrorCode.PRODUCER_FENCED
+        return known, ErrorCode.NONE
+
+    # ---- the end
+
+    def _end_called(self, event: Called, request: EndTxnRequest, now_ms: int) -> list[Effect]:
+        ticket, bumps = event.ticket, event.version >= _EPOCH_BUMPS_FROM
+        known = self.transactions.get(request.transactional_id)
+        if not request.transactional_id:
+            return [_refuse_end(ticket, ErrorCode.INVALID_REQUEST)]
+        if known is None:
+            return [_refuse_end(ticket, ErrorCode.INVALID_PRODUCER_ID_MAPPING)]
+        code, retries = _check_end(known, request, bumps=bumps)
+        if code:
+            return [_refuse_end(ticket, code)]
+        if known.state is State.ONGOING or (bumps and not request.committed and not retries):
+            version = EPOCH_BUMP_VERSION if bumps else known.client_version
+            ended = self._end(known, commit=request.committed, client_version=version, now_ms=now_ms)
+            return [self._save(ended), _end_answer(ticket, ended), _markers(ended)]
+        return [_end_answer(ticket, known)]
+
+    def _end(self, known: Transaction, *, commit: bool, client_version: int, now_ms: int) -> Transaction:
+        bumps = client_version >= EPOCH_BUMP_VERSION
+        next_id = self._next_producer_id() if bumps and known.exhausted else NO_PRODUCER_ID
+        return known.ended(commit=commit, client_version=client_version, next_id=next_id, now_ms=now_ms)
+
+    def _markers_written(self, name: str, now_ms: int) -> list[Effect]:
+        known = self.transactions.get(name)
+        if known is None or known.state not in PREPARED:
+            return []
+        return [self._save(known.completed(now_ms))]
+
+    # ---- time
+
+    def _time_passed(self, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        if now_ms >= self._timeouts_due_ms:
+            self._timeouts_checked_ms = now_ms
+            for each in list(self.transactions.values()):
+                if each.state is State.ONGOING and each.start_ms + each.timeout_ms < now_ms:
+                    ended = self._end(each, commit=False, client_version=EPOCH_BUMP_VERSION, now_ms=now_ms)
+                    effects += [self._save(ended), _markers(ended)]
+        if now_ms >= self._expiry_due_ms:
+            self._expiry_checked_ms = now_ms
+            oldest_ms = now_ms - self._settings.transactional_id_expiration_ms
+            gone: list[Entry] = [
+                (key_bytes(TransactionLogKey(transactional_id=each.transactional_id)), None)
+                for each in self.transactions.values()
+                if each.state in (State.EMPTY, *COMPLETED) and each.update_ms <= oldest_ms
+            ]
+            if gone:
+                effects.append(Append(gone))
+        return effects
+
+
+def _is_own(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
+    return (
+        known.producer_epoch == NO_EPOCH
+        or producer_id == known.producer_id
+        or (producer_id == known.previous_producer_id and producer_epoch >= EPOCH_MAX)
+    )
+
+
+def _check_end(known: Transaction, request: EndTxnRequest, *, bumps: bool) -> tuple[ErrorCode, bool]:
+    """(why not, is it a retry of an end that went through)."""
+    retries = bumps and known.state is not State.ONGOING and known.producer_epoch == request.producer_epoch + 1
+    overflowed = (
+        bumps
+        and known.previous_producer_id == request.producer_id
+        and request.producer_epoch == EPOCH_MAX
+        and known.producer_epoch == 0
+    )
+    if known.producer_id != request.producer_id and not overflowed:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING, False
+    if known.producer_epoch != request.producer_epoch and not (retries or overflowed):
+        return ErrorCode.PRODUCER_FENCED, False
+    if bumps and known.state in PREPARED and not retries:
+        return ErrorCode.PRODUCER_FENCED, False
+    again = retries or overflowed or not bumps
+    wanted = (
+        (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
+        if request.committed
+        else (State.PREPARE_ABORT, State.COMPLETE_ABORT)
+    )
+    if known.state in PREPARED:
+        return (ErrorCode.CONCURRENT_TRANSACTIONS if known.state in wanted else ErrorCode.INVALID_TXN_STATE), again
+    if known.state in COMPLETED and again and known.state not in wanted:
+        return ErrorCode.INVALID_TXN_STATE, again
+    if known.state is State.EMPTY and (request.committed or not bumps):
+        return ErrorCode.INVALID_TXN_STATE, again
+    if known.state in COMPLETED and not again and request.committed:
+        return ErrorCode.INVALID_TXN_STATE, again
+    return ErrorCode.NONE, again
+
+
+def _markers(transaction: Transaction) -> WriteMarkers:
+    return WriteMarkers(
+        transaction.transactional_id,
+        transaction.producer_id,
+        transaction.producer_epoch,
+        transaction.state is State.PREPARE_COMMIT,
+        transaction.partitions,
+        transaction.client_version,
+    )
+
+
+def _refuse_init(ticket: int, code: ErrorCode) -> Answer:
+    return Answer(ticket, InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH))
+
+
+def _refuse_end(ticket: int, code: ErrorCode) -> Answer:
+    return Answer(ticket, EndTxnResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH))
+
+
+def _end_answer(ticket: int, transaction: Transaction) -> Answer:
+    """With version 5 the client goes on with the producer id and epoch of the completed transaction."""
+    if transaction.next_producer_id != NO_PRODUCER_ID:
+        return Answer(ticket, EndTxnResponse(producer_id=transaction.next_producer_id, producer_epoch=0))
+    response: Any = EndTxnResponse(producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch)
+    return Answer(ticket, response)

@@ -1,0 +1,203 @@
+"""One transactional id: its state, and the steps from one state to the next.
+
+Rules:
+- Empty -> Ongoing -> PrepareCommit | PrepareAbort -> CompleteCommit | CompleteAbort -> Ongoing …
+- With transaction version 2 (KIP-890) every end raises the epoch, so that a late record of the ended transaction
+  cannot slip into the next; an abort is then also legal when nothing was begun.
+- The last epoch before the maximum is never handed out: the end of that transaction brings a new producer id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from ottla.kernel.name import TopicPartition
+from ottla.wire.record.transaction import (
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+    key_bytes,
+    value_bytes,
+)
+
+NO_PRODUCER_ID = -1
+NO_EPOCH = -1
+#: Apache Kafka keeps the largest int16 for itself: a producer is given at most one less.
+EPOCH_MAX = 32767 - 1
+EPOCH_BUMP_VERSION = 2
+
+
+class State(IntEnum):
+    """As in the log. Kafka's names for people are in `TITLES`."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+
+TITLES = {
+    State.EMPTY: "Empty",
+    State.ONGOING: "Ongoing",
+    State.PREPARE_COMMIT: "PrepareCommit",
+    State.PREPARE_ABORT: "PrepareAbort",
+    State.COMPLETE_COMMIT: "CompleteCommit",
+    State.COMPLETE_ABORT: "CompleteAbort",
+    State.DEAD: "Dead",
+    State.PREPARE_EPOCH_FENCE: "PrepareEpochFence",
+}
+PREPARED = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+COMPLETED = (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """One transactional id at one moment. Only replay puts a new one in its place."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    state: State = State.EMPTY
+    #: In the order in which they were added.
+    partitions: tuple[TopicPartition, ...] = ()
+    #: -1 while nothing was begun.
+    start_ms: int = -1
+    update_ms: int = -1
+    previous_producer_id: int = NO_PRODUCER_ID
+    #: The id that the producer gets when this transaction is over, because its epochs are used up.
+    next_producer_id: int = NO_PRODUCER_ID
+    #: The epoch that the client knew before the last rise: a request that carries it is a retry. Not in the log.
+    last_epoch: int = NO_EPOCH
+    #: Which transaction protocol the client speaks: 0, 1 or 2.
+    client_version: int = 0
+
+    @property
+    def exhausted(self) -> bool:
+        """Are the epochs of this producer id used up?"""
+        return self.producer_epoch >= EPOCH_MAX
+
+    def initialized(
+        self, timeout_ms: int, expected_epoch: int, fresh_id: int | None, now_ms: int
+    ) -> Transaction | None:
+        """A producer begins anew (InitProducerId): a higher epoch, or `fresh_id`. None: its epoch is fenced."""
+        epoch, last, producer_id = self.producer_epoch + 1, NO_EPOCH, self.producer_id
+        if fresh_id is not None:
+            producer_id, epoch = fresh_id, 0
+            last = self.producer_epoch if expected_epoch != NO_EPOCH else NO_EPOCH
+        elif expected_epoch == NO_EPOCH:
+            pass
+        elif self.producer_epoch in (NO_EPOCH, expected_epoch):
+            last = self.producer_epoch
+        elif expected_epoch == self.last_epoch:
+            # The same call again: its answer was lost, so it gets the same answer.
+            epoch, last = self.producer_epoch, self.last_epoch
+        else:
+            return None
+        return replace(
+            self,
+            producer_id=producer_id,
+            previous_producer_id=self.producer_id,
+            next_producer_id=NO_PRODUCER_ID,
+            producer_epoch=epoch,
+            last_epoch=last,
+            timeout_ms=timeout_ms,
+            state=State.EMPTY,
+            partitions=(),
+            start_ms=-1,
+            update_ms=now_ms,
+        )
+
+    def extended(self, added: tuple[TopicPartition, ...], client_version: int, now_ms: int) -> Transaction:
+        """Partitions join the transaction; the first ones begin it."""
+        new = tuple(each for each in dict.fromkeys(added) if each not in self.partitions)
+        return replace(
+            self,
+            state=State.ONGOING,
+            previous_producer_id=self.producer_id,
+            partitions=self.partitions + new,
+            start_ms=self.start_ms if self.state is State.ONGOING else now_ms,
+            update_ms=now_ms,
+            client_version=client_version,
+        )
+
+    def ended(self, *, commit: bool, client_version: int, next_id: int, now_ms: int) -> Transaction:
+        """The end is decided. With version 2 the epoch rises here."""
+        bumps = client_version >= EPOCH_BUMP_VERSION
+        return replace(
+            self,
+            state=State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
+            previous_producer_id=self.producer_id,
+            next_producer_id=next_id,
+            producer_epoch=self.producer_epoch + 1 if bumps else self.producer_epoch,
+            last_epoch=self.producer_epoch if bumps else self.last_epoch,
+            start_ms=self.start_ms if self.state is State.ONGOING else now_ms,
+            update_ms=now_ms,
+            client_version=client_version,
+        )
+
+    def completed(self, now_ms: int) -> Transaction:
+        """All markers are written."""
+        rotates = self.next_producer_id != NO_PRODUCER_ID
+        return replace(
+            self,
+            state=State.COMPLETE_COMMIT if self.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT,
+            previous_producer_id=self.producer_id,
+            producer_id=self.next_producer_id if rotates else self.producer_id,
+            producer_epoch=0 if rotates else self.producer_epoch,
+            next_producer_id=NO_PRODUCER_ID,
+            partitions=(),
+            update_ms=now_ms,
+        )
+
+    # ---- as records
+
+    def record(self) -> tuple[bytes, bytes | None]:
+        """Key and value as Apache Kafka writes them; version 1 since transaction version 1."""
+        topics: dict[str, list[int]] = {}
+        for each in self.partitions:
+            topics.setdefault(each.topic, []).append(each.partition)
+        value = TransactionLogValue(
+            producer_id=self.producer_id,
+            previous_producer_id=self.previous_producer_id,
+            next_producer_id=self.next_producer_id,
+            producer_epoch=self.producer_epoch,
+            transaction_timeout_ms=self.timeout_ms,
+            transaction_status=self.state,
+            transaction_partitions=[
+                PartitionsSchema(topic=topic, partition_ids=sorted(ids)) for topic, ids in topics.items()
+            ]
+            if topics or self.state is not State.EMPTY
+            else None,
+            transaction_last_update_timestamp_ms=self.update_ms,
+            transaction_start_timestamp_ms=self.start_ms,
+            client_transaction_version=self.client_version,
+        )
+        return key_bytes(TransactionLogKey(transactional_id=self.transactional_id)), value_bytes(value, 1)
+
+    @classmethod
+    def of_record(cls, key: TransactionLogKey, value: TransactionLogValue, last_epoch: int = NO_EPOCH) -> Transaction:
+        """The reverse of `record`."""
+        return cls(
+            transactional_id=key.transactional_id,
+            producer_id=value.producer_id,
+            previous_producer_id=value.previous_producer_id,
+            next_producer_id=value.next_producer_id,
+            producer_epoch=value.producer_epoch,
+            timeout_ms=value.transaction_timeout_ms,
+            state=State(value.transaction_status),
+            partitions=tuple(
+                TopicPartition(topic.topic, partition)
+                for topic in value.transaction_partitions or ()
+                for partition in topic.partition_ids
+            ),
+            start_ms=value.transaction_start_timestamp_ms,
+            update_ms=value.transaction_last_update_timestamp_ms,
+            client_version=value.client_transaction_version,
+            last_epoch=last_epoch,
+        )
