@@ -441,7 +441,7 @@ class Log:
         """Is something unflushed, and `flush.ms` over?"""
         return self.end_offset > self.recovery_point and now_ms - self.last_flush_ms >= self._settings.flush_ms
 
-    def sync(self) -> None:
+    def sync(self, *, closing: bool = False) -> None:
         """Make everything that is here now durable. May run on a thread; `synced` tells the log on the loop's."""
         generation = self._generation
         segments = list(self.segments)
@@ -449,10 +449,10 @@ class Log:
         text, self._epochs_text = self._epochs_text, None
         try:
             for segment, following in zip(segments, [*segments[1:], None], strict=True):
-                if following is None:
+                if following is None and not closing:
                     # The active segment's indexes are rebuilt after a crash in any case.
                     segment.sync()
-                elif following.base_offset > self.recovery_point:
+                elif following is None or following.base_offset > self.recovery_point:
                     segment.sync()
                     segment.sync_indexes()
             if text is not None:
@@ -535,8 +535,11 @@ class Log:
             return
         self.closed = True
         self.snapshots.take(self.producers)
+        self.active.deactivate()
         self.directory_dirty = True
-        self.flush()
+        end_offset = self.end_offset
+        self.sync(closing=True)
+        self.synced(end_offset)
         for segment in self.segments:
             segment.close()
         self._due.clear()

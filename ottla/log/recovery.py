@@ -136,7 +136,8 @@ def _recover_segment(log: "Log", segment: Segment, slot: int, now_ms: int, log_s
         if found is None:
             break
         header, data = found
-        log.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        if header.partition_leader_epoch > log.epochs.latest:
+            log.epochs.assign(header.partition_leader_epoch, header.base_offset)
         segment.written(position, header.size, header.base_offset, header.last_offset, header.max_timestamp)
         replay(producers, segment, header, data)
         next_offset = header.last_offset + 1
@@ -214,13 +215,16 @@ def _load_epochs(log: "Log") -> bool:
 
 
 def _drop_segments(log: "Log", slot: int) -> None:
-    """Remove these segments and all that follow."""
-    for segment in log.segments[slot:]:
+    """Remove these segments and all that follow, durably. The last goes first: no crash leaves a gap."""
+    gone = log.segments[slot:]
+    for segment in reversed(gone):
         segment.file.close()
         segment.remove()
         log.snapshots.remove(segment.base_offset)
     del log.segments[slot:]
-    log.truncated()
+    if gone:
+        log.truncated()
+        log.disk.sync_directory(log.path)
 
 
 def _finish_cleaning(disk: Disk, directory: str) -> None:

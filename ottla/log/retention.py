@@ -57,7 +57,8 @@ def truncate(log: "Log", offset: int, now_ms: int) -> bool:
         return True
     log.truncated()
     slot = bisect_right(log.bases, offset) - 1
-    for segment in log.segments[slot + 1 :]:
+    # The last goes first: no crash leaves a gap.
+    for segment in reversed(log.segments[slot + 1 :]):
         log.snapshots.remove(segment.base_offset)
         segment.remove()
     del log.segments[slot + 1 :]
@@ -80,7 +81,7 @@ def truncate(log: "Log", offset: int, now_ms: int) -> bool:
 def restart_at(log: "Log", offset: int, now_ms: int) -> None:
     """Drop everything and begin anew at `offset`."""
     log.truncated()
-    for segment in log.segments:
+    for segment in reversed(log.segments):
         segment.remove()
     log.segments.clear()
     log.bases.clear()

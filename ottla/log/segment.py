@@ -305,6 +305,8 @@ class Segment:
         """Recovery found no batch at `position`: the segment ends there."""
         if self.file.size() != position:
             self.file.truncate(position)
+            # Durably: a later crash must not bring old batches back behind new ones.
+            self.file.sync()
         self.size = position
         self._forget_tail()
 
@@ -348,12 +350,7 @@ class Segment:
                 self._disk.remove(path)
 
     def close(self) -> None:
-        """Trim the indexes, as Kafka leaves them on a clean shutdown, and close the file."""
-        if self._max_timestamp is not None:
-            self.time_index.append(*self.max_timestamp_and_offset)
-        self.offset_index.trim()
-        self.time_index.trim()
-        self._repair_end()
+        """Close the file. The active segment was made inactive before."""
         self.file.close()
 
     def _repair_end(self) -> None:
