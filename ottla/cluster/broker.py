@@ -1,0 +1,143 @@
+"""How nodes join: ControllerRegistration (key 70), BrokerRegistration (key 62), and what lets a broker serve.
+
+Rules:
+- A new incarnation of a broker is registered fenced; its epoch is the offset of its first record.
+- Unfencing it and giving it its partitions go together: nobody sees a broker that serves and leads nothing.
+- A broker must run every feature at its finalized level.
+
+KIPs: 631 registration, 858 directories, 919 controllers, 966 clean stops.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.cluster.decision import Decision
+from ottla.cluster.election import take_over
+from ottla.cluster.feature import DIRECTORIES_FROM
+from ottla.cluster.image import METADATA_VERSION, Image
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.name import Uuid
+from ottla.wire.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from ottla.wire.api.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
+from ottla.wire.record.metadata import (
+    BrokerRegistrationChangeRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+)
+from ottla.wire.record.registration import BrokerEndpoint, BrokerFeature, ControllerEndpoint, ControllerFeature
+
+#: The first hundred ids are Kafka's own (DirectoryId).
+_RESERVED_BELOW = 100
+_UNFENCE = -1
+
+
+def register_controller(request: ControllerRegistrationRequest) -> Decision:
+    """A controller tells where it is and what it can run."""
+    record = RegisterControllerRecord(
+        controller_id=request.controller_id,
+        incarnation_id=request.incarnation_id,
+        end_points=[
+            ControllerEndpoint(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
+            for each in request.listeners
+        ],
+        features=[
+            ControllerFeature(
+                name=each.name,
+                min_supported_version=each.min_supported_version,
+                max_supported_version=each.max_supported_version,
+            )
+            for each in request.features
+        ],
+    )
+    return Decision([record], ControllerRegistrationResponse(error_message=None))
+
+
+def register_broker(image: Image, cluster_id: str, request: BrokerRegistrationRequest, next_offset: int) -> Decision:
+    """A broker's new incarnation. `next_offset` is where its record will stand."""
+    if request.cluster_id != cluster_id:
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"Expected cluster ID {cluster_id}, but got cluster ID {request.cluster_id}",
+        )
+    if request.is_migrating_zk_broker:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers.")
+    if image.metadata_version >= DIRECTORIES_FROM:
+        _check_directories(image, request)
+    _check_features(image, request)
+    existing = image.brokers.get(request.broker_id)
+    same = existing is not None and existing.incarnation_id == request.incarnation_id
+    record = RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=existing.epoch if same and existing else next_offset,
+        end_points=[
+            BrokerEndpoint(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
+            for each in request.listeners
+        ],
+        features=[
+            BrokerFeature(
+                name=each.name,
+                min_supported_version=each.min_supported_version,
+                max_supported_version=each.max_supported_version,
+            )
+            for each in request.features
+        ],
+        rack=request.rack,
+    )
+    if image.metadata_version >= DIRECTORIES_FROM:
+        record.log_dirs = list(request.log_dirs)
+    if same and existing:
+        record.fenced, record.in_controlled_shutdown = existing.fenced, existing.in_controlled_shutdown
+    return Decision([record], BrokerRegistrationResponse(broker_epoch=record.broker_epoch))
+
+
+def unfence(image: Image, broker_id: int, *, crashed: bool) -> list[Any]:
+    """The records that let a registered broker serve. `crashed`: its last incarnation did not stop cleanly."""
+    broker = image.brokers[broker_id]
+    change = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, fenced=_UNFENCE)
+    return [change, *take_over(image, broker_id, crashed=crashed)]
+
+
+def check_broker_epoch(image: Image, broker_id: int, broker_epoch: int) -> None:
+    """STALE_BROKER_EPOCH unless the broker is registered with this epoch."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")
+    if broker.epoch != broker_epoch:
+        raise KafkaError(
+            ErrorCode.STALE_BROKER_EPOCH, f"Expected broker epoch {broker.epoch}, but got broker epoch {broker_epoch}"
+        )
+
+
+def _check_directories(image: Image, request: BrokerRegistrationRequest) -> None:
+    own = list(request.log_dirs)
+    if not own:
+        raise _invalid("No directories specified in request")
+    if any(int.from_bytes(directory) < _RESERVED_BELOW for directory in own):
+        raise _invalid("Reserved directory ID in request")
+    if len(set(own)) != len(own):
+        raise _invalid("Duplicate directory ID in request")
+    for broker in image.brokers.values():
+        shared = [directory for directory in own if Uuid(directory) in broker.log_dirs]
+        if broker.broker_id != request.broker_id and shared:
+            raise _invalid(f"Broker {broker.broker_id} is already registered with directory {shared[0]!r}")
+
+
+def _check_features(image: Image, request: BrokerRegistrationRequest) -> None:
+    ranges = {each.name: (each.min_supported_version, each.max_supported_version) for each in request.features}
+    if METADATA_VERSION not in ranges:
+        raise _invalid(f"Request features do not contain '{METADATA_VERSION}'")
+    for name in {**ranges, **image.features}:
+        level = image.features.get(name, 0)
+        low, high = ranges.get(name, (0, 0))
+        if not low <= level <= high:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"Unable to register because the broker does not support finalized version {level} of {name}. The "
+                f"broker wants a version between {low} and {high}, inclusive.",
+            )
+
+
+def _invalid(why: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REGISTRATION, why)

@@ -1,0 +1,19 @@
+"""What a command of the controller comes to: records to write and the response that may leave after."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ottla.kernel.error import KafkaError
+
+
+class Decision(NamedTuple):
+    """The records stand in the log together or not at all; the response leaves when they are committed."""
+
+    records: list[Any]
+    response: Any
+
+
+def refused(error: KafkaError) -> str | None:
+    """The text that goes with an error, or None where the code says all."""
+    return error.message or None

@@ -1,0 +1,126 @@
+"""Who leads a partition: ElectLeaders (key 43), and what a broker that comes back takes over.
+
+Rules:
+- A clean leader is an active broker of the ISR or, with KIP-966, of the eligible leader replicas.
+- A broker that comes back after a crash may have lost what it had not synced, so each partition that it led begins a
+  new leader epoch: consumers that read past its new end find out by the epoch (KIP-101, KIP-320).
+
+KIPs: 460 elections, 704 recovery state, 966 eligible leader replicas.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.cluster.decision import Decision, refused
+from ottla.cluster.image import NO_LEADER, Image, PartitionImage
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.name import Uuid
+from ottla.wire.api.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from ottla.wire.record.metadata import PartitionChangeRecord
+
+_PREFERRED, _UNCLEAN = 0, 1
+
+
+def elect_leaders(image: Image, request: ElectLeadersRequest) -> Decision:
+    """Elect the first replica, or any when none in sync is left."""
+    if request.election_type not in (_PREFERRED, _UNCLEAN):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
+    everything = request.topic_partitions is None
+    wanted: list[tuple[str, list[int]]] = (
+        [(name, list(range(len(topic.partitions)))) for name, topic in image.topics.items()]
+        if request.topic_partitions is None
+        else [(topic.topic, list(topic.partitions)) for topic in request.topic_partitions]
+    )
+    records: list[Any] = []
+    response = ElectLeadersResponse()
+    for name, indexes in wanted:
+        answers = []
+        for index in indexes:
+            answer = PartitionResult(partition_id=index, error_message=None)
+            try:
+                records.append(_elect(image, name, index, request.election_type))
+            except KafkaError as error:
+                if everything and error.code is ErrorCode.ELECTION_NOT_NEEDED:
+                    continue
+                answer.error_code, answer.error_message = error.code, refused(error)
+            answers.append(answer)
+        response.replica_election_results.append(ReplicaElectionResult(topic=name, partition_result=answers))
+    return Decision(records, response)
+
+
+def _elect(image: Image, name: str, index: int, election_type: int) -> PartitionChangeRecord:
+    topic = image.topics.get(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+    if not 0 <= index < len(topic.partitions):
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
+    partition = topic.partitions[index]
+    preferred = partition.replicas[0]
+    if partition.leader == preferred or (election_type == _UNCLEAN and partition.leader != NO_LEADER):
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+    active = {broker.broker_id for broker in image.active_brokers()}
+    if election_type == _PREFERRED:
+        if preferred not in active or preferred not in clean_leaders(partition):
+            why = "The preferred leader was not available."
+            raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, why)
+        return elected(topic.topic_id, index, partition, preferred)
+    for replica in (*clean_leaders(partition), *partition.replicas):
+        if replica in active:
+            return elected(topic.topic_id, index, partition, replica)
+    why = "Eligible topic partition leaders are not available."
+    raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, why)
+
+
+def clean_leaders(partition: PartitionImage) -> tuple[int, ...]:
+    """The replicas that hold every committed record, in the order in which they would be asked to lead."""
+    eligible = partition.isr + partition.eligible_leader_replicas
+    return tuple(replica for replica in partition.replicas if replica in eligible)
+
+
+def elected(topic_id: Uuid, index: int, partition: PartitionImage, leader: int) -> PartitionChangeRecord:
+    """The record by which `leader` begins a leader epoch."""
+    record = PartitionChangeRecord(topic_id=topic_id, partition_id=index, leader=leader)
+    if leader not in partition.isr:
+        clean = leader in partition.eligible_leader_replicas
+        record.isr = [leader]
+        # What an unclean leader lost is lost; a sole replica has nobody to tell and is recovered at once.
+        if not clean and len(partition.replicas) > 1:
+            record.leader_recovery_state = 1
+        if partition.eligible_leader_replicas:
+            record.eligible_leader_replicas = (
+                [replica for replica in partition.eligible_leader_replicas if replica != leader] if clean else []
+            )
+        if partition.last_known_elr:
+            record.last_known_elr = []
+    elif partition.leader_recovery_state and len(partition.replicas) == 1:
+        record.leader_recovery_state = 0
+    return record
+
+
+def take_over(image: Image, broker_id: int, *, crashed: bool) -> list[PartitionChangeRecord]:
+    """What a broker that was just unfenced leads: partitions without a leader and, after a crash, its own again."""
+    records = []
+    for topic in image.topics.values():
+        for index, partition in enumerate(topic.partitions):
+            if partition.leader == broker_id:
+                takes = crashed
+            elif partition.leader == NO_LEADER:
+                # The last leader known comes back as the leader when nobody else was left (KIP-966).
+                takes = broker_id in clean_leaders(partition) or (
+                    not partition.isr and not partition.eligible_leader_replicas and broker_id in _last(partition)
+                )
+            else:
+                takes = False
+            if takes:
+                records.append(elected(topic.topic_id, index, partition, broker_id))
+    return records
+
+
+def _last(partition: PartitionImage) -> tuple[int, ...]:
+    return partition.last_known_elr or (partition.replicas if len(partition.replicas) == 1 else ())

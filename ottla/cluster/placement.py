@@ -1,0 +1,102 @@
+"""Which brokers carry the replicas of a new partition.
+
+Rules:
+- Only active brokers lead; fenced ones may carry replicas when there are not enough active ones.
+- Without a choice of the user's, leaders go round the active brokers from a random start, and each partition's next
+  replicas are the brokers that follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ottla.cluster.feature import DIRECTORIES_FROM
+from ottla.cluster.image import Image
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.name import Uuid
+from ottla.kernel.port import Rng
+from ottla.wire.record.metadata import PartitionRecord
+
+#: Ids that say where a replica lies without naming a directory (KIP-858): Uuid(0, 0), before directories had ids, and
+#: Uuid(0, 1), wherever the broker likes.
+MIGRATING_DIRECTORY = Uuid(bytes(16))
+UNASSIGNED_DIRECTORY = Uuid(bytes(15) + b"\x01")
+
+
+def place(image: Image, rng: Rng, count: int, replication_factor: int) -> list[list[int]]:
+    """Replicas for `count` partitions, leaders first. INVALID_REPLICATION_FACTOR when it cannot be."""
+    active = [broker.broker_id for broker in image.active_brokers()]
+    fenced = [broker_id for broker_id in sorted(image.brokers) if broker_id not in active]
+    if not active:
+        raise _unplaceable("All brokers are currently fenced, or have all their log directories cordoned.")
+    if replication_factor > len(image.brokers):
+        raise _unplaceable(
+            f"The target replication factor of {replication_factor} cannot be reached because only "
+            f"{len(image.brokers)} broker(s) are registered or some brokers have all their log directories cordoned."
+        )
+    start = rng.randrange(len(active))
+    placed = []
+    for index in range(count):
+        turn = (start + index) % len(active)
+        in_turn = active[turn:] + active[:turn] + fenced
+        placed.append(in_turn[:replication_factor])
+    return placed
+
+
+def check_assignment(image: Image, replicas: Sequence[int], replication_factor: int | None) -> None:
+    """A user's choice of replicas; INVALID_REPLICA_ASSIGNMENT when it cannot be."""
+    if not replicas:
+        raise _misplaced("The manual partition assignment includes an empty replica list.")
+    before = None
+    for broker_id in sorted(replicas):
+        if broker_id not in image.brokers:
+            raise _misplaced(
+                f"The manual partition assignment includes broker {broker_id}, but no such broker is registered."
+            )
+        if broker_id == before:
+            raise _misplaced(f"The manual partition assignment includes the broker {broker_id} more than once.")
+        before = broker_id
+    if replication_factor is not None and len(replicas) != replication_factor:
+        raise _misplaced(
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
+            f"consistent with previous partitions, which have {replication_factor} replica(s)."
+        )
+
+
+def active_of(image: Image, replicas: Sequence[int]) -> list[int]:
+    """Those of `replicas` that may lead."""
+    return [broker_id for broker_id in replicas if image.brokers[broker_id].is_active]
+
+
+def partition_record(image: Image, topic_id: Uuid, index: int, replicas: Sequence[int], isr: Sequence[int]) -> Any:
+    """The record of a new partition, led by the first in `isr`."""
+    return PartitionRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        replicas=list(replicas),
+        isr=list(isr),
+        leader=isr[0],
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=directories_of(image, replicas),
+    )
+
+
+def directories_of(image: Image, replicas: Sequence[int]) -> list[Uuid]:
+    """The directory of each replica: a broker that has only one has no choice."""
+    if image.metadata_version < DIRECTORIES_FROM:
+        return []
+    found: list[Uuid] = []
+    for broker_id in replicas:
+        own = image.brokers[broker_id].log_dirs
+        found.append(own[0] if len(own) == 1 else UNASSIGNED_DIRECTORY if own else MIGRATING_DIRECTORY)
+    return found
+
+
+def _unplaceable(why: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, why)
+
+
+def _misplaced(why: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)

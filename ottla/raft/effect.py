@@ -1,0 +1,70 @@
+"""What a quorum wants done, in this order. Named in the imperative."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.raft.role import Election, Voter
+
+
+@dataclass(frozen=True, slots=True)
+class SaveElection:
+    """Make this durable before anything that follows. Of two in a row the second says all."""
+
+    election: Election
+
+
+@dataclass(frozen=True, slots=True)
+class AppendLeaderChange:
+    """Begin the epoch in the log: who leads it, and by whose votes. Then tell `Appended`."""
+
+    epoch: int
+    leader_id: int
+    voters: tuple[Voter, ...]
+    granting: tuple[Voter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Append these records as one batch of this epoch. Then tell `Appended`."""
+
+    epoch: int
+    records: Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AppendNoOp:
+    """Append a record that says only that the leader lives. Then tell `Appended`."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """Make the log durable up to its end. Then tell `Synced`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Everything below `high_watermark` is committed: replay it, let the responses leave."""
+
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSnapshot:
+    """Write a snapshot of everything below `end_offset`. Then tell `SnapshotWritten`."""
+
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class CleanLog:
+    """A new snapshot stands: drop the snapshots and segments that are past their retention."""
+
+    snapshot_end_offset: int
+
+
+Effect = SaveElection | AppendLeaderChange | Append | AppendNoOp | Sync | Commit | WriteSnapshot | CleanLog

@@ -1,0 +1,54 @@
+"""What happens to a quorum. Named in the past tense; the result of an effect comes back as one of these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The node is up. Its log ends at `end_offset`, its newest snapshot at `snapshot_end_offset`."""
+
+    end_offset: int
+    snapshot_end_offset: int
+    #: Bytes of the log after that snapshot.
+    bytes_since_snapshot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """The controller wants these records in the log, together."""
+
+    records: Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What was to be appended is in the log, which now ends at `end_offset`."""
+
+    end_offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """The log is durable up to `end_offset`."""
+
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotWritten:
+    """There is a snapshot of everything below `end_offset`."""
+
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """`deadline_ms` has come."""
+
+
+Event = Started | Submitted | Appended | Synced | SnapshotWritten | TimePassed
