@@ -1,0 +1,102 @@
+"""Fixtures of the interop suite: the server, the peers, and the table of results."""
+
+import os
+from collections.abc import Generator, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.interop import server as servers
+from tests.interop.peer import KINDS, Crew, Kind, Peer
+from tests.interop.result import Results
+from tests.interop.server import Server
+
+RESULTS = pytest.StashKey[Results]()
+_names = count()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`server` is each server that the environment names; a scene runs with each."""
+    if "server" in metafunc.fixturenames:
+        names = os.environ.get("OTTLA_INTEROP_SERVER", "ottla").split(",")
+        metafunc.parametrize("server", names, indirect=True, scope="session")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What needs a foreign peer or Apache's server is marked `interop`; all get more time than the suite's default."""
+    here = Path(__file__).parent
+    for item in items:
+        if here not in item.path.parents:
+            continue
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(240))
+        call = getattr(item, "callspec", None)
+        values = call.params.values() if call else ()
+        if any(isinstance(value, Kind) and value.foreign for value in values) or "apache" in values:
+            item.add_marker("interop")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[RESULTS] = Results()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    call = getattr(item, "callspec", None)
+    if call is not None and Path(__file__).parent in item.path.parents:
+        kinds = [value.name for value in call.params.values() if isinstance(value, Kind)]
+        item.config.stash[RESULTS].note(item, report, call.params.get("server", "ottla"), kinds)
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    path = os.environ.get("OTTLA_INTEROP_RESULTS")
+    if path:
+        session.config.stash[RESULTS].write(Path(path))
+
+
+@pytest.fixture(scope="session")
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The server under test, one for the session. A scene may restart it."""
+    one = Server(servers.kind(request.param), tmp_path_factory.mktemp(request.param))
+    one.start()
+    yield one
+    one.stop()
+
+
+@pytest.fixture(scope="session")
+def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
+    one = Crew(tmp_path_factory.mktemp("peers"))
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def peer(request: pytest.FixtureRequest, server: Server, crew: Crew) -> Peer:
+    """The peer that a scene is run with: parametrize `peer` indirectly with a Kind."""
+    return Peer(request.param, server.bootstrap, crew)
+
+
+@pytest.fixture
+def other(request: pytest.FixtureRequest, server: Server, crew: Crew) -> Peer:
+    """A second peer, of another library or the same."""
+    return Peer(request.param, server.bootstrap, crew)
+
+
+@pytest.fixture
+def helper(server: Server, crew: Crew) -> Peer:
+    """The peer that makes topics where a scene is about something else."""
+    return Peer(KINDS["librdkafka"], server.bootstrap, crew)
+
+
+@pytest.fixture
+def results(request: pytest.FixtureRequest) -> Results:
+    return request.config.stash[RESULTS]
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that no other scene uses, for a topic or a group."""
+    return f"scene-{os.getpid()}-{next(_names)}"
