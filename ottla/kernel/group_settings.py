@@ -1,0 +1,119 @@
+"""A group's settings (KIP-848, KIP-932, KIP-1071): what the group says, and behind it what the server says.
+
+Rules:
+- A value lies between the server's bounds (`group.consumer.min.session.timeout.ms` and the like): `check_together`
+  refuses one that does not, and `resolve` brings one that was agreed on under other bounds back between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.kernel.declaration.group_override import GroupOverrideDeclaration
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.server_settings import ServerSettings
+from ottla.kernel.setting import Layer, Settings, Source, Synonym, nearest
+
+_BOUNDED = (
+    "consumer.session.timeout.ms",
+    "consumer.heartbeat.interval.ms",
+    "consumer.assignment.interval.ms",
+    "share.session.timeout.ms",
+    "share.heartbeat.interval.ms",
+    "share.assignment.interval.ms",
+    "share.record.lock.duration.ms",
+    "share.delivery.count.limit",
+    "share.partition.max.record.locks",
+    "streams.session.timeout.ms",
+    "streams.heartbeat.interval.ms",
+    "streams.assignment.interval.ms",
+)
+
+
+class GroupSettings(GroupOverrideDeclaration, Settings):
+    """One group's settings as they hold on one node; made by `resolve`."""
+
+    kind = "group setting"
+
+    _server: ServerSettings
+
+    def __init__(self, layers: tuple[Layer, ...], server: ServerSettings) -> None:
+        super().__init__(layers)
+        values = self.__dict__
+        values["_server"] = server
+        for setting in self.declared().values():
+            if setting.broker is not None and setting.name not in self._given:
+                values[setting.attribute] = getattr(server, server.declared()[setting.broker].attribute)
+
+    @classmethod
+    def resolve(cls, overrides: Mapping[str, str], server: ServerSettings) -> GroupSettings:
+        """The settings in force, each between the server's bounds."""
+        known = cls.declared()
+        texts = {name: text for name, text in overrides.items() if name in known}
+        settings = cls((Layer(Source.GROUP, texts),), server)
+        for name in _BOUNDED:
+            low, high = _bounds(name, server)
+            attribute = known[name].attribute
+            settings.__dict__[attribute] = max(low, min(high, getattr(settings, attribute)))
+        limit = server.group_streams_max_standby_replicas
+        settings.__dict__["streams_num_standby_replicas"] = min(settings.streams_num_standby_replicas, limit)
+        return settings
+
+    @classmethod
+    def check(cls, name: str, value: str | None) -> None:
+        """Raise KafkaError(INVALID_CONFIG) when no group can have this."""
+        setting = cls.declared().get(name)
+        if setting is None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} is not a {cls.kind}{nearest(name, cls.declared())}")
+        try:
+            setting.parse(value)
+        except OttlaError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+    @classmethod
+    def check_together(cls, overrides: Mapping[str, str], server: ServerSettings) -> None:
+        """Check every value, the server's bounds, and what must fit together. Raises KafkaError(INVALID_CONFIG)."""
+        for name, value in overrides.items():
+            cls.check(name, value)
+        settings = cls((Layer(Source.GROUP, dict(overrides)),), server)
+        for name in _BOUNDED:
+            low, high = _bounds(name, server)
+            value = getattr(settings, cls.declared()[name].attribute)
+            # An interval that the group does not set is the server's own affair.
+            if not low <= value <= high and (name in overrides or "assignment" not in name):
+                raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}={value}: this cluster takes {low} to {high}")
+        if settings.streams_num_standby_replicas > server.group_streams_max_standby_replicas:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"streams.num.standby.replicas={settings.streams_num_standby_replicas}: this cluster takes at most "
+                f"{server.group_streams_max_standby_replicas}",
+            )
+        for kind in ("consumer", "share", "streams"):
+            session = getattr(settings, f"{kind}_session_timeout_ms")
+            heartbeat = getattr(settings, f"{kind}_heartbeat_interval_ms")
+            if session <= heartbeat:
+                raise KafkaError(
+                    ErrorCode.INVALID_CONFIG,
+                    f"{kind}.session.timeout.ms={session} must be more than {kind}.heartbeat.interval.ms={heartbeat}",
+                )
+
+    def text(self, name: str) -> str | None:
+        """The value in force as Kafka writes it."""
+        setting = self.declared()[name]
+        return setting.write(getattr(self, setting.attribute))
+
+    def synonyms(self, name: str) -> list[Synonym]:
+        """The group's own value, then the server's."""
+        own = [Synonym(name, layer.texts[name], layer.source) for layer in self._layers if name in layer.texts]
+        setting = self.declared()[name]
+        if setting.broker is not None:
+            return own + self._server.synonyms_from(setting.broker)
+        default = setting.default_text
+        return own if default is None else [*own, Synonym(name, default, Source.DEFAULT)]
+
+
+def _bounds(name: str, server: ServerSettings) -> tuple[int, int]:
+    kind, _, rest = name.partition(".")
+    declared = ServerSettings.declared()
+    low, high = (declared[f"group.{kind}.{bound}.{rest}"].attribute for bound in ("min", "max"))
+    return getattr(server, low), getattr(server, high)

@@ -1,0 +1,264 @@
+"""A server's settings: from the text of a file to typed values that fit together.
+
+    settings = ServerSettings.parse({"process.roles": "broker,controller", "node.id": "1", ...})
+    settings.num_partitions, settings.log_dirs, settings.listeners, settings.log_retention_ms
+
+Rules:
+- Attributes hold the value in force: `log_retention_ms` knows `log.retention.hours`, `log_dirs` knows `log.dir`,
+  `listeners` are typed. `text(name)` and `synonyms(name)` tell what was written, for DescribeConfigs.
+- What does not fit together is found here, before anything starts: an OttlaError names the setting and how to mend it.
+- What changed while the node runs (KIP-226) goes before the file: `with_dynamic` makes new settings, it changes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.kernel.declaration.group import GroupDeclaration
+from ottla.kernel.declaration.network import NetworkDeclaration
+from ottla.kernel.declaration.node import NodeDeclaration
+from ottla.kernel.declaration.oauth import OauthDeclaration
+from ottla.kernel.declaration.remote import RemoteDeclaration
+from ottla.kernel.declaration.replication import ReplicationDeclaration
+from ottla.kernel.declaration.security import SecurityDeclaration
+from ottla.kernel.declaration.share_group import ShareGroupDeclaration
+from ottla.kernel.declaration.storage import StorageDeclaration
+from ottla.kernel.declaration.transaction import TransactionDeclaration
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.listener import Listener, Voter, listener_names, parse_listeners, parse_protocol_map, parse_voters
+from ottla.kernel.server_check import check_together
+from ottla.kernel.setting import READ_ONLY, REQUIRED, Layer, Settings, Source, Synonym, nearest
+
+__all__ = ["Listener", "ServerSettings", "Voter"]
+
+_MINUTE_MS = 60_000
+_HOUR_MS = 60 * _MINUTE_MS
+
+#: Several names for one thing; the first one that is given counts.
+_TOGETHER = (
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+)
+_SYNONYMS = {name: names for names in _TOGETHER for name in names} | {
+    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
+}
+
+#: Settings that Kafka takes without declaring them: an authorizer's, a plug-in's, a listener's own.
+_UNDECLARED = frozenset({"super.users", "allow.everyone.if.no.acl.found", "cluster.id", "auto.include.jmx.reporter"})
+_UNDECLARED_PREFIXES = (
+    "listener.name.",
+    "config.providers.",
+    "rsm.config.",
+    "rlmm.config.",
+    "ssl.",
+    "sasl.",
+    "metrics.",
+)
+
+#: What Kafka 4 no longer has; a file from an older release says so in one line.
+_REMOVED = {
+    "zookeeper.connect": "ZooKeeper is gone; give process.roles and controller.quorum.bootstrap.servers instead",
+    "inter.broker.protocol.version": "the metadata version took its place; remove the line",
+    "log.message.format.version": "there is one record format; remove the line",
+    "log.message.timestamp.difference.max.ms": "use log.message.timestamp.before.max.ms and .after.max.ms",
+    "control.plane.listener.name": "controllers have listeners of their own; remove the line",
+    "broker.id.generation.enable": "give every node its node.id",
+    "reserved.broker.max.id": "give every node its node.id",
+    "delegation.token.master.key": "it is called delegation.token.secret.key",
+}
+
+
+class ServerSettings(
+    NodeDeclaration,
+    NetworkDeclaration,
+    StorageDeclaration,
+    ReplicationDeclaration,
+    GroupDeclaration,
+    ShareGroupDeclaration,
+    TransactionDeclaration,
+    SecurityDeclaration,
+    OauthDeclaration,
+    RemoteDeclaration,
+    Settings,
+):
+    """One node's settings; made by `parse` from what a person wrote, by `with_dynamic` from what the cluster says."""
+
+    kind = "server setting"
+
+    #: Listener name to security protocol.
+    protocols: Mapping[str, str]
+
+    @classmethod
+    def parse(cls, texts: Mapping[str, str]) -> ServerSettings:
+        """Typed and checked. Raises OttlaError in one sentence that names the setting and what it takes."""
+        texts = _with_node_id(texts)
+        for name in texts:
+            _check_name(name)
+        for setting in cls.declared().values():
+            if setting.default is REQUIRED and setting.name not in texts:
+                raise OttlaError(f"{setting.name} is missing: {_HOW_TO_GIVE[setting.name]}")
+        return cls((Layer(Source.STATIC_BROKER, dict(texts)),))
+
+    def __init__(self, layers: tuple[Layer, ...]) -> None:
+        super().__init__(layers)
+        self.__dict__.update(_derive(self))
+        check_together(self)
+
+    def with_dynamic(self, node: Mapping[str, str], cluster: Mapping[str, str] | None = None) -> ServerSettings:
+        """The same file with what was set while nodes run: for this node, and for all of them."""
+        static = self._layers[-1]
+        known = self.declared()
+        layers = [
+            Layer(source, {name: text for name, text in texts.items() if name in known})
+            for source, texts in ((Source.DYNAMIC_BROKER, node), (Source.DYNAMIC_DEFAULT_BROKER, cluster or {}))
+        ]
+        return ServerSettings((*layers, static))
+
+    @classmethod
+    def check(cls, name: str, value: str | None, *, per_broker: bool) -> None:
+        """May this be set while nodes run? Raises KafkaError(INVALID_REQUEST or INVALID_CONFIG) when it may not."""
+        if name in DYNAMIC_RATES or name.startswith("listener.name."):
+            return
+        setting = cls.declared().get(name)
+        if setting is None:
+            return  # As Kafka does: what it does not know may belong to a plug-in.
+        if setting.mode == READ_ONLY:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} cannot change while nodes run; set it in their files")
+        if setting.mode == "per-broker" and not per_broker:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} can be set for one node only, not for all of them")
+        try:
+            setting.parse(value)
+        except OttlaError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+    def synonyms(self, name: str) -> list[Synonym]:
+        """All places that give a value, names that mean the same included, the one that counts first."""
+        found = self.synonyms_from(name)
+        # What stands before this name's own value belongs to another name.
+        start = next((index for index, each in enumerate(found) if each.name == name), len(found))
+        return found[start:]
+
+    def synonyms_from(self, name: str) -> list[Synonym]:
+        """The same for a topic or group that falls back to `name`: here every name for it counts."""
+        names = _SYNONYMS.get(name, (name,))
+        found = [
+            Synonym(each, layer.texts[each], layer.source)
+            for layer in self._layers
+            for each in names
+            if each in layer.texts
+        ]
+        declared = self.declared()
+        defaults = [(each, declared[each].default_text) for each in names]
+        return found + [Synonym(each, text, Source.DEFAULT) for each, text in defaults if text is not None]
+
+    def given(self, name: str) -> bool:
+        """Was it written somewhere, or is it the default?"""
+        return name in self._given
+
+    @property
+    def is_broker(self) -> bool:
+        """Does this node hold partitions?"""
+        return "broker" in self.process_roles
+
+    @property
+    def is_controller(self) -> bool:
+        """Does this node belong to the quorum?"""
+        return "controller" in self.process_roles
+
+
+#: Set while nodes run and nowhere else (KIP-73): bytes a second for throttled replicas and for moves.
+DYNAMIC_RATES = frozenset(
+    {
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+
+_HOW_TO_GIVE = {
+    "process.roles": "write process.roles=broker,controller for a node that is both",
+    "node.id": "write node.id=1, a number of its own for every node",
+    "controller.listener.names": "write controller.listener.names=CONTROLLER and a CONTROLLER:// entry in listeners",
+}
+
+
+def _with_node_id(texts: Mapping[str, str]) -> Mapping[str, str]:
+    """`broker.id` and `node.id` are two names for one number."""
+    if "node.id" in texts and "broker.id" not in texts:
+        return {**texts, "broker.id": texts["node.id"]}
+    if "broker.id" in texts and "node.id" not in texts:
+        return {**texts, "node.id": texts["broker.id"]}
+    return texts
+
+
+def _check_name(name: str) -> None:
+    declared = ServerSettings.declared()
+    if name in declared or name in _UNDECLARED:
+        return
+    if name in _REMOVED:
+        raise OttlaError(f"{name}: Kafka 4 does not have it any more; {_REMOVED[name]}")
+    close = nearest(name, declared)
+    if close or not name.startswith(_UNDECLARED_PREFIXES):
+        raise OttlaError(f"{name} is not a {ServerSettings.kind}{close}")
+
+
+def _derive(settings: ServerSettings) -> dict[str, Any]:
+    """The values that follow from several settings; what was written is in `_given`."""
+    given = settings._given
+    protocols = parse_protocol_map(
+        settings.listener_security_protocol_map,
+        given=settings.given("listener.security.protocol.map"),
+        names=listener_names(given.get("listeners", ())),
+        controllers=settings.controller_listener_names,
+    )
+    listeners = given.get("listeners", ServerSettings.declared()["listeners"].default)
+    advertised = given.get("advertised.listeners")
+    log_dirs = given.get("log.dirs") or settings.log_dir
+    return {
+        "listeners": parse_listeners("listeners", listeners, protocols, distinct_ports=True),
+        "advertised_listeners": None
+        if advertised is None
+        else parse_listeners("advertised.listeners", advertised, protocols, distinct_ports=False),
+        "protocols": protocols,
+        "controller_listener_names": tuple(map(str.upper, settings.controller_listener_names)),
+        "inter_broker_listener_name": _inter_broker_listener(settings, protocols),
+        "controller_quorum_voters": parse_voters(given.get("controller.quorum.voters", ())),
+        "log_dirs": log_dirs,
+        "metadata_log_dir": given.get("metadata.log.dir") or log_dirs[0],
+        "num_replica_alter_log_dirs_threads": given.get("num.replica.alter.log.dirs.threads") or len(log_dirs),
+        **_times(settings, given),
+    }
+
+
+def _times(settings: ServerSettings, given: Mapping[str, Any]) -> dict[str, int]:
+    """Milliseconds go before minutes, minutes before hours."""
+    retention = given.get("log.retention.ms")
+    if retention is None:
+        minutes = settings.log_retention_minutes
+        retention = settings.log_retention_hours * _HOUR_MS if minutes is None else minutes * _MINUTE_MS
+    roll = given.get("log.roll.ms")
+    jitter = given.get("log.roll.jitter.ms")
+    flush = given.get("log.flush.interval.ms")
+    return {
+        "log_retention_ms": max(retention, -1),
+        "log_roll_ms": settings.log_roll_hours * _HOUR_MS if roll is None else roll,
+        "log_roll_jitter_ms": settings.log_roll_jitter_hours * _HOUR_MS if jitter is None else jitter,
+        "log_flush_interval_ms": settings.log_flush_scheduler_interval_ms if flush is None else flush,
+    }
+
+
+def _inter_broker_listener(settings: ServerSettings, protocols: Mapping[str, str]) -> str:
+    named = settings._given.get("inter.broker.listener.name")
+    if named is None:
+        return settings.security_inter_broker_protocol
+    if settings.given("security.inter.broker.protocol"):
+        raise OttlaError("inter.broker.listener.name and security.inter.broker.protocol are both given; remove one")
+    name = str(named).upper()
+    if name not in protocols:
+        raise OttlaError(
+            f"inter.broker.listener.name={named}: listener.security.protocol.map has no such name; it has "
+            f"{', '.join(protocols)}"
+        )
+    return name
