@@ -1,0 +1,59 @@
+"""The group coordinator: consumer groups of both protocols and the offsets they commit. Pure.
+
+One `Coordinator` holds one partition of `__consumer_offsets`: `step(event, now_ms) -> [effect]` and `replay(record)`.
+Read `coordinator` first (what the driver does stands there), then `event`, then by what you need:
+
+    shard, timer, topic, setting      what a step works on
+    classic                           a classic group; its protocol in join, rebalance, sync
+    consumer                          a consumer group (KIP-848); its protocol in heartbeat, membership, revision,
+                                      target, reconciliation; the assignors in assignor, its expressions in pattern
+    conversion, migration             a group changes its kind while it lives; classic members of a consumer group
+    offset, commit, fetch, deletion   committed offsets
+    description, failure              what people see; what a failed request is answered
+    record, replay, subscription      bytes to state and back
+
+Invariant: what is durable changes by `replay` only, on the leader as on load, so that replaying the log into an empty
+coordinator gives the same groups. What is not durable, joins that wait and deadlines, is the leader's own and is lost
+with it; members then join again.
+"""
+
+from ottla.group.assignor import ASSIGNORS
+from ottla.group.coordinator import REQUESTS, Coordinator
+from ottla.group.event import (
+    Answer,
+    Append,
+    Called,
+    Effect,
+    Entry,
+    Event,
+    Loaded,
+    Resigned,
+    SettingsChanged,
+    TimePassed,
+    TopicsChanged,
+)
+from ottla.group.failure import append_error, failure
+from ottla.group.setting import GroupOverride, GroupSettings
+from ottla.group.topic import TopicView
+
+__all__ = [
+    "ASSIGNORS",
+    "REQUESTS",
+    "Answer",
+    "Append",
+    "Called",
+    "Coordinator",
+    "Effect",
+    "Entry",
+    "Event",
+    "GroupOverride",
+    "GroupSettings",
+    "Loaded",
+    "Resigned",
+    "SettingsChanged",
+    "TimePassed",
+    "TopicView",
+    "TopicsChanged",
+    "append_error",
+    "failure",
+]

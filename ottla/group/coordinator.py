@@ -1,0 +1,280 @@
+"""The coordinator of one partition of `__consumer_offsets`: one door for requests, one for records, one for time.
+
+What its driver does:
+
+1. It replays the partition's log: `replay` for each record, `replay_marker` for each transaction marker.
+2. It sends `Loaded()`, and from then on requests (`Called`), `TimePassed` when `deadline_ms()` is reached,
+   `TopicsChanged` and `SettingsChanged`.
+3. It carries out the effects of each `step` in their order, before the next step: an `Append` is appended as one batch
+   and its records are replayed at once; an `Answer` leaves when everything that the coordinator has appended so far is
+   committed.
+4. When an append fails, or the node no longer leads, it answers the step's own tickets with an error, sends
+   `Resigned()`, carries out those effects and throws the coordinator away.
+
+Invariants: each `Called` is answered exactly once; replaying the log into an empty coordinator gives the same durable
+state; `validate` checks the rest.
+"""
+
+from collections.abc import Callable
+
+from ottla.group.classic import ClassicGroup, ClassicState
+from ottla.group.commit import commit_offsets, commit_transactional_offsets, delete_offsets
+from ottla.group.consumer import ConsumerGroup
+from ottla.group.deletion import delete_groups, expire_group, forget_topics
+from ottla.group.description import describe_consumer_groups, describe_groups, list_groups
+from ottla.group.event import (
+    Answer,
+    Called,
+    Effect,
+    Event,
+    Loaded,
+    Resigned,
+    SettingsChanged,
+    TimePassed,
+    TopicsChanged,
+)
+from ottla.group.failure import failure, fit
+from ottla.group.fetch import fetch_offsets
+from ottla.group.heartbeat import consumer_heartbeat
+from ottla.group.join import join_group
+from ottla.group.membership import expire_rebalance, fence, notice_topics, start_sessions
+from ottla.group.rebalance import (
+    answer_join_error,
+    answer_sync_error,
+    complete_join,
+    expire_session,
+    expire_sync,
+    keep_alive,
+    prepare_rebalance,
+    prolong_or_complete_initial,
+)
+from ottla.group.replay import CONSUMER_RECORDS, replay_classic, replay_offset
+from ottla.group.setting import GroupSettings
+from ottla.group.shard import Shard, Turn
+from ottla.group.sync import heartbeat, leave_group, sync_group
+from ottla.group.timer import Alarm, TimerKey
+from ottla.group.topic import TopicView
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.port import Rng
+from ottla.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.wire.api.delete_groups import DeleteGroupsRequest
+from ottla.wire.api.describe_groups import DescribeGroupsRequest
+from ottla.wire.api.heartbeat import HeartbeatRequest
+from ottla.wire.api.join_group import JoinGroupRequest
+from ottla.wire.api.leave_group import LeaveGroupRequest
+from ottla.wire.api.list_groups import ListGroupsRequest
+from ottla.wire.api.offset_commit import OffsetCommitRequest
+from ottla.wire.api.offset_delete import OffsetDeleteRequest
+from ottla.wire.api.offset_fetch import OffsetFetchRequest
+from ottla.wire.api.sync_group import SyncGroupRequest
+from ottla.wire.api.txn_offset_commit import TxnOffsetCommitRequest
+from ottla.wire.record.offset import GroupMetadataKey, LegacyOffsetCommitKey, OffsetCommitKey, parse
+
+#: What a `Called` may bring.
+REQUESTS: dict[type, Callable[[Turn, Called], None]] = {
+    JoinGroupRequest: join_group,
+    SyncGroupRequest: sync_group,
+    HeartbeatRequest: heartbeat,
+    LeaveGroupRequest: leave_group,
+    OffsetCommitRequest: commit_offsets,
+    OffsetFetchRequest: fetch_offsets,
+    OffsetDeleteRequest: delete_offsets,
+    TxnOffsetCommitRequest: commit_transactional_offsets,
+    DeleteGroupsRequest: delete_groups,
+    DescribeGroupsRequest: describe_groups,
+    ListGroupsRequest: list_groups,
+    ConsumerGroupHeartbeatRequest: consumer_heartbeat,
+    ConsumerGroupDescribeRequest: describe_consumer_groups,
+}
+
+
+class Coordinator:
+    """One partition's coordinator. Its driver makes it, fills it from the log, and drops it after `Resigned`."""
+
+    def __init__(self, partition: int, settings: GroupSettings, rng: Rng, topics: TopicView) -> None:
+        self.partition = partition
+        self.shard = Shard(settings, rng, topics)
+        #: The log is replayed and this node leads: joins in memory are authoritative.
+        self.leading = False
+        #: Version of each request that was not answered yet, by ticket.
+        self.open: dict[int, int] = {}
+
+    # -- time and events
+
+    def deadline_ms(self) -> int | None:
+        """When `TimePassed` must be sent at the latest; None if there is nothing to wait for."""
+        return self.shard.timers.next_ms() if self.leading else None
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        """Take an event in; what comes out must be carried out in order before the next step."""
+        effects = self._handle(event, now_ms)
+        for index, effect in enumerate(effects):
+            if isinstance(effect, Answer):
+                version = self.open.pop(effect.ticket)
+                effects[index] = Answer(effect.ticket, fit(effect.response, version))
+        return effects
+
+    def _handle(self, event: Event, now_ms: int) -> list[Effect]:
+        match event:
+            case Called():
+                return self._called(event, now_ms)
+            case TimePassed():
+                return self._time_passed(now_ms)
+            case TopicsChanged():
+                return self._topics_changed(event, now_ms)
+            case SettingsChanged():
+                self.shard.settings = event.settings
+                self.shard.overrides = dict(event.overrides)
+                return []
+            case Loaded():
+                return self._loaded(now_ms)
+            case Resigned():
+                return self._resigned(now_ms)
+
+    def _called(self, call: Called, now_ms: int) -> list[Effect]:
+        assert self.leading, "requests come after Loaded and before Resigned"
+        assert call.ticket not in self.open, f"ticket {call.ticket} is in use"
+        self.open[call.ticket] = call.version
+        turn = Turn(self.shard, now_ms)
+        try:
+            REQUESTS[type(call.request)](turn, call)
+        except KafkaError as error:
+            # Handlers raise before they change anything in memory; what they wanted written is dropped.
+            turn = Turn(self.shard, now_ms)
+            turn.answer(call.ticket, failure(call.request, call.version, error))
+        return turn.effects()
+
+    def _time_passed(self, now_ms: int) -> list[Effect]:
+        # One deadline a step: the records of one must be replayed before the next is looked at. What else is due
+        # leaves `deadline_ms` in the past.
+        key = self.shard.timers.take_due(now_ms)
+        if key is None:
+            return []
+        if key.alarm is Alarm.RETENTION:
+            return self._expire(now_ms)
+        turn = Turn(self.shard, now_ms)
+        group = self.shard.groups.get(key.group_id)
+        if isinstance(group, ClassicGroup):
+            _classic_deadline(turn, group, key)
+        elif isinstance(group, ConsumerGroup):
+            _consumer_deadline(turn, group, key)
+        return turn.effects()
+
+    def _expire(self, now_ms: int) -> list[Effect]:
+        interval_ms = self.shard.settings.offsets_retention_check_interval_ms
+        self.shard.timers.set(TimerKey(Alarm.RETENTION), now_ms + interval_ms)
+        effects: list[Effect] = []
+        for group in self.shard.groups.values():
+            turn = Turn(self.shard, now_ms)
+            expire_group(turn, group)
+            effects += turn.effects()
+        return effects
+
+    def _topics_changed(self, event: TopicsChanged, now_ms: int) -> list[Effect]:
+        self.shard.topics = event.topics
+        if event.created:
+            self.shard.topics_created_version = event.topics.version
+        if not self.leading:
+            return []
+        notice_topics(self.shard, [*event.created, *event.changed, *(name for name, _ in event.deleted)])
+        effects: list[Effect] = []
+        if event.deleted:
+            # Every group with offsets is there: the first offset makes it.
+            for group_id in self.shard.groups:
+                turn = Turn(self.shard, now_ms)
+                forget_topics(turn, group_id, event.deleted)
+                effects += turn.effects()
+        return effects
+
+    def _loaded(self, now_ms: int) -> list[Effect]:
+        self.leading = True
+        shard = self.shard
+        shard.topics_created_version = shard.topics.version
+        shard.timers.set(TimerKey(Alarm.RETENTION), now_ms + shard.settings.offsets_retention_check_interval_ms)
+        turn = Turn(shard, now_ms)
+        for group in shard.groups.values():
+            if isinstance(group, ConsumerGroup):
+                start_sessions(turn, group)
+                continue
+            for member in group.members.values():
+                keep_alive(turn, group, member)
+            if len(group.members) > shard.settings.group_max_size:
+                # The limit was lowered: let them join again and keep out the last ones.
+                prepare_rebalance(turn, group)
+        return turn.effects()
+
+    def _resigned(self, now_ms: int) -> list[Effect]:
+        turn = Turn(self.shard, now_ms)
+        for group in self.shard.groups.values():
+            if isinstance(group, ClassicGroup):
+                for member_id in list(group.joins):
+                    answer_join_error(turn, group, member_id, ErrorCode.NOT_COORDINATOR, member_id)
+                for member_id in list(group.syncs):
+                    answer_sync_error(turn, group, member_id, ErrorCode.NOT_COORDINATOR)
+        self.leading = False
+        self.shard.timers.clear()
+        return turn.effects()
+
+    # -- records
+
+    def replay(self, key: bytes, value: bytes | None, *, offset: int, producer_id: int = -1) -> None:
+        """Take a record of the log in. With a producer id it is of a transaction that has not ended."""
+        record_key, record_value = parse(key, value)
+        match record_key:
+            case OffsetCommitKey() | LegacyOffsetCommitKey():
+                replay_offset(self.shard, record_key, record_value, offset, producer_id)
+            case GroupMetadataKey():
+                replay_classic(self.shard, record_key, record_value, self.leading)
+            case _:
+                consumer = CONSUMER_RECORDS.get(type(record_key))
+                if consumer is not None:
+                    consumer(self.shard, record_key, record_value)
+
+    def replay_marker(self, producer_id: int, *, committed: bool) -> None:
+        """Take the marker that ends a transaction in: its offsets count now, or never."""
+        self.shard.offsets.end_transaction(producer_id, committed)
+
+    # -- looking in
+
+    def validate(self) -> None:
+        """Raise AssertionError if an invariant is broken."""
+        self.shard.offsets.validate()
+        waiting: list[int] = []
+        for group_id, group in self.shard.groups.items():
+            assert group.group_id == group_id
+            group.validate()
+            if isinstance(group, ClassicGroup):
+                waiting += [*group.joins.values(), *group.syncs.values()]
+        assert sorted(waiting) == sorted(self.open), "a request waits for nothing, or is answered and waits"
+        assert set(self.shard.offsets.committed) <= set(self.shard.groups)
+
+
+def _classic_deadline(turn: Turn, group: ClassicGroup, key: TimerKey) -> None:
+    match key.alarm:
+        case Alarm.CLASSIC_SESSION:
+            expire_session(turn, group, key.member_id)
+        case Alarm.CLASSIC_INITIAL_JOIN:
+            prolong_or_complete_initial(turn, group)
+        case Alarm.CLASSIC_JOIN:
+            complete_join(turn, group)
+        case Alarm.CLASSIC_SYNC:
+            expire_sync(turn, group)
+        case Alarm.CLASSIC_REBALANCE:
+            if group.state is ClassicState.STABLE:
+                prepare_rebalance(turn, group)
+        case _:
+            # The deadline of a member of the consumer group that this was.
+            return
+
+
+def _consumer_deadline(turn: Turn, group: ConsumerGroup, key: TimerKey) -> None:
+    if key.member_id not in group.members:
+        return
+    match key.alarm:
+        case Alarm.SESSION | Alarm.MEMBER_JOIN | Alarm.MEMBER_SYNC:
+            fence(turn, group, [group.members[key.member_id]])
+        case Alarm.REBALANCE:
+            expire_rebalance(turn, group, group.members[key.member_id])
+        case _:
+            return

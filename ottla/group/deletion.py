@@ -1,0 +1,101 @@
+"""What makes groups and offsets go: DeleteGroups (0-2), expiry, and topics that are deleted.
+
+Rules:
+- Only a group without members can be deleted; its offsets go with it, those of open transactions too.
+- The offsets of a group without members expire `offsets.retention.minutes` after its last member left; those of a
+  group that never had members, and those of topics that a group no longer subscribes to, so long after their commit.
+- A group without members whose last offset is gone is deleted.
+
+KIPs: 211 expiry.
+"""
+
+from collections.abc import Sequence
+
+from ottla.group.classic import ClassicGroup, ClassicState
+from ottla.group.consumer import ConsumerGroup
+from ottla.group.event import Called, Entry
+from ottla.group.offset import Committed
+from ottla.group.record import classic_group_tombstone, consumer_group_tombstones, offset_tombstone
+from ottla.group.shard import Group, Turn
+from ottla.kernel.error import ErrorCode
+from ottla.kernel.name import NO_UUID, Uuid
+from ottla.wire.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+
+
+def group_tombstones(group: Group) -> list[Entry]:
+    """What removes the group itself; its offsets stay."""
+    if isinstance(group, ConsumerGroup):
+        return consumer_group_tombstones(group)
+    return [classic_group_tombstone(group.group_id)]
+
+
+def delete_groups(turn: Turn, call: Called) -> None:
+    """Delete groups that have no members."""
+    request: DeleteGroupsRequest = call.request
+    response = DeleteGroupsResponse()
+    for group_id in dict.fromkeys(request.groups_names):
+        response.results.append(DeletableGroupResult(group_id=group_id, error_code=_delete(turn, group_id)))
+    turn.answer(call.ticket, response)
+
+
+def _delete(turn: Turn, group_id: str) -> ErrorCode:
+    group = turn.shard.groups.get(group_id)
+    if group is None:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    if not group.is_empty:
+        return ErrorCode.NON_EMPTY_GROUP
+    for topic, partition in turn.shard.offsets.all_partitions(group_id):
+        turn.append(offset_tombstone(group_id, topic, partition))
+    turn.extend(group_tombstones(group))
+    turn.timers.cancel_group(group_id)
+    return ErrorCode.NONE
+
+
+def expire_group(turn: Turn, group: Group) -> None:
+    """Delete a group's offsets whose time is over, and the group if it holds nothing any more."""
+    promised = isinstance(group, ClassicGroup) and bool(group.promised)
+    if _expire_offsets(turn, group) and group.is_empty and not promised:
+        turn.extend(group_tombstones(group))
+        turn.timers.cancel_group(group.group_id)
+
+
+def _expire_offsets(turn: Turn, group: Group) -> bool:
+    """Delete expired offsets; is nothing left, pending ones included?"""
+    offsets = turn.shard.offsets
+    nothing_left = not offsets.pending_partitions(group.group_id)
+    for topic, partitions in offsets.of_group(group.group_id).items():
+        subscribed = group.subscribes(topic)
+        for partition, committed in partitions.items():
+            held = subscribed or offsets.has_pending(group.group_id, topic, partition)
+            if not held and _is_expired(turn, group, committed):
+                turn.append(offset_tombstone(group.group_id, topic, partition))
+            else:
+                nothing_left = False
+    return nothing_left
+
+
+def _is_expired(turn: Turn, group: Group, committed: Committed) -> bool:
+    since_ms = committed.commit_timestamp_ms
+    if isinstance(group, ClassicGroup) and group.protocol_type is not None:
+        if group.is_empty:
+            if group.state_timestamp_ms != -1:
+                since_ms = group.state_timestamp_ms
+        elif not (group.is_of_consumers and group.subscribed_topics is not None and group.state is ClassicState.STABLE):
+            return False
+    if committed.expire_timestamp_ms != -1:
+        return turn.now_ms >= committed.expire_timestamp_ms
+    return turn.now_ms - since_ms >= turn.settings.offsets_retention_ms
+
+
+def forget_topics(turn: Turn, group_id: str, deleted: Sequence[tuple[str, Uuid]]) -> None:
+    """Delete a group's offsets of topics that are gone, unless they are of a later topic of the same name."""
+    offsets = turn.shard.offsets
+    held = [offsets.of_group(group_id), *(groups.get(group_id, {}) for groups in offsets.pending.values())]
+    gone: dict[tuple[str, int], None] = {}
+    for name, topic_id in deleted:
+        for topics in held:
+            for partition, committed in topics.get(name, {}).items():
+                if committed.topic_id in (NO_UUID, topic_id):
+                    gone[name, partition] = None
+    for name, partition in gone:
+        turn.append(offset_tombstone(group_id, name, partition))

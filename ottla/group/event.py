@@ -1,0 +1,92 @@
+"""What comes into the coordinator (events, in the past tense) and what it wants done (effects, imperative)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.group.setting import GroupOverride, GroupSettings
+from ottla.group.topic import TopicView
+from ottla.kernel.name import Uuid
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A request arrived for a group of this partition. It is answered exactly once, in this step or a later one."""
+
+    #: The driver's own number for the request; it comes back in the `Answer`.
+    ticket: int
+    #: One of the request classes of `coordinator.REQUESTS`.
+    request: Any
+    version: int
+    client_id: str
+    #: As Kafka records it: the address with a slash before it, `/127.0.0.1`.
+    client_host: str
+    principal: str = "User:ANONYMOUS"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Every record of the log was replayed and this node leads the partition: timers start, requests may come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resigned:
+    """This node no longer leads, or an append failed: whoever still waits is told NOT_COORDINATOR.
+
+    After it the coordinator is thrown away; a new one is loaded from the log.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """`deadline_ms()` was reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsChanged:
+    """The metadata image changed in a way that may concern groups."""
+
+    topics: TopicView
+    #: Names of the topics that are new.
+    created: Sequence[str] = ()
+    #: Names of the topics that have more partitions, or whose replicas moved.
+    changed: Sequence[str] = ()
+    #: Name and id of the topics that are gone.
+    deleted: Sequence[tuple[str, Uuid]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsChanged:
+    """The broker's settings, or those of single groups, changed."""
+
+    settings: GroupSettings
+    overrides: Mapping[str, GroupOverride]
+
+
+Event = Called | Loaded | Resigned | TimePassed | TopicsChanged | SettingsChanged
+
+#: The key and value of a record as they stand in `__consumer_offsets`. A value of None is a tombstone.
+Entry = tuple[bytes, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Append these records as one batch, stamped with this step's time, and replay them at once.
+
+    With a producer id the batch is transactional.
+    """
+
+    entries: list[Entry]
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Send this response once everything the coordinator has appended so far is committed."""
+
+    ticket: int
+    response: Any
+
+
+Effect = Append | Answer

@@ -1,0 +1,131 @@
+"""How a request that fails as a whole is answered, and what a response looks like in old versions."""
+
+from typing import Any
+
+from ottla.group.fetch import fetch_response, group_error, groups_asked
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from ottla.wire.api.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from ottla.wire.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.wire.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from ottla.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.wire.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from ottla.wire.api.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from ottla.wire.api.offset_fetch import OffsetFetchRequest
+from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.wire.api.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+#: From this version on JoinGroup says by null that there is no protocol, before by an empty string.
+_NULL_PROTOCOL_FROM = 7
+
+#: What an error of the log means to a client of the coordinator.
+_APPEND_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def append_error(code: ErrorCode) -> ErrorCode:
+    """What to answer when the append of a step's records failed with this code."""
+    return _APPEND_ERRORS.get(code, code)
+
+
+def fit(response: Any, version: int) -> Any:
+    """The response as its version can say it."""
+    if isinstance(response, JoinGroupResponse):
+        response.protocol_name = response.protocol_name or (None if version >= _NULL_PROTOCOL_FROM else "")
+    return response
+
+
+def failure(request: Any, version: int, error: KafkaError) -> Any:
+    """The response to a request that fails as a whole."""
+    code = error.code
+    match request:
+        case JoinGroupRequest():
+            # Who was kept out shall not come back under the id it had.
+            full = code is ErrorCode.GROUP_MAX_SIZE_REACHED
+            return JoinGroupResponse(error_code=code, member_id="" if full else request.member_id)
+        case SyncGroupRequest():
+            return SyncGroupResponse(error_code=code)
+        case HeartbeatRequest():
+            return HeartbeatResponse(error_code=code)
+        case LeaveGroupRequest():
+            return LeaveGroupResponse(error_code=code)
+        case ConsumerGroupHeartbeatRequest():
+            return ConsumerGroupHeartbeatResponse(error_code=code, error_message=error.message or code.name)
+        case OffsetFetchRequest():
+            groups = [group_error(group, code, version) for group in groups_asked(request, version)]
+            return fetch_response(groups, version)
+        case OffsetDeleteRequest():
+            return OffsetDeleteResponse(error_code=code)
+        case ListGroupsRequest():
+            return ListGroupsResponse(error_code=code)
+        case _:
+            return _failure_by_part(request, code)
+
+
+def _failure_by_part(request: Any, code: ErrorCode) -> Any:
+    """These responses have no error but in their parts."""
+    match request:
+        case OffsetCommitRequest():
+            return OffsetCommitResponse(
+                topics=[
+                    OffsetCommitResponseTopic(
+                        name=topic.name,
+                        topic_id=topic.topic_id,
+                        partitions=[
+                            OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code)
+                            for one in topic.partitions
+                        ],
+                    )
+                    for topic in request.topics
+                ]
+            )
+        case TxnOffsetCommitRequest():
+            return TxnOffsetCommitResponse(
+                topics=[
+                    TxnOffsetCommitResponseTopic(
+                        name=topic.name,
+                        topic_id=topic.topic_id,
+                        partitions=[
+                            TxnOffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code)
+                            for one in topic.partitions
+                        ],
+                    )
+                    for topic in request.topics
+                ]
+            )
+        case DeleteGroupsRequest():
+            return DeleteGroupsResponse(
+                results=[DeletableGroupResult(group_id=name, error_code=code) for name in request.groups_names]
+            )
+        case DescribeGroupsRequest():
+            return DescribeGroupsResponse(
+                groups=[DescribedGroup(group_id=name, error_code=code) for name in request.groups]
+            )
+        case ConsumerGroupDescribeRequest():
+            return ConsumerGroupDescribeResponse(
+                groups=[DescribedConsumerGroup(group_id=name, error_code=code) for name in request.group_ids]
+            )
+        case _:
+            raise AssertionError(f"{type(request).__name__} is not a request to a coordinator")

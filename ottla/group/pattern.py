@@ -1,0 +1,435 @@
+r"""Regular expressions over topic names: RE2's language, matched in linear time (KIP-848, SubscribedTopicRegex).
+
+Rules:
+- An expression must match a whole name.
+- The language is RE2's, in which Apache Kafka's brokers read it: no back-references, no lookaround, no possessive
+  quantifiers. Python's `re` has these, and can take exponential time over a name that a client chose; this cannot.
+- Topic names are letters, digits, dot, dash and underscore, so classes are of ASCII.
+
+The parser makes a nondeterministic automaton; matching walks it with a set of states and remembers each step, so that
+the thousandth topic costs a dictionary look-up a character.
+
+    >>> expression = Expression("orders-(eu|us)-[0-9]{2,}")
+    >>> expression.matches("orders-eu-07"), expression.matches("orders-eu-7")
+    (True, False)
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+#: RE2's limit on a counted repetition, {n,m}.
+_REPEAT_MAX = 1000
+#: How deep groups may nest. RE2 takes 1000; Python's stack is shorter.
+_DEPTH_MAX = 100
+#: How large an automaton may get; counted repetitions multiply.
+_STATES_MAX = 20_000
+
+_DIGITS = frozenset("0123456789")
+_LOWER = frozenset("abcdefghijklmnopqrstuvwxyz")
+_UPPER = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_WORD = _DIGITS | _LOWER | _UPPER | frozenset("_")
+_ALL = frozenset(map(chr, range(128)))
+_SPACE = frozenset("\t\n\f\r ")
+_PERL = {"d": _DIGITS, "w": _WORD, "s": _SPACE, "D": _ALL - _DIGITS, "W": _ALL - _WORD, "S": _ALL - _SPACE}
+_CONTROL = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
+_PUNCTUATION = frozenset(r"""!"#$%&'()*+,-./:;<=>?@[\]^_`{|}~""")
+_POSIX = {
+    "alnum": _DIGITS | _LOWER | _UPPER,
+    "alpha": _LOWER | _UPPER,
+    "ascii": _ALL,
+    "blank": frozenset("\t "),
+    "cntrl": frozenset(map(chr, [*range(32), 127])),
+    "digit": _DIGITS,
+    "graph": frozenset(map(chr, range(33, 127))),
+    "lower": _LOWER,
+    "print": frozenset(map(chr, range(32, 127))),
+    "punct": _PUNCTUATION,
+    "space": _SPACE | {"\v"},
+    "upper": _UPPER,
+    "word": _WORD,
+    "xdigit": _DIGITS | frozenset("abcdefABCDEF"),
+}
+#: What of Unicode's general categories is in ASCII.
+_UNICODE = {
+    "L": _LOWER | _UPPER,
+    "Ll": _LOWER,
+    "Lu": _UPPER,
+    "N": _DIGITS,
+    "Nd": _DIGITS,
+    "P": _PUNCTUATION - frozenset("$+<=>^`|~"),
+    "Pd": frozenset("-"),
+    "Pc": frozenset("_"),
+}
+
+
+class InvalidExpression(ValueError):
+    """The text is not an expression of RE2. Says what is wrong with it."""
+
+
+class _Edge(NamedTuple):
+    """A step that takes no character; `condition` is "", or a zero-width assertion."""
+
+    target: int
+    condition: str
+
+
+class Expression:
+    """A compiled expression. Compiling raises InvalidExpression."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        #: What each state takes and where that leads; None takes nothing.
+        self._takes: list[tuple[frozenset[str], int] | None] = []
+        self._edges: list[list[_Edge]] = []
+        self._start, self._accept = _Parser(text, self).parse()
+        self._next: dict[tuple[frozenset[int], str, str], frozenset[int]] = {}
+        self._ends: dict[tuple[frozenset[int], str], bool] = {}
+
+    def matches(self, name: str) -> bool:
+        """Does it match the whole of the name?"""
+        states = frozenset({self._start})
+        before = ""
+        for character in name:
+            key = (states, before, character)
+            following = self._next.get(key)
+            if following is None:
+                following = self._next[key] = self._take(states, before, character)
+            if not following:
+                return False
+            states, before = following, character
+        ends = (states, before)
+        found = self._ends.get(ends)
+        if found is None:
+            found = self._ends[ends] = self._accept in self._closure(states, before, "")
+        return found
+
+    # -- walking
+
+    def _take(self, states: frozenset[int], before: str, character: str) -> frozenset[int]:
+        found = set()
+        for state in self._closure(states, before, character):
+            takes = self._takes[state]
+            if takes is not None and character in takes[0]:
+                found.add(takes[1])
+        return frozenset(found)
+
+    def _closure(self, states: Iterable[int], before: str, after: str) -> set[int]:
+        """The states reachable without taking a character, between these two characters."""
+        reached = set(states)
+        pending = list(reached)
+        while pending:
+            for edge in self._edges[pending.pop()]:
+                if edge.target not in reached and _holds(edge.condition, before, after):
+                    reached.add(edge.target)
+                    pending.append(edge.target)
+        return reached
+
+    # -- building, for the parser
+
+    def state(self) -> int:
+        if len(self._takes) == _STATES_MAX:
+            raise InvalidExpression("expression too large")
+        self._takes.append(None)
+        self._edges.append([])
+        return len(self._takes) - 1
+
+    def taking(self, characters: frozenset[str]) -> tuple[int, int]:
+        start, end = self.state(), self.state()
+        self._takes[start] = (characters, end)
+        return start, end
+
+    def connect(self, source: int, target: int, condition: str = "") -> None:
+        self._edges[source].append(_Edge(target, condition))
+
+
+def _holds(condition: str, before: str, after: str) -> bool:
+    match condition:
+        case "":
+            return True
+        case "^":
+            return not before
+        case "$":
+            return not after
+        case "b":
+            return (before in _WORD) != (after in _WORD)
+        case _:
+            return (before in _WORD) == (after in _WORD)
+
+
+#: The first and the last state of a piece of the automaton.
+_Piece = tuple[int, int]
+
+
+class _Parser:
+    """Recursive descent over the text. A counted repetition parses its operand again for each copy."""
+
+    def __init__(self, text: str, automaton: Expression) -> None:
+        self.text = text
+        self.automaton = automaton
+        self.at = 0
+        self.depth = 0
+        self.fold_case = False
+
+    def parse(self) -> _Piece:
+        piece = self._alternation()
+        if self.at < len(self.text):
+            raise InvalidExpression("unexpected )")
+        return piece
+
+    def _peek(self) -> str:
+        return self.text[self.at : self.at + 1]
+
+    def _eat(self, text: str) -> bool:
+        if self.text.startswith(text, self.at):
+            self.at += len(text)
+            return True
+        return False
+
+    def _next(self, why: str) -> str:
+        if self.at == len(self.text):
+            raise InvalidExpression(why)
+        self.at += 1
+        return self.text[self.at - 1]
+
+    def _alternation(self) -> _Piece:
+        if self.depth == _DEPTH_MAX:
+            raise InvalidExpression("expression nests too deeply")
+        self.depth += 1
+        start, end = self.automaton.state(), self.automaton.state()
+        fold_case = self.fold_case
+        while True:
+            first, last = self._sequence()
+            self.automaton.connect(start, first)
+            self.automaton.connect(last, end)
+            if not self._eat("|"):
+                self.depth -= 1
+                # Flags set inside a group end with it.
+                self.fold_case = fold_case
+                return start, end
+
+    def _sequence(self) -> _Piece:
+        first = last = self.automaton.state()
+        while self._peek() not in ("", "|", ")"):
+            begin, fold_case = self.at, self.fold_case
+            piece = self._atom()
+            if piece is None:
+                continue
+            piece = self._repeated(piece, begin, fold_case)
+            self.automaton.connect(last, piece[0])
+            last = piece[1]
+        return first, last
+
+    # -- repetition
+
+    def _repeated(self, piece: _Piece, begin: int, fold_case: bool) -> _Piece:
+        operand_end = self.at
+        low_high = self._quantifier()
+        if low_high is None:
+            return piece
+        self._eat("?")
+        after = self.at
+        if self._quantifier() is not None:
+            raise InvalidExpression("invalid nested repetition operator")
+        low, high = low_high
+        pieces = [piece]
+        for _ in range(1, max(low, high or 0, 1)):
+            self.at, self.fold_case = begin, fold_case
+            copy = self._atom()
+            assert copy is not None and self.at == operand_end
+            pieces.append(copy)
+        self.at = after
+        return self._chain(pieces, low, high)
+
+    def _chain(self, pieces: list[_Piece], low: int, high: int | None) -> _Piece:
+        start, end = self.automaton.state(), self.automaton.state()
+        if low == 0:
+            self.automaton.connect(start, end)
+        if high == 0:
+            return start, end
+        last = start
+        for index, (first, finish) in enumerate(pieces, 1):
+            self.automaton.connect(last, first)
+            if index >= low:
+                self.automaton.connect(finish, end)
+            last = finish
+        if high is None:
+            first, finish = pieces[-1]
+            self.automaton.connect(finish, first)
+        return start, end
+
+    def _quantifier(self) -> tuple[int, int | None] | None:
+        for sign, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
+            if self._eat(sign):
+                return bounds
+        closing = self.text.find("}", self.at)
+        if self._peek() != "{" or closing < 0:
+            return None
+        low, comma, high = self.text[self.at + 1 : closing].partition(",")
+        if not low.isdecimal() or not low.isascii() or (high and not (high.isdecimal() and high.isascii())):
+            # As in RE2, braces that hold something else are characters.
+            return None
+        self.at = closing + 1
+        at_least = int(low)
+        at_most = (int(high) if high else None) if comma else at_least
+        if at_least > _REPEAT_MAX or (at_most is not None and not at_least <= at_most <= _REPEAT_MAX):
+            raise InvalidExpression("invalid repetition size")
+        return at_least, at_most
+
+    # -- atoms
+
+    def _atom(self) -> _Piece | None:
+        character = self._next("expression ends too early")
+        match character:
+            case "(":
+                return self._group()
+            case "[":
+                return self.automaton.taking(self._cased(self._class()))
+            case ".":
+                return self.automaton.taking(_ALL - {"\n"})
+            case "^" | "$":
+                return self._assertion(character)
+            case "*" | "+" | "?":
+                raise InvalidExpression(f"missing argument to repetition operator: {character}")
+            case "\\":
+                return self._escape()
+        return self._literal(character)
+
+    def _assertion(self, condition: str) -> _Piece:
+        start, end = self.automaton.state(), self.automaton.state()
+        self.automaton.connect(start, end, condition)
+        return start, end
+
+    def _literal(self, character: str) -> _Piece:
+        return self.automaton.taking(self._cased(frozenset(character)))
+
+    def _cased(self, characters: frozenset[str]) -> frozenset[str]:
+        if not self.fold_case:
+            return characters
+        return frozenset(form for one in characters for form in (one.lower(), one.upper()))
+
+    def _group(self) -> _Piece | None:
+        if self._eat("?"):
+            if self._eat("P<") or self._eat("<"):
+                name, closed, _ = self.text[self.at :].partition(">")
+                if not closed or not name or not set(name) <= _WORD:
+                    raise InvalidExpression("invalid named capture")
+                self.at += len(name) + 1
+            elif not self._flags():
+                return None
+        piece = self._alternation()
+        if not self._eat(")"):
+            raise InvalidExpression("missing closing )")
+        return piece
+
+    def _flags(self) -> bool:
+        """Read flags up to the colon or the end of the group; does a group follow?"""
+        value = True
+        while True:
+            flag = self._next("missing closing )")
+            match flag:
+                case "i":
+                    self.fold_case = value
+                case "s" | "m" | "U":
+                    # Names have no line breaks, and what a group takes does not matter to a whole match.
+                    pass
+                case "-":
+                    value = False
+                case ":":
+                    return True
+                case ")":
+                    return False
+                case _:
+                    raise InvalidExpression(f"invalid or unsupported Perl syntax: (?{flag}")
+
+    def _escape(self) -> _Piece:
+        if self._eat("Q"):
+            quoted, _, _ = self.text[self.at :].partition("\\E")
+            self.at = min(self.at + len(quoted) + 2, len(self.text))
+            start = end = self.automaton.state()
+            for character in quoted:
+                first, last = self._literal(character)
+                self.automaton.connect(end, first)
+                end = last
+            return start, end
+        for letter, condition in (("A", "^"), ("z", "$"), ("b", "b"), ("B", "B")):
+            if self._eat(letter):
+                return self._assertion(condition)
+        return self.automaton.taking(self._cased(self._escaped()))
+
+    def _escaped(self) -> frozenset[str]:
+        """The characters that an escape means, in a class or outside."""
+        letter = self._next("trailing backslash at end of expression")
+        if letter in _PERL:
+            return _PERL[letter]
+        if letter in _CONTROL:
+            return frozenset(_CONTROL[letter])
+        if letter in "pP":
+            return self._category(letter == "P")
+        if letter == "x":
+            return frozenset(self._hexadecimal())
+        if letter == "0" or (letter in "1234567" and self._peek() in tuple("01234567")):
+            digits = letter
+            while len(digits) < 3 and self._peek() in tuple("01234567"):
+                digits += self._next("")
+            return frozenset(chr(int(digits, 8)))
+        if letter.isascii() and letter not in _DIGITS | _LOWER | _UPPER:
+            return frozenset(letter)
+        raise InvalidExpression(f"invalid escape sequence: \\{letter}")
+
+    def _hexadecimal(self) -> str:
+        if self._eat("{"):
+            digits, closed, _ = self.text[self.at :].partition("}")
+            self.at += len(digits) + 1
+        else:
+            digits, closed = self.text[self.at : self.at + 2], "}"
+            self.at += 2
+            if len(digits) < 2:
+                closed = ""
+        if not closed or not digits or not set(digits) <= _POSIX["xdigit"] or int(digits, 16) > 0x10FFFF:
+            raise InvalidExpression("invalid escape sequence: \\x")
+        return chr(int(digits, 16))
+
+    def _category(self, negated: bool) -> frozenset[str]:
+        name = self._next("invalid character class range: \\p")
+        if name == "{":
+            name, _, _ = self.text[self.at :].partition("}")
+            self.at += len(name) + 1
+        if name.startswith("^"):
+            negated, name = not negated, name[1:]
+        if name not in _UNICODE:
+            raise InvalidExpression(f"invalid character class range: \\p{{{name}}}")
+        return _ALL - _UNICODE[name] if negated else _UNICODE[name]
+
+    # -- classes
+
+    def _class(self) -> frozenset[str]:
+        negated = self._eat("^")
+        found: set[str] = set()
+        first = True
+        while first or not self._eat("]"):
+            first = False
+            if self._eat("[:"):
+                found |= self._posix()
+                continue
+            low = self._class_item()
+            if len(low) == 1 and self._peek() == "-" and self.text[self.at + 1 : self.at + 2] not in ("]", ""):
+                self.at += 1
+                high = self._class_item()
+                if len(high) != 1 or min(high) < min(low):
+                    raise InvalidExpression("invalid character class range")
+                # Beyond ASCII there is nothing to match, so a range need not be spelled out there.
+                low = frozenset(map(chr, range(ord(min(low)), min(ord(min(high)), 127) + 1)))
+            found |= low
+        return _ALL - found if negated else frozenset(found)
+
+    def _class_item(self) -> frozenset[str]:
+        character = self._next("missing closing ]")
+        return self._escaped() if character == "\\" else frozenset(character)
+
+    def _posix(self) -> frozenset[str]:
+        name, closed, _ = self.text[self.at :].partition(":]")
+        self.at += len(name) + 2
+        known = _POSIX.get(name.removeprefix("^"))
+        if not closed or known is None:
+            raise InvalidExpression(f"invalid character class range: [:{name}:]")
+        return _ALL - known if name.startswith("^") else known

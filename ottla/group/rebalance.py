@@ -1,0 +1,215 @@
+"""The phases of a classic rebalance: gather joins, start a generation, gather syncs.
+
+Rules:
+- An answer to a join or a sync goes out once; a member that asks again while it waits takes the place of its first
+  call, which is told to rejoin.
+- The join phase ends when every member has joined and no promised member id is outstanding, or at the rebalance
+  timeout, and then without the dynamic members that stayed away. Static members stay until their session ends.
+- The first rebalance of an empty group waits `group.initial.rebalance.delay.ms` for more members, and on for as long
+  as they keep coming, up to the rebalance timeout.
+
+KIPs: 134 initial delay, 345 static members, 394 promised ids.
+"""
+
+from ottla.group.classic import ClassicGroup, ClassicMember, ClassicState
+from ottla.group.record import classic_group_entry
+from ottla.group.shard import Turn
+from ottla.group.subscription import subscribed_topics
+from ottla.group.timer import Alarm, TimerKey
+from ottla.kernel.error import ErrorCode
+from ottla.wire.api.join_group import JoinGroupResponse, JoinGroupResponseMember
+from ottla.wire.api.sync_group import SyncGroupResponse
+
+#: A new member that waits for its first answer longer than this is taken out and must join again: it may be a client
+#: that gave up and came back under another id. Apache Kafka's number, not a setting.
+NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
+
+
+def park_join(turn: Turn, group: ClassicGroup, member_id: str, ticket: int) -> None:
+    """Let the member wait for the end of the join phase."""
+    answer_join_error(turn, group, member_id, ErrorCode.REBALANCE_IN_PROGRESS, member_id)
+    group.joins[member_id] = ticket
+
+
+def answer_join_error(turn: Turn, group: ClassicGroup, member_id: str, error: ErrorCode, known_as: str) -> None:
+    """If the member waits for a join, end that with an error; `known_as` is the member id that the answer carries."""
+    ticket = group.joins.pop(member_id, None)
+    if ticket is not None:
+        turn.answer(ticket, JoinGroupResponse(error_code=error, member_id=known_as, protocol_name=""))
+
+
+def answer_sync_error(turn: Turn, group: ClassicGroup, member_id: str, error: ErrorCode) -> None:
+    """If the member waits for a sync, end that with an error."""
+    ticket = group.syncs.pop(member_id, None)
+    if ticket is not None:
+        turn.answer(ticket, SyncGroupResponse(error_code=error))
+
+
+def keep_alive(turn: Turn, group: ClassicGroup, member: ClassicMember, timeout_ms: int | None = None) -> None:
+    """The member gave a sign of life: its session starts anew."""
+    timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
+    turn.timers.set(TimerKey(Alarm.CLASSIC_SESSION, group.group_id, member.member_id), turn.now_ms + timeout_ms)
+
+
+def remove_member(turn: Turn, group: ClassicGroup, member_id: str) -> None:
+    """Take out a member or a promise; who waits is told UNKNOWN_MEMBER_ID and, if alive, joins anew."""
+    answer_join_error(turn, group, member_id, ErrorCode.UNKNOWN_MEMBER_ID, "")
+    answer_sync_error(turn, group, member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+    turn.timers.cancel(TimerKey(Alarm.CLASSIC_SESSION, group.group_id, member_id))
+    group.remove(member_id)
+
+
+def rebalance_or_complete(turn: Turn, group: ClassicGroup) -> None:
+    """Something changed: begin a rebalance, or, within one, see whether everybody is there now."""
+    if group.can_rebalance:
+        prepare_rebalance(turn, group)
+    else:
+        complete_if_all_joined(turn, group)
+
+
+def complete_if_all_joined(turn: Turn, group: ClassicGroup) -> None:
+    """End the join phase if everybody is there; the first rebalance of a group waits its delay all the same."""
+    initial = group.previous_state is ClassicState.EMPTY
+    if group.state is ClassicState.PREPARING_REBALANCE and not initial and group.all_have_joined:
+        complete_join(turn, group)
+
+
+def prepare_rebalance(turn: Turn, group: ClassicGroup) -> None:
+    """Begin the join phase: heartbeats are answered REBALANCE_IN_PROGRESS until every member has joined again."""
+    settings = turn.settings
+    if group.state is ClassicState.COMPLETING_REBALANCE:
+        for member in group.members.values():
+            member.assignment = b""
+        for member_id in list(group.syncs):
+            answer_sync_error(turn, group, member_id, ErrorCode.REBALANCE_IN_PROGRESS)
+            keep_alive(turn, group, group.members[member_id])
+    group.unsynced.clear()
+    turn.timers.cancel(TimerKey(Alarm.CLASSIC_SYNC, group.group_id))
+    if group.is_empty:
+        delay_ms = settings.group_initial_rebalance_delay_ms
+        group.initial_delay = (delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
+        group.member_was_added = False
+        turn.timers.set(TimerKey(Alarm.CLASSIC_INITIAL_JOIN, group.group_id), turn.now_ms + delay_ms)
+        group.become(ClassicState.PREPARING_REBALANCE, turn.now_ms)
+        return
+    group.become(ClassicState.PREPARING_REBALANCE, turn.now_ms)
+    if group.all_have_joined:
+        complete_join(turn, group)
+    else:
+        await_joins(turn, group)
+
+
+def await_joins(turn: Turn, group: ClassicGroup) -> None:
+    """Give the members the rebalance timeout to join."""
+    turn.timers.set(TimerKey(Alarm.CLASSIC_JOIN, group.group_id), turn.now_ms + group.rebalance_timeout_ms)
+
+
+def prolong_or_complete_initial(turn: Turn, group: ClassicGroup) -> None:
+    """A round of the first rebalance is over: another one if members joined in it and there is time left."""
+    delay_ms, remaining_ms = group.initial_delay
+    if group.member_was_added and remaining_ms:
+        group.member_was_added = False
+        next_delay_ms = min(turn.settings.group_initial_rebalance_delay_ms, remaining_ms)
+        group.initial_delay = (next_delay_ms, max(remaining_ms - delay_ms, 0))
+        turn.timers.set(TimerKey(Alarm.CLASSIC_INITIAL_JOIN, group.group_id), turn.now_ms + next_delay_ms)
+    else:
+        complete_join(turn, group)
+
+
+def complete_join(turn: Turn, group: ClassicGroup) -> None:
+    """End the join phase: drop who stayed away, start the next generation, tell everybody, the leader most."""
+    turn.timers.cancel(TimerKey(Alarm.CLASSIC_JOIN, group.group_id))
+    turn.timers.cancel(TimerKey(Alarm.CLASSIC_INITIAL_JOIN, group.group_id))
+    for member in list(group.members.values()):
+        if member.member_id not in group.joins and member.instance_id is None:
+            remove_member(turn, group, member.member_id)
+    if group.members and not _elect_joined_leader(group):
+        # Only static members are left and none of them joined: wait until they do or their sessions end.
+        await_joins(turn, group)
+        return
+    group.generation += 1
+    if not group.members:
+        group.protocol_name = None
+        group.subscribed_topics = subscribed_topics(group)
+        group.become(ClassicState.EMPTY, turn.now_ms)
+        turn.append(classic_group_entry(group, {}))
+        return
+    group.protocol_name = group.choose_protocol()
+    group.subscribed_topics = subscribed_topics(group)
+    group.become(ClassicState.COMPLETING_REBALANCE, turn.now_ms)
+    group.unsynced.clear()
+    for member in group.members.values():
+        ticket = group.joins.pop(member.member_id, None)
+        if ticket is not None:
+            turn.answer(ticket, join_response(group, member.member_id))
+        keep_alive(turn, group, member)
+        member.is_new = False
+        group.unsynced[member.member_id] = None
+    turn.timers.set(TimerKey(Alarm.CLASSIC_SYNC, group.group_id), turn.now_ms + group.rebalance_timeout_ms)
+
+
+def _elect_joined_leader(group: ClassicGroup) -> bool:
+    """The leader must be somebody who joined, for only they get the list of members."""
+    if group.leader in group.joins:
+        return True
+    joined = next((member_id for member_id in group.members if member_id in group.joins), None)
+    if joined is None:
+        return False
+    group.leader = joined
+    return True
+
+
+def join_response(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
+    """What a member learns of the generation; the leader also learns who is in it."""
+    members = []
+    if member_id == group.leader:
+        assert group.protocol_name is not None
+        members = [
+            JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                metadata=member.metadata(group.protocol_name),
+            )
+            for member in group.members.values()
+        ]
+    return JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader or "",
+        skip_assignment=skip_assignment,
+        member_id=member_id,
+        members=members,
+    )
+
+
+# -- deadlines
+
+
+def expire_session(turn: Turn, group: ClassicGroup, member_id: str) -> None:
+    """A member was silent for its session timeout, or a promised id was not used for as long."""
+    if member_id in group.promised:
+        group.remove(member_id)
+        if group.state is ClassicState.PREPARING_REBALANCE and group.all_have_joined:
+            complete_join(turn, group)
+        return
+    member = group.members.get(member_id)
+    if member is None:
+        return
+    # Waiting for an answer of ours is a sign of life, except for a new member, which may have given up.
+    if not member.is_new and (member_id in group.joins or member_id in group.syncs):
+        return
+    remove_member(turn, group, member_id)
+    if group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
+        prepare_rebalance(turn, group)
+    elif group.state is ClassicState.PREPARING_REBALANCE and group.all_have_joined:
+        complete_join(turn, group)
+
+
+def expire_sync(turn: Turn, group: ClassicGroup) -> None:
+    """The sync phase lasted too long: go on without those who did not sync."""
+    if group.state not in (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE) or not group.unsynced:
+        return
+    for member_id in list(group.unsynced):
+        remove_member(turn, group, member_id)
+    prepare_rebalance(turn, group)

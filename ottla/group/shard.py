@@ -1,0 +1,82 @@
+"""What one partition of `__consumer_offsets` holds in memory, and what one step does with it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.group.classic import ClassicGroup
+from ottla.group.consumer import ConsumerGroup
+from ottla.group.event import Answer, Append, Effect, Entry
+from ottla.group.offset import OffsetStore
+from ottla.group.setting import GroupOverride, GroupSettings
+from ottla.group.timer import Timers
+from ottla.group.topic import TopicView
+from ottla.kernel.port import Rng
+
+Group = ClassicGroup | ConsumerGroup
+
+
+@dataclass(slots=True)
+class Shard:
+    """The state of one partition. Made empty; filled by replay; thrown away when the node no longer leads."""
+
+    settings: GroupSettings
+    rng: Rng
+    topics: TopicView
+    #: By group id. A group is durable when its records are; joins and timers are of this leader only.
+    groups: dict[str, Group] = field(default_factory=dict)
+    offsets: OffsetStore = field(default_factory=OffsetStore)
+    timers: Timers = field(default_factory=Timers)
+    overrides: dict[str, GroupOverride] = field(default_factory=dict)
+    #: `topics.version` when a topic was last created: regular expressions resolved before it are stale.
+    topics_created_version: int = -1
+
+    def override(self, group_id: str) -> GroupOverride:
+        return self.overrides.get(group_id, _NO_OVERRIDE)
+
+
+class Turn:
+    """One step: what it wants appended, as one batch, and whom it answers once that is committed."""
+
+    def __init__(self, shard: Shard, now_ms: int) -> None:
+        self.shard = shard
+        self.now_ms = now_ms
+        self.entries: list[Entry] = []
+        self.answers: list[Answer] = []
+        self.producer_id = -1
+        self.producer_epoch = -1
+
+    @property
+    def settings(self) -> GroupSettings:
+        return self.shard.settings
+
+    @property
+    def timers(self) -> Timers:
+        return self.shard.timers
+
+    def append(self, *entries: Entry) -> None:
+        self.entries.extend(entries)
+
+    def extend(self, entries: Iterable[Entry]) -> None:
+        self.entries.extend(entries)
+
+    def answer(self, ticket: int, response: Any) -> None:
+        self.answers.append(Answer(ticket, response))
+
+    def effects(self) -> list[Effect]:
+        effects: list[Effect] = []
+        if self.entries:
+            effects.append(Append(self.entries, self.producer_id, self.producer_epoch))
+        effects.extend(self.answers)
+        return effects
+
+    def new_uuid_text(self) -> str:
+        """A random UUID (version 4) as Java prints it; it makes member ids."""
+        raw = bytearray(self.shard.rng.randbytes(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        text = raw.hex()
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+_NO_OVERRIDE = GroupOverride()

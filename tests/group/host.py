@@ -1,0 +1,166 @@
+"""A driver of one coordinator for tests: it carries out effects at once, keeps the log, and moves time by hand.
+
+After every step it validates the coordinator, checks that the driver's contract is kept (each ticket answered once)
+and that every answer can be encoded in its request's version.
+"""
+
+from collections.abc import Iterable, Sequence
+from random import Random
+from typing import Any, TypeVar
+
+from ottla.group import (
+    Answer,
+    Append,
+    Called,
+    Coordinator,
+    Event,
+    GroupSettings,
+    Loaded,
+    Resigned,
+    TimePassed,
+    TopicsChanged,
+)
+from ottla.kernel.name import Uuid
+from ottla.wire.compile import encode
+
+T = TypeVar("T")
+
+
+class Topics:
+    """A TopicView of plain dictionaries. Topic ids are made from the order of creation."""
+
+    def __init__(self, counts: dict[str, int] | None = None, version: int = 1) -> None:
+        self.version = version
+        self._counts: dict[str, int] = {}
+        self._ids: dict[str, Uuid] = {}
+        self._made = 0
+        for name, count in (counts or {}).items():
+            self.create(name, count)
+
+    def create(self, name: str, count: int) -> None:
+        self._made += 1
+        self._counts[name] = count
+        self._ids[name] = Uuid(self._made.to_bytes(16, "big"))
+
+    def delete(self, name: str) -> None:
+        del self._counts[name], self._ids[name]
+
+    def grow(self, name: str, count: int) -> None:
+        self._counts[name] = count
+
+    def names(self) -> Iterable[str]:
+        return list(self._counts)
+
+    def topic_id(self, name: str) -> Uuid | None:
+        return self._ids.get(name)
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        return next((name for name, known in self._ids.items() if known == topic_id), None)
+
+    def partition_count(self, name: str) -> int:
+        return self._counts.get(name, 0)
+
+    def racks(self, name: str, partition: int) -> Sequence[str]:
+        return ["a", "b"][: partition % 3]
+
+
+class Host:
+    """One coordinator, its log and its clock."""
+
+    def __init__(self, settings: GroupSettings | None = None, topics: Topics | None = None) -> None:
+        self.settings = settings or GroupSettings()
+        self.topics = topics or Topics({"orders": 4, "clicks": 2})
+        self.now_ms = 1_000_000
+        #: (key, value, producer id), or (producer id, committed) for a marker.
+        self.log: list[tuple[Any, ...]] = []
+        self.answers: dict[int, Any] = {}
+        self._versions: dict[int, int] = {}
+        self._tickets = 0
+        self.coordinator = self._new()
+        self.send(Loaded())
+
+    def _new(self) -> Coordinator:
+        return Coordinator(0, self.settings, Random(7), self.topics)
+
+    # -- requests and time
+
+    def send(self, event: Event) -> None:
+        for effect in self.coordinator.step(event, self.now_ms):
+            match effect:
+                case Append(entries, producer_id):
+                    for key, value in entries:
+                        offset = len(self.log)
+                        self.log.append((key, value, producer_id))
+                        self.coordinator.replay(key, value, offset=offset, producer_id=producer_id)
+                case Answer(ticket, response):
+                    assert ticket not in self.answers, f"ticket {ticket} is answered twice"
+                    encode(response, self._versions[ticket])
+                    self.answers[ticket] = response
+        self.coordinator.validate()
+
+    def ask(self, request: Any, version: int, client_id: str = "client") -> int:
+        """Send a request; the ticket under which its answer will be in `answers`."""
+        self._tickets += 1
+        self._versions[self._tickets] = version
+        self.send(Called(self._tickets, request, version, client_id, "/127.0.0.1"))
+        return self._tickets
+
+    def call(self, request: Any, version: int, client_id: str = "client") -> Any:
+        """Send a request that is answered at once."""
+        ticket = self.ask(request, version, client_id)
+        assert ticket in self.answers, f"{request} waits"
+        return self.answers[ticket]
+
+    def waits(self, ticket: int) -> bool:
+        return ticket not in self.answers
+
+    def pass_ms(self, duration_ms: int) -> None:
+        """Let time go by; deadlines come in their order, each at its time."""
+        until_ms = self.now_ms + duration_ms
+        for _ in range(100_000):
+            deadline_ms = self.coordinator.deadline_ms()
+            if deadline_ms is None or deadline_ms > until_ms:
+                break
+            self.now_ms = max(self.now_ms, deadline_ms)
+            self.send(TimePassed())
+        else:
+            raise AssertionError("deadlines without end")
+        self.now_ms = until_ms
+
+    # -- the log
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        self.log.append((producer_id, committed))
+        self.coordinator.replay_marker(producer_id, committed=committed)
+        self.coordinator.validate()
+
+    def replayed(self) -> Coordinator:
+        """A coordinator that was made from the log alone."""
+        other = self._new()
+        for offset, entry in enumerate(self.log):
+            if len(entry) == 2:
+                other.replay_marker(entry[0], committed=entry[1])
+            else:
+                other.replay(entry[0], entry[1], offset=offset, producer_id=entry[2])
+        return other
+
+    def restart(self) -> None:
+        """The leader moves: whoever waits is told so, and another coordinator is loaded from the log."""
+        self.send(Resigned())
+        assert not self.coordinator.open
+        self.coordinator = self.replayed()
+        self.send(Loaded())
+
+    def change_topics(self, **change: Any) -> None:
+        """Tell the coordinator of changed topics; the same view, with a later version."""
+        self.topics.version += 1
+        self.send(TopicsChanged(self.topics, **change))
+
+    # -- looking in
+
+    def group(self, group_id: str = "g") -> Any:
+        return self.coordinator.shard.groups.get(group_id)
+
+    def replayed_group(self, group_id: str = "g") -> Any:
+        """The group as the log alone tells it."""
+        return self.replayed().shard.groups.get(group_id)
