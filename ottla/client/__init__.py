@@ -1,0 +1,73 @@
+"""The Kafka client in pure Python: `Producer`, `Consumer`, `Admin`, and `AsyncProducer`, `AsyncConsumer`, `AsyncAdmin`.
+
+Invariant: asyncio below, the synchronous clients are its calls waited for on one background loop thread. What decides
+(batching, metadata, group membership, fetch sessions) is pure and gets the time as an argument; `cluster` and the three
+clients carry it out. Works against Ottla and Apache Kafka alike; never imports `ottla.broker`.
+
+Read `cluster` first, then `admin.client`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.client.admin.client import Admin as Admin
+    from ottla.client.admin.client import AsyncAdmin as AsyncAdmin
+    from ottla.client.admin.result import AlterOperation as AlterOperation
+    from ottla.client.admin.result import CommittedOffset as CommittedOffset
+    from ottla.client.admin.result import ConfigResource as ConfigResource
+    from ottla.client.admin.result import GroupType as GroupType
+    from ottla.client.admin.result import NewTopic as NewTopic
+    from ottla.client.admin.result import OffsetSpec as OffsetSpec
+    from ottla.client.admin.result import ResourceType as ResourceType
+    from ottla.client.admin.result import Results as Results
+    from ottla.kernel.error import ErrorCode as ErrorCode
+    from ottla.kernel.error import KafkaError as KafkaError
+    from ottla.kernel.error import OttlaError as OttlaError
+    from ottla.kernel.name import TopicPartition as TopicPartition
+
+#: Where each public name lives; modules are imported when one of their names is first asked for.
+_HOME = {
+    "Admin": "ottla.client.admin.client",
+    "AlterOperation": "ottla.client.admin.result",
+    "AsyncAdmin": "ottla.client.admin.client",
+    "CommittedOffset": "ottla.client.admin.result",
+    "ConfigResource": "ottla.client.admin.result",
+    "ErrorCode": "ottla.kernel.error",
+    "GroupType": "ottla.client.admin.result",
+    "KafkaError": "ottla.kernel.error",
+    "NewTopic": "ottla.client.admin.result",
+    "OffsetSpec": "ottla.client.admin.result",
+    "OttlaError": "ottla.kernel.error",
+    "ResourceType": "ottla.client.admin.result",
+    "Results": "ottla.client.admin.result",
+    "TopicPartition": "ottla.kernel.name",
+}
+
+__all__ = [
+    "Admin",
+    "AlterOperation",
+    "AsyncAdmin",
+    "CommittedOffset",
+    "ConfigResource",
+    "ErrorCode",
+    "GroupType",
+    "KafkaError",
+    "NewTopic",
+    "OffsetSpec",
+    "OttlaError",
+    "ResourceType",
+    "Results",
+    "TopicPartition",
+]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,157 @@
+"""How an admin call travels: to any broker, to a leader, to a coordinator; again while its error may pass.
+
+Rules:
+- A call as a whole ends by `default.api.timeout.ms`. A thing of it that failed for good is reported beside those that
+  did not; things that failed with a retriable code are asked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from ottla.client.admin.result import Results
+from ottla.client.cluster import GROUP, Cluster, now_ms
+from ottla.client.connection import Connection
+from ottla.client.error import NotReachable
+from ottla.client.metadata import Node
+from ottla.client.setting import AdminSettings
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.name import TopicPartition
+
+K = TypeVar("K")
+V = TypeVar("V")
+R = TypeVar("R")
+
+_COORDINATOR_MOVED = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.REQUEST_TIMED_OUT,
+)
+_MISSING = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+#: A topic that was just created is known to every live broker within this time.
+_PATIENCE_MS = 2_000
+
+
+class Calls:
+    """What the parts of the admin client share: the way to the brokers."""
+
+    _cluster: Cluster
+    _settings: AdminSettings
+
+    async def _any(self, request: object, response: type[R], read: Callable[[R], V] | None = None) -> R:
+        """Ask whichever broker. `read` raises the KafkaError of an answer that failed as a whole."""
+
+        async def attempt() -> R:
+            connection = await self._cluster.any()
+            return await self._on(connection, request, response, read)
+
+        return await self._cluster.retry(attempt, self._settings.default_api_timeout_ms)
+
+    async def _node(self, node_id: int, request: object, response: type[R], read: Callable[[R], V] | None = None) -> R:
+        """Ask this broker."""
+
+        async def attempt() -> R:
+            connection = await self._cluster.node(node_id)
+            return await self._on(connection, request, response, read)
+
+        return await self._cluster.retry(attempt, self._settings.default_api_timeout_ms)
+
+    async def _coordinator(self, group: str, attempt: Callable[[Connection], Awaitable[V]]) -> V:
+        """Run `attempt` on the group's coordinator; find it anew when it has moved."""
+
+        async def once() -> V:
+            return await attempt(await self._cluster.coordinator(GROUP, group, purpose=""))
+
+        def failed(error: KafkaError | NotReachable) -> None:
+            if isinstance(error, NotReachable) or error.code in _COORDINATOR_MOVED:
+                self._cluster.forget_coordinator(GROUP, group)
+
+        return await self._cluster.retry(once, self._settings.default_api_timeout_ms, failed)
+
+    async def _on(
+        self, connection: Connection, request: object, response: type[R], read: Callable[[R], V] | None = None
+    ) -> R:
+        answer = await connection.call(request, response, timeout_ms=self._settings.request_timeout_ms)
+        if read is not None:
+            read(answer)
+        return answer
+
+    async def _each(
+        self, keys: Iterable[K], attempt: Callable[[list[K]], Awaitable[dict[K, V | KafkaError]]]
+    ) -> Results[K, V]:
+        """Ask for all `keys`; those that fail with a retriable code again, until the time is over."""
+        left = list(keys)
+        order = list(left)
+        found: dict[K, V | KafkaError] = {}
+        if not left:
+            return Results({}, {})
+
+        async def once() -> None:
+            nonlocal left
+            found.update(await attempt(left))
+            again = [
+                (key, error) for key in left if isinstance(error := found.get(key), KafkaError) and _may_pass(error)
+            ]
+            left = [key for key, _ in again]
+            if again:
+                raise again[0][1]
+
+        deadline_ms = now_ms() + self._settings.default_api_timeout_ms
+        try:
+            await self._cluster.retry(once, deadline_ms - now_ms())
+        except KafkaError as error:
+            for key in left:
+                found.setdefault(key, error)
+        return collect({key: found[key] for key in order if key in found})
+
+    async def _leaders(
+        self, partitions: Iterable[TopicPartition]
+    ) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, KafkaError]]:
+        """The partitions by the node that leads them, and those that have no leader or do not exist."""
+        wanted = list(partitions)
+        patience_ms = min(_PATIENCE_MS, self._settings.default_api_timeout_ms)
+        try:
+            await self._cluster.known({one.topic for one in wanted}, patience_ms)
+        except KafkaError as error:
+            if error.code not in _MISSING:
+                raise
+        led: dict[int, list[TopicPartition]] = {}
+        errors: dict[TopicPartition, KafkaError] = {}
+        for one in wanted:
+            topic = self._cluster.metadata.topics.get(one.topic)
+            state = self._cluster.metadata.leader(*one)
+            if state is not None:
+                led.setdefault(state.leader, []).append(one)
+            elif topic is None:
+                errors[one] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {one.topic}")
+            elif one.partition >= len(topic.partitions):
+                why = f"topic {one.topic} has {len(topic.partitions)} partitions: there is no {one.partition}"
+                errors[one] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
+            else:
+                errors[one] = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {one} has no leader now")
+        return led, errors
+
+    def _seen(self, node_id: int) -> Node:
+        """The node with this id; one that is not live has no address."""
+        return self._cluster.metadata.nodes.get(node_id) or Node(node_id, "", -1)
+
+
+def _may_pass(error: KafkaError) -> bool:
+    # Retriable for a consumer that waits for its topic; who asks the admin client for a topic wants to know at once.
+    return error.code.retriable and error.code not in _MISSING
+
+
+def collect(found: dict[K, V | KafkaError]) -> Results[K, V]:
+    """Part the values from the errors."""
+    good = {key: value for key, value in found.items() if not isinstance(value, KafkaError)}
+    return Results(good, {key: value for key, value in found.items() if isinstance(value, KafkaError)})
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partition numbers by topic, as requests want them."""
+    found: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        found.setdefault(topic, []).append(partition)
+    return found

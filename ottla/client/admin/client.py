@@ -1,0 +1,113 @@
+"""The two admin clients: `AsyncAdmin`, and `Admin` with the same calls for code that does not await."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+
+from ottla.client.admin.cluster import ClusterCalls
+from ottla.client.admin.config import ConfigCalls
+from ottla.client.admin.group import GroupCalls
+from ottla.client.admin.topic import TopicCalls
+from ottla.client.cluster import Cluster
+from ottla.client.loop import loop_thread
+from ottla.client.setting import AdminSettings, Given
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class AsyncAdmin(TopicCalls, ConfigCalls, GroupCalls, ClusterCalls):
+    """Kafka's admin client for asyncio. Made on a running loop; `async with` or `close` ends it.
+
+    >>> async with AsyncAdmin("127.0.0.1:9092") as admin:
+    ...     await admin.create_topic("flights", partitions=3)
+    """
+
+    def __init__(self, settings: Given = None, /, **keywords: object) -> None:
+        self._settings = AdminSettings.read(settings, keywords)
+        self._cluster = Cluster(self._settings)
+
+    async def close(self) -> None:
+        """Close the connections. Calls under way fail with ConnectionLost."""
+        await self._cluster.close()
+
+    async def __aenter__(self) -> AsyncAdmin:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def _waits(method: Callable[Concatenate[AsyncAdmin, P], Awaitable[R]]) -> Callable[Concatenate[Any, P], R]:
+    """The same call, waited for on the loop thread."""
+
+    @wraps(method)
+    def call(self: Admin, /, *arguments: P.args, **keywords: P.kwargs) -> R:
+        return cast(R, loop_thread().run(cast(Any, method)(self._half, *arguments, **keywords)))
+
+    return call
+
+
+class Admin:
+    """Kafka's admin client. Its calls are `AsyncAdmin`'s, waited for; any thread may make them.
+
+    >>> with Admin("127.0.0.1:9092") as admin:
+    ...     admin.create_topic("flights", partitions=3)
+    """
+
+    def __init__(self, settings: Given = None, /, **keywords: object) -> None:
+        async def make() -> AsyncAdmin:
+            return AsyncAdmin(settings, **keywords)
+
+        self._half = loop_thread().run(make())
+
+    list_topics = _waits(AsyncAdmin.list_topics)
+    describe_topics = _waits(AsyncAdmin.describe_topics)
+    describe_topic = _waits(AsyncAdmin.describe_topic)
+    create_topics = _waits(AsyncAdmin.create_topics)
+    create_topic = _waits(AsyncAdmin.create_topic)
+    delete_topics = _waits(AsyncAdmin.delete_topics)
+    delete_topic = _waits(AsyncAdmin.delete_topic)
+    create_partitions = _waits(AsyncAdmin.create_partitions)
+    elect_leaders = _waits(AsyncAdmin.elect_leaders)
+
+    describe_configs = _waits(AsyncAdmin.describe_configs)
+    describe_config = _waits(AsyncAdmin.describe_config)
+    alter_configs = _waits(AsyncAdmin.alter_configs)
+    alter_config = _waits(AsyncAdmin.alter_config)
+    list_config_resources = _waits(AsyncAdmin.list_config_resources)
+
+    list_groups = _waits(AsyncAdmin.list_groups)
+    describe_groups = _waits(AsyncAdmin.describe_groups)
+    describe_group = _waits(AsyncAdmin.describe_group)
+    delete_groups = _waits(AsyncAdmin.delete_groups)
+    delete_group = _waits(AsyncAdmin.delete_group)
+    remove_group_members = _waits(AsyncAdmin.remove_group_members)
+    list_group_offsets = _waits(AsyncAdmin.list_group_offsets)
+    alter_group_offsets = _waits(AsyncAdmin.alter_group_offsets)
+    delete_group_offsets = _waits(AsyncAdmin.delete_group_offsets)
+    group_lag = _waits(AsyncAdmin.group_lag)
+
+    list_offsets = _waits(AsyncAdmin.list_offsets)
+    list_offset = _waits(AsyncAdmin.list_offset)
+    delete_records = _waits(AsyncAdmin.delete_records)
+
+    describe_cluster = _waits(AsyncAdmin.describe_cluster)
+    describe_log_dirs = _waits(AsyncAdmin.describe_log_dirs)
+    describe_quorum = _waits(AsyncAdmin.describe_quorum)
+    describe_features = _waits(AsyncAdmin.describe_features)
+    api_versions = _waits(AsyncAdmin.api_versions)
+    close = _waits(AsyncAdmin.close)
+
+    def __enter__(self) -> Admin:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

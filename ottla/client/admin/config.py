@@ -1,0 +1,165 @@
+"""Settings of topics, brokers, groups: the admin calls about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ottla.client.admin.call import Calls
+from ottla.client.admin.result import (
+    AlterOperation,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    ConfigSynonym,
+    ResourceType,
+    Results,
+)
+from ottla.client.error import check, error_of
+from ottla.kernel.error import KafkaError
+from ottla.wire.api.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from ottla.wire.api.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from ottla.wire.api.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
+
+#: What one setting is changed to: a value (set), None (back to its default), or an operation with its value.
+Change = str | None | tuple[AlterOperation, str | None]
+
+#: ConfigType in DescribeConfigs, in Kafka's words.
+_TYPES = ("unknown", "boolean", "string", "int", "short", "long", "double", "list", "class", "password")
+
+
+class ConfigCalls(Calls):
+    """The part of `AsyncAdmin` about settings."""
+
+    async def describe_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        names: Iterable[str] | None = None,
+        *,
+        synonyms: bool = False,
+        documentation: bool = False,
+    ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
+        """The settings (all, or `names`) of each resource, by name."""
+        keys = None if names is None else list(names)
+
+        async def attempt(left: list[ConfigResource]) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
+            found: dict[ConfigResource, dict[str, ConfigEntry] | KafkaError] = {}
+            for node_id, some in _by_node(left).items():
+                request = DescribeConfigsRequest(
+                    resources=[
+                        DescribeConfigsResource(
+                            resource_type=int(one.type), resource_name=one.name, configuration_keys=keys
+                        )
+                        for one in some
+                    ],
+                    include_synonyms=synonyms,
+                    include_documentation=documentation,
+                )
+                if node_id is None:
+                    response = await self._any(request, DescribeConfigsResponse)
+                else:
+                    response = await self._node(node_id, request, DescribeConfigsResponse)
+                for result in response.results:
+                    resource = ConfigResource(ResourceType(result.resource_type), result.resource_name)
+                    found[resource] = error_of(result.error_code, result.error_message) or _entries(result)
+            return found
+
+        return await self._each(resources, attempt)
+
+    async def describe_config(
+        self, resource: ConfigResource, names: Iterable[str] | None = None, *, synonyms: bool = False
+    ) -> dict[str, ConfigEntry]:
+        """The settings of one resource, by name."""
+        return (await self.describe_configs([resource], names, synonyms=synonyms))[resource]
+
+    async def alter_configs(
+        self, changes: Mapping[ConfigResource, Mapping[str, Change]], *, validate_only: bool = False
+    ) -> Results[ConfigResource, None]:
+        """Change these settings and no others: a text sets, None goes back to the default (KIP-339).
+
+        `(AlterOperation.APPEND, "compact")` and SUBTRACT change lists.
+        """
+
+        async def attempt(left: list[ConfigResource]) -> dict[ConfigResource, KafkaError | None]:
+            found: dict[ConfigResource, KafkaError | None] = {}
+            for node_id, some in _by_node(left).items():
+                request = IncrementalAlterConfigsRequest(
+                    resources=[
+                        AlterConfigsResource(
+                            resource_type=int(one.type),
+                            resource_name=one.name,
+                            configs=[_altered(name, change) for name, change in changes[one].items()],
+                        )
+                        for one in some
+                    ],
+                    validate_only=validate_only,
+                )
+                if node_id is None:
+                    response = await self._any(request, IncrementalAlterConfigsResponse)
+                else:
+                    response = await self._node(node_id, request, IncrementalAlterConfigsResponse)
+                for one in response.responses:
+                    resource = ConfigResource(ResourceType(one.resource_type), one.resource_name)
+                    found[resource] = error_of(one.error_code, one.error_message)
+            return found
+
+        return await self._each(changes, attempt)
+
+    async def alter_config(self, resource: ConfigResource, changes: Mapping[str, Change]) -> None:
+        """Change settings of one resource."""
+        (await self.alter_configs({resource: changes})).check()
+
+    async def list_config_resources(self, types: Iterable[ResourceType] = ()) -> list[ConfigResource]:
+        """Everything that has settings of its own, of these types; of all that the broker knows when none are named."""
+        request = ListConfigResourcesRequest(resource_types=[int(one) for one in types])
+        response = await self._any(request, ListConfigResourcesResponse, lambda answer: check(answer.error_code))
+        return [ConfigResource(ResourceType(one.resource_type), one.resource_name) for one in response.config_resources]
+
+
+def _by_node(resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:
+    """A broker answers for its own settings itself; anyone answers for the rest."""
+    found: dict[int | None, list[ConfigResource]] = {}
+    for one in resources:
+        own = one.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and one.name != ""
+        found.setdefault(int(one.name) if own else None, []).append(one)
+    return found
+
+
+def _altered(name: str, change: Change) -> AlterableConfig:
+    if isinstance(change, tuple):
+        operation, value = change
+    else:
+        operation, value = (AlterOperation.DELETE if change is None else AlterOperation.SET), change
+    return AlterableConfig(name=name, config_operation=int(operation), value=value)
+
+
+def _entries(result: DescribeConfigsResult) -> dict[str, ConfigEntry]:
+    return {
+        one.name: ConfigEntry(
+            one.name,
+            one.value,
+            _source(one.config_source),
+            one.read_only,
+            one.is_sensitive,
+            _TYPES[one.config_type] if 0 <= one.config_type < len(_TYPES) else "unknown",
+            one.documentation,
+            tuple(ConfigSynonym(other.name, other.value, _source(other.source)) for other in one.synonyms),
+        )
+        for one in result.configs
+    }
+
+
+def _source(number: int) -> ConfigSource:
+    try:
+        return ConfigSource(number)
+    except ValueError:
+        return ConfigSource.UNKNOWN

@@ -1,0 +1,396 @@
+"""Groups and their offsets: the admin calls about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ottla.client.admin.call import by_topic, collect
+from ottla.client.admin.offset import OffsetCalls
+from ottla.client.admin.result import (
+    CommittedOffset,
+    GroupDescription,
+    GroupListing,
+    GroupType,
+    ListedOffset,
+    MemberDescription,
+    OffsetSpec,
+    PartitionLag,
+    Results,
+)
+from ottla.client.cluster import GROUP
+from ottla.client.connection import Connection
+from ottla.client.error import check, error_of
+from ottla.client.metadata import Node
+from ottla.client.protocol import parse_assignment, parse_subscription
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.name import TopicPartition
+from ottla.wire.api import ApiKey
+from ottla.wire.api import consumer_group_describe as modern
+from ottla.wire.api import describe_groups as classic
+from ottla.wire.api.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from ottla.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.wire.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from ottla.wire.api.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from ottla.wire.api.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+
+#: The last versions of OffsetCommit and OffsetFetch that name topics; later ones want topic ids, and an admin may ask
+#: for the offsets of a topic that is gone.
+_NAMED_TOPICS = 9
+
+
+class GroupCalls(OffsetCalls):
+    """The part of `AsyncAdmin` about groups."""
+
+    async def list_groups(self, *, states: Iterable[str] = (), types: Iterable[GroupType] = ()) -> list[GroupListing]:
+        """All groups of the cluster, or those in these states and of these types, by id."""
+        request = ListGroupsRequest(states_filter=list(states), types_filter=[one.value for one in types])
+        found: dict[str, GroupListing] = {}
+        await self._cluster.update()
+        for node_id in list(self._cluster.metadata.nodes):
+            response = await self._node(node_id, request, ListGroupsResponse, lambda answer: check(answer.error_code))
+            for one in response.groups:
+                found[one.group_id] = GroupListing(
+                    one.group_id, _group_type(one.group_type), one.group_state, one.protocol_type
+                )
+        return [found[group] for group in sorted(found)]
+
+    async def describe_groups(self, groups: Iterable[str]) -> Results[str, GroupDescription]:
+        """State, members and assignments of classic and consumer groups. GROUP_ID_NOT_FOUND if there is none."""
+        found: dict[str, GroupDescription | KafkaError] = {}
+        for group in groups:
+            try:
+                found[group] = await self.describe_group(group)
+            except KafkaError as error:
+                found[group] = error
+        return collect(found)
+
+    async def describe_group(self, group: str) -> GroupDescription:
+        """One of them."""
+
+        async def attempt(connection: Connection) -> GroupDescription:
+            node = self._node_of(group)
+            if connection.supports(ApiKey.CONSUMER_GROUP_DESCRIBE):
+                request = modern.ConsumerGroupDescribeRequest(group_ids=[group])
+                answer = await self._on(connection, request, modern.ConsumerGroupDescribeResponse)
+                described = answer.groups[0]
+                # A classic group is "not found" among the consumer groups.
+                if described.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+                    check(described.error_code, described.error_message)
+                    return _modern_group(described, node)
+            old = await self._on(
+                connection, classic.DescribeGroupsRequest(groups=[group]), classic.DescribeGroupsResponse
+            )
+            check(old.groups[0].error_code, old.groups[0].error_message)
+            if old.groups[0].group_state == "Dead":
+                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group}")
+            return _classic_group(old.groups[0], node)
+
+        return await self._coordinator(group, attempt)
+
+    async def delete_groups(self, groups: Iterable[str]) -> Results[str, None]:
+        """Delete groups with their offsets. NON_EMPTY_GROUP while one has members."""
+        found: dict[str, KafkaError | None] = {}
+        for group in groups:
+
+            async def attempt(connection: Connection, group: str = group) -> None:
+                response = await self._on(connection, DeleteGroupsRequest(groups_names=[group]), DeleteGroupsResponse)
+                check(response.results[0].error_code, response.results[0].error_message)
+
+            try:
+                await self._coordinator(group, attempt)
+                found[group] = None
+            except KafkaError as error:
+                found[group] = error
+        return collect(found)
+
+    async def delete_group(self, group: str) -> None:
+        """Delete one."""
+        (await self.delete_groups([group])).check()
+
+    async def remove_group_members(self, group: str, instance_ids: Iterable[str] | None = None) -> None:
+        """Make members leave a classic group: the static ones with these instance ids, or all of them."""
+        if instance_ids is None:
+            members = [
+                MemberIdentity(member_id=one.id, group_instance_id=one.instance_id, reason="removed by an admin")
+                for one in (await self.describe_group(group)).members
+            ]
+        else:
+            members = [MemberIdentity(group_instance_id=one, reason="removed by an admin") for one in instance_ids]
+
+        async def attempt(connection: Connection) -> None:
+            request = LeaveGroupRequest(group_id=group, members=members)
+            response = await self._on(connection, request, LeaveGroupResponse)
+            check(response.error_code)
+            for one in response.members:
+                check(one.error_code, one.group_instance_id or one.member_id)
+
+        if members:
+            await self._coordinator(group, attempt)
+
+    # ---- offsets of groups
+
+    async def list_group_offsets(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None, *, stable: bool = False
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """What the group has committed, of all partitions or of these; a partition without a commit is left out.
+
+        With `stable`, UNSTABLE_OFFSET_COMMIT is waited for while a transaction holds offsets of it (KIP-447).
+        """
+        topics = None if partitions is None else by_topic(partitions)
+
+        async def attempt(connection: Connection) -> dict[TopicPartition, CommittedOffset]:
+            version = connection.version_of(ApiKey.OFFSET_FETCH, _NAMED_TOPICS)
+            if version >= 8:
+                one = OffsetFetchRequestGroup(
+                    group_id=group,
+                    topics=None
+                    if topics is None
+                    else [
+                        OffsetFetchRequestTopics(name=name, partition_indexes=numbers)
+                        for name, numbers in topics.items()
+                    ],
+                )
+                request = OffsetFetchRequest(groups=[one], require_stable=stable)
+            else:
+                old = None
+                if topics is not None:
+                    old = [
+                        OffsetFetchRequestTopic(name=name, partition_indexes=numbers)
+                        for name, numbers in topics.items()
+                    ]
+                request = OffsetFetchRequest(group_id=group, topics=old, require_stable=stable)
+            timeout_ms = self._settings.request_timeout_ms
+            response = await connection.call(request, OffsetFetchResponse, timeout_ms=timeout_ms, version=version)
+            return _committed(response, version)
+
+        return await self._coordinator(group, attempt)
+
+    async def alter_group_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, CommittedOffset | int]
+    ) -> Results[TopicPartition, None]:
+        """Commit these offsets for a group without members (UNKNOWN_MEMBER_ID while it has some)."""
+        wanted = {
+            key: one if isinstance(one, CommittedOffset) else CommittedOffset(one) for key, one in offsets.items()
+        }
+        topics = [
+            OffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=number,
+                        committed_offset=(one := wanted[TopicPartition(topic, number)]).offset,
+                        committed_leader_epoch=-1 if one.leader_epoch is None else one.leader_epoch,
+                        committed_metadata=one.metadata,
+                    )
+                    for number in numbers
+                ],
+            )
+            for topic, numbers in by_topic(wanted).items()
+        ]
+
+        async def attempt(connection: Connection) -> OffsetCommitResponse:
+            version = connection.version_of(ApiKey.OFFSET_COMMIT, _NAMED_TOPICS)
+            request = OffsetCommitRequest(group_id=group, topics=topics)
+            timeout_ms = self._settings.request_timeout_ms
+            response = await connection.call(request, OffsetCommitResponse, timeout_ms=timeout_ms, version=version)
+            for topic in response.topics:
+                for one in topic.partitions:
+                    if (error := error_of(one.error_code)) and error.code.retriable and not _missing(error):
+                        raise error
+            return response
+
+        if not wanted:
+            return Results({}, {})
+        response = await self._coordinator(group, attempt)
+        return collect(
+            {
+                TopicPartition(topic.name, one.partition_index): error_of(one.error_code)
+                for topic in response.topics
+                for one in topic.partitions
+            }
+        )
+
+    async def delete_group_offsets(
+        self, group: str, partitions: Iterable[TopicPartition]
+    ) -> Results[TopicPartition, None]:
+        """Forget commits. GROUP_SUBSCRIBED_TO_TOPIC where a member still reads the topic."""
+        topics = [
+            OffsetDeleteRequestTopic(
+                name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=number) for number in numbers]
+            )
+            for topic, numbers in by_topic(partitions).items()
+        ]
+
+        async def attempt(connection: Connection) -> OffsetDeleteResponse:
+            request = OffsetDeleteRequest(group_id=group, topics=topics)
+            return await self._on(connection, request, OffsetDeleteResponse, lambda answer: check(answer.error_code))
+
+        response = await self._coordinator(group, attempt)
+        return collect(
+            {
+                TopicPartition(topic.name, one.partition_index): error_of(one.error_code)
+                for topic in response.topics
+                for one in topic.partitions
+            }
+        )
+
+    async def group_lag(self, group: str) -> list[PartitionLag]:
+        """Of each partition that the group has committed or a member holds: how far it is behind, and who reads it."""
+        description = await self.describe_group(group)
+        committed = await self.list_group_offsets(group)
+        owners = {one: member for member in description.members for one in member.assignment}
+        partitions = sorted({*committed, *owners})
+        ends: Results[TopicPartition, ListedOffset] = Results({}, {})
+        if partitions:
+            await self._cluster.update({one.topic for one in partitions})
+            live = [one for one in partitions if self._cluster.metadata.leader(*one) is not None]
+            ends = await self.list_offsets(dict.fromkeys(live, OffsetSpec.LATEST))
+        found = []
+        for one in partitions:
+            at = committed.get(one)
+            end = ends.succeeded.get(one)
+            found.append(
+                PartitionLag(
+                    one,
+                    None if at is None else at.offset,
+                    None if end is None else end.offset,
+                    owners.get(one),
+                    None if at is None else at.leader_epoch,
+                )
+            )
+        return found
+
+    def _node_of(self, group: str) -> Node:
+        node_id = self._cluster.coordinator_id(GROUP, group)
+        return self._seen(-1 if node_id is None else node_id)
+
+
+def _missing(error: KafkaError) -> bool:
+    return error.code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+def _group_type(name: str) -> GroupType:
+    # Brokers before 3.8 (ListGroups v5) do not say; all their groups are classic.
+    try:
+        return GroupType(name.lower() or "classic")
+    except ValueError:
+        return GroupType.UNKNOWN
+
+
+def _modern_group(group: modern.DescribedGroup, node: Node) -> GroupDescription:
+    members = tuple(
+        MemberDescription(
+            one.member_id,
+            one.instance_id,
+            one.client_id,
+            one.client_host,
+            _assigned(one.assignment),
+            _assigned(one.target_assignment),
+            one.member_epoch,
+            one.rack_id,
+            tuple(one.subscribed_topic_names),
+        )
+        for one in group.members
+    )
+    return GroupDescription(
+        group.group_id,
+        GroupType.CONSUMER,
+        group.group_state,
+        group.assignor_name,
+        members,
+        node,
+        group.group_epoch,
+        group.assignment_epoch,
+    )
+
+
+def _assigned(assignment: modern.Assignment) -> tuple[TopicPartition, ...]:
+    return tuple(
+        TopicPartition(topic.topic_name, number) for topic in assignment.topic_partitions for number in topic.partitions
+    )
+
+
+def _classic_group(group: classic.DescribedGroup, node: Node) -> GroupDescription:
+    consumer = group.protocol_type in ("consumer", "")
+    members = []
+    for one in group.members:
+        # A group of another protocol type (connect) has bytes of its own there, and so has a member still joining.
+        assignment: tuple[TopicPartition, ...] = ()
+        topics: tuple[str, ...] = ()
+        if consumer:
+            assignment = parse_assignment(one.member_assignment)
+            if len(one.member_metadata):
+                topics = parse_subscription(one.member_metadata).topics
+        members.append(
+            MemberDescription(
+                one.member_id,
+                one.group_instance_id,
+                one.client_id,
+                one.client_host,
+                assignment,
+                subscribed_topics=topics,
+            )
+        )
+    return GroupDescription(
+        group.group_id,
+        GroupType.CLASSIC,
+        group.group_state,
+        group.protocol_data,
+        tuple(members),
+        node,
+        protocol_type=group.protocol_type,
+    )
+
+
+def _committed(response: OffsetFetchResponse, version: int) -> dict[TopicPartition, CommittedOffset]:
+    found: dict[TopicPartition, CommittedOffset] = {}
+    if version >= 8:
+        check(response.groups[0].error_code)
+        rows = [
+            (
+                topic.name,
+                one.partition_index,
+                one.error_code,
+                one.committed_offset,
+                one.committed_leader_epoch,
+                one.metadata,
+            )
+            for topic in response.groups[0].topics
+            for one in topic.partitions
+        ]
+    else:
+        check(response.error_code)
+        rows = [
+            (
+                topic.name,
+                one.partition_index,
+                one.error_code,
+                one.committed_offset,
+                one.committed_leader_epoch,
+                one.metadata,
+            )
+            for topic in response.topics
+            for one in topic.partitions
+        ]
+    for name, number, error_code, offset, epoch, metadata in rows:
+        check(error_code)
+        if offset >= 0:
+            found[TopicPartition(name, number)] = CommittedOffset(offset, metadata or "", epoch if epoch >= 0 else None)
+    return found

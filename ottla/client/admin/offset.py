@@ -1,0 +1,123 @@
+"""Offsets of partitions and records that go: the admin calls about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from ottla.client.admin.call import Calls, by_topic
+from ottla.client.admin.result import ListedOffset, OffsetSpec, Results
+from ottla.client.cluster import now_ms
+from ottla.client.error import error_of
+from ottla.kernel.error import KafkaError
+from ottla.kernel.name import TopicPartition
+from ottla.wire.api.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from ottla.wire.api.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+R = TypeVar("R")
+V = TypeVar("V")
+
+
+class OffsetCalls(Calls):
+    """The part of `AsyncAdmin` about offsets and records."""
+
+    async def list_offsets(
+        self, specs: Mapping[TopicPartition, OffsetSpec | int], *, read_committed: bool = False
+    ) -> Results[TopicPartition, ListedOffset]:
+        """Of each partition the offset that its `OffsetSpec` names, or the first at or after a timestamp in ms.
+
+        A timestamp after the last record gives offset -1 and timestamp -1.
+        """
+
+        def request(some: list[TopicPartition]) -> ListOffsetsRequest:
+            return ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=int(read_committed),
+                topics=[
+                    ListOffsetsTopic(
+                        name=topic,
+                        partitions=[
+                            ListOffsetsPartition(
+                                partition_index=number, timestamp=int(specs[TopicPartition(topic, number)])
+                            )
+                            for number in numbers
+                        ],
+                    )
+                    for topic, numbers in by_topic(some).items()
+                ],
+                timeout_ms=self._settings.request_timeout_ms,
+            )
+
+        def read(response: ListOffsetsResponse) -> dict[TopicPartition, ListedOffset | KafkaError]:
+            return {
+                TopicPartition(topic.name, one.partition_index): error_of(one.error_code)
+                or ListedOffset(one.offset, one.timestamp, one.leader_epoch if one.leader_epoch >= 0 else None)
+                for topic in response.topics
+                for one in topic.partitions
+            }
+
+        return await self._on_leaders(specs, request, ListOffsetsResponse, read)
+
+    async def list_offset(self, partition: TopicPartition, spec: OffsetSpec | int) -> ListedOffset:
+        """The same of one partition."""
+        return (await self.list_offsets({partition: spec}))[partition]
+
+    async def delete_records(self, before: Mapping[TopicPartition, int]) -> Results[TopicPartition, int]:
+        """Delete the records before these offsets (-1: up to the high watermark). Gives the new log start offsets."""
+
+        def request(some: list[TopicPartition]) -> DeleteRecordsRequest:
+            return DeleteRecordsRequest(
+                topics=[
+                    DeleteRecordsTopic(
+                        name=topic,
+                        partitions=[
+                            DeleteRecordsPartition(partition_index=number, offset=before[TopicPartition(topic, number)])
+                            for number in numbers
+                        ],
+                    )
+                    for topic, numbers in by_topic(some).items()
+                ],
+                timeout_ms=self._settings.request_timeout_ms,
+            )
+
+        def read(response: DeleteRecordsResponse) -> dict[TopicPartition, int | KafkaError]:
+            found: dict[TopicPartition, int | KafkaError] = {}
+            for topic in response.topics:
+                for one in topic.partitions:
+                    error = error_of(one.error_code)
+                    found[TopicPartition(topic.name, one.partition_index)] = (
+                        one.low_watermark if error is None else error
+                    )
+            return found
+
+        return await self._on_leaders(before, request, DeleteRecordsResponse, read)
+
+    async def _on_leaders(
+        self,
+        partitions: Iterable[TopicPartition],
+        request: Callable[[list[TopicPartition]], object],
+        response: type[R],
+        read: Callable[[R], dict[TopicPartition, V | KafkaError]],
+    ) -> Results[TopicPartition, V]:
+        async def attempt(left: list[TopicPartition]) -> dict[TopicPartition, V | KafkaError]:
+            led, errors = await self._leaders(left)
+            found: dict[TopicPartition, V | KafkaError] = {**errors}
+            for node_id, some in led.items():
+                connection = await self._cluster.node(node_id)
+                found.update(read(await self._on(connection, request(some), response)))
+            if any(isinstance(one, KafkaError) and one.code.retriable for one in found.values()):
+                self._cluster.metadata.request_update(now_ms())
+                await self._cluster.update()
+            return found
+
+        return await self._each(partitions, attempt)

@@ -1,0 +1,356 @@
+"""What the admin client takes and gives: frozen, typed, with Kafka's words.
+
+A call about many things answers with `Results`: it maps each thing to its result, and raises a thing's own KafkaError
+when that thing is asked for. Nothing is lost silently: `check` raises the first error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import Generic, TypeVar
+
+from ottla.client.metadata import Node
+from ottla.kernel.error import KafkaError
+from ottla.kernel.name import TopicPartition, Uuid
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Results(Mapping[K, V], Generic[K, V]):
+    """Results by what was asked for. `results[key]` gives the value, or raises that key's KafkaError.
+
+    Iteration and `len` cover all keys, failed ones too; `values()` and `items()` raise at a failed one.
+    """
+
+    __slots__ = ("errors", "succeeded")
+
+    def __init__(self, succeeded: dict[K, V], errors: dict[K, KafkaError]) -> None:
+        #: What went well.
+        self.succeeded = succeeded
+        #: What failed, and why.
+        self.errors = errors
+
+    def __getitem__(self, key: K) -> V:
+        if key in self.errors:
+            raise self.errors[key]
+        return self.succeeded[key]
+
+    def __iter__(self) -> Iterator[K]:
+        yield from self.succeeded
+        yield from self.errors
+
+    def __len__(self) -> int:
+        return len(self.succeeded) + len(self.errors)
+
+    def check(self) -> dict[K, V]:
+        """All values, or the first error."""
+        for error in self.errors.values():
+            raise error
+        return self.succeeded
+
+    def __repr__(self) -> str:
+        return f"Results({self.succeeded!r}, errors={self.errors!r})"
+
+
+# ---- topics
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create. -1 takes the broker's default; `assignments` (partition to replicas) replaces both numbers."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+    assignments: Mapping[int, Sequence[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """What the cluster made. Numbers are -1 when the broker is too old to say."""
+
+    name: str
+    id: Uuid
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicListing:
+    """A line of `list_topics`."""
+
+    name: str
+    id: Uuid
+    internal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    """A partition and who holds it. `leader` is None while there is none; `elr` (KIP-966) None on older brokers."""
+
+    partition: int
+    leader: Node | None
+    leader_epoch: int
+    replicas: tuple[Node, ...]
+    isr: tuple[Node, ...]
+    offline: tuple[Node, ...]
+    elr: tuple[Node, ...] | None = None
+    last_known_elr: tuple[Node, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic with its partitions, by number."""
+
+    name: str
+    id: Uuid
+    internal: bool
+    partitions: tuple[PartitionDescription, ...]
+
+
+# ---- offsets
+
+
+class OffsetSpec(IntEnum):
+    """Offsets that `list_offsets` finds, beside those at a timestamp (any int of at least 0, milliseconds)."""
+
+    LATEST = -1
+    EARLIEST = -2
+    MAX_TIMESTAMP = -3
+    EARLIEST_LOCAL = -4
+    LATEST_TIERED = -5
+    EARLIEST_PENDING_UPLOAD = -6
+
+
+@dataclass(frozen=True, slots=True)
+class ListedOffset:
+    """An offset with its record's timestamp (-1 if there is no record there) and leader epoch (None if not known)."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """What a group has committed for a partition: the offset of the next record to read."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int | None = None
+
+
+# ---- configs
+
+
+class ResourceType(IntEnum):
+    """What has settings."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigResource:
+    """One thing with settings: `ConfigResource(ResourceType.TOPIC, "flights")`. Broker "": all brokers."""
+
+    type: ResourceType
+    name: str
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
+    DYNAMIC_GROUP_CONFIG = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    """Another name and place from which the value could come; the first of an entry's synonyms is in force."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One setting of a resource. `value` is None when it is sensitive or not set."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    read_only: bool
+    sensitive: bool
+    type: str
+    documentation: str | None = None
+    synonyms: tuple[ConfigSynonym, ...] = ()
+
+    @property
+    def is_default(self) -> bool:
+        """Did nobody set it?"""
+        return self.source is ConfigSource.DEFAULT_CONFIG
+
+
+class AlterOperation(IntEnum):
+    """How `alter_configs` changes one setting. APPEND and SUBTRACT are for lists."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+# ---- groups
+
+
+class GroupType(Enum):
+    """The protocol a group speaks."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A line of `list_groups`. `state` is Kafka's word: Stable, Empty, PreparingRebalance, Assigning, Dead, ..."""
+
+    id: str
+    type: GroupType
+    state: str
+    protocol_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """One member and what is assigned to it."""
+
+    id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assignment: tuple[TopicPartition, ...]
+    #: What it shall have when the rebalance is over; None in a classic group.
+    target_assignment: tuple[TopicPartition, ...] | None = None
+    #: Member epoch (KIP-848); None in a classic group.
+    epoch: int | None = None
+    rack: str | None = None
+    subscribed_topics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A classic or consumer group."""
+
+    id: str
+    type: GroupType
+    state: str
+    #: The assignor in use; "" when there is none.
+    assignor: str
+    members: tuple[MemberDescription, ...]
+    coordinator: Node
+    #: Group and assignment epoch (KIP-848); None in a classic group.
+    epoch: int | None = None
+    assignment_epoch: int | None = None
+    protocol_type: str = "consumer"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """How far a group is behind in one partition. What is not known is None."""
+
+    partition: TopicPartition
+    committed: int | None
+    end_offset: int | None
+    member: MemberDescription | None
+    leader_epoch: int | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """Records still to read, or None if nothing was committed or the end is not known."""
+        if self.committed is None or self.end_offset is None:
+            return None
+        return max(0, self.end_offset - self.committed)
+
+
+# ---- cluster
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """The cluster as its brokers show it. Under KRaft, `controller` is a broker that forwards to the controller."""
+
+    cluster_id: str
+    controller: Node | None
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLogDir:
+    """One replica in a log directory. `offset_lag` is how far it is behind; `future` marks one that is being moved."""
+
+    partition: TopicPartition
+    size: int
+    offset_lag: int
+    future: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirDescription:
+    """A log directory of one broker. `total_bytes` and `usable_bytes` are of its volume, -1 if not known."""
+
+    path: str
+    error: KafkaError | None
+    replicas: tuple[ReplicaLogDir, ...]
+    total_bytes: int
+    usable_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumReplica:
+    """A voter or observer of the metadata quorum. Timestamps are milliseconds, -1 if not known."""
+
+    id: int
+    directory_id: Uuid
+    log_end_offset: int
+    last_fetch_timestamp: int
+    last_caught_up_timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumDescription:
+    """The metadata quorum as its leader sees it."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[QuorumReplica, ...]
+    observers: tuple[QuorumReplica, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureLevels:
+    """A feature's finalized level (None if it has none) and the levels that the broker supports."""
+
+    finalized: int | None
+    min_supported: int
+    max_supported: int

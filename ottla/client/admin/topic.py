@@ -1,0 +1,274 @@
+"""Topics and partitions: the admin calls about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ottla.client.admin.call import Calls, collect
+from ottla.client.admin.result import (
+    CreatedTopic,
+    NewTopic,
+    PartitionDescription,
+    Results,
+    TopicDescription,
+    TopicListing,
+)
+from ottla.client.cluster import now_ms
+from ottla.client.connection import Connection
+from ottla.client.error import check, error_of
+from ottla.client.metadata import Node
+from ottla.kernel.error import KafkaError
+from ottla.kernel.name import NO_UUID, TopicPartition, Uuid
+from ottla.wire.api import ApiKey
+from ottla.wire.api.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from ottla.wire.api.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from ottla.wire.api.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
+)
+from ottla.wire.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from ottla.wire.api.elect_leaders import TopicPartitions as ElectedTopic
+from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
+
+#: The paged description asks for at most this many partitions at once (Apache's brokers give no more than 2,000).
+_PAGE_PARTITIONS = 2000
+
+
+class TopicCalls(Calls):
+    """The part of `AsyncAdmin` about topics."""
+
+    async def list_topics(self, *, internal: bool = False) -> list[TopicListing]:
+        """All topics that this client may see, by name; Kafka's own only when asked for."""
+        response = await self._metadata(None)
+        found = [
+            TopicListing(topic.name, Uuid(bytes(topic.topic_id)), topic.is_internal)
+            for topic in response.topics
+            if topic.name is not None and (internal or not topic.is_internal)
+        ]
+        return sorted(found, key=lambda topic: topic.name)
+
+    async def describe_topics(self, names: Iterable[str]) -> Results[str, TopicDescription]:
+        """The partitions of these topics with leaders, replicas and in-sync replicas."""
+
+        async def attempt(left: list[str]) -> dict[str, TopicDescription | KafkaError]:
+            connection = await self._cluster.any()
+            if connection.supports(ApiKey.DESCRIBE_TOPIC_PARTITIONS):
+                return await self._paged(connection, left)
+            response = await self._metadata(left)
+            return {topic.name: self._described(topic) for topic in response.topics if topic.name is not None}
+
+        return await self._each(names, attempt)
+
+    async def describe_topic(self, name: str) -> TopicDescription:
+        """One of them. UNKNOWN_TOPIC_OR_PARTITION if it does not exist."""
+        return (await self.describe_topics([name]))[name]
+
+    async def create_topics(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False
+    ) -> Results[str, CreatedTopic]:
+        """Create them, or only say whether that would work."""
+        wanted = {topic.name: topic for topic in topics}
+
+        async def attempt(left: list[str]) -> dict[str, CreatedTopic | KafkaError]:
+            request = CreateTopicsRequest(
+                topics=[_creatable(wanted[name]) for name in left],
+                timeout_ms=self._settings.request_timeout_ms,
+                validate_only=validate_only,
+            )
+            response = await self._any(request, CreateTopicsResponse)
+            return {topic.name: _created(topic) for topic in response.topics}
+
+        results = await self._each(wanted, attempt)
+        if not validate_only:
+            self._cluster.metadata.request_update(now_ms())
+        return results
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> CreatedTopic:
+        """Create one. TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, ..."""
+        topic = NewTopic(name, partitions, replication_factor, configs or {})
+        return (await self.create_topics([topic], validate_only=validate_only))[name]
+
+    async def delete_topics(self, names: Iterable[str]) -> Results[str, None]:
+        """Delete them with all their records."""
+
+        async def attempt(left: list[str]) -> dict[str, KafkaError | None]:
+            connection = await self._cluster.any()
+            timeout_ms = self._settings.request_timeout_ms
+            if connection.supports(ApiKey.DELETE_TOPICS, 6):
+                request = DeleteTopicsRequest(
+                    topics=[DeleteTopicState(name=name) for name in left], timeout_ms=timeout_ms
+                )
+            else:
+                request = DeleteTopicsRequest(topic_names=left, timeout_ms=timeout_ms)
+            response = await self._on(connection, request, DeleteTopicsResponse)
+            return {one.name or "": error_of(one.error_code, one.error_message) for one in response.responses}
+
+        return await self._each(names, attempt)
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete one. UNKNOWN_TOPIC_OR_PARTITION if it does not exist."""
+        (await self.delete_topics([name])).check()
+
+    async def create_partitions(
+        self,
+        counts: Mapping[str, int],
+        *,
+        assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+        validate_only: bool = False,
+    ) -> Results[str, None]:
+        """Give topics more partitions: `counts` are the new totals; `assignments` the replicas of the new ones."""
+
+        async def attempt(left: list[str]) -> dict[str, KafkaError | None]:
+            topics = [
+                CreatePartitionsTopic(
+                    name=name,
+                    count=counts[name],
+                    assignments=[CreatePartitionsAssignment(broker_ids=list(ids)) for ids in assignments[name]]
+                    if assignments and name in assignments
+                    else None,
+                )
+                for name in left
+            ]
+            request = CreatePartitionsRequest(
+                topics=topics, timeout_ms=self._settings.request_timeout_ms, validate_only=validate_only
+            )
+            response = await self._any(request, CreatePartitionsResponse)
+            return {one.name: error_of(one.error_code, one.error_message) for one in response.results}
+
+        results = await self._each(counts, attempt)
+        self._cluster.metadata.request_update(now_ms())
+        return results
+
+    async def elect_leaders(
+        self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
+    ) -> Results[TopicPartition, None]:
+        """Make the preferred replica leader (or any, if `unclean`); of all partitions when none are named."""
+        topics = None
+        if partitions is not None:
+            grouped: dict[str, list[int]] = {}
+            for one in partitions:
+                grouped.setdefault(one.topic, []).append(one.partition)
+            topics = [ElectedTopic(topic=topic, partitions=numbers) for topic, numbers in grouped.items()]
+        request = ElectLeadersRequest(
+            election_type=int(unclean), topic_partitions=topics, timeout_ms=self._settings.request_timeout_ms
+        )
+        response = await self._any(request, ElectLeadersResponse, lambda answer: check(answer.error_code))
+        found: dict[TopicPartition, KafkaError | None] = {}
+        for topic in response.replica_election_results:
+            for result in topic.partition_result:
+                partition = TopicPartition(topic.topic, result.partition_id)
+                found[partition] = error_of(result.error_code, result.error_message)
+        return collect(found)
+
+    async def _metadata(self, names: list[str] | None) -> MetadataResponse:
+        request = MetadataRequest(
+            topics=None if names is None else [MetadataRequestTopic(name=name) for name in names],
+            allow_auto_topic_creation=False,
+        )
+        response = await self._any(request, MetadataResponse)
+        self._cluster.metadata.add_nodes(Node(one.node_id, one.host, one.port, one.rack) for one in response.brokers)
+        return response
+
+    async def _paged(self, connection: Connection, names: list[str]) -> dict[str, TopicDescription | KafkaError]:
+        await self._cluster.update()
+        found: dict[str, list[DescribeTopicPartitionsResponseTopic]] = {}
+        cursor: Cursor | None = None
+        while True:
+            request = DescribeTopicPartitionsRequest(
+                topics=[TopicRequest(name=name) for name in sorted(names)],
+                response_partition_limit=_PAGE_PARTITIONS,
+                cursor=cursor,
+            )
+            response = await self._on(connection, request, DescribeTopicPartitionsResponse)
+            for topic in response.topics:
+                found.setdefault(topic.name or "", []).append(topic)
+            cursor = response.next_cursor
+            if cursor is None:
+                return {name: self._from_pages(pages) for name, pages in found.items()}
+
+    def _from_pages(self, pages: list[DescribeTopicPartitionsResponseTopic]) -> TopicDescription | KafkaError:
+        first = pages[0]
+        if error := error_of(first.error_code, f"topic {first.name}"):
+            return error
+        partitions = [
+            PartitionDescription(
+                one.partition_index,
+                self._seen(one.leader_id) if one.leader_id >= 0 else None,
+                one.leader_epoch,
+                self._nodes(one.replica_nodes),
+                self._nodes(one.isr_nodes),
+                self._nodes(one.offline_replicas),
+                self._nodes(one.eligible_leader_replicas or ()),
+                self._nodes(one.last_known_elr or ()),
+            )
+            for page in pages
+            for one in page.partitions
+        ]
+        partitions.sort(key=lambda one: one.partition)
+        return TopicDescription(first.name or "", Uuid(bytes(first.topic_id)), first.is_internal, tuple(partitions))
+
+    def _described(self, topic: MetadataResponseTopic) -> TopicDescription | KafkaError:
+        if error := error_of(topic.error_code, f"topic {topic.name}"):
+            return error
+        partitions = [
+            PartitionDescription(
+                one.partition_index,
+                self._seen(one.leader_id) if one.leader_id >= 0 else None,
+                one.leader_epoch,
+                self._nodes(one.replica_nodes),
+                self._nodes(one.isr_nodes),
+                self._nodes(one.offline_replicas),
+            )
+            for one in sorted(topic.partitions, key=lambda one: one.partition_index)
+        ]
+        return TopicDescription(topic.name or "", Uuid(bytes(topic.topic_id)), topic.is_internal, tuple(partitions))
+
+    def _nodes(self, ids: Iterable[int]) -> tuple[Node, ...]:
+        return tuple(self._seen(node_id) for node_id in ids)
+
+
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    assignments = topic.assignments or {}
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=-1 if assignments else topic.partitions,
+        replication_factor=-1 if assignments else topic.replication_factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=partition, broker_ids=list(ids))
+            for partition, ids in assignments.items()
+        ],
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+    )
+
+
+def _created(topic: CreatableTopicResult) -> CreatedTopic | KafkaError:
+    if error := error_of(topic.error_code, topic.error_message):
+        return error
+    configs = {one.name: one.value for one in topic.configs or ()}
+    return CreatedTopic(
+        topic.name, Uuid(bytes(topic.topic_id or NO_UUID)), topic.num_partitions, topic.replication_factor, configs
+    )

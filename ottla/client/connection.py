@@ -1,0 +1,328 @@
+"""One connection to one broker: requests go out as they come, answers are matched in order.
+
+Rules:
+- The broker answers in the order of the requests (Kafka's protocol guide); a correlation id that does not fit closes
+  the connection.
+- A connection is used only after ApiVersions has said which versions the broker takes; each request goes in the highest
+  version that both know.
+- A request that is not answered in its time closes the connection, as in the Java client: an answer that comes later
+  would belong to nobody, and the requests behind it wait in the same queue.
+- An answer's bytes fields are views into its frame, which nobody else uses: records are not copied.
+
+KIPs: 35 (ApiVersions), 511 (client software), 482 (flexible versions).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import sys
+from collections import deque
+from typing import Any, TypeVar, cast
+
+from ottla.client.error import ConnectionLost, NotReachable, RequestTimedOut, Unsupported, check
+from ottla.client.setting import ClientSettings
+from ottla.kernel.error import ErrorCode
+from ottla.wire.api import API, Api, ApiKey
+from ottla.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.compile import decode, encode, encoder
+from ottla.wire.header import RequestHeader, ResponseHeader, request_header_version, response_header_version
+from ottla.wire.type import Malformed
+
+R = TypeVar("R")
+
+#: The package itself stands above this layer (it offers the embedded node), so its version is not imported.
+_VERSION: str = getattr(sys.modules["ottla"], "__version__", "unknown")
+#: Small answers are received here and copied out; longer ones go straight into a frame of their own.
+_STAGING_BYTES = 64 * 1024
+#: No broker of ours or Apache's sends more: `fetch.max.bytes` bounds a fetch, and its default is 50 MiB.
+_FRAME_BYTES_MAX = 1 << 30
+
+
+class _Sent:
+    """A request that waits for its answer."""
+
+    __slots__ = ("answer", "api", "correlation_id", "timer", "version")
+
+    def __init__(self, api: Api, version: int, correlation_id: int, answer: asyncio.Future[Any]) -> None:
+        self.api = api
+        self.version = version
+        self.correlation_id = correlation_id
+        self.answer = answer
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One socket to a broker. `open` makes it; it ends by `close`, by the broker, or by a request that timed out."""
+
+    def __init__(self, host: str, port: int, client_id: str) -> None:
+        self.host = host
+        self.port = port
+        #: Why it is closed; None as long as it is open.
+        self.closed: str | None = None
+        #: API key to the (lowest, highest) version that the broker takes.
+        self.versions: dict[int, tuple[int, int]] = {}
+        #: Feature to its finalized level (`group.version`, `transaction.version`, ...).
+        self.features: dict[str, int] = {}
+        #: When it was last used, on the loop's clock in seconds.
+        self.used_at = 0.0
+        self._client_id = client_id
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._sent: deque[_Sent] = deque()
+        self._correlation_id = 0
+        self._staging = bytearray(_STAGING_BYTES)
+        self._staged = 0
+        self._frame: bytearray | None = None
+        self._frame_filled = 0
+        self._writable: asyncio.Future[None] | None = None
+
+    @classmethod
+    async def open(cls, host: str, port: int, settings: ClientSettings) -> Connection:
+        """Connect and agree on versions. NotReachable if that does not succeed in time."""
+        loop = asyncio.get_running_loop()
+        timeout_ms = settings.socket_connection_setup_timeout_ms
+        context = None
+        if settings.security_protocol == "SSL":
+            context = settings.ssl_context or ssl.create_default_context()
+        connection = cls(host, port, settings.client_id)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await loop.create_connection(lambda: connection, host, port, ssl=context)
+                await connection._agree(settings.request_timeout_ms)
+        except TimeoutError:
+            connection.close("connecting took too long")
+            raise NotReachable(f"{host}:{port} does not answer within {timeout_ms} ms: is it a Kafka broker?") from None
+        except ssl.SSLError as error:
+            connection.close("TLS failed")
+            raise NotReachable(f"{host}:{port} refuses TLS ({error.reason}): is security.protocol right?") from error
+        except OSError as error:
+            why = "no such host" if isinstance(error, socket.gaierror) else _reason(error)
+            raise NotReachable(f"{host}:{port} cannot be reached ({why})") from error
+        except ConnectionLost as error:
+            raise NotReachable(f"{host}:{port} is no Kafka broker on this protocol ({error.message})") from error
+        except BaseException:
+            connection.close("connecting was given up")
+            raise
+        return connection
+
+    async def _agree(self, timeout_ms: int) -> None:
+        api = API[ApiKey.API_VERSIONS]
+        # v5 (KIP-1242) carries whom we expect to meet, which we do not check; v4 is enough for all features.
+        version = min(4, api.versions[-1])
+        request = ApiVersionsRequest(client_software_name="ottla", client_software_version=_VERSION)
+        response = await self._transmit(api, version, request, timeout_ms)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            known = {one.api_key: one.max_version for one in response.api_keys}
+            version = min(version, known.get(int(ApiKey.API_VERSIONS), 0))
+            response = await self._transmit(api, version, request, timeout_ms)
+        check(response.error_code)
+        self.versions = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
+        self.features = {one.name: one.max_version_level for one in response.finalized_features}
+
+    def version_of(self, key: ApiKey, at_most: int | None = None) -> int:
+        """The highest version that both ends know. Unsupported if there is none."""
+        ours = API[key].stable_versions
+        low, high = self.versions.get(int(key), (0, -1))
+        best = min(high, ours[-1] if at_most is None else min(ours[-1], at_most))
+        if best < low or best < ours[0]:
+            raise Unsupported(
+                f"{self.host}:{self.port} takes {key.name} "
+                + (f"v{low} to v{high}, this client speaks v{ours[0]} to v{ours[-1]}" if high >= 0 else "not at all")
+            )
+        return best
+
+    def supports(self, key: ApiKey, version: int = 0) -> bool:
+        """Does the broker take this request, in this version or a later one?"""
+        return self.versions.get(int(key), (0, -1))[1] >= version
+
+    async def call(
+        self, request: object, response: type[R], *, timeout_ms: int, at_most: int | None = None, version: int = -1
+    ) -> R:
+        """Send `request` and return the answer. ConnectionLost, RequestTimedOut, Unsupported."""
+        return cast(R, await self.send(request, timeout_ms=timeout_ms, at_most=at_most, version=version))
+
+    def send(
+        self, request: object, *, timeout_ms: int, at_most: int | None = None, version: int = -1
+    ) -> asyncio.Future[Any]:
+        """Send `request` now; the future gets the answer. Many may be on their way."""
+        api = api_of(request)
+        if version < 0:
+            version = self.version_of(api.key, at_most)
+        return self._transmit(api, version, request, timeout_ms)
+
+    def send_unanswered(self, request: object, version: int) -> None:
+        """Send a request that has no answer: Produce with acks=0."""
+        api = api_of(request)
+        self._write(api, version, request)
+
+    def _transmit(self, api: Api, version: int, request: object, timeout_ms: int) -> asyncio.Future[Any]:
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        sent = _Sent(api, version, self._write(api, version, request), answer)
+        sent.timer = self._loop.call_later(timeout_ms / 1000, self._timed_out, sent, timeout_ms)
+        self._sent.append(sent)
+        return answer
+
+    def _write(self, api: Api, version: int, request: object) -> int:
+        if self.closed is not None or self._transport is None:
+            raise ConnectionLost(f"{self.host}:{self.port}: {self.closed or 'not connected'}")
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        header = RequestHeader(
+            request_api_key=int(api.key),
+            request_api_version=version,
+            correlation_id=self._correlation_id,
+            client_id=self._client_id,
+        )
+        head = encode(header, request_header_version(int(api.key), version))
+        parts = encoder(type(request), version)(request)
+        size = len(head) + sum(map(len, parts))
+        self._transport.writelines([size.to_bytes(4, "big") + head, *parts])
+        self.used_at = self._loop.time()
+        return self._correlation_id
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests wait for their answer."""
+        return len(self._sent)
+
+    async def writable(self) -> None:
+        """Wait until the socket has taken what was written, down to the transport's low mark."""
+        while self._writable is not None and self.closed is None:
+            await asyncio.shield(self._writable)
+
+    def close(self, why: str = "closed by this client") -> None:
+        """Close the socket; every request that waits fails with ConnectionLost."""
+        if self.closed is None:
+            self._end(why)
+
+    def _timed_out(self, sent: _Sent, timeout_ms: int) -> None:
+        if not sent.answer.done():
+            where = f"{self.host}:{self.port}"
+            sent.answer.set_exception(RequestTimedOut(f"{where} did not answer {sent.api.name} in {timeout_ms} ms"))
+        self.close(f"{sent.api.name} was not answered in {timeout_ms} ms")
+
+    def _end(self, why: str) -> None:
+        self.closed = why
+        if self._transport is not None:
+            self._transport.abort()
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        waiting, self._sent = self._sent, deque()
+        for sent in waiting:
+            if sent.timer is not None:
+                sent.timer.cancel()
+            if not sent.answer.done():
+                sent.answer.set_exception(ConnectionLost(f"{self.host}:{self.port}: {why}"))
+
+    # ---- asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        raw = transport.get_extra_info("socket")
+        if raw is not None:
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if self.closed is None:
+            self._end(_reason(exc) if isinstance(exc, OSError) else "the broker closed the connection")
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._writable = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._writable = None
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._frame is not None:
+            return memoryview(self._frame)[self._frame_filled :]
+        return memoryview(self._staging)[self._staged :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._frame is not None:
+            self._frame_filled += nbytes
+            if self._frame_filled == len(self._frame):
+                frame, self._frame = self._frame, None
+                self._answered(memoryview(frame))
+            return
+        self._staged += nbytes
+        self._cut()
+
+    def _cut(self) -> None:
+        """Take every whole frame out of the staging buffer; move a long one that has begun to a frame of its own."""
+        position, end = 0, self._staged
+        while end - position >= 4 and self.closed is None:
+            size = int.from_bytes(self._staging[position : position + 4], "big", signed=True)
+            if not 4 <= size <= _FRAME_BYTES_MAX:
+                return self.close(f"it sent a frame of {size} bytes: is it a Kafka broker?")
+            start = position + 4
+            if end - start >= size:
+                frame = bytes(memoryview(self._staging)[start : start + size])
+                position = start + size
+                self._answered(memoryview(frame))
+                continue
+            if size > _STAGING_BYTES // 2:
+                self._frame = bytearray(size)
+                self._frame_filled = end - start
+                self._frame[: end - start] = self._staging[start:end]
+                position = end
+            break
+        self._staging[: end - position] = self._staging[position:end]
+        self._staged = end - position
+
+    def _answered(self, frame: memoryview) -> None:
+        if not self._sent:
+            return self.close("it answered what was never asked")
+        sent = self._sent.popleft()
+        if sent.timer is not None:
+            sent.timer.cancel()
+        try:
+            key = int(sent.api.key)
+            header, position = decode(ResponseHeader, response_header_version(key, sent.version), frame)
+            if header.correlation_id != sent.correlation_id:
+                raise Malformed(f"the answer to request {sent.correlation_id} bears the id {header.correlation_id}")
+            response: Any
+            response, _ = _decode_answer(sent, frame, position)
+        except Malformed as error:
+            if not sent.answer.done():
+                sent.answer.set_exception(ConnectionLost(f"{self.host}:{self.port}: unreadable answer ({error})"))
+            return self.close(f"it sent an answer to {sent.api.name} that cannot be read: {error}")
+        self.used_at = self._loop.time()
+        if not sent.answer.done():
+            sent.answer.set_result(response)
+
+
+def _decode_answer(sent: _Sent, frame: memoryview, position: int) -> tuple[Any, int]:
+    if sent.api.key == ApiKey.API_VERSIONS:
+        # A broker that does not know our version answers in v0, error code first.
+        code = int.from_bytes(frame[position : position + 2], "big")
+        if code == ErrorCode.UNSUPPORTED_VERSION:
+            return decode(ApiVersionsResponse, 0, frame, position)
+    return decode(sent.api.response, sent.version, frame, position)
+
+
+_by_request: dict[type, Api] = {}
+
+
+def api_of(request: object) -> Api:
+    """The API that this request belongs to."""
+    found = _by_request.get(type(request))
+    if found is None:
+        name = type(request).__name__
+        for key in ApiKey:
+            if f"{API[key].name}Request" == name:
+                found = _by_request[type(request)] = API[key]
+                return found
+        raise TypeError(f"{name} is no request")
+    return found
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused: is a broker running there?"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,0 +1,78 @@
+"""The client's own errors. What a broker answers is a `KafkaError` with Kafka's code; these say what the client met.
+
+All are OttlaErrors (a sentence that says how to mend it), and each that stands for one of Kafka's codes is a KafkaError
+with that code too, so that `except KafkaError` and `error.code` work for both.
+"""
+
+from __future__ import annotations
+
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+
+_FENCING = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    }
+)
+
+
+class ClientClosed(OttlaError):
+    """The client was closed before, or while, it was used."""
+
+
+class NotReachable(OttlaError):
+    """No broker, or not the needed one, could be reached."""
+
+
+class ConnectionLost(KafkaError):
+    """The connection broke, or was given up, before the answer came. Whether the broker acted is not known."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
+
+
+class RequestTimedOut(KafkaError):
+    """The answer, or what was waited for, did not come in time."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+
+
+class Unsupported(KafkaError):
+    """The broker does not know this request, or no version of it that can carry what was asked."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)
+
+
+class BufferFull(KafkaError):
+    """`buffer.memory` stayed full for `max.block.ms`: records come faster than the cluster takes them."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+
+
+class Fenced(KafkaError):
+    """Another producer or member took this one's place. It cannot go on: close it."""
+
+
+def error_of(code: int, message: str | None = None) -> KafkaError | None:
+    """The error that a response's code stands for; None for NONE."""
+    if code == 0:
+        return None
+    try:
+        known = ErrorCode(code)
+    except ValueError:
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message or f"the broker answered the unknown code {code}")
+    return Fenced(known, message or "") if known in _FENCING else KafkaError(known, message or "")
+
+
+def check(code: int, message: str | None = None) -> None:
+    """Raise what a response's code stands for, if it is not NONE."""
+    if code:
+        error = error_of(code, message)
+        assert error is not None
+        raise error

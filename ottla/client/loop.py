@@ -1,0 +1,88 @@
+"""The one background thread on which the synchronous clients run their asyncio halves.
+
+Rules:
+- One loop thread a process, started at first use, a daemon, shared by all clients; a fork gets its own, and clients
+  made before the fork refuse to work in the child (their sockets belong to the parent).
+- The caller waits in an interruptible lock, so Ctrl-C works at once; what it waited for is cancelled then.
+- uvloop when it is installed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from ottla.kernel.error import OttlaError
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """An event loop that runs for ever in a daemon thread."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.loop = _new_loop()
+        self._thread = threading.Thread(target=self._run, name="ottla-client", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Start `work` on the loop."""
+        if os.getpid() != self.pid:
+            work.close()
+            raise OttlaError("this client was made before the process forked: make a new one in the child")
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+        """Wait for `work`, at most `timeout` seconds (then TimeoutError). Ctrl-C cancels it."""
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise OttlaError("a synchronous client was called from its own loop thread: use the Async client there")
+        future = self.submit(work)
+        try:
+            return future.result(timeout)
+        except BaseException:
+            future.cancel()
+            raise
+
+
+_lock = threading.Lock()
+_current: LoopThread | None = None
+
+
+def loop_thread() -> LoopThread:
+    """The loop thread of this process; made when there is none, and made anew after a fork."""
+    global _current
+    found = _current
+    if found is not None and found.pid == os.getpid():
+        return found
+    with _lock:
+        if _current is None or _current.pid != os.getpid():
+            _current = LoopThread()
+        return _current
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def _forget_after_fork() -> None:
+    global _lock, _current
+    _lock = threading.Lock()
+    _current = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_after_fork)

@@ -1,0 +1,240 @@
+"""How a client setting is declared, read and refused. The three kinds of settings are in `producer_setting`,
+`consumer_setting` and here (`ClientSettings`, what all of them share).
+
+Rules:
+- A setting carries Kafka's name (`bootstrap.servers`); as a keyword argument and attribute, its snake_case.
+- A value may be what Kafka's properties files hold (text) or the Python value itself.
+- An unknown name is refused with the nearest right one; a bad value with what the setting takes.
+- Settings are immutable once read.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from ottla.kernel.error import OttlaError
+
+Reader = Callable[[object], Any]
+#: What the constructor of a client takes first: `"host:9092"` or `{"bootstrap.servers": ...}`.
+Given = str | Mapping[str, object] | None
+
+
+class Declared:
+    """One declared setting. `read` raises ValueError with what the setting takes."""
+
+    __slots__ = ("attribute", "default", "doc", "name", "read")
+
+    def __init__(self, name: str, default: object, read: Reader, doc: str) -> None:
+        self.name = name
+        self.attribute = name.replace(".", "_")
+        self.default = default
+        self.read = read
+        self.doc = doc
+
+
+def setting(name: str, default: object, read: Reader, doc: str) -> Any:
+    """Declare one; the annotation beside it says the type that is read."""
+    return Declared(name, default, read, doc)
+
+
+S = TypeVar("S", bound="Settings")
+
+
+class Settings:
+    """Declared settings with the values a caller gave. Subclasses declare and may override `check`."""
+
+    declared: Mapping[str, Declared] = {}
+
+    def __init_subclass__(cls) -> None:
+        found = dict(cls.declared)
+        for value in list(vars(cls).values()):
+            if isinstance(value, Declared):
+                found[value.attribute] = value
+                delattr(cls, value.attribute)
+        cls.declared = found
+
+    @classmethod
+    def read(cls: type[S], given: Given, keywords: Mapping[str, object]) -> S:
+        """From a client's arguments. Raises OttlaError for an unknown name or a bad value."""
+        merged: dict[str, object] = {}
+        if isinstance(given, str):
+            merged["bootstrap_servers"] = given
+        elif given is not None:
+            merged.update((name.replace(".", "_"), value) for name, value in given.items())
+        merged.update((name.replace(".", "_"), value) for name, value in keywords.items())
+        settings = cls()
+        for attribute, one in cls.declared.items():
+            object.__setattr__(settings, attribute, one.default)
+        for attribute, value in merged.items():
+            declared = cls.declared.get(attribute)
+            if declared is None:
+                raise OttlaError(_unknown(attribute, cls))
+            try:
+                object.__setattr__(settings, attribute, declared.read(value))
+            except (ValueError, TypeError) as error:
+                raise OttlaError(f"{declared.name}={value!r} cannot be: it takes {error}") from None
+        settings.check(frozenset(merged))
+        return settings
+
+    def check(self, given: frozenset[str]) -> None:
+        """What must hold between settings; `given` are the attributes that the caller named."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"settings do not change once read ({name})")
+
+    def __repr__(self) -> str:
+        changed = [
+            f"{one.name}={getattr(self, attribute)!r}"
+            for attribute, one in self.declared.items()
+            if getattr(self, attribute) != one.default and "password" not in attribute
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+
+def _unknown(attribute: str, cls: type[Settings]) -> str:
+    near = difflib.get_close_matches(attribute, cls.declared, n=1, cutoff=0.6)
+    name = attribute.replace("_", ".")
+    kind = cls.__name__.removesuffix("Settings").lower()
+    if near:
+        return f"there is no {kind} setting {name}: did you mean {cls.declared[near[0]].name}?"
+    return f"there is no {kind} setting {name}: these are {', '.join(sorted(d.name for d in cls.declared.values()))}"
+
+
+def integer(at_least: int | None = None, at_most: int | None = None) -> Reader:
+    """A whole number."""
+    takes = "a whole number"
+    if at_least is not None:
+        takes += f" of at least {at_least}"
+    if at_most is not None:
+        takes += f"{' and' if at_least is not None else ''} at most {at_most}"
+
+    def read(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, (int, str)):
+            raise ValueError(takes)
+        try:
+            number = int(value)
+        except ValueError:
+            raise ValueError(takes) from None
+        if (at_least is not None and number < at_least) or (at_most is not None and number > at_most):
+            raise ValueError(takes)
+        return number
+
+    return read
+
+
+def flag(value: object) -> bool:
+    """true or false."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    raise ValueError("true or false")
+
+
+def text(value: object) -> str:
+    """Any text."""
+    if not isinstance(value, str):
+        raise ValueError("text")
+    return value
+
+
+def optional_text(value: object) -> str | None:
+    """Text, or None for none."""
+    return None if value is None else text(value)
+
+
+def function(value: object) -> object:
+    """Something that can be called, or None."""
+    if value is not None and not callable(value):
+        raise ValueError("a function, or None")
+    return value
+
+
+def one_of(*names: str) -> Reader:
+    """One of these words; case does not count."""
+
+    def read(value: object) -> str:
+        for name in names:
+            if isinstance(value, str) and value.lower() == name.lower():
+                return name
+        raise ValueError(f"one of {', '.join(names)}")
+
+    return read
+
+
+def addresses(value: object) -> list[tuple[str, int]]:
+    """`host:port`, several with commas or as a list. An IPv6 address stands in brackets."""
+    takes = "host:port, several separated by commas"
+    parts = value.split(",") if isinstance(value, str) else list(value) if isinstance(value, (list, tuple)) else []
+    found = []
+    for part in parts:
+        host, separator, port = str(part).strip().rpartition(":")
+        host = host.rpartition("://")[2].strip("[]")
+        if not separator or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise ValueError(takes)
+        found.append((host, int(port)))
+    if not found:
+        raise ValueError(takes)
+    return found
+
+
+class ClientSettings(Settings):
+    """What producer, consumer and admin have in common."""
+
+    bootstrap_servers: list[tuple[str, int]] = setting(
+        "bootstrap.servers", None, addresses, "Brokers to ask first, host:port; the others are learnt from them."
+    )
+    client_id: str = setting("client.id", "ottla", text, "The name that the broker's logs and quotas show.")
+    client_rack: str = setting("client.rack", "", text, "Where this client stands; brokers.rack of near replicas.")
+    request_timeout_ms: int = setting(
+        "request.timeout.ms", 30_000, integer(1), "How long one request may take before its connection is given up."
+    )
+    retry_backoff_ms: int = setting(
+        "retry.backoff.ms", 100, integer(0), "The first pause before a request is repeated."
+    )
+    retry_backoff_max_ms: int = setting("retry.backoff.max.ms", 1_000, integer(0), "The longest such pause.")
+    reconnect_backoff_ms: int = setting(
+        "reconnect.backoff.ms", 50, integer(0), "The first pause before a broker that failed is connected again."
+    )
+    reconnect_backoff_max_ms: int = setting("reconnect.backoff.max.ms", 1_000, integer(0), "The longest such pause.")
+    connections_max_idle_ms: int = setting(
+        "connections.max.idle.ms", 540_000, integer(-1), "An idle connection is closed after this time. -1: never."
+    )
+    socket_connection_setup_timeout_ms: int = setting(
+        "socket.connection.setup.timeout.ms", 10_000, integer(1), "How long connecting may take."
+    )
+    metadata_max_age_ms: int = setting(
+        "metadata.max.age.ms", 300_000, integer(1), "Metadata is asked again after this time even if nothing failed."
+    )
+    metadata_max_idle_ms: int = setting(
+        "metadata.max.idle.ms", 300_000, integer(5_000), "A topic that was not used for this time is forgotten."
+    )
+    metadata_recovery_strategy: str = setting(
+        "metadata.recovery.strategy",
+        "rebootstrap",
+        one_of("rebootstrap", "none"),
+        "When no known broker answers: go back to bootstrap.servers, or fail (KIP-899).",
+    )
+    security_protocol: str = setting(
+        "security.protocol", "PLAINTEXT", one_of("PLAINTEXT", "SSL"), "How connections are protected."
+    )
+    ssl_context: Any = setting(
+        "ssl.context", None, lambda value: value, "An ssl.SSLContext for security.protocol=SSL; None: the system's CAs."
+    )
+
+    def check(self, given: frozenset[str]) -> None:
+        """Without brokers there is nothing to ask."""
+        if self.bootstrap_servers is None:
+            raise OttlaError("bootstrap.servers is missing: name at least one broker, for example 127.0.0.1:9092")
+        if self.retry_backoff_max_ms < self.retry_backoff_ms and "retry_backoff_ms" in given:
+            object.__setattr__(self, "retry_backoff_max_ms", self.retry_backoff_ms)
+
+
+class AdminSettings(ClientSettings):
+    """Settings of `Admin` and `AsyncAdmin`."""
+
+    default_api_timeout_ms: int = setting(
+        "default.api.timeout.ms", 60_000, integer(1), "How long a call may take with all its retries."
+    )

@@ -1,0 +1,60 @@
+"""The client suite runs against our node, and (marked `interop`) against Apache Kafka: one server of each a run."""
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import pytest
+
+import ottla
+from ottla.client import Admin
+from tests.interop import server as servers
+
+_names = count()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "bootstrap" in metafunc.fixturenames:
+        kinds = ["ottla", pytest.param("apache", marks=[pytest.mark.interop, pytest.mark.timeout(180)])]
+        metafunc.parametrize("bootstrap", kinds, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a server of the kind that the parameter names can be reached."""
+    if request.param == "ottla":
+        with ottla.Node() as node:
+            yield node.bootstrap_servers
+        return
+    server = servers.Server(servers.apache(), tmp_path_factory.mktemp("apache"))
+    server.start()
+    try:
+        yield server.bootstrap
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def admin(bootstrap: str) -> Iterator[Admin]:
+    with Admin(bootstrap) as client:
+        yield client
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A name that no other test of this run uses, for a topic or a group."""
+    return f"{request.node.originalname.removeprefix('test_')[:40]}-{next(_names)}"
+
+
+@pytest.fixture
+def topic(admin: Admin, name: str) -> str:
+    """A topic of three partitions."""
+    admin.create_topic(name, 3)
+    return name
+
+
+def eventually(holds: Callable[[], bool], timeout_s: float = 15.0) -> None:
+    """Ask until it holds. Brokers learn of a change after the controller has confirmed it."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come to hold"
