@@ -24,7 +24,7 @@ class RequestHeader:
     request_api_key: Int16 = on("0+", default=0)
     request_api_version: Int16 = on("0+", default=0)
     correlation_id: Int32 = on("0+", default=0)
-    client_id: String | None = on("1+", default="", ignorable=True, compact=False)
+    client_id: String | None = on("1+", default="", compact=False)
 
 
 @wire(versions="0-1", flexible="1+")

@@ -198,7 +198,7 @@ class _Reader:
         if field.type == "Uuid":
             source.add(f"q = p + 16 * {n}", f"{target} = [bytes(data[i:i + 16]) for i in range(p, q, 16)]", "p = q")
         elif field.type in FIXED:
-            source.add(f"{target} = list(unpack_from(f'>{{{n}}}{FIXED[field.type][0]}', data, p))")
+            source.add(f"{target} = list(unpack_from(f'>{{{n}}}{FIXED[field.type][0]}', data, p)) if {n} else []")
             source.add(f"p += {f'{size} * ' if size > 1 else ''}{n}")
         else:
             self.elements(field, target, n)

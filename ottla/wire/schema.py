@@ -152,7 +152,7 @@ class Struct:
         return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
 
     def __repr__(self) -> str:
-        names = self.__slots__ if self.unknown_tagged_fields else self.__slots__[:-1]
+        names = self.__slots__ if getattr(self, self.__slots__[-1]) else self.__slots__[:-1]
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
 

@@ -192,7 +192,7 @@ class _Writer:
         if field.type == "Uuid":
             source.add(f"{self.out}(join({x}))")
         elif field.type in FIXED:
-            source.add(f"{self.out}(pack(f'>{{len({x})}}{FIXED[field.type][0]}', *{x}))")
+            source.add(f"if {x}:", f"    {self.out}(pack(f'>{{len({x})}}{FIXED[field.type][0]}', *{x}))")
         else:
             each = source.fresh("e")
             source.add(f"for {each} in {x}:")

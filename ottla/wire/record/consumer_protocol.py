@@ -6,8 +6,12 @@ partitions (KIP-429), 2 the generation (KIP-792), 3 the rack (KIP-881). Never fl
 
 from __future__ import annotations
 
+from ottla.kernel.port import Buffer
+from ottla.wire.compile import decode, encode
 from ottla.wire.schema import on, wire
-from ottla.wire.type import Bytes, Int32, String
+from ottla.wire.type import Bytes, Int32, Malformed, String
+
+_NEWEST = 3
 
 
 @wire
@@ -35,3 +39,27 @@ class AssignedTopicPartition:
 class ConsumerProtocolAssignment:
     assigned_partitions: list[AssignedTopicPartition] = on("0+", factory=list)
     user_data: Bytes | None = on("0+", default=None)
+
+
+def pack(message: ConsumerProtocolSubscription | ConsumerProtocolAssignment, version: int = _NEWEST) -> bytes:
+    """The blob: the version, then the message."""
+    return version.to_bytes(2, "big") + encode(message, version)
+
+
+def parse_subscription(data: Buffer) -> ConsumerProtocolSubscription:
+    """What a member wants. Malformed if it is not a subscription; other protocol types have blobs of their own."""
+    return decode(ConsumerProtocolSubscription, _version(data), data, 2)[0]
+
+
+def parse_assignment(data: Buffer) -> ConsumerProtocolAssignment:
+    """What a member was given. Malformed if it is not an assignment."""
+    return decode(ConsumerProtocolAssignment, _version(data), data, 2)[0]
+
+
+def _version(data: Buffer) -> int:
+    if len(data) < 2:
+        raise Malformed(f"{len(data)} bytes, where a version should be")
+    version = int.from_bytes(data[:2], "big", signed=True)
+    if version < 0:
+        raise Malformed(f"version {version} of a consumer protocol")
+    return min(version, _NEWEST)
