@@ -78,13 +78,13 @@ class Delta:
     # ---- topics
 
     def _topic(self, change: record.TopicRecord) -> None:
-        topic_id = Uuid(change.topic_id)
+        topic_id = change.topic_id
         self._own("topics")[change.name] = TopicImage(change.name, topic_id, ())
         self._own("topic_names")[topic_id] = change.name
         self._partitions[change.name] = {}
 
     def _remove_topic(self, change: record.RemoveTopicRecord) -> None:
-        name = self._own("topic_names").pop(Uuid(change.topic_id), None)
+        name = self._own("topic_names").pop(change.topic_id, None)
         if name is None:
             raise ValueError(f"a topic is removed that is not there: {change!r}")
         del self._own("topics")[name]
@@ -113,7 +113,7 @@ class Delta:
             partition_epoch=change.partition_epoch,
             removing_replicas=tuple(change.removing_replicas),
             adding_replicas=tuple(change.adding_replicas),
-            directories=tuple(map(Uuid, change.directories)),
+            directories=tuple(change.directories),
             eligible_leader_replicas=tuple(change.eligible_leader_replicas or ()),
             last_known_elr=tuple(change.last_known_elr or ()),
             leader_recovery_state=change.leader_recovery_state,
@@ -135,7 +135,7 @@ class Delta:
             partition_epoch=old.partition_epoch + 1,
             removing_replicas=_or(change.removing_replicas, old.removing_replicas),
             adding_replicas=_or(change.adding_replicas, old.adding_replicas),
-            directories=old.directories if change.directories is None else tuple(map(Uuid, change.directories)),
+            directories=old.directories if change.directories is None else tuple(change.directories),
             eligible_leader_replicas=_or(change.eligible_leader_replicas, old.eligible_leader_replicas),
             last_known_elr=_or(change.last_known_elr, old.last_known_elr),
             leader_recovery_state=old.leader_recovery_state if recovery == _NO_RECOVERY_CHANGE else recovery,
@@ -162,7 +162,7 @@ class Delta:
         self._own("brokers")[change.broker_id] = BrokerImage(
             broker_id=change.broker_id,
             epoch=change.broker_epoch,
-            incarnation_id=Uuid(change.incarnation_id),
+            incarnation_id=change.incarnation_id,
             endpoints=tuple(
                 BrokerEndpoint(each.name, each.host, each.port, each.security_protocol) for each in change.end_points
             ),
@@ -173,7 +173,7 @@ class Delta:
             fenced=change.fenced,
             in_controlled_shutdown=change.in_controlled_shutdown,
             is_migrating_zk_broker=change.is_migrating_zk_broker,
-            log_dirs=tuple(map(Uuid, change.log_dirs)),
+            log_dirs=tuple(change.log_dirs),
             cordoned_log_dirs=_uuids(change.cordoned_log_dirs),
         )
 
@@ -201,7 +201,7 @@ class Delta:
         if change.in_controlled_shutdown:
             broker = broker._replace(in_controlled_shutdown=True)
         if change.log_dirs:
-            broker = broker._replace(log_dirs=tuple(map(Uuid, change.log_dirs)))
+            broker = broker._replace(log_dirs=tuple(change.log_dirs))
         if change.cordoned_log_dirs is not None:
             broker = broker._replace(cordoned_log_dirs=_uuids(change.cordoned_log_dirs))
         self._own("brokers")[change.broker_id] = broker
@@ -246,10 +246,10 @@ class Delta:
         self._changed["next_producer_id"] = change.next_producer_id
 
     def _acl(self, change: record.AccessControlEntryRecord) -> None:
-        self._own("acls")[Uuid(change.id)] = change
+        self._own("acls")[change.id] = change
 
     def _remove_acl(self, change: record.RemoveAccessControlEntryRecord) -> None:
-        del self._own("acls")[Uuid(change.id)]
+        del self._own("acls")[change.id]
 
     def _scram(self, change: record.UserScramCredentialRecord) -> None:
         self._own("scram")[change.name, change.mechanism] = change
@@ -336,8 +336,8 @@ def _or(new: list[int] | None, old: tuple[int, ...]) -> tuple[int, ...]:
     return old if new is None else tuple(new)
 
 
-def _uuids(ids: list[bytes] | None) -> tuple[Uuid, ...] | None:
-    return None if ids is None else tuple(map(Uuid, ids))
+def _uuids(ids: list[Uuid] | None) -> tuple[Uuid, ...] | None:
+    return None if ids is None else tuple(ids)
 
 
 def _set(maps: MutableMapping[Any, Any], key: Any, name: str, value: Any) -> None:

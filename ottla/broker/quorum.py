@@ -1,0 +1,433 @@
+"""The metadata log: the driver of the quorum and of the controller on this node's disk.
+
+Rules:
+- The controller decides on what it wrote last; everyone else sees `image`, which is what is committed.
+- Records are synced before they count. Several decisions may share one sync: appends first, then `_settle`.
+- `__cluster_metadata-0` is opened here and not by the store, which leaves it alone.
+- A disk that fails in a sync leaves unknown what is durable: from then on every change is refused, until a restart
+  reads what is there.
+
+It lives on the node's thread. A change costs one fsync on it (docs/decisions/0032).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from ottla.broker.metadata_file import MetadataFiles
+from ottla.broker.registration import BrokerAddress, broker_request, controller_request, voter_endpoints
+from ottla.cluster.activation import activation_records
+from ottla.cluster.broker import register_broker, register_controller, unfence
+from ottla.cluster.controller import NEWEST, Controller
+from ottla.cluster.delta import Fold
+from ottla.cluster.feature import CONTROLLER_REGISTRATIONS_FROM, SUPPORTED
+from ottla.cluster.image import Image
+from ottla.cluster.record_version import record_version
+from ottla.cluster.snapshot import snapshot_records
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.name import Uuid, parse_uuid
+from ottla.kernel.port import Clock, Disk, Rng
+from ottla.kernel.server_settings import ServerSettings
+from ottla.kernel.setting import Source
+from ottla.log.log import Log, LogSettings, Origin
+from ottla.raft.checkpoint import (
+    Membership,
+    SnapshotId,
+    VoterNode,
+    changed_membership,
+    control_batch,
+    encode_checkpoint,
+    leader_change_record,
+    membership_records,
+    record_batch,
+)
+from ottla.raft.effect import (
+    Append,
+    AppendLeaderChange,
+    AppendNoOp,
+    CleanLog,
+    Commit,
+    Effect,
+    SaveElection,
+    Sync,
+    WriteSnapshot,
+)
+from ottla.raft.event import Appended, Event, SnapshotWritten, Started, Submitted, Synced, TimePassed
+from ottla.raft.quorum import Quorum, QuorumSettings
+from ottla.raft.role import Voter
+from ottla.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
+from ottla.wire.batch import read
+from ottla.wire.record import control
+from ottla.wire.record.metadata import (
+    BrokerRegistrationChangeRecord,
+    NoOpRecord,
+    pack,
+    parse,
+)
+
+#: Kafka's largest batch of metadata (KafkaRaftClient.MAX_BATCH_SIZE_BYTES), and room for its header.
+_BATCH_BYTES_MAX = 8 * 1024 * 1024 + 4096
+_READ_BYTES = 4 * 1024 * 1024
+_FENCE = 1
+
+Subscriber = Callable[[Image, Image], None]
+
+
+class LogDirectories(Protocol):
+    """What of the node's store is needed here: whose directories these are."""
+
+    @property
+    def cluster_id(self) -> str: ...
+    @property
+    def directories(self) -> list[str]: ...
+    def directory_id(self, path: str) -> str: ...
+
+
+class MetadataLog:
+    """The node makes it with `open` after it has locked its directories, and ends it with `close`."""
+
+    def __init__(
+        self, disk: Disk, settings: ServerSettings, store: LogDirectories, clock: Clock, rng: Rng, directory: str
+    ) -> None:
+        self._settings = settings
+        self._cluster_id = store.cluster_id
+        self._clock = clock
+        self._rng = rng
+        self._files = MetadataFiles(disk, directory)
+        self._controller = Controller(settings, rng)
+        self._membership = Membership()
+        #: Everything appended, committed or not: what the controller decides on.
+        self._fold = Fold(Image.empty())
+        #: Everything committed: what everyone else sees.
+        self._image = Image.empty()
+        self._subscribers: list[Subscriber] = []
+        self._snapshot_end_offset = self._bytes_since_snapshot = 0
+        #: Something was appended since the last sync.
+        self._wants_sync = False
+        self._failure: OSError | None = None
+        self._log: Log
+        self._quorum: Quorum
+        self._voters: tuple[Voter, ...]
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        settings: ServerSettings,
+        store: LogDirectories,
+        clock: Clock,
+        rng: Rng,
+        addresses: Iterable[BrokerAddress],
+    ) -> MetadataLog:
+        """Read the log, lead its quorum, and register this node in it. OttlaError in words when it cannot be."""
+        directory = (settings.metadata_log_dir or settings.log_dirs[0]).rstrip("/") or "/"
+        if directory not in store.directories:
+            raise OttlaError(f"metadata.log.dir={directory} is not one of log.dirs")
+        log = cls(disk, settings, store, clock, rng, directory)
+        try:
+            log._load()
+            log._lead(_id_of(store, directory))
+            log._activate()
+            log._join([_id_of(store, path) for path in store.directories], list(addresses))
+        except BaseException:
+            if hasattr(log, "_log"):
+                log._log.discard()
+            raise
+        return log
+
+    # ---- what others use
+
+    @property
+    def image(self) -> Image:
+        """The committed metadata."""
+        return self._image
+
+    @property
+    def supported_features(self) -> dict[str, tuple[int, int]]:
+        """Feature -> (lowest, highest level) that this node can run."""
+        return SUPPORTED
+
+    @property
+    def leader_epoch(self) -> int:
+        """The quorum's epoch."""
+        return self._quorum.epoch
+
+    @property
+    def membership(self) -> Membership:
+        """The voters, as the log says it."""
+        return self._membership
+
+    @property
+    def log(self) -> Log:
+        """The log itself, for who describes or serves it."""
+        return self._log
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Call `subscriber(old, new)` after each commit that changed something."""
+        self._subscribers.append(subscriber)
+
+    def handle(self, request: Any, version: int = NEWEST) -> Any:
+        """Let the controller decide a request; its records are committed when this returns the response.
+
+        KafkaError when the whole request fails; KAFKA_STORAGE_ERROR when the disk failed before.
+        """
+        decision = self._controller.handle(self._fold.image, request, version)
+        if decision.records:
+            self.submit(decision.records)
+        return decision.response
+
+    def submit(self, records: list[Any]) -> None:
+        """Append these records as one batch and commit them."""
+        if self._failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log failed: {self._failure}")
+        self._step(Submitted(records))
+        self._settle()
+
+    def allocate_producer_ids(self) -> range:
+        """A block of producer ids that nobody has."""
+        broker = self._fold.image.brokers[self._settings.node_id]
+        request = AllocateProducerIdsRequest(broker_id=broker.broker_id, broker_epoch=broker.epoch)
+        response = self.handle(request)
+        return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)
+
+    def deadline_ms(self) -> int | None:
+        """When `time_passed` is to be called, by the clock's `now_ms`; None when nothing waits for time."""
+        return self._quorum.deadline_ms()
+
+    def time_passed(self) -> None:
+        """Do what is due."""
+        self._step(TimePassed())
+        self._settle()
+
+    def close(self) -> None:
+        """Say that this broker stopped cleanly, and give the log's files back."""
+        try:
+            broker = self._fold.image.brokers.get(self._settings.node_id)
+            if self._failure is None and broker is not None and not broker.fenced:
+                self.submit(
+                    [
+                        BrokerRegistrationChangeRecord(
+                            broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=_FENCE
+                        )
+                    ]
+                )
+        finally:
+            if self._failure is None:
+                self._log.close()
+            else:
+                self._log.discard()
+
+    # ---- start
+
+    def _load(self) -> None:
+        """The newest snapshot, then the log behind it."""
+        settings = self._settings
+        newest = self._files.newest_snapshot()
+        if newest is not None:
+            (end_offset, epoch), found = newest
+            self._membership = found.membership
+            for value in found.values:
+                self._fold.replay(parse(value)[0], end_offset, epoch, found.last_contained_log_timestamp)
+            self._fold.publish(end_offset - 1, epoch, found.last_contained_log_timestamp)
+            self._snapshot_end_offset = end_offset
+        log_settings = LogSettings(
+            segment_bytes=settings.metadata_log_segment_bytes,
+            segment_ms=settings.metadata_log_segment_ms,
+            max_message_bytes=_BATCH_BYTES_MAX,
+            retention_ms=-1,
+            retention_bytes=-1,
+        )
+        self._log = self._files.open_log(log_settings, self._clock.now_ms(), self._snapshot_end_offset)
+        self._replay(self._snapshot_end_offset)
+
+    def _replay(self, offset: int) -> None:
+        log, fold = self._log, self._fold
+        if offset < log.start_offset:
+            raise OttlaError(
+                f"the metadata log in {log.path} begins at {log.start_offset} and no snapshot reaches up to there: "
+                "restore it from a backup"
+            )
+        while offset < log.end_offset:
+            for batch in read(log.read(offset, _READ_BYTES, end_offset=log.end_offset).bytes()):
+                header = batch.header
+                self._bytes_since_snapshot += header.size
+                for record in batch.records():
+                    if record.offset < offset:
+                        continue
+                    if header.is_control:
+                        _, message = control.parse(record.key or b"", record.value or b"")
+                        self._membership = changed_membership(self._membership, message)
+                    else:
+                        change = parse(record.value or b"")[0]
+                        fold.replay(change, record.offset, header.partition_leader_epoch, record.timestamp)
+                offset = header.last_offset + 1
+                fold.publish(offset - 1, header.partition_leader_epoch, header.max_timestamp)
+
+    def _lead(self, directory_id: Uuid) -> None:
+        """Make the quorum and win its election."""
+        settings = self._settings
+        if self._membership.kraft_version:
+            me = Voter(settings.node_id, directory_id)
+            voters = tuple(node.voter for node in self._membership.voters)
+        else:
+            # Before KIP-853 the settings name the voters; a log without both begins a quorum of this node.
+            me = Voter(settings.node_id)
+            voters = tuple(Voter(each.id) for each in settings.controller_quorum_voters or ()) or (me,)
+        others = sorted(broker_id for broker_id in self._fold.image.brokers if broker_id != settings.node_id)
+        if others:
+            raise OttlaError(
+                f"this cluster has other brokers ({', '.join(map(str, others))}); clusters are not yet served: "
+                "unregister them first"
+            )
+        idle_ms = 0
+        if settings.source_of("metadata.max.idle.interval.ms") is not Source.DEFAULT:
+            # A quorum of one has nobody to tell that it lives: NoOps are for who asks for them.
+            idle_ms = settings.metadata_max_idle_interval_ms
+        quorum_settings = QuorumSettings(
+            snapshot_bytes=settings.metadata_log_max_record_bytes_between_snapshots,
+            snapshot_interval_ms=settings.metadata_log_max_snapshot_interval_ms,
+            idle_interval_ms=idle_ms,
+        )
+        self._quorum = Quorum(me, voters, self._files.election(), quorum_settings)
+        self._voters = voters
+        self._step(Started(self._log.end_offset, self._snapshot_end_offset, self._bytes_since_snapshot))
+
+    def _activate(self) -> None:
+        records = activation_records(
+            self._fold.image,
+            in_transaction=self._fold.transaction_offset >= 0,
+            bootstrap=[] if self._fold.image.metadata_version else self._files.bootstrap_records(),
+            min_isr=self._settings.min_insync_replicas,
+        )
+        if records:
+            self._step(Submitted(records))
+
+    def _join(self, directory_ids: list[Uuid], addresses: list[BrokerAddress]) -> None:
+        """Register this controller and this broker, and let the broker serve."""
+        settings, rng = self._settings, self._rng
+        if self._fold.image.metadata_version >= CONTROLLER_REGISTRATIONS_FROM:
+            self._step(Submitted(register_controller(controller_request(settings, rng)).records))
+        before = self._fold.image.brokers.get(settings.node_id)
+        request = broker_request(settings, rng, self._cluster_id, directory_ids, addresses)
+        registered = register_broker(self._fold.image, self._cluster_id, request, self._log.end_offset)
+        self._step(Submitted(registered.records))
+        # A broker that stops says so in its last record; one that did not may have lost what it had not synced.
+        crashed = before is not None and not before.fenced
+        self._step(Submitted(unfence(self._fold.image, settings.node_id, crashed=crashed)))
+        self._settle()
+
+    # ---- the quorum's effects
+
+    def _step(self, event: Event) -> None:
+        """Tell the quorum, and do what it wants but for syncs, which `_settle` does once for all."""
+        effects = self._quorum.step(event, self._clock.now_ms())
+        for index, effect in enumerate(effects):
+            # Of two elections in a row only the second needs to be on the disk: nothing left the node in between.
+            if isinstance(effect, SaveElection) and any(
+                isinstance(each, SaveElection) for each in effects[index + 1 :]
+            ):
+                continue
+            self._carry_out(effect)
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case SaveElection():
+                self._files.save_election(effect.election, self._membership.kraft_version, self._voters)
+            case AppendLeaderChange():
+                self._append_leader_change(effect)
+            case Append():
+                self._append(effect.records, effect.epoch)
+            case AppendNoOp():
+                self._append([NoOpRecord()], effect.epoch)
+            case Sync():
+                self._wants_sync = True
+            case Commit():
+                self._commit()
+            case WriteSnapshot():
+                self._write_snapshot(effect.end_offset)
+            case CleanLog():
+                self._files.clean(
+                    self._log,
+                    self._clock.now_ms(),
+                    bytes_max=self._settings.metadata_max_retention_bytes,
+                    age_ms_max=self._settings.metadata_max_retention_ms,
+                )
+
+    def _settle(self) -> None:
+        """Sync what was appended, which commits it."""
+        while self._wants_sync:
+            self._wants_sync = False
+            try:
+                self._log.flush(self._clock.now_ms())
+            except OSError as error:
+                self._failure = error
+                raise
+            self._step(Synced(self._log.end_offset))
+
+    def _append_leader_change(self, effect: AppendLeaderChange) -> None:
+        records = [leader_change_record(effect.leader_id, effect.voters, effect.granting)]
+        mine = self._own_membership(effect)
+        if mine is not None:
+            records += membership_records(mine)
+            self._membership = mine
+        now_ms = self._clock.now_ms()
+        data = control_batch(records, epoch=effect.epoch, now_ms=now_ms)
+        self._log.append(data, leader_epoch=effect.epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
+        self._fold.publish(self._log.end_offset - 1, effect.epoch, now_ms)
+        self._step(Appended(self._log.end_offset, len(data)))
+
+    def _own_membership(self, effect: AppendLeaderChange) -> Membership | None:
+        """The voters with our addresses, if the log does not have them so (KIP-853)."""
+        if not self._membership.kraft_version:
+            return None
+        endpoints = voter_endpoints(self._settings)
+        nodes = tuple(
+            VoterNode(node.voter, endpoints) if node.voter.node_id == effect.leader_id else node
+            for node in self._membership.voters
+        )
+        if nodes == self._membership.voters and self._log.end_offset > 0:
+            return None
+        return self._membership._replace(voters=nodes)
+
+    def _append(self, records: Sequence[Any], epoch: int) -> None:
+        now_ms = self._clock.now_ms()
+        level = self._fold.image.metadata_version
+        values = [pack(record, record_version(record, level)) for record in records]
+        data = record_batch(values, epoch=epoch, now_ms=now_ms)
+        appended = self._log.append(data, leader_epoch=epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
+        for offset, record in enumerate(records, appended.base_offset):
+            self._fold.replay(record, offset, epoch, now_ms)
+        self._fold.publish(appended.last_offset, epoch, now_ms)
+        self._step(Appended(self._log.end_offset, len(data)))
+
+    def _commit(self) -> None:
+        old, new = self._image, self._fold.image
+        self._image = new
+        for subscriber in self._subscribers:
+            subscriber(old, new)
+
+    def _write_snapshot(self, end_offset: int) -> None:
+        image = self._image
+        # Every metadata transaction is within one batch, so none is open between commits.
+        assert image.offset == end_offset - 1
+        values = (pack(record, record_version(record, image.metadata_version)) for record in snapshot_records(image))
+        batches = encode_checkpoint(
+            values,
+            self._membership,
+            epoch=image.epoch,
+            last_contained_log_timestamp=image.timestamp,
+            now_ms=self._clock.now_ms(),
+        )
+        self._files.write_snapshot(SnapshotId(end_offset, image.epoch), batches)
+        self._step(SnapshotWritten(end_offset))
+
+
+def _id_of(store: LogDirectories, path: str) -> Uuid:
+    try:
+        return parse_uuid(store.directory_id(path))
+    except ValueError:
+        raise OttlaError(
+            f"the log directory {path} has no directory.id in its meta.properties: it was formatted by a Kafka before "
+            "3.7; start a Kafka of 3.7 or later on it once"
+        ) from None
