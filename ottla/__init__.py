@@ -1,6 +1,21 @@
 """Ottla: Apache Kafka's job done in Python, for people who live in Python.
 
-Start reading at `ottla.broker.node`; docs/ARCHITECTURE.md has the map.
+`ottla.Node` is a whole broker in your process. Start reading at `ottla.broker.node`; docs/ARCHITECTURE.md is the map.
 """
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.broker.embedded import Node
+
+__all__ = ["Node", "__version__"]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    # The broker is imported when it is asked for: a client or a tool has no use for it.
+    if name == "Node":
+        from ottla.broker.embedded import Node
+
+        return Node
+    raise AttributeError(f"module 'ottla' has no attribute {name!r}")

@@ -16,6 +16,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from ottla.kernel.port import File
+
 #: One recv takes at most this much; it is shared by all connections of a node.
 RECEIVE_BUFFER_BYTES = 1 << 20
 #: A frame's memory grows from here by doubling, so that a length that lies costs no more than what was really sent.
@@ -27,12 +29,12 @@ _PIECES_MAX = 256
 
 
 class FileRange(Protocol):
-    """A piece of a file that is sent without being read (`ottla.log` makes it)."""
+    """A piece of a file that is sent without being read (`ottla.log` makes it). It keeps its file open."""
 
+    file: File
     position: int
 
     def __len__(self) -> int: ...
-    def descriptor(self) -> int | None: ...
     def bytes(self) -> bytes: ...
 
 
@@ -280,7 +282,7 @@ class Connection:
         self._drop(sent)
 
     def _write_file(self, part: FileRange) -> None:
-        descriptor = part.descriptor()
+        descriptor = part.file.descriptor()
         done = self._sent_of_first
         if descriptor is None:
             sent = self._sock.send(memoryview(part.bytes())[done:])

@@ -1,0 +1,196 @@
+"""From a frame to its handler and from the handler's reply to bytes.
+
+Rules:
+- ApiVersions is computed from the registry: what has a handler is served, nothing else.
+- A request that cannot be read closes its connection, as in Apache Kafka; so does an API or version that was never
+  offered. ApiVersions alone answers an unknown version, with version 0 and what is offered (KIP-511).
+- A whole request fails by `KafkaError`, which becomes a response here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ottla.broker.reply import Later, NoReply, Refusal
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.net.inbound import Connection, Part, PeerError, Slot
+from ottla.wire.api import API, Api
+from ottla.wire.compile import decoder, encoder
+from ottla.wire.header import RequestHeader, request_header_version, response_header_version
+from ottla.wire.type import Malformed
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+_log = logging.getLogger("ottla.broker")
+_FIXED_HEADER = struct.Struct(">hhih")
+_SIZE_AND_CORRELATION = struct.Struct(">ii")
+_API_VERSIONS = 18
+
+_Handler = TypeVar("_Handler", bound=Callable[..., Any])
+
+
+class Handler:
+    """One API's function and how its whole-request errors are said."""
+
+    __slots__ = ("api", "function", "refuse")
+
+    def __init__(self, api: Api, function: Callable[[Call, Any], Any], refuse: Refusal | None) -> None:
+        self.api = api
+        self.function = function
+        self.refuse = refuse or self._set_error_code
+
+    def _set_error_code(self, request: Any, error: KafkaError) -> Any:
+        response = self.api.response()
+        response.error_code = error.code
+        if error.message and hasattr(response, "error_message"):
+            response.error_message = error.message
+        return response
+
+
+HANDLERS: dict[int, Handler] = {}
+
+
+def handles(key: int, *, refuse: Refusal | None = None) -> Callable[[_Handler], _Handler]:
+    """Register an API's handler. `refuse` builds its response to a KafkaError where it has no top-level code."""
+
+    def register(function: _Handler) -> _Handler:
+        assert key not in HANDLERS, f"two handlers for API {key}"
+        HANDLERS[key] = Handler(API[key], function, refuse)
+        return function
+
+    return register
+
+
+class Call:
+    """One request's surroundings: who asks, in which version, of which node."""
+
+    __slots__ = ("client_id", "connection", "correlation_id", "node", "version")
+
+    def __init__(self, node: Node, connection: Connection, version: int, correlation_id: int, client_id: str) -> None:
+        self.node = node
+        self.connection = connection
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+
+    @property
+    def client_host(self) -> str:
+        """The client's address as Kafka shows it in group descriptions: `/127.0.0.1`."""
+        return f"/{self.connection.peer[0]}"
+
+    @property
+    def principal(self) -> str:
+        """Who the client is. Without authentication everyone is Kafka's `User:ANONYMOUS`."""
+        return "User:ANONYMOUS"
+
+
+class _Route:
+    """One (API, version): compiled once, on its first request."""
+
+    __slots__ = ("decode", "encode", "flexible_header", "handler", "tagged_response", "version")
+
+    def __init__(self, handler: Handler, key: int, version: int) -> None:
+        self.handler = handler
+        self.version = version
+        self.decode = decoder(handler.api.request, version)
+        self.encode = encoder(handler.api.response, version)
+        self.flexible_header = request_header_version(key, version) == 2
+        self.tagged_response = response_header_version(key, version) == 1
+
+
+class Dispatch:
+    """A node's table of routes; the listeners hand it every frame."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._routes: dict[int, _Route] = {}
+
+    def on_frame(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
+        """Stage one of a request, whole. Raises PeerError where the connection has to go."""
+        try:
+            key, version, correlation_id, id_length = _FIXED_HEADER.unpack_from(frame)
+        except struct.error:
+            raise PeerError("a request without a whole header") from None
+        route = self._routes.get(key << 16 | version) or self._find(key, version)
+        if route is None:
+            return self._offer_versions(correlation_id, slot)
+        try:
+            client_id, position = _client_id(frame, id_length, route.flexible_header)
+            request, _end = route.decode(frame, position)
+        except (Malformed, UnicodeDecodeError) as error:
+            raise PeerError(f"a {route.handler.api.name} v{version} request that cannot be read: {error}") from error
+        call = Call(self._node, connection, version, correlation_id, client_id)
+        try:
+            reply = route.handler.function(call, request)
+        except KafkaError as error:
+            reply = route.handler.refuse(request, error)
+        except PeerError:
+            raise
+        except Exception:
+            _log.exception("%s v%d failed", route.handler.api.name, version)
+            reply = route.handler.refuse(request, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        if type(reply) is Later:
+            slot.superseded = reply.superseded
+            reply.then(lambda value: self._answer(route, call, request, slot, value))
+        else:
+            self._answer(route, call, request, slot, reply)
+
+    def _answer(self, route: _Route, call: Call, request: Any, slot: Slot, reply: Any) -> None:
+        if call.connection.closed:
+            return
+        if isinstance(reply, NoReply):
+            slot.fill(())
+            return
+        if isinstance(reply, KafkaError):
+            reply = route.handler.refuse(request, reply)
+        parts = route.encode(reply)
+        slot.fill(_frame(call.correlation_id, parts, tagged_header=route.tagged_response))
+
+    def _find(self, key: int, version: int) -> _Route | None:
+        """The route of a first request, or None for an ApiVersions version that we do not have."""
+        handler = HANDLERS.get(key)
+        if handler is None:
+            raise PeerError(f"API {key} is not served here")
+        if version not in handler.api.stable_versions:
+            if key == _API_VERSIONS:
+                return None
+            raise PeerError(f"{handler.api.name} has no version {version}")
+        route = self._routes[key << 16 | version] = _Route(handler, key, version)
+        return route
+
+    def _offer_versions(self, correlation_id: int, slot: Slot) -> None:
+        from ottla.broker.handlers.api_versions import offer
+
+        handler = HANDLERS[_API_VERSIONS]
+        response = offer(self._node, 0)
+        response.error_code = ErrorCode.UNSUPPORTED_VERSION
+        slot.fill(_frame(correlation_id, encoder(handler.api.response, 0)(response), tagged_header=False))
+
+
+def _client_id(frame: memoryview, length: int, flexible: bool) -> tuple[str, int]:
+    """(client id, where the request's body begins)."""
+    if flexible and (len(frame) <= 10 + max(length, 0) or frame[10 + max(length, 0)]):
+        # Tagged fields in the header: rare, so the whole header is read the long way.
+        header, position = decoder(RequestHeader, 2)(frame, 0)
+        return header.client_id or "", position
+    if length < 0:
+        return "", 11 if flexible else 10
+    end = 10 + length
+    if end > len(frame):
+        raise Malformed("the client id ends behind the frame")
+    return str(frame[10:end], "utf-8"), end + flexible
+
+
+def _frame(correlation_id: int, parts: list[Part], *, tagged_header: bool) -> list[Part]:
+    size = sum(map(len, parts)) + 4 + tagged_header
+    head = _SIZE_AND_CORRELATION.pack(size, correlation_id)
+    if tagged_header:
+        head += b"\0"
+    first = parts[0] if parts else b""
+    if isinstance(first, bytes):
+        return [head + first, *parts[1:]]
+    return [head, *parts]

@@ -1,0 +1,125 @@
+"""What drives a coordinator's machine: its log, its timer, and the requests that wait for it.
+
+Rules:
+- A machine is loaded from its partition's log before it answers anything, and its state changes only by `replay` of
+  what was appended.
+- Effects are carried out in their order. An answer leaves after the append before it: the one replica of this node
+  commits by appending.
+- A step that comes out of carrying out another (a transaction's markers) waits until that one is through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.log.log import Origin
+from ottla.replica.partition import Partition
+from ottla.wire.batch import Batch, build, read
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+_LOAD_BYTES = 1 << 20
+
+
+class Machine(Protocol):
+    """A coordinator: `ottla.group` and `ottla.txn` have one each."""
+
+    def step(self, event: Any, now_ms: int) -> list[Any]: ...
+    def deadline_ms(self) -> int | None: ...
+
+
+class Driver:
+    """One coordinator on one partition. Subclasses say what its events and effects are."""
+
+    def __init__(self, node: Node, partition: Partition, machine: Machine, time_passed: Any) -> None:
+        self.node = node
+        self.partition = partition
+        self._machine = machine
+        self._time_passed_event = time_passed
+        self._tickets = count()
+        self._waiting: dict[int, Callable[[Any], None]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms: int | None = None
+        self._steps: deque[Any] = deque()
+
+    def replay_batch(self, batch: Batch) -> None:
+        """Give every record of a batch of the log to the machine."""
+        raise NotImplementedError
+
+    def carry_out(self, effect: Any, now_ms: int) -> None:
+        """Do what the machine wants done, other than an answer."""
+        raise NotImplementedError
+
+    def load(self) -> None:
+        """Replay the whole log."""
+        log = self.partition.log
+        offset = log.start_offset
+        while offset < log.end_offset:
+            data = log.read(offset, _LOAD_BYTES, end_offset=log.end_offset, min_one_batch=True).bytes()
+            for batch in read(data):
+                self.replay_batch(batch)
+                offset = batch.header.last_offset + 1
+
+    def expect(self, answer: Callable[[Any], None]) -> int:
+        """A ticket for one request; `answer` is called once with its response."""
+        ticket = next(self._tickets)
+        self._waiting[ticket] = answer
+        return ticket
+
+    def step(self, event: Any) -> None:
+        """One event through the machine, its effects carried out in their order."""
+        self._steps.append(event)
+        if len(self._steps) > 1:
+            return
+        now_ms = self.node.clock.now_ms()
+        while self._steps:
+            self.carry_out_all(self._machine.step(self._steps[0], now_ms), now_ms)
+            self._steps.popleft()
+        self.plan(now_ms)
+
+    def carry_out_all(self, effects: Sequence[Any], now_ms: int) -> None:
+        """Effects in their order. When the log refuses an append, whoever waits for it is told."""
+        failed: KafkaError | None = None
+        for effect in effects:
+            ticket = getattr(effect, "ticket", None)
+            if ticket is not None:
+                self._waiting.pop(ticket)(failed or effect.response)
+                continue
+            try:
+                self.carry_out(effect, now_ms)
+            except OSError as error:
+                failed = KafkaError(ErrorCode.NOT_COORDINATOR, str(error))
+                self.node.on_failure(f"{self.partition.tp} cannot be written: {error}")
+
+    def append(self, entries: Sequence[tuple[bytes, bytes | None]], now_ms: int, **producer: Any) -> None:
+        """Write records as one batch and replay them."""
+        data = bytearray(build([(now_ms, key, value, ()) for key, value in entries], **producer))
+        self.partition.append(data, now_ms, Origin.COORDINATOR)
+        for batch in read(data):
+            self.replay_batch(batch)
+
+    def plan(self, now_ms: int) -> None:
+        """Set the timer to when the machine wants to be told of time."""
+        deadline_ms = self._machine.deadline_ms()
+        if deadline_ms == self._timer_ms:
+            return
+        self.cancel_timer()
+        self._timer_ms = deadline_ms
+        if deadline_ms is not None:
+            self._timer = self.node.loop.call_later(max(0, deadline_ms - now_ms) / 1000, self._time_passed)
+
+    def cancel_timer(self) -> None:
+        """Nothing is due any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._timer_ms = None
+
+    def _time_passed(self) -> None:
+        self._timer = self._timer_ms = None
+        self.step(self._time_passed_event)

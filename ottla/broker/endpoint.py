@@ -1,0 +1,37 @@
+"""Where clients find this node: its advertised addresses, one a listener."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.kernel.server_settings import Listener, ServerSettings
+
+_EVERYWHERE = ("", "0.0.0.0", "::")
+
+
+class Endpoint(NamedTuple):
+    """One broker's address on one listener."""
+
+    node_id: int
+    listener_name: str
+    security_protocol: str
+    host: str
+    port: int
+    rack: str | None
+
+
+def advertise(settings: ServerSettings, listener: Listener, bound_port: int) -> Endpoint:
+    """What `advertised.listeners` says of this listener, or the listener's own address.
+
+    Port 0 is the port that was taken. A listener on all addresses is advertised as localhost when nothing else is
+    said: what is right for a laptop; a server's file names its host, as with Kafka.
+    """
+    host, port = listener.host, listener.port
+    for each in settings.advertised_listeners or ():
+        if each.name == listener.name:
+            host, port = each.host, each.port
+    if host in _EVERYWHERE:
+        host = "localhost"
+    return Endpoint(
+        settings.node_id, listener.name, listener.security_protocol, host, port or bound_port, settings.broker_rack
+    )

@@ -1,0 +1,70 @@
+"""ApiVersions (key 18): what this node offers; the first request of every connection.
+
+Rules:
+- The response's header is always version 0, so that a client that knows only old versions can read it (KIP-511).
+- Produce is offered from version 0 although 0 to 2 are refused: librdkafka needs to see it (KAFKA-18659).
+- The client's software name and version must be words of `[a-zA-Z0-9](-.a-zA-Z0-9)*`, or INVALID_REQUEST.
+
+KIPs: 35, 511 client names, 584 features.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import HANDLERS, Call, handles
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.wire.api import ApiKey
+from ottla.wire.api.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_NAMED_FROM = 3
+#: Features whose range begins at 0 confuse clients that ask with an older version (KAFKA-17011).
+_ZERO_FEATURES_FROM = 4
+
+
+@handles(ApiKey.API_VERSIONS)
+def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    """Remember who the client is; answer with every API and feature."""
+    if call.version >= _NAMED_FROM:
+        name, version = request.client_software_name, request.client_software_version
+        if not _SOFTWARE.fullmatch(name) or not _SOFTWARE.fullmatch(version):
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        call.connection.client_software = (name, version)
+    return offer(call.node, call.version)
+
+
+def offer(node: Node, version: int) -> ApiVersionsResponse:
+    """What this node serves, as a response of this version."""
+    image = node.image
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(
+                api_key=key,
+                min_version=0 if key == ApiKey.PRODUCE else handler.api.stable_versions.start,
+                max_version=handler.api.stable_versions.stop - 1,
+            )
+            for key, handler in sorted(HANDLERS.items())
+        ],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=low, max_version=high)
+            for name, (low, high) in sorted(node.supported_features.items())
+            if low > 0 or version >= _ZERO_FEATURES_FROM
+        ],
+        finalized_features_epoch=image.offset,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in sorted(image.features.items())
+            if level > 0
+        ],
+    )

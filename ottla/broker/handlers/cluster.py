@@ -1,0 +1,40 @@
+"""DescribeCluster (key 60): the cluster's id, its brokers and its controller (KIP-700, KIP-919)."""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch import Call, handles
+from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.wire.api import ApiKey
+from ottla.wire.api.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+_BROKERS, _CONTROLLERS = 1, 2
+
+
+@handles(ApiKey.DESCRIBE_CLUSTER)
+def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    """The brokers, by the addresses of the listener that the client came in by."""
+    node = call.node
+    if request.endpoint_type == _CONTROLLERS:
+        raise KafkaError(
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "The request was sent to an endpoint of the wrong type: this listener is a broker's",
+        )
+    if request.endpoint_type != _BROKERS:
+        raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"unknown endpoint type {request.endpoint_type}")
+    response = DescribeClusterResponse(
+        endpoint_type=_BROKERS,
+        cluster_id=node.cluster_id,
+        controller_id=node.node_id,
+        brokers=[
+            DescribeClusterBroker(broker_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
+            for each in node.endpoints(call.connection.listener_name)
+        ],
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response

@@ -1,0 +1,181 @@
+"""DescribeConfigs (32), IncrementalAlterConfigs (44) and ListConfigResources (74): settings and where they come from.
+
+Rules:
+- A value's source is the nearest that says it: topic, this broker, all brokers, server.properties, default.
+- Sensitive values are never shown.
+- Loggers (type 8) are this process's and not the controller's: they change at once and are forgotten at a restart.
+
+KIPs: 133, 226 dynamic settings, 339 incremental, 412 loggers, 569 documentation and types, 1142 listing.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from ottla.broker.config_view import (
+    LOGGER_SOURCE,
+    Described,
+    describe_broker,
+    describe_client_metrics,
+    describe_group,
+    describe_topic,
+)
+from ottla.broker.dispatch import Call, handles
+from ottla.cluster.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.wire.api import ApiKey
+from ottla.wire.api import incremental_alter_configs as alter
+from ottla.wire.api import list_config_resources as listing
+from ottla.wire.api.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+_LEVELS = {"FATAL": 50, "ERROR": 40, "WARN": 30, "INFO": 20, "DEBUG": 10, "TRACE": 5}
+_LOGGERS = ("root", "ottla.broker", "ottla.log", "ottla.net")
+_SET, _DELETE = 0, 1
+
+
+@handles(ApiKey.DESCRIBE_CONFIGS)
+def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    """Each resource's settings, all of them or those named."""
+    return DescribeConfigsResponse(results=[_describe(call, request, each) for each in request.resources])
+
+
+def _describe(call: Call, request: DescribeConfigsRequest, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+    try:
+        described = _read(call, resource)
+    except KafkaError as error:
+        result.error_code = error.code
+        result.error_message = error.message or error.code.name
+        return result
+    keys = None if resource.configuration_keys is None else set(resource.configuration_keys)
+    result.configs = [_shown(each, request) for each in described if keys is None or each.name in keys]
+    return result
+
+
+def _read(call: Call, resource: DescribeConfigsResource) -> list[Described]:
+    node, name = call.node, resource.resource_name
+    if resource.resource_type == TOPIC:
+        if name not in node.image.topics:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return describe_topic(node.settings, node.image, name)
+    if resource.resource_type == BROKER:
+        if name and name != str(node.node_id):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected broker id, expected {node.node_id} or empty string, but received {name}",
+            )
+        return describe_broker(node.settings, node.image, name)
+    if resource.resource_type == BROKER_LOGGER:
+        _check_logger_node(call, name)
+        return [Described(each, _level(each), LOGGER_SOURCE) for each in _LOGGERS]
+    if resource.resource_type == GROUP:
+        return describe_group(node.settings, node.image, name)
+    if resource.resource_type == CLIENT_METRICS:
+        return describe_client_metrics(node.image, name)
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
+
+
+def _shown(each: Described, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=each.name,
+        value=None if each.sensitive else each.value,
+        read_only=each.read_only,
+        config_source=each.source,
+        is_sensitive=each.sensitive,
+        synonyms=[
+            DescribeConfigsSynonym(name=name, value=None if each.sensitive else value, source=source)
+            for name, value, source in (each.synonyms if request.include_synonyms else ())
+        ],
+        config_type=each.type,
+        documentation=each.documentation if request.include_documentation else None,
+    )
+
+
+@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS)
+def incremental_alter_configs(
+    call: Call, request: alter.IncrementalAlterConfigsRequest
+) -> alter.IncrementalAlterConfigsResponse:
+    """Loggers are changed here; everything else is the controller's."""
+    loggers = [each for each in request.resources if each.resource_type == BROKER_LOGGER]
+    if not loggers:
+        response: alter.IncrementalAlterConfigsResponse = call.node.quorum.handle(request, call.version)
+        return response
+    others = [each for each in request.resources if each.resource_type != BROKER_LOGGER]
+    response = alter.IncrementalAlterConfigsResponse()
+    if others:
+        rest = alter.IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
+        response = call.node.quorum.handle(rest, call.version)
+    for resource in loggers:
+        answer = alter.AlterConfigsResourceResponse(resource_type=BROKER_LOGGER, resource_name=resource.resource_name)
+        try:
+            _check_logger_node(call, resource.resource_name)
+            for each in resource.configs:
+                _set_level(each, validate_only=request.validate_only)
+        except KafkaError as error:
+            answer.error_code, answer.error_message = error.code, error.message
+        response.responses.append(answer)
+    return response
+
+
+def _check_logger_node(call: Call, name: str) -> None:
+    if name != str(call.node.node_id):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {call.node.node_id} but received {name!r}"
+        )
+
+
+def _logger(name: str) -> logging.Logger:
+    return logging.getLogger(None if name == "root" else name)
+
+
+def _level(name: str) -> str:
+    number = _logger(name).getEffectiveLevel()
+    return next((text for text, least in _LEVELS.items() if number >= least), "TRACE")
+
+
+def _set_level(change: alter.AlterableConfig, *, validate_only: bool) -> None:
+    if change.name not in _LOGGERS:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {change.name} does not exist!")
+    if change.config_operation not in (_SET, _DELETE):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a logger's level can be set or deleted, nothing else")
+    if change.config_operation == _SET and change.value not in _LEVELS:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Cannot set the log level of {change.name} to {change.value}; it takes one of {', '.join(_LEVELS)}",
+        )
+    if not validate_only:
+        level = logging.NOTSET if change.config_operation == _DELETE else _LEVELS[change.value or ""]
+        _logger(change.name).setLevel(level)
+
+
+@handles(ApiKey.LIST_CONFIG_RESOURCES)
+def list_config_resources(
+    call: Call, request: listing.ListConfigResourcesRequest
+) -> listing.ListConfigResourcesResponse:
+    """The names of all resources that can carry settings; version 0 knows client metrics only."""
+    node = call.node
+    asked = set(request.resource_types) or {TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP}
+    if call.version == 0:
+        asked = {CLIENT_METRICS}
+    unknown = asked - {TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP}
+    if unknown:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    names: list[tuple[int, str]] = []
+    if TOPIC in asked:
+        names += [(TOPIC, name) for name in sorted(node.image.topics)]
+    for kind in (BROKER, BROKER_LOGGER):
+        if kind in asked:
+            names.append((kind, str(node.node_id)))
+    for kind in (CLIENT_METRICS, GROUP):
+        if kind in asked:
+            names += [(kind, name) for name in sorted(node.image.config_names(kind))]
+    return listing.ListConfigResourcesResponse(
+        config_resources=[listing.ConfigResource(resource_name=name, resource_type=kind) for kind, name in names]
+    )

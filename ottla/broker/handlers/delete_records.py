@@ -1,0 +1,48 @@
+"""DeleteRecords (key 21): move a partition's log start offset forward (KIP-107)."""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch import Call, handles
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.name import INTERNAL_TOPICS
+from ottla.wire.api import ApiKey
+from ottla.wire.api.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+_TO_HIGH_WATERMARK = -1
+
+
+@handles(ApiKey.DELETE_RECORDS)
+def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    """One answer a partition: its new low watermark."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name, partitions=[_delete(call, topic.name, each) for each in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _delete(call: Call, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
+    try:
+        if topic in INTERNAL_TOPICS:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        partition = call.node.leader_of(topic, asked.partition_index)
+        if "delete" not in partition.log.settings.cleanup_policy:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION)
+        offset = partition.high_watermark if asked.offset == _TO_HIGH_WATERMARK else asked.offset
+        if not 0 <= offset <= partition.high_watermark:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        partition.log.advance_start_offset(offset)
+        result.low_watermark = partition.log.start_offset
+    except KafkaError as error:
+        result.error_code = error.code
+    return result

@@ -1,0 +1,55 @@
+"""OffsetForLeaderEpoch (key 23): where a leader epoch ends in our log (KIP-101, KIP-320)."""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch import Call, handles
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.wire.api import ApiKey
+from ottla.wire.api.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+def _refuse(request: OffsetForLeaderEpochRequest, error: KafkaError) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=[_failed(each.partition, error.code) for each in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+@handles(ApiKey.OFFSET_FOR_LEADER_EPOCH, refuse=_refuse)
+def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+    """One answer a partition; -1 and -1 where the epoch is older than the log."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=[_find(call, topic.topic, each) for each in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _find(call: Call, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        partition = call.node.leader_of(topic, asked.partition)
+        partition.check_epoch(asked.current_leader_epoch)
+        if asked.leader_epoch == partition.leader_epoch:
+            epoch, end_offset = partition.leader_epoch, partition.high_watermark
+        else:
+            epoch, end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
+    except KafkaError as error:
+        return _failed(asked.partition, error.code)
+    return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
+
+
+def _failed(index: int, code: ErrorCode) -> EpochEndOffset:
+    return EpochEndOffset(partition=index, error_code=code, leader_epoch=-1, end_offset=-1)

@@ -1,0 +1,259 @@
+"""Fetch (key 1): batches from the log to the socket, unread and uncopied.
+
+Rules:
+- A consumer sees up to the high watermark, with read_committed up to the last stable offset.
+- The first batch of the first partition that has one comes whole, however small the limits are, so that a consumer
+  always gets on (KIP-74).
+- With less than `min_bytes` the fetch waits up to `max_wait_ms`; an append wakes it. A request behind it on the same
+  connection ends the wait at once, since replies leave in order and nobody is served by the delay.
+
+KIPs: 74 limits, 98 isolation, 227 sessions, 320 epochs, 392 rack (no preferred replica on one node), 516 topic ids
+(version 13), 951 leader hints.
+"""
+
+from __future__ import annotations
+
+from asyncio import TimerHandle
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import Call, handles
+from ottla.broker.reply import Later, Reply
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.name import Uuid
+from ottla.replica.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Session, Wanted
+from ottla.replica.partition import Fetched, Partition
+from ottla.wire.api import ApiKey
+from ottla.wire.api.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+_BY_ID_FROM = 13
+#: Below this a copy is cheaper than a sendfile call of its own.
+_COPY_BYTES_MAX = 16 << 10
+_NO_RECORDS = b""
+
+
+@handles(ApiKey.FETCH)
+def fetch(call: Call, request: FetchRequest) -> Reply:
+    """Read now; wait for more when there is too little and the client has time."""
+    parked = ParkedFetch(call, request)
+    response = parked.attempt()
+    if response is not None:
+        return response
+    return parked.park()
+
+
+class ParkedFetch:
+    """One fetch request: tried at once, and again by each append while it waits."""
+
+    def __init__(self, call: Call, request: FetchRequest) -> None:
+        self.node: Node = call.node
+        self.by_id = call.version >= _BY_ID_FROM
+        self.request = request
+        self.bytes_max = min(request.max_bytes, self.node.settings.fetch_max_bytes)
+        self.session, self.wanted, self.incremental = self._open_session()
+        self.later: Later | None = None
+        self._timer: TimerHandle | None = None
+
+    def _open_session(self) -> tuple[Session | None, Iterable[Wanted], bool]:
+        request, sessions = self.request, self.node.fetch_sessions
+        now_ms = self.node.clock.monotonic_ms()
+        wanted = list(_wanted(request, self.by_id))
+        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if request.session_id != NO_SESSION:
+                sessions.close(request.session_id)
+            session = None
+            if request.session_epoch == INITIAL_EPOCH and wanted:
+                session = sessions.create(self.by_id, wanted, now_ms)
+            return session, wanted, False
+        forgotten = (
+            (topic.topic_id if self.by_id else topic.topic, partition)
+            for topic in request.forgotten_topics_data
+            for partition in topic.partitions
+        )
+        session = sessions.resume(request.session_id, request.session_epoch, self.by_id, wanted, forgotten, now_ms)
+        if not session.wanted:
+            sessions.close(session.session_id)
+            return None, [], False
+        return session, session.wanted.values(), True
+
+    def attempt(self, *, final: bool = False) -> FetchResponse | None:
+        """The response, or None when it is worth waiting for more."""
+        bytes_left, read_bytes, urgent = self.bytes_max, 0, final or self.request.max_wait_ms <= 0
+        found: list[tuple[Wanted, PartitionData]] = []
+        for wanted in self.wanted:
+            data = self._read(wanted, bytes_left, min_one_batch=not read_bytes)
+            if data.records:
+                size = len(data.records)
+                read_bytes += size
+                bytes_left = max(0, bytes_left - size)
+            urgent = urgent or data.error_code != 0 or data.diverging_epoch.epoch >= 0
+            found.append((wanted, data))
+        if not urgent and found and read_bytes < self.request.min_bytes:
+            return None
+        return self._respond(found)
+
+    def _read(self, wanted: Wanted, bytes_left: int, *, min_one_batch: bool) -> PartitionData:
+        try:
+            partition = self._partition_of(wanted)
+            partition.check_epoch(wanted.current_leader_epoch)
+            diverging = _divergence(partition, wanted)
+            if diverging is not None:
+                return diverging
+            fetched = partition.read(
+                wanted.fetch_offset,
+                min(wanted.bytes_max, bytes_left),
+                self.request.isolation_level,
+                min_one_batch=min_one_batch,
+            )
+        except KafkaError as error:
+            return _failed(wanted.partition, error.code)
+        return _data(wanted.partition, fetched)
+
+    def _partition_of(self, wanted: Wanted) -> Partition:
+        name: str | None
+        if self.by_id:
+            assert isinstance(wanted.topic, bytes)
+            name = self.node.topic_name(wanted.topic)
+            if name is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        else:
+            name = str(wanted.topic)
+        return self.node.leader_of(name, wanted.partition)
+
+    def _respond(self, found: list[tuple[Wanted, PartitionData]]) -> FetchResponse:
+        session = self.session
+        response = FetchResponse(session_id=session.session_id if session else NO_SESSION)
+        last: FetchableTopicResponse | None = None
+        last_topic: str | bytes | None = None
+        for wanted, data in found:
+            has_records = bool(data.records)
+            news = wanted.is_news(
+                data.high_watermark, data.log_start_offset, has_records=has_records, failed=data.error_code != 0
+            )
+            if self.incremental and not news and data.diverging_epoch.epoch < 0:
+                continue
+            if has_records and self.incremental and session is not None:
+                session.move_behind((wanted.topic, wanted.partition))
+            if last is None or last_topic != wanted.topic:
+                last_topic = wanted.topic
+                last = FetchableTopicResponse()
+                if isinstance(last_topic, bytes):
+                    last.topic_id = Uuid(last_topic)
+                else:
+                    last.topic = last_topic
+                response.responses.append(last)
+            last.partitions.append(data)
+        return response
+
+    # ---- waiting
+
+    def park(self) -> Later:
+        """Wait at every partition until there is enough, the time is over, or the client asks for something else."""
+        self.later = Later(superseded=self._finish)
+        for partition in self._partitions():
+            partition.waiting[self._try] = None
+        self._timer = self.node.loop.call_later(self.request.max_wait_ms / 1000, self._finish)
+        return self.later
+
+    def _partitions(self) -> Iterator[Partition]:
+        for wanted in self.wanted:
+            try:
+                yield self._partition_of(wanted)
+            except KafkaError:
+                # Its topic was deleted while we waited: the next attempt tells the client.
+                continue
+
+    def _try(self) -> None:
+        response = self.attempt()
+        if response is not None:
+            self._leave(response)
+
+    def _finish(self) -> None:
+        response = self.attempt(final=True)
+        assert response is not None
+        self._leave(response)
+
+    def _leave(self, response: FetchResponse) -> None:
+        assert self._timer is not None
+        assert self.later is not None
+        self._timer.cancel()
+        for partition in self._partitions():
+            partition.waiting.pop(self._try, None)
+        if not self.later.resolved:
+            self.later.resolve(response)
+
+
+def _wanted(request: FetchRequest, by_id: bool) -> Iterator[Wanted]:
+    for topic in request.topics:
+        key = topic.topic_id if by_id else topic.topic
+        for each in topic.partitions:
+            yield Wanted(
+                key,
+                each.partition,
+                each.fetch_offset,
+                each.partition_max_bytes,
+                each.current_leader_epoch,
+                each.last_fetched_epoch,
+                each.log_start_offset,
+            )
+
+
+def _divergence(partition: Partition, wanted: Wanted) -> PartitionData | None:
+    """Where the client's log leaves ours, when the epoch it last read says so (KIP-320, KIP-595)."""
+    if wanted.last_fetched_epoch < 0:
+        return None
+    epoch, end_offset = partition.log.end_offset_for_epoch(wanted.last_fetched_epoch)
+    if epoch < 0 or end_offset < 0:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if epoch >= wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
+        return None
+    return PartitionData(
+        partition_index=wanted.partition,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.log.last_stable_offset,
+        log_start_offset=partition.log.start_offset,
+        diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end_offset),
+        aborted_transactions=None,
+        records=_NO_RECORDS,
+    )
+
+
+def _data(index: int, fetched: Fetched) -> PartitionData:
+    data = PartitionData(
+        partition_index=index,
+        high_watermark=fetched.high_watermark,
+        last_stable_offset=fetched.last_stable_offset,
+        log_start_offset=fetched.log_start_offset,
+        aborted_transactions=None,
+        records=_NO_RECORDS,
+    )
+    if fetched.records is not None:
+        small = len(fetched.records) <= _COPY_BYTES_MAX
+        data.records = fetched.records.bytes() if small else fetched.records
+    if fetched.aborted is not None:
+        data.aborted_transactions = [
+            AbortedTransaction(producer_id=producer_id, first_offset=offset) for producer_id, offset in fetched.aborted
+        ]
+    return data
+
+
+def _failed(index: int, code: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=index,
+        error_code=code,
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
+        aborted_transactions=None,
+        records=_NO_RECORDS,
+    )

@@ -1,0 +1,217 @@
+"""The group APIs: each request goes to the coordinator of its group, or to several and their answers come together.
+
+Rules:
+- What a coordinator decides is in `ottla.group`; here is only which one to ask, and how answers are merged.
+- OffsetCommit and TxnOffsetCommit have no top-level error: a coordinator that is not here is said per partition.
+
+KIPs: 345 static members, 394 two-step member ids, 699 many coordinators in one request, 709 many groups in one
+OffsetFetch, 848 the consumer protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.broker.dispatch import Call, handles
+from ottla.broker.groups import GroupDriver
+from ottla.broker.reply import Later, Reply
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.wire.api import ApiKey
+from ottla.wire.api.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from ottla.wire.api.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.wire.api.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
+from ottla.wire.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+
+_GROUP, _TRANSACTION = 0, 1
+_BATCHED_FROM = 4
+_MANY_GROUPS_FROM = 8
+
+
+# ---- which node coordinates
+
+
+@handles(ApiKey.FIND_COORDINATOR)
+def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    """This node, for every group and transactional id; makes the topic that holds them."""
+    if call.version >= _BATCHED_FROM:
+        return FindCoordinatorResponse(
+            coordinators=[_find(call, request.key_type, key) for key in request.coordinator_keys]
+        )
+    found = _find(call, request.key_type, request.key)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _find(call: Call, key_type: int, key: str) -> Coordinator:
+    try:
+        if key_type == _GROUP:
+            call.node.groups.partition_of(key)
+        elif key_type == _TRANSACTION:
+            call.node.transactions.partition_of(key)
+        else:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"this node has no coordinator of type {key_type}")
+    except KafkaError as error:
+        return Coordinator(
+            key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message or None
+        )
+    endpoint = call.node.endpoints(call.connection.listener_name)[0]
+    return Coordinator(key=key, node_id=endpoint.node_id, host=endpoint.host, port=endpoint.port, error_message=None)
+
+
+# ---- one group, one coordinator
+
+
+@handles(ApiKey.JOIN_GROUP)
+@handles(ApiKey.SYNC_GROUP)
+@handles(ApiKey.HEARTBEAT)
+@handles(ApiKey.LEAVE_GROUP)
+@handles(ApiKey.OFFSET_DELETE)
+@handles(ApiKey.CONSUMER_GROUP_HEARTBEAT)
+def ask_one(call: Call, request: Any) -> Later:
+    """Put the request to its group's coordinator."""
+    return _ask(call, call.node.groups.driver_of(request.group_id), request)
+
+
+def _refuse_commit(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error.code)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+@handles(ApiKey.OFFSET_COMMIT, refuse=_refuse_commit)
+def offset_commit(call: Call, request: OffsetCommitRequest) -> Later:
+    """Commit offsets; each partition has its own answer."""
+    return ask_one(call, request)
+
+
+def _ask(call: Call, driver: GroupDriver, request: Any) -> Later:
+    later = Later()
+    driver.ask(
+        request,
+        call.version,
+        later.resolve,
+        client_id=call.client_id,
+        client_host=call.client_host,
+        principal=call.principal,
+    )
+    return later
+
+
+# ---- many groups, many coordinators
+
+
+@handles(ApiKey.OFFSET_FETCH)
+def offset_fetch(call: Call, request: OffsetFetchRequest) -> Reply:
+    """Committed offsets of one group, or from version 8 on of many."""
+    if call.version < _MANY_GROUPS_FROM:
+        return ask_one(call, request)
+
+    def one(group: Any) -> OffsetFetchRequest:
+        return OffsetFetchRequest(groups=[group], require_stable=request.require_stable)
+
+    def merge(answers: list[OffsetFetchResponse]) -> OffsetFetchResponse:
+        return OffsetFetchResponse(groups=[group for answer in answers for group in answer.groups])
+
+    return _ask_each(call, [(group.group_id, one(group)) for group in request.groups], merge)
+
+
+@handles(ApiKey.DESCRIBE_GROUPS)
+def describe_groups(call: Call, request: DescribeGroupsRequest) -> Reply:
+    """Groups of the classic protocol, each by its coordinator."""
+
+    def one(group_id: str) -> DescribeGroupsRequest:
+        return DescribeGroupsRequest(
+            groups=[group_id], include_authorized_operations=request.include_authorized_operations
+        )
+
+    def merge(answers: list[DescribeGroupsResponse]) -> DescribeGroupsResponse:
+        return DescribeGroupsResponse(groups=[group for answer in answers for group in answer.groups])
+
+    return _ask_each(call, [(group_id, one(group_id)) for group_id in request.groups], merge)
+
+
+@handles(ApiKey.CONSUMER_GROUP_DESCRIBE)
+def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequest) -> Reply:
+    """Groups of the consumer protocol (KIP-848), each by its coordinator."""
+
+    def one(group_id: str) -> ConsumerGroupDescribeRequest:
+        return ConsumerGroupDescribeRequest(
+            group_ids=[group_id], include_authorized_operations=request.include_authorized_operations
+        )
+
+    def merge(answers: list[ConsumerGroupDescribeResponse]) -> ConsumerGroupDescribeResponse:
+        return ConsumerGroupDescribeResponse(groups=[group for answer in answers for group in answer.groups])
+
+    return _ask_each(call, [(group_id, one(group_id)) for group_id in request.group_ids], merge)
+
+
+@handles(ApiKey.DELETE_GROUPS)
+def delete_groups(call: Call, request: DeleteGroupsRequest) -> Reply:
+    """Delete groups without members, with their offsets."""
+
+    def merge(answers: list[DeleteGroupsResponse]) -> DeleteGroupsResponse:
+        return DeleteGroupsResponse(results=[result for answer in answers for result in answer.results])
+
+    parts = [(name, DeleteGroupsRequest(groups_names=[name])) for name in request.groups_names]
+    return _ask_each(call, parts, merge)
+
+
+@handles(ApiKey.LIST_GROUPS)
+def list_groups(call: Call, request: ListGroupsRequest) -> Reply:
+    """The groups of every coordinator here."""
+
+    def merge(answers: list[ListGroupsResponse]) -> ListGroupsResponse:
+        failed = next((answer for answer in answers if answer.error_code), None)
+        return failed or ListGroupsResponse(groups=[group for answer in answers for group in answer.groups])
+
+    return _gather([(driver, request) for driver in call.node.groups.drivers()], call, merge)
+
+
+def _ask_each(call: Call, parts: list[tuple[str, Any]], merge: Callable[[list[Any]], Any]) -> Reply:
+    return _gather([(call.node.groups.driver_of(group_id), request) for group_id, request in parts], call, merge)
+
+
+def _gather(asked: list[tuple[GroupDriver, Any]], call: Call, merge: Callable[[list[Any]], Any]) -> Reply:
+    """Ask each; when the last has answered, merge the answers in the order of the questions."""
+    answers = [_ask(call, driver, request) for driver, request in asked]
+    left = len(answers)
+    if not left:
+        return merge([])
+    whole = Later()
+
+    def arrived(_: Any) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            whole.resolve(merge([answer.value for answer in answers]))
+
+    for answer in answers:
+        answer.then(arrived)
+    return whole

@@ -1,0 +1,87 @@
+"""ListOffsets (key 2): the offset of a time, or of an end.
+
+Rules:
+- -2 earliest, -1 latest, -3 the record with the greatest timestamp (KIP-734), -4 earliest local, -5 last tiered,
+  -6 earliest pending upload; on one tier -4 is -2, and -5 and -6 have no answer (offset -1).
+- Latest is the high watermark, or the last stable offset with read_committed.
+- A partition named twice in one request fails as INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ottla.broker.dispatch import Call, handles
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.wire.api import ApiKey
+from ottla.wire.api.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+_LATEST = -1
+_EARLIEST = -2
+_MAX_TIMESTAMP = -3
+_EARLIEST_LOCAL = -4
+_LAST_TIERED = -5
+_EARLIEST_PENDING_UPLOAD = -6
+#: From which version a special timestamp is understood; an older request with it gets UNSUPPORTED_VERSION.
+_SINCE = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LAST_TIERED: 9, _EARLIEST_PENDING_UPLOAD: 11}
+
+
+def _refuse(request: ListOffsetsRequest, error: KafkaError) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name, partitions=[_failed(each.partition_index, error.code) for each in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+@handles(ApiKey.LIST_OFFSETS, refuse=_refuse)
+def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """One answer a partition; a partition fails alone."""
+    named = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
+    response = ListOffsetsResponse()
+    for topic in request.topics:
+        answers = []
+        for each in topic.partitions:
+            try:
+                if named[topic.name, each.partition_index] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST)
+                answers.append(_find(call, topic.name, each, request.isolation_level))
+            except KafkaError as error:
+                answers.append(_failed(each.partition_index, error.code))
+        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return response
+
+
+def _find(call: Call, topic: str, asked: ListOffsetsPartition, isolation_level: int) -> ListOffsetsPartitionResponse:
+    timestamp = asked.timestamp
+    if timestamp < _EARLIEST_PENDING_UPLOAD or call.version < _SINCE.get(timestamp, 0):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    partition = call.node.leader_of(topic, asked.partition_index)
+    partition.check_epoch(asked.current_leader_epoch)
+    log = partition.log
+    answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, timestamp=-1, offset=-1)
+    if timestamp == _LATEST:
+        answer.offset = partition.end_for(isolation_level)
+        answer.leader_epoch = partition.leader_epoch
+    elif timestamp in (_EARLIEST, _EARLIEST_LOCAL):
+        answer.offset = log.start_offset
+        answer.leader_epoch = log.epoch_at(log.start_offset)
+    elif timestamp not in (_LAST_TIERED, _EARLIEST_PENDING_UPLOAD):
+        bound = partition.end_for(isolation_level)
+        found = log.max_timestamp() if timestamp == _MAX_TIMESTAMP else log.offset_for_timestamp(timestamp, bound)
+        if found is not None and found[1] < bound:
+            answer.timestamp, answer.offset, answer.leader_epoch = found
+    return answer
+
+
+def _failed(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=index, error_code=code, timestamp=-1, offset=-1)

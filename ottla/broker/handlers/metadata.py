@@ -1,0 +1,159 @@
+"""Metadata (key 3) and DescribeTopicPartitions (key 75): brokers, topics, partitions and their leaders.
+
+Rules:
+- No list of topics asks for all of them; in version 0 an empty list does.
+- A topic that is not there is made when the client allows it and `auto.create.topics.enable` is on; it is in the same
+  response, since one node has nothing to wait for.
+- Addresses are those of the listener that the client came in by.
+
+KIPs: 430 authorized operations, 516 topic ids, 700 DescribeCluster, 966 paged topics, 1102 rebootstrap.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch import Call, handles
+from ottla.cluster.image import TopicImage
+from ottla.cluster.topic import is_legal_name
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.name import INTERNAL_TOPICS, NO_UUID
+from ottla.wire.api import ApiKey
+from ottla.wire.api import describe_topic_partitions as paged
+from ottla.wire.api.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+#: A bit for each operation of Kafka's ACLs that the resource knows; without an authorizer all are allowed.
+TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+_BY_ID_FROM = 10
+
+
+@handles(ApiKey.METADATA)
+def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
+    """The brokers and the topics asked for."""
+    node = call.node
+    response = MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
+            for each in node.endpoints(call.connection.listener_name)
+        ],
+        cluster_id=node.cluster_id,
+        controller_id=node.node_id,
+    )
+    everything = request.topics is None or (call.version == 0 and not request.topics)
+    if everything:
+        response.topics = [_topic(each) for each in node.image.topics.values()]
+    else:
+        assert request.topics is not None
+        response.topics = [_asked(call, request, each) for each in request.topics]
+    if request.include_topic_authorized_operations:
+        for topic in response.topics:
+            topic.topic_authorized_operations = TOPIC_OPERATIONS
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response
+
+
+def _asked(call: Call, request: MetadataRequest, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+    node = call.node
+    if call.version >= _BY_ID_FROM and asked.topic_id != NO_UUID:
+        name = node.topic_name(asked.topic_id)
+        if name is None:
+            return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id)
+        return _topic(node.image.topics[name])
+    name = asked.name or ""
+    if not is_legal_name(name):
+        return MetadataResponseTopic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=name)
+    topic = node.image.topics.get(name)
+    if topic is None and request.allow_auto_topic_creation and node.settings.auto_create_topics_enable:
+        try:
+            node.create_topic(name)
+        except KafkaError as error:
+            return MetadataResponseTopic(error_code=error.code, name=name)
+        topic = node.image.topics.get(name)
+    if topic is None:
+        return MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name, is_internal=name in INTERNAL_TOPICS
+        )
+    return _topic(topic)
+
+
+def _topic(topic: TopicImage) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            MetadataResponsePartition(
+                partition_index=index,
+                leader_id=each.leader,
+                leader_epoch=each.leader_epoch,
+                replica_nodes=list(each.replicas),
+                isr_nodes=list(each.isr),
+                error_code=ErrorCode.NONE if each.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+            )
+            for index, each in enumerate(topic.partitions)
+        ],
+    )
+
+
+@handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS)
+def describe_topic_partitions(
+    call: Call, request: paged.DescribeTopicPartitionsRequest
+) -> paged.DescribeTopicPartitionsResponse:
+    """Topics in the order of their names, at most `response_partition_limit` partitions a page."""
+    image = call.node.image
+    cursor = request.cursor
+    names = sorted({each.name for each in request.topics}) if request.topics else sorted(image.topics)
+    if cursor is not None:
+        if cursor.partition_index < 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        names = [name for name in names if name >= cursor.topic_name]
+    left = max(1, min(request.response_partition_limit, call.node.settings.max_request_partition_size_limit))
+    response = paged.DescribeTopicPartitionsResponse()
+    for name in names:
+        topic = image.topics.get(name)
+        if topic is None:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
+            response.topics.append(
+                paged.DescribeTopicPartitionsResponseTopic(error_code=code, name=name, topic_id=NO_UUID)
+            )
+            continue
+        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        if left <= 0:
+            response.next_cursor = paged.Cursor(topic_name=name, partition_index=first)
+            break
+        end = min(len(topic.partitions), first + left)
+        response.topics.append(_page(topic, first, end))
+        left -= end - first
+        if end < len(topic.partitions):
+            response.next_cursor = paged.Cursor(topic_name=name, partition_index=end)
+            break
+    return response
+
+
+def _page(topic: TopicImage, first: int, end: int) -> paged.DescribeTopicPartitionsResponseTopic:
+    return paged.DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+        partitions=[
+            paged.DescribeTopicPartitionsResponsePartition(
+                partition_index=index,
+                leader_id=topic.partitions[index].leader,
+                leader_epoch=topic.partitions[index].leader_epoch,
+                replica_nodes=list(topic.partitions[index].replicas),
+                isr_nodes=list(topic.partitions[index].isr),
+                # Empty and not null: Apache's Java Admin fails on null, which the schema allows.
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+            )
+            for index in range(first, end)
+        ],
+    )

@@ -1,0 +1,147 @@
+"""Produce (key 0): append batches, and answer when they count as written.
+
+Rules:
+- The append happens before `produce` returns: arrival order is log order.
+- A partition fails alone; the others of the request go on.
+- acks=0 has no reply; when a part of it fails the connection is closed, which is all that such a client can notice.
+- With `flush.messages` or `flush.ms` set, acks 1 and all are answered after the fsync, which runs off the loop and
+  serves everyone who came meanwhile (group commit).
+
+KIPs: 98 idempotence, 467 record errors, 516 topic ids (version 13), 890 transaction guard, 951 leader hints.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch import Call, handles
+from ottla.broker.reply import NO_REPLY, Later, Reply
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.name import INTERNAL_TOPICS
+from ottla.kernel.port import Buffer
+from ottla.net.inbound import PeerError
+from ottla.replica.partition import Partition
+from ottla.wire.api import ApiKey
+from ottla.wire.api.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from ottla.wire.batch import header_at
+
+_BY_ID_FROM = 13
+_IMPLICIT_FROM = 12
+_ALL = -1
+#: Only Apache's admin client may write into internal topics, as in Apache Kafka.
+_INTERNAL_WRITER = "__admin_client"
+
+
+def _refuse(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[_failed(data.index, error) for data in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+@handles(ApiKey.PRODUCE, refuse=_refuse)
+def produce(call: Call, request: ProduceRequest) -> Reply:
+    """Append each partition's batches now; reply when they are as safe as the settings ask."""
+    if request.acks not in (0, 1, _ALL):
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+    unflushed: list[Partition] = []
+    response = ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[_append(call, request, topic, data, unflushed) for data in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ]
+    )
+    if request.acks == 0:
+        for each in response.responses:
+            if any(part.error_code for part in each.partition_responses):
+                raise PeerError("a produce request with acks=0 failed")
+        return NO_REPLY
+    if not unflushed:
+        return response
+    later = Later()
+    call.node.flusher.flush([partition.log for partition in unflushed], lambda: later.resolve(response))
+    return later
+
+
+def _append(
+    call: Call,
+    request: ProduceRequest,
+    topic: TopicProduceData,
+    data: PartitionProduceData,
+    unflushed: list[Partition],
+) -> PartitionProduceResponse:
+    node = call.node
+    try:
+        partition = _partition_of(call, topic, data.index)
+        if not data.records:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "the request has no batch for this partition")
+        if request.acks == _ALL and partition.log.settings.min_insync_replicas > 1:
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "min.insync.replicas is more than the one replica there is")
+        if request.transactional_id is not None:
+            _guard(call, request.transactional_id, partition, data.records)
+        appended = partition.append(data.records, node.clock.now_ms())
+    except KafkaError as error:
+        return _failed(data.index, error)
+    log = partition.log
+    if log.wants_flush:
+        if log.end_offset - log.recovery_point >= log.settings.flush_messages:
+            unflushed.append(partition)
+        else:
+            # A segment was left behind: it is synced soon, as in Apache Kafka, but nobody waits for that.
+            node.flusher.flush([log], _nothing)
+    return PartitionProduceResponse(
+        index=data.index,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.log_append_time_ms,
+        log_start_offset=log.start_offset,
+    )
+
+
+def _guard(call: Call, transactional_id: str, partition: Partition, records: Buffer) -> None:
+    """A transactional batch needs its partition in an open transaction (KIP-890)."""
+    header = header_at(records)
+    if header.is_transactional:
+        call.node.transactions.guard(
+            transactional_id,
+            partition,
+            header.producer_id,
+            header.producer_epoch,
+            implicit=call.version >= _IMPLICIT_FROM,
+        )
+
+
+def _nothing() -> None:
+    return None
+
+
+def _partition_of(call: Call, topic: TopicProduceData, index: int) -> Partition:
+    name = topic.name
+    if call.version >= _BY_ID_FROM:
+        found = call.node.topic_name(topic.topic_id)
+        if found is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        name = found
+    if name in INTERNAL_TOPICS and call.client_id != _INTERNAL_WRITER:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients may not write into {name}")
+    return call.node.leader_of(name, index)
+
+
+def _failed(index: int, error: KafkaError) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index, error_code=error.code, error_message=error.message or None, base_offset=-1, log_start_offset=-1
+    )

@@ -1,0 +1,26 @@
+"""InitProducerId (key 22): a producer id and epoch for idempotent producing (KIP-98, KIP-360).
+
+Rules:
+- Ids come from blocks of 1000 that the controller gives out and the metadata log remembers; no id is given twice.
+- A producer that names its id and epoch gets the next epoch, or a new id when its epochs are used up.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch import Call, handles
+from ottla.broker.reply import Later, Reply
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.wire.api import ApiKey
+from ottla.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+
+@handles(ApiKey.INIT_PRODUCER_ID)
+def init_producer_id(call: Call, request: InitProducerIdRequest) -> Reply:
+    """A fresh id with epoch 0; with a transactional id, what its coordinator says."""
+    if request.transactional_id == "":
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is not None:
+        later = Later()
+        call.node.transactions.driver_of(request.transactional_id).ask(request, call.version, later.resolve)
+        return later
+    return InitProducerIdResponse(producer_id=call.node.next_producer_id(), producer_epoch=0)

@@ -1,0 +1,305 @@
+"""Transactions (keys 24 to 28, 61, 65, 66): partitions join, offsets join, the end, and looking in.
+
+Rules:
+- What a coordinator decides is in `ottla.txn`; here is which one to ask and what the answer looks like.
+- Nothing is added to a transaction unless all of the request can be: the rest gets OPERATION_NOT_ATTEMPTED.
+- TxnOffsetCommit goes to the group's coordinator, as part of the producer's transaction; from version 5 on it brings
+  the group's partition into the transaction by itself (KIP-890).
+
+KIPs: 98, 447 offsets with group metadata, 664 looking in, 890 the second protocol.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ottla.broker.dispatch import Call, handles
+from ottla.broker.handlers.group import ask_one
+from ottla.broker.reply import Later, Reply
+from ottla.broker.transactions import write_marker
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.name import OFFSETS_TOPIC, TopicPartition
+from ottla.txn.transaction import TITLES, State, Transaction
+from ottla.wire.api import ApiKey
+from ottla.wire.api import add_partitions_to_txn as add
+from ottla.wire.api import describe_producers as producers
+from ottla.wire.api import describe_transactions as describe
+from ottla.wire.api import list_transactions as listing
+from ottla.wire.api import txn_offset_commit as offsets
+from ottla.wire.api import write_txn_markers as markers
+from ottla.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from ottla.wire.api.end_txn import EndTxnRequest
+
+_BATCHED_FROM = 4
+_FENCED_SINCE = 2
+_IMPLICIT_FROM = 5
+_ABORTABLE_SINCE = 5
+
+
+# ---- partitions join
+
+
+@handles(ApiKey.ADD_PARTITIONS_TO_TXN)
+def add_partitions(call: Call, request: add.AddPartitionsToTxnRequest) -> add.AddPartitionsToTxnResponse:
+    """Up to version 3 one producer's partitions; from 4 on brokers' batches, which may only ask (verify)."""
+    if call.version < _BATCHED_FROM:
+        results = _join(
+            call,
+            request.v3_and_below_transactional_id,
+            request.v3_and_below_producer_id,
+            request.v3_and_below_producer_epoch,
+            request.v3_and_below_topics,
+        )
+        return add.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+    response = add.AddPartitionsToTxnResponse()
+    for each in request.transactions:
+        work = _verify if each.verify_only else _join
+        results = work(call, each.transactional_id, each.producer_id, each.producer_epoch, each.topics)
+        response.results_by_transaction.append(
+            add.AddPartitionsToTxnResult(transactional_id=each.transactional_id, topic_results=results)
+        )
+    return response
+
+
+def _join(
+    call: Call, transactional_id: str, producer_id: int, epoch: int, topics: list[add.AddPartitionsToTxnTopic]
+) -> list[add.AddPartitionsToTxnTopicResult]:
+    node = call.node
+    wanted = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+    missing = {tp for tp in wanted if tp not in node.partitions}
+    if missing:
+        return _results(
+            topics,
+            lambda tp: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if tp in missing else ErrorCode.OPERATION_NOT_ATTEMPTED,
+        )
+    try:
+        driver = node.transactions.driver_of(transactional_id)
+        code = driver.add(transactional_id, producer_id, epoch, wanted, client_version=1)
+    except KafkaError as error:
+        code = error.code
+    if code is ErrorCode.PRODUCER_FENCED and call.version < _FENCED_SINCE:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return _results(topics, lambda _: code)
+
+
+def _verify(
+    call: Call, transactional_id: str, producer_id: int, epoch: int, topics: list[add.AddPartitionsToTxnTopic]
+) -> list[add.AddPartitionsToTxnTopicResult]:
+    machine = call.node.transactions.driver_of(transactional_id).machine
+
+    def check(tp: TopicPartition) -> ErrorCode:
+        code = machine.verify(transactional_id, producer_id, epoch, tp)
+        if code is ErrorCode.TRANSACTION_ABORTABLE and call.version < _ABORTABLE_SINCE:
+            return ErrorCode.INVALID_TXN_STATE
+        return code
+
+    return _results(topics, check)
+
+
+def _results(
+    topics: list[add.AddPartitionsToTxnTopic], code_of: Callable[[TopicPartition], ErrorCode]
+) -> list[add.AddPartitionsToTxnTopicResult]:
+    return [
+        add.AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                add.AddPartitionsToTxnPartitionResult(
+                    partition_index=index, partition_error_code=code_of(TopicPartition(topic.name, index))
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
+@handles(ApiKey.ADD_OFFSETS_TO_TXN)
+def add_offsets(call: Call, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
+    """The partition of `__consumer_offsets` that holds a group joins the transaction."""
+    tp = TopicPartition(OFFSETS_TOPIC, call.node.groups.partition_of(request.group_id))
+    driver = call.node.transactions.driver_of(request.transactional_id)
+    code = driver.add(request.transactional_id, request.producer_id, request.producer_epoch, [tp], client_version=1)
+    if code is ErrorCode.PRODUCER_FENCED and call.version < _FENCED_SINCE:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return AddOffsetsToTxnResponse(error_code=code)
+
+
+def _refuse_offsets(request: offsets.TxnOffsetCommitRequest, error: KafkaError) -> offsets.TxnOffsetCommitResponse:
+    return offsets.TxnOffsetCommitResponse(
+        topics=[
+            offsets.TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    offsets.TxnOffsetCommitResponsePartition(
+                        partition_index=each.partition_index, error_code=error.code
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+@handles(ApiKey.TXN_OFFSET_COMMIT, refuse=_refuse_offsets)
+def txn_offset_commit(call: Call, request: offsets.TxnOffsetCommitRequest) -> Later:
+    """Offsets that count when the transaction commits."""
+    node = call.node
+    group = node.groups.driver_of(request.group_id)
+    node.transactions.guard(
+        request.transactional_id,
+        group.partition,
+        request.producer_id,
+        request.producer_epoch,
+        implicit=call.version >= _IMPLICIT_FROM,
+    )
+    return ask_one(call, request)
+
+
+# ---- the end
+
+
+@handles(ApiKey.END_TXN)
+def end_txn(call: Call, request: EndTxnRequest) -> Reply:
+    """Commit or abort, by the coordinator of the transactional id."""
+    later = Later()
+    call.node.transactions.driver_of(request.transactional_id).ask(request, call.version, later.resolve)
+    return later
+
+
+@handles(ApiKey.WRITE_TXN_MARKERS)
+def write_txn_markers(call: Call, request: markers.WriteTxnMarkersRequest) -> markers.WriteTxnMarkersResponse:
+    """Markers that another coordinator, or an administrator who ends a hanging transaction, wants written."""
+    return markers.WriteTxnMarkersResponse(markers=[_write(call, each) for each in request.markers])
+
+
+def _write(call: Call, marker: markers.WritableTxnMarker) -> markers.WritableTxnMarkerResult:
+    result = markers.WritableTxnMarkerResult(producer_id=marker.producer_id)
+    for topic in marker.topics:
+        answers = []
+        for index in topic.partition_indexes:
+            answer = markers.WritableTxnMarkerPartitionResult(partition_index=index)
+            try:
+                call.node.leader_of(topic.name, index)
+                write_marker(
+                    call.node,
+                    TopicPartition(topic.name, index),
+                    marker.producer_id,
+                    marker.producer_epoch,
+                    committed=marker.transaction_result,
+                    coordinator_epoch=marker.coordinator_epoch,
+                    transaction_version=marker.transaction_version,
+                )
+            except KafkaError as error:
+                answer.error_code = error.code
+            answers.append(answer)
+        result.topics.append(markers.WritableTxnMarkerTopicResult(name=topic.name, partitions=answers))
+    return result
+
+
+# ---- looking in
+
+
+@handles(ApiKey.DESCRIBE_TRANSACTIONS)
+def describe_transactions(
+    call: Call, request: describe.DescribeTransactionsRequest
+) -> describe.DescribeTransactionsResponse:
+    """The state of each transactional id."""
+    return describe.DescribeTransactionsResponse(
+        transaction_states=[_describe(call, transactional_id) for transactional_id in request.transactional_ids]
+    )
+
+
+def _describe(call: Call, transactional_id: str) -> describe.TransactionState:
+    state = describe.TransactionState(transactional_id=transactional_id)
+    if not transactional_id:
+        state.error_code = ErrorCode.INVALID_REQUEST
+        return state
+    known = call.node.transactions.driver_of(transactional_id).machine.transactions.get(transactional_id)
+    if known is None:
+        state.error_code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        return state
+    topics: dict[str, list[int]] = {}
+    for tp in known.partitions:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    state.transaction_state = TITLES[known.state]
+    state.transaction_timeout_ms = known.timeout_ms
+    state.transaction_start_time_ms = known.start_ms
+    state.producer_id = known.producer_id
+    state.producer_epoch = known.producer_epoch
+    state.topics = [describe.TopicData(topic=topic, partitions=indexes) for topic, indexes in topics.items()]
+    return state
+
+
+@handles(ApiKey.LIST_TRANSACTIONS)
+def list_transactions(call: Call, request: listing.ListTransactionsRequest) -> listing.ListTransactionsResponse:
+    """Every transactional id that passes the filters."""
+    titles = set(TITLES.values())
+    response = listing.ListTransactionsResponse(
+        unknown_state_filters=[each for each in request.state_filters if each not in titles]
+    )
+    pattern = None
+    if request.transactional_id_pattern:
+        try:
+            pattern = re.compile(request.transactional_id_pattern)
+        except re.error as error:
+            raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
+    now_ms = call.node.clock.now_ms()
+    for driver in call.node.transactions.drivers():
+        for each in driver.machine.transactions.values():
+            if _passes(each, request, now_ms) and (pattern is None or pattern.fullmatch(each.transactional_id)):
+                response.transaction_states.append(
+                    listing.TransactionState(
+                        transactional_id=each.transactional_id,
+                        producer_id=each.producer_id,
+                        transaction_state=TITLES[each.state],
+                    )
+                )
+    return response
+
+
+def _passes(each: Transaction, request: listing.ListTransactionsRequest, now_ms: int) -> bool:
+    if request.state_filters and TITLES[each.state] not in request.state_filters:
+        return False
+    if request.producer_id_filters and each.producer_id not in request.producer_id_filters:
+        return False
+    if request.duration_filter >= 0:
+        open_states = (State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT)
+        return each.state in open_states and now_ms - each.start_ms > request.duration_filter
+    return True
+
+
+@handles(ApiKey.DESCRIBE_PRODUCERS)
+def describe_producers(call: Call, request: producers.DescribeProducersRequest) -> producers.DescribeProducersResponse:
+    """The producers that a partition remembers, and their open transactions."""
+    return producers.DescribeProducersResponse(
+        topics=[
+            producers.TopicResponse(
+                name=topic.name, partitions=[_producers(call, topic.name, index) for index in topic.partition_indexes]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _producers(call: Call, topic: str, index: int) -> producers.PartitionResponse:
+    answer = producers.PartitionResponse(partition_index=index)
+    try:
+        partition = call.node.leader_of(topic, index)
+    except KafkaError as error:
+        answer.error_code, answer.error_message = error.code, error.message or None
+        return answer
+    answer.active_producers = [
+        producers.ProducerState(
+            producer_id=producer_id,
+            producer_epoch=each.epoch,
+            last_sequence=each.last_sequence,
+            last_timestamp=each.last_timestamp,
+            coordinator_epoch=each.coordinator_epoch,
+            current_txn_start_offset=each.transaction_start,
+        )
+        for producer_id, each in partition.log.producers.by_id.items()
+    ]
+    return answer

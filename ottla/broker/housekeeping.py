@@ -1,0 +1,86 @@
+"""What a node does from time to time: retention, checkpoints, overdue flushes.
+
+Rules:
+- Each job has Kafka's setting for its interval; a job that fails is logged and tried again, it never stops the node.
+- Deleting files runs on the node's thread pool: a file of a gigabyte takes a while to go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+_log = logging.getLogger("ottla.broker")
+_MAX_MS = (1 << 31) - 1
+
+
+class Housekeeping:
+    """A node's timers. The node makes, starts and stops it."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._handles: dict[str, asyncio.TimerHandle] = {}
+
+    def start(self) -> None:
+        """Plan the first round of every job."""
+        settings = self._node.settings
+        self._every(settings.log_retention_check_interval_ms, self.retain)
+        self._every(settings.log_flush_offset_checkpoint_interval_ms, self.checkpoint)
+        self._every(settings.log_flush_scheduler_interval_ms, self.flush_overdue)
+        self._plan_quorum()
+
+    def _plan_quorum(self) -> None:
+        """Turn to the quorum when it wants to be told of time."""
+        deadline_ms = self._node.quorum.deadline_ms()
+        if deadline_ms is None:
+            return
+
+        def run() -> None:
+            self._node.quorum.time_passed()
+            self._plan_quorum()
+
+        wait_ms = max(0, deadline_ms - self._node.clock.now_ms())
+        self._handles["quorum"] = self._node.loop.call_later(wait_ms / 1000, run)
+
+    def _every(self, interval_ms: int, job: Callable[[], None]) -> None:
+        if interval_ms > _MAX_MS:
+            # Kafka's way to say never.
+            return
+
+        def run() -> None:
+            try:
+                job()
+            except OSError:
+                _log.exception("%s failed; it is tried again", job.__name__)
+            self._handles[job.__name__] = self._node.loop.call_later(interval_ms / 1000, run)
+
+        self._handles[job.__name__] = self._node.loop.call_later(interval_ms / 1000, run)
+
+    def retain(self) -> None:
+        """Drop segments that are too old, too much, or before the log start offset; forget silent producers."""
+        now_ms = self._node.clock.now_ms()
+        for partition in self._node.partitions.values():
+            partition.log.delete_old_segments(now_ms)
+            partition.log.expire_producers(now_ms)
+
+    def checkpoint(self) -> None:
+        """Write the recovery points, start offsets and high watermarks of all logs."""
+        self._node.store.checkpoint(self._node.clock.now_ms())
+
+    def flush_overdue(self) -> None:
+        """Sync the logs whose `flush.ms` is over."""
+        now_ms = self._node.clock.now_ms()
+        overdue = [each.log for each in self._node.partitions.values() if each.log.flush_is_overdue(now_ms)]
+        if overdue:
+            self._node.flusher.flush(overdue, lambda: None)
+
+    def stop(self) -> None:
+        """Cancel what is planned."""
+        for handle in self._handles.values():
+            handle.cancel()
+        self._handles.clear()

@@ -1,0 +1,306 @@
+"""A node: the root of the broker. Read this first.
+
+It owns one of each thing: the store of logs, the metadata log, the partitions it leads, the group coordinators, the
+listeners. It makes them in `open`, in the order in which they need each other, and ends them in `close` in reverse.
+
+Rules:
+- A node is single-threaded: everything here runs on its loop's thread.
+- The metadata image is the truth about which partitions there are; the node follows it and never leads it.
+- One node is broker and controller in one, with a quorum of one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from random import SystemRandom
+
+import ottla.broker.handlers  # noqa: F401  (registers every handler)
+from ottla.broker.dispatch import Dispatch
+from ottla.broker.endpoint import Endpoint, advertise
+from ottla.broker.flush import Flusher
+from ottla.broker.groups import Groups
+from ottla.broker.housekeeping import Housekeeping
+from ottla.broker.log_setting import log_settings
+from ottla.broker.quorum import MetadataLog
+from ottla.broker.topic_view import topics_changed
+from ottla.broker.transactions import Transactions
+from ottla.cluster.image import BROKER, TOPIC, Image
+from ottla.host.clock import HostClock
+from ottla.host.disk import HostDisk
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.name import OFFSETS_TOPIC, TRANSACTION_TOPIC, TopicPartition, Uuid
+from ottla.kernel.port import Clock, Rng
+from ottla.kernel.server_settings import ServerSettings
+from ottla.kernel.topic_settings import TopicSettings
+from ottla.log.setting import LogSettings
+from ottla.log.store import LockingDisk, Store
+from ottla.net.inbound import Connection
+from ottla.net.listener import Listener
+from ottla.replica.fetch_session import Sessions
+from ottla.replica.partition import Partition
+from ottla.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+
+_log = logging.getLogger("ottla.broker")
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What a node takes from the world."""
+
+    disk: LockingDisk
+    clock: Clock
+    rng: Rng
+
+
+class Node:
+    """One broker and controller. Whoever runs it gives it a loop, calls `open`, and `close` at the end."""
+
+    def __init__(self, settings: ServerSettings, loop: asyncio.AbstractEventLoop, ports: Ports | None = None) -> None:
+        ports = ports or Ports(HostDisk(), HostClock(), SystemRandom())
+        #: What the file says, and what is in force: the dynamic settings of the metadata go before the file.
+        self._file_settings = settings
+        self.settings = settings
+        self.loop = loop
+        self.disk, self.clock, self.rng = ports.disk, ports.clock, ports.rng
+        self.node_id = settings.node_id
+        #: Called when the node cannot go on (a disk that fails); whoever runs the node stops it.
+        self.on_failure: Callable[[str], None] = lambda why: _log.critical("%s", why)
+        self.pool = ThreadPoolExecutor(2, thread_name_prefix="ottla-disk")
+        self.flusher = Flusher(
+            loop, self.pool, self.clock.now_ms, lambda error: self.on_failure(f"a log cannot be synced: {error}")
+        )
+        self.fetch_sessions = Sessions(settings.max_incremental_fetch_session_cache_slots, self.rng)
+        self.dispatch = Dispatch(self)
+        self.listeners: list[Listener] = []
+        #: Every partition that this node leads.
+        self.partitions: dict[tuple[str, int], Partition] = {}
+        self.groups = Groups(self)
+        self.transactions = Transactions(self)
+        self.housekeeping = Housekeeping(self)
+        self.store: Store
+        self.quorum: MetadataLog
+        self._endpoints: dict[str, Endpoint] = {}
+        self._appended: list[Partition] = []
+        self._producer_ids = range(0)
+
+    # ---- life
+
+    def open(self) -> None:
+        """Take the addresses and the directories, recover, and serve. Raises OttlaError in words."""
+        try:
+            self._bind()
+            self.store = Store.open(
+                self.disk,
+                self.settings.log_dirs,
+                node_id=self.node_id,
+                now_ms=self.clock.now_ms(),
+                settings_of=self._log_settings,
+            )
+            self.quorum = MetadataLog.open(
+                self.disk, self.settings, self.store, self.clock, self.rng, list(self._endpoints.values())
+            )
+            self._follow(Image.empty(), self.quorum.image)
+            self.quorum.subscribe(self._follow)
+            self.store.delete_strays()
+            self.transactions.resume()
+        except BaseException:
+            self.close()
+            raise
+        self.housekeeping.start()
+        for listener in self.listeners:
+            listener.serve()
+
+    def close(self) -> None:
+        """Stop to serve, write the checkpoints and the mark of a clean shutdown, give the directories back."""
+        for listener in self.listeners:
+            listener.close()
+        self.housekeeping.stop()
+        self.groups.close()
+        self.transactions.close()
+        self.pool.shutdown(wait=True)
+        if hasattr(self, "quorum"):
+            self.quorum.close()
+        if hasattr(self, "store"):
+            self.store.close()
+
+    def _bind(self) -> None:
+        for each in self.settings.listeners:
+            if each.name in self.settings.controller_listener_names:
+                # The quorum is this node alone: nobody else has to reach its controller.
+                continue
+            listener = Listener(
+                each.name,
+                self.loop,
+                self.dispatch.on_frame,
+                self._connection_closed,
+                frame_bytes_max=self.settings.socket_request_max_bytes,
+                idle_ms_max=self.settings.connections_max_idle_ms,
+            )
+            listener.bind(each.host, each.port)
+            self.listeners.append(listener)
+            self._endpoints[each.name] = advertise(self.settings, each, listener.port)
+
+    def _connection_closed(self, connection: Connection, why: str) -> None:
+        _log.debug("connection of %s:%d closed: %s", *connection.peer, why)
+
+    # ---- what there is
+
+    @property
+    def image(self) -> Image:
+        """The newest metadata."""
+        return self.quorum.image
+
+    @property
+    def cluster_id(self) -> str:
+        return self.store.cluster_id
+
+    @property
+    def supported_features(self) -> dict[str, tuple[int, int]]:
+        """Feature -> (lowest, highest) level that this node can run."""
+        return self.quorum.supported_features
+
+    def endpoints(self, listener_name: str) -> list[Endpoint]:
+        """The brokers' addresses on one listener."""
+        return [self._endpoints[listener_name]]
+
+    def bound(self) -> list[Endpoint]:
+        """Where this node really listens, for people and for embedded clients."""
+        return list(self._endpoints.values())
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of a topic by its id."""
+        return self.quorum.image.topic_names.get(Uuid(topic_id))
+
+    def leader_of(self, topic: str, index: int) -> Partition:
+        """The partition, which we lead; UNKNOWN_TOPIC_OR_PARTITION when there is none."""
+        partition = self.partitions.get((topic, index))
+        if partition is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return partition
+
+    # ---- what changes
+
+    def create_topic(self, name: str, partitions: int = -1, configs: Mapping[str, str] | None = None) -> None:
+        """Make a topic, with the node's defaults where nothing is said. Raises KafkaError as a client would see it."""
+        response = self.quorum.handle(
+            CreateTopicsRequest(
+                topics=[
+                    CreatableTopic(
+                        name=name,
+                        num_partitions=partitions,
+                        replication_factor=-1,
+                        configs=[CreatableTopicConfig(name=key, value=text) for key, text in (configs or {}).items()],
+                    )
+                ]
+            )
+        )
+        result = response.topics[0]
+        if result.error_code:
+            raise KafkaError(ErrorCode(result.error_code), result.error_message or "")
+
+    def create_offsets_topic(self) -> None:
+        """Make `__consumer_offsets`, on the first need of it."""
+        settings = self.settings
+        self.create_topic(
+            OFFSETS_TOPIC,
+            settings.offsets_topic_num_partitions,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(settings.offsets_topic_segment_bytes),
+            },
+        )
+
+    def create_transaction_topic(self) -> None:
+        """Make `__transaction_state`, on the first need of it."""
+        settings = self.settings
+        self.create_topic(
+            TRANSACTION_TOPIC,
+            settings.transaction_state_log_num_partitions,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": "1",
+                "unclean.leader.election.enable": "false",
+                "segment.bytes": str(settings.transaction_state_log_segment_bytes),
+            },
+        )
+
+    def next_producer_id(self) -> int:
+        """A producer id that was never given before; the controller gives them in blocks."""
+        if not self._producer_ids:
+            self._producer_ids = self.quorum.allocate_producer_ids()
+        first = self._producer_ids[0]
+        self._producer_ids = self._producer_ids[1:]
+        return first
+
+    def _log_settings(self, tp: TopicPartition) -> LogSettings:
+        overrides = self.quorum.image.config(TOPIC, tp.topic) if hasattr(self, "quorum") else {}
+        return log_settings(TopicSettings.resolve(overrides, self.settings))
+
+    def _follow(self, old: Image, new: Image) -> None:
+        """The metadata changed: make, drop and adjust the partitions that it concerns."""
+        event = topics_changed(old, new)
+        for name, _ in event.deleted:
+            self._drop(old, name)
+        for name in (*event.created, *event.changed):
+            self._lead(new, name)
+        self._configure(old, new)
+        if event.created or event.changed or event.deleted:
+            self.groups.topics_changed(event)
+
+    def _configure(self, old: Image, new: Image) -> None:
+        """Settings changed: a topic's concern its logs, a broker's may concern all of them."""
+        changed = set(new.changed_configs(old, TOPIC))
+        if new.changed_configs(old, BROKER):
+            own, everyones = new.config(BROKER, str(self.node_id)), new.config(BROKER, "")
+            self.settings = self._file_settings.with_dynamic(own, everyones)
+            changed.update(new.topics)
+        for partition in self.partitions.values():
+            if partition.tp.topic in changed:
+                partition.log.settings = self._log_settings(partition.tp)
+
+    def _lead(self, image: Image, name: str) -> None:
+        topic = image.topics[name]
+        for index, each in enumerate(topic.partitions):
+            if (name, index) in self.partitions:
+                continue
+            tp = TopicPartition(name, index)
+            log = self.store.get(tp) or self.store.create(tp.topic, topic.topic_id, tp.partition)
+            partition = self.partitions[tp] = Partition(tp, topic.topic_id, log, each.leader_epoch)
+            partition.on_append = self._wake_later
+            if name == OFFSETS_TOPIC:
+                self.groups.lead(partition)
+            elif name == TRANSACTION_TOPIC:
+                self.transactions.lead(partition)
+
+    def _drop(self, image: Image, name: str) -> None:
+        for index in range(len(image.topics[name].partitions)):
+            partition = self.partitions.pop((name, index), None)
+            if partition is None:
+                continue
+            if name == OFFSETS_TOPIC:
+                self.groups.resign(index)
+            elif name == TRANSACTION_TOPIC:
+                self.transactions.resign(index)
+            self.store.delete(partition.tp)
+            for wake in list(partition.waiting):
+                wake()
+
+    # ---- waking those who wait for records
+
+    def _wake_later(self, partition: Partition) -> None:
+        if not self._appended:
+            self.loop.call_soon(self._wake)
+        self._appended.append(partition)
+
+    def _wake(self) -> None:
+        """Once a turn of the loop: a fetch that waits on many partitions is tried once, not once an append."""
+        appended, self._appended = self._appended, []
+        waiting = dict.fromkeys(wake for partition in appended for wake in partition.waiting)
+        for wake in waiting:
+            wake()

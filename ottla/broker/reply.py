@@ -1,0 +1,55 @@
+"""What a handler returns: the response itself, or the promise of it.
+
+Rules:
+- `Later` is resolved exactly once, on the loop's thread; whoever waits for it is called at once, not in the loop's
+  next turn as with asyncio's futures, since every turn is latency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ottla.kernel.error import KafkaError
+
+
+class NoReply:
+    """The request has no response (Produce with acks=0)."""
+
+
+NO_REPLY: Final = NoReply()
+
+
+class Later:
+    """A response that is not there yet. A handler makes it, something that happens later resolves it."""
+
+    __slots__ = ("_waiting", "superseded", "value")
+
+    def __init__(self, superseded: Callable[[], None] | None = None) -> None:
+        self.value: Any = None
+        self._waiting: Callable[[Any], None] | None = None
+        #: Called when the client has sent another request behind this one (a parked fetch then answers at once).
+        self.superseded = superseded
+
+    @property
+    def resolved(self) -> bool:
+        return self.value is not None
+
+    def resolve(self, value: Any) -> None:
+        """Give the response, or the KafkaError the request fails with."""
+        assert self.value is None, "a request has one response"
+        self.value = value
+        if self._waiting is not None:
+            self._waiting(value)
+
+    def then(self, waiting: Callable[[Any], None]) -> None:
+        """Call `waiting` with the response: now if it is there."""
+        if self.value is not None:
+            waiting(self.value)
+        else:
+            self._waiting = waiting
+
+
+#: What handlers return. The response's class is checked when it is encoded.
+Reply = Any
+Refusal = Callable[[Any, KafkaError], Any]

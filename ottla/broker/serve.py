@@ -1,0 +1,63 @@
+"""Run a node as a process: `ottla start`.
+
+Rules:
+- One line when it serves, one line when it stops, one line when it cannot.
+- SIGTERM and SIGINT stop it cleanly: the next start has nothing to recover.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import time
+from collections.abc import Callable
+
+from ottla.broker.node import Node
+from ottla.host.loop import new_loop
+from ottla.kernel.error import OttlaError
+from ottla.kernel.server_settings import ServerSettings
+
+
+def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at: float | None = None) -> int:
+    """Serve until a signal comes. Returns the exit code; raises OttlaError when it cannot start.
+
+    `started_at` is the `time.monotonic()` from which the line counts its milliseconds.
+    """
+    started_at = time.monotonic() if started_at is None else started_at
+    loop = new_loop()
+    asyncio.set_event_loop(loop)
+    failures: list[str] = []
+    try:
+        node = Node(settings, loop)
+
+        def fail(why: str) -> None:
+            failures.append(why)
+            loop.stop()
+
+        node.on_failure = fail
+        node.open()
+        tune_collector()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, loop.stop)
+        address = ", ".join(f"{each.host}:{each.port}" for each in node.bound())
+        say(f"ottla: node {node.node_id} ready on {address} in {1000 * (time.monotonic() - started_at):.0f} ms")
+        loop.run_forever()
+        node.close()
+    finally:
+        loop.close()
+    if failures:
+        raise OttlaError(f"the node stopped: {failures[0]}")
+    say(f"ottla: node {settings.node_id} stopped")
+    return 0
+
+
+def tune_collector() -> None:
+    """What is there after the start stays: keep it out of the collector, and collect the rest less often.
+
+    The thresholds are measured in docs/internals/broker.md: a pass over a young generation of 50,000 objects takes
+    about a millisecond, and a request leaves nothing behind that only the collector could free.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)

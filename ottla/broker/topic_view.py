@@ -1,0 +1,58 @@
+"""The metadata image as the group coordinators see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ottla.cluster.image import Image
+from ottla.group.event import TopicsChanged
+from ottla.kernel.name import Uuid
+
+
+class ImageTopics:
+    """`ottla.group.topic.TopicView` over one image."""
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+
+    @property
+    def version(self) -> int:
+        return self._image.offset
+
+    def names(self) -> Iterable[str]:
+        return self._image.topics
+
+    def topic_id(self, name: str) -> Uuid | None:
+        topic = self._image.topics.get(name)
+        return topic.topic_id if topic else None
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        return self._image.topic_names.get(topic_id)
+
+    def partition_count(self, name: str) -> int:
+        topic = self._image.topics.get(name)
+        return len(topic.partitions) if topic else 0
+
+    def racks(self, name: str, partition: int) -> Sequence[str]:
+        topic = self._image.topics.get(name)
+        if topic is None or partition >= len(topic.partitions):
+            return ()
+        brokers = (self._image.brokers.get(node_id) for node_id in topic.partitions[partition].replicas)
+        return [broker.rack for broker in brokers if broker is not None and broker.rack]
+
+
+def topics_changed(old: Image, new: Image) -> TopicsChanged:
+    """What a coordinator, and the node, must know of the step from one image to the next."""
+    created, changed, deleted = [], [], []
+    if old.topics is not new.topics:
+        for name, topic in new.topics.items():
+            before = old.topics.get(name)
+            if before is None or before.topic_id != topic.topic_id:
+                created.append(name)
+            elif before is not topic:
+                changed.append(name)
+        for name, topic in old.topics.items():
+            after = new.topics.get(name)
+            if after is None or after.topic_id != topic.topic_id:
+                deleted.append((name, topic.topic_id))
+    return TopicsChanged(ImageTopics(new), created, changed, deleted)

@@ -1,0 +1,101 @@
+"""One partition that this node leads: append, read, and tell who waits.
+
+Rules:
+- The high watermark is the end of the log while this node is the whole in-sync replica set.
+- A read is bounded by the high watermark, or by the last stable offset for `read_committed` (KIP-98).
+- A request that names a leader epoch gets FENCED_LEADER_EPOCH when it is old and UNKNOWN_LEADER_EPOCH when it is
+  newer than ours (KIP-320).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.name import TopicPartition, Uuid
+from ottla.kernel.port import Buffer
+from ottla.log.log import Appended, Log, Origin
+from ottla.log.segment import Slice
+
+READ_COMMITTED = 1
+
+
+class Fetched(NamedTuple):
+    """What a fetch of one partition found."""
+
+    records: Slice | None
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    #: (producer id, first offset) of the aborted transactions in the range; None with read_uncommitted.
+    aborted: list[tuple[int, int]] | None
+
+
+class Partition:
+    """A partition of this node's. The node makes it when the metadata image has it, and drops it with its topic."""
+
+    __slots__ = ("leader_epoch", "log", "on_append", "topic_id", "tp", "waiting")
+
+    def __init__(self, tp: TopicPartition, topic_id: Uuid, log: Log, leader_epoch: int) -> None:
+        self.tp = tp
+        self.topic_id = topic_id
+        self.log = log
+        self.leader_epoch = leader_epoch
+        #: Called once per append that somebody waits for; the node wakes them at the end of the loop's turn.
+        self.on_append: Callable[[Partition], None] | None = None
+        #: Who is to be told when there is more to read; a dict keeps the order in which they came.
+        self.waiting: dict[Callable[[], None], None] = {}
+
+    @property
+    def high_watermark(self) -> int:
+        """The first offset that is not yet on all in-sync replicas."""
+        return self.log.end_offset
+
+    def append(
+        self, data: Buffer, now_ms: int, origin: Origin = Origin.CLIENT, transaction_version: int = 0
+    ) -> Appended:
+        """Write batches at the end. Raises KafkaError with the code the producer is to get."""
+        appended = self.log.append(
+            data,
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+            origin=origin,
+            transaction_version=transaction_version,
+        )
+        if self.waiting and self.on_append is not None:
+            self.on_append(self)
+        return appended
+
+    def check_epoch(self, epoch: int) -> None:
+        """Compare the leader epoch that a client believes in with ours; -1 says that it does not know."""
+        if epoch < 0 or epoch == self.leader_epoch:
+            return
+        if epoch < self.leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def end_for(self, isolation_level: int) -> int:
+        """The exclusive bound of what a consumer of this isolation level may see."""
+        if isolation_level == READ_COMMITTED:
+            return min(self.log.last_stable_offset, self.high_watermark)
+        return self.high_watermark
+
+    def read(self, offset: int, bytes_max: int, isolation_level: int, *, min_one_batch: bool) -> Fetched:
+        """Records from `offset` up to the bound. OFFSET_OUT_OF_RANGE outside of the log."""
+        log = self.log
+        bound = self.end_for(isolation_level)
+        if not log.start_offset <= offset <= log.end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        records = None
+        if offset < bound and (bytes_max > 0 or min_one_batch):
+            found = log.read(offset, bytes_max, end_offset=bound, min_one_batch=min_one_batch)
+            records = found if len(found) else None
+        aborted = None
+        if isolation_level == READ_COMMITTED:
+            aborted = self._aborted(offset, records) if records is not None else []
+        return Fetched(records, self.high_watermark, log.last_stable_offset, log.start_offset, aborted)
+
+    def _aborted(self, offset: int, records: Slice) -> list[tuple[int, int]]:
+        end = self.log.end_of(records)
+        return [(each.producer_id, each.first_offset) for each in self.log.aborted(offset, end)]
