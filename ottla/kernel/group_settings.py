@@ -107,7 +107,7 @@ class GroupSettings(GroupOverrideDeclaration, Settings):
         own = [Synonym(name, layer.texts[name], layer.source) for layer in self._layers if name in layer.texts]
         setting = self.declared()[name]
         if setting.broker is not None:
-            return own + self._server.synonyms_from(setting.broker)
+            return own + self._server.synonyms(setting.broker)
         default = setting.default_text
         return own if default is None else [*own, Synonym(name, default, Source.DEFAULT)]
 

@@ -134,24 +134,22 @@ class ServerSettings(
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """All places that give a value, names that mean the same included, the one that counts first."""
-        found = self.synonyms_from(name)
-        # What stands before this name's own value belongs to another name.
-        start = next((index for index, each in enumerate(found) if each.name == name), len(found))
-        return found[start:]
+        """All places that give a value, names that mean the same included, the one that counts first.
 
-    def synonyms_from(self, name: str) -> list[Synonym]:
-        """The same for a topic or group that falls back to `name`: here every name for it counts."""
+        As Kafka does it, what stands before this name's own first value is left out: it belongs to another name.
+        """
         names = _SYNONYMS.get(name, (name,))
+        hidden = self.declared()[name].sensitive
         found = [
-            Synonym(each, layer.texts[each], layer.source)
+            Synonym(each, None if hidden else layer.texts[each], layer.source)
             for layer in self._layers
             for each in names
             if each in layer.texts
         ]
-        declared = self.declared()
-        defaults = [(each, declared[each].default_text) for each in names]
-        return found + [Synonym(each, text, Source.DEFAULT) for each, text in defaults if text is not None]
+        defaults = [(each, self.declared()[each].default_text) for each in names]
+        found += [Synonym(each, text, Source.DEFAULT) for each, text in defaults if text is not None]
+        start = next((index for index, each in enumerate(found) if each.name == name), len(found))
+        return found[start:]
 
     def given(self, name: str) -> bool:
         """Was it written somewhere, or is it the default?"""

@@ -68,7 +68,8 @@ class Synonym(NamedTuple):
     """One place that gives a setting its value, or would if nothing stood before it."""
 
     name: str
-    text: str
+    #: None where it is a secret.
+    text: str | None
     source: Source
 
 
@@ -227,9 +228,13 @@ def _java_double(value: float) -> str:
         return {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}[repr(value)]
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
-    digits = repr(value).partition("e")[0].replace(".", "").strip("-0")
-    mantissa, _, exponent = f"{value:.{max(len(digits) - 1, 1)}e}".partition("e")
-    return f"{mantissa}E{int(exponent)}"
+    mantissa, _, exponent = repr(abs(value)).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    # Where the point stands, counted from in front of the first digit that is not 0.
+    point = len(whole) - (len(whole + fraction) - len(digits)) + int(exponent or 0)
+    digits = digits.rstrip("0")
+    return f"{'-' if value < 0 else ''}{digits[0]}.{digits[1:] or '0'}E{point - 1}"
 
 
 @overload
@@ -362,8 +367,10 @@ class Settings:
 
     def synonyms(self, name: str) -> list[Synonym]:
         """All places that give a value, the one that counts first; empty when there is no value at all."""
-        found = [Synonym(name, layer.texts[name], layer.source) for layer in self._layers if name in layer.texts]
-        default = self.declared()[name].default_text
+        setting = self.declared()[name]
+        layers = [layer for layer in self._layers if name in layer.texts]
+        found = [Synonym(name, None if setting.sensitive else layer.texts[name], layer.source) for layer in layers]
+        default = setting.default_text
         return found if default is None else [*found, Synonym(name, default, Source.DEFAULT)]
 
     def text(self, name: str) -> str | None:

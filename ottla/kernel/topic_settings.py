@@ -80,4 +80,4 @@ class TopicSettings(TopicDeclaration, Settings):
         """The topic's own value, then what the server has under its names for it."""
         own = [Synonym(name, layer.texts[name], layer.source) for layer in self._layers if name in layer.texts]
         broker = self.declared()[name].broker
-        return own if broker is None else own + self._server.synonyms_from(broker)
+        return own if broker is None else own + self._server.synonyms(broker)
