@@ -14,6 +14,7 @@ KIPs: 98 (producers, transactions), 101 and 320 (epochs), 107 (start offset), 51
 
 import struct
 from bisect import bisect_right
+from collections.abc import Callable
 
 from crc32c import crc32c
 
@@ -61,9 +62,9 @@ class Log:
         "_epochs_text",
         "_flush_messages",
         "_generation",
+        "_generation_synced",
         "_high_watermark",
         "_settings",
-        "_synced",
         "active",
         "bases",
         "closed",
@@ -72,6 +73,7 @@ class Log:
         "end_offset",
         "epochs",
         "last_flush_ms",
+        "on_recovery_point_lowered",
         "path",
         "producers",
         "recovery_point",
@@ -102,13 +104,15 @@ class Log:
         #: A file was created or renamed since the directory was last synced.
         self.directory_dirty = True
         self.last_flush_ms = 0
+        #: Called before a truncation below the recovery point; the store then writes the recovery points down.
+        self.on_recovery_point_lowered: Callable[[], None] | None = None
         self.closed = False
         #: None while nobody has said how far the replicas are: then there are none, and it is the end offset.
         self._high_watermark: int | None = None
         #: Raised by every truncation: a sync that began before one says nothing about what came after.
         self._generation = 0
-        #: Of the last sync: the generation when it began, and the last segment then.
-        self._synced: tuple[int, Segment] | None = None
+        #: The generation when the last sync began.
+        self._generation_synced = -1
         #: The text of the epoch checkpoint if the file is to be written, else None.
         self._epochs_text: str | None = None
         #: Segments whose files are to go: (when, segment).
@@ -452,7 +456,7 @@ class Log:
                 if following is None and not closing:
                     # The active segment's indexes are rebuilt after a crash in any case.
                     segment.sync()
-                elif following is None or following.base_offset > self.recovery_point:
+                elif following is None or following.base_offset >= self.recovery_point:
                     segment.sync()
                     segment.sync_indexes()
             if text is not None:
@@ -466,21 +470,14 @@ class Log:
             if self._epochs_text is None:
                 self._epochs_text = text
             raise
-        self._synced = (generation, segments[-1])
+        self._generation_synced = generation
 
     def synced(self, end_offset: int, now_ms: int | None = None) -> None:
         """A `sync` that began when the log ended at `end_offset` is done."""
-        if self._synced is None:
-            return
-        generation, last = self._synced
-        if generation != self._generation:
-            return
-        if last is not self.active:
-            # The log rolled meanwhile: the indexes of that segment are not durable yet, so it is to be recovered.
-            end_offset = min(end_offset, last.base_offset)
-        self.recovery_point = max(self.recovery_point, min(end_offset, self.end_offset))
-        if now_ms is not None:
-            self.last_flush_ms = now_ms
+        if self._generation_synced == self._generation:
+            self.recovery_point = max(self.recovery_point, min(end_offset, self.end_offset))
+            if now_ms is not None:
+                self.last_flush_ms = now_ms
 
     def flush(self, now_ms: int | None = None) -> None:
         """Make everything durable, now and here."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
+from ottla.kernel.error import KafkaError
 from ottla.kernel.port import Disk
 from ottla.log.checkpoint import CorruptCheckpoint, read_epochs
 from ottla.log.epoch import LeaderEpochs
@@ -46,6 +47,9 @@ def load(log: "Log", now_ms: int, recovery_point: int, log_start_offset: int, cl
         # Its file was being replaced when the node died, or never was: only the batches still know the epochs.
         recovery_point = 0
     _open_segments(log, now_ms)
+    damaged = _mend_indexes(log, recovery_point, clean)
+    if damaged is not None:
+        recovery_point, clean = min(recovery_point, damaged), False
     if not clean:
         _recover(log, now_ms, recovery_point, log_start_offset)
     if log.segments and _end(log.segments[-1]) < log_start_offset:
@@ -95,20 +99,32 @@ def rebuild_producers(log: "Log", end_offset: int, now_ms: int, *, clean: bool =
 
 def _recover(log: "Log", now_ms: int, recovery_point: int, log_start_offset: int) -> None:
     bases = [segment.base_offset for segment in log.segments]
-    slot = max(0, bisect_right(bases, recovery_point) - 1)
-    next_offset = 0
-    while slot < len(log.segments):
+    slot = _first_unsure(bases, recovery_point)
+    # The cleaner leaves gaps between segments. Nobody else does: elsewhere one means that the end of a segment was lost
+    # while the name of the next was not.
+    gaps = "compact" in log.settings.cleanup_policy
+    next_offset = bases[slot] if slot < len(bases) else 0
+    while slot < len(bases):
         segment = log.segments[slot]
+        base = segment.base_offset
         log.bases = bases[: slot + 1]
-        whole = segment.base_offset >= next_offset and _recover_segment(log, segment, slot, now_ms, log_start_offset)
-        if not whole:
-            if segment.base_offset < next_offset:
-                _drop_segments(log, slot)
-            else:
-                _drop_segments(log, slot + 1)
+        if base < next_offset or (base > next_offset and base > recovery_point and not gaps):
+            _drop_segments(log, slot)
+            return
+        if not _recover_segment(log, segment, slot, now_ms, log_start_offset):
+            _drop_segments(log, slot + 1)
             return
         next_offset = _end(segment)
         slot += 1
+
+
+def _first_unsure(bases: list[int], recovery_point: int) -> int:
+    """The number of the first segment whose files may not be whole.
+
+    That is the one before, if the recovery point is a base offset: that segment's bytes are durable, but when it was
+    flushed it may have been the active one, whose indexes are not.
+    """
+    return max(0, bisect_right(bases, recovery_point - 1) - 1)
 
 
 def _recover_segment(log: "Log", segment: Segment, slot: int, now_ms: int, log_start_offset: int) -> bool:
@@ -136,7 +152,7 @@ def _recover_segment(log: "Log", segment: Segment, slot: int, now_ms: int, log_s
         if found is None:
             break
         header, data = found
-        if header.partition_leader_epoch > log.epochs.latest:
+        if header.partition_leader_epoch >= log.epochs.latest:
             log.epochs.assign(header.partition_leader_epoch, header.base_offset)
         segment.written(position, header.size, header.base_offset, header.last_offset, header.max_timestamp)
         replay(producers, segment, header, data)
@@ -175,9 +191,18 @@ def _open_segments(log: "Log", now_ms: int) -> None:
             disk.remove(f"{directory}/{name}")
     log.segments = [Segment.open(disk, directory, base, log.settings, now_ms) for base in bases]
     log.bases = bases
-    for segment in log.segments:
-        if not disk.exists(segment.path(OFFSET_INDEX)) or not disk.exists(segment.path(TIME_INDEX)):
-            rebuild_indexes(segment)
+
+
+def _mend_indexes(log: "Log", recovery_point: int, clean: bool) -> int | None:
+    """Rebuild the missing indexes of segments that recovery will not read. The base offset of one that is damaged."""
+    count = len(log.segments) if clean else _first_unsure(log.bases, recovery_point)
+    for segment in log.segments[:count]:
+        if not all(log.disk.exists(segment.path(kind)) for kind in (OFFSET_INDEX, TIME_INDEX)):
+            try:
+                rebuild_indexes(segment)
+            except KafkaError:
+                return segment.base_offset
+    return None
 
 
 def rebuild_indexes(segment: Segment) -> None:

@@ -55,6 +55,7 @@ def truncate(log: "Log", offset: int, now_ms: int) -> bool:
     if offset < log.bases[0]:
         restart_at(log, offset, now_ms)
         return True
+    _lower_recovery_point(log, offset)
     log.truncated()
     slot = bisect_right(log.bases, offset) - 1
     # The last goes first: no crash leaves a gap.
@@ -67,7 +68,6 @@ def truncate(log: "Log", offset: int, now_ms: int) -> bool:
     log.active.truncate(offset)
     log.active.sync()
     log.end_offset = offset
-    log.recovery_point = min(log.recovery_point, offset)
     log.start_offset = min(log.start_offset, offset)
     if log.high_watermark > offset:
         log.high_watermark = offset
@@ -80,6 +80,7 @@ def truncate(log: "Log", offset: int, now_ms: int) -> bool:
 
 def restart_at(log: "Log", offset: int, now_ms: int) -> None:
     """Drop everything and begin anew at `offset`."""
+    _lower_recovery_point(log, offset)
     log.truncated()
     for segment in reversed(log.segments):
         segment.remove()
@@ -96,6 +97,15 @@ def restart_at(log: "Log", offset: int, now_ms: int) -> None:
     if log.high_watermark != offset:
         log.high_watermark = offset
     log.disk.sync_directory(log.path)
+
+
+def _lower_recovery_point(log: "Log", offset: int) -> None:
+    # On the disk first: what is appended after the truncation would otherwise lie below a recovery point of before it,
+    # and a crash would leave it unchecked.
+    if offset < log.recovery_point:
+        log.recovery_point = offset
+        if log.on_recovery_point_lowered is not None:
+            log.on_recovery_point_lowered()
 
 
 def _delete(log: "Log", now_ms: int, deletable: Callable[[Segment, Segment | None], bool]) -> int:

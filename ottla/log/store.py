@@ -147,8 +147,7 @@ class Store:
             clean=True,
             topic_id=topic_id,
         )
-        self._logs[tp] = log
-        self._home[tp] = directory
+        self._adopt(tp, log, directory)
         return log
 
     def delete(self, tp: TopicPartition, now_ms: int | None = None) -> None:
@@ -218,6 +217,10 @@ class Store:
             log.discard()
         self._let_go()
 
+    def _write_points(self, directory: Directory) -> None:
+        points = {tp: log.recovery_point for tp, log in self._logs.items() if self._home[tp] is directory}
+        checkpoint.write_offsets(self._disk, f"{directory.path}/{checkpoint.RECOVERY_POINTS}", points)
+
     def _checkpoint_task(self, directory: Directory) -> Callable[[], None]:
         mine = [(tp, log) for tp, log in self._logs.items() if self._home[tp] is directory]
         points = {tp: log.recovery_point for tp, log in mine}
@@ -262,7 +265,7 @@ class Store:
                 raise OttlaError(
                     f"{tp} is in two log directories, {self._home[tp].path} and {path}: take one of them away"
                 )
-            self._logs[tp] = Log.open(
+            log = Log.open(
                 disk,
                 where,
                 self._settings_of(tp),
@@ -271,8 +274,13 @@ class Store:
                 log_start_offset=directory.starts.get(tp, 0),
                 clean=directory.clean,
             )
-            self._home[tp] = directory
+            self._adopt(tp, log, directory)
             self._unclaimed.add(tp)
+
+    def _adopt(self, tp: TopicPartition, log: Log, directory: Directory) -> None:
+        self._logs[tp] = log
+        self._home[tp] = directory
+        log.on_recovery_point_lowered = lambda: self._write_points(directory)
 
     def _check_ids(self) -> None:
         first = self._directories[0]
