@@ -19,6 +19,15 @@ _TYPES = {
     "records": "Records",
     "uuid": "Uuid",
 }
+#: Where 4.4.0 names a field anew, lets one be ignored, or has tags in versions that were there before.
+CHANGED_SINCE_4_3_1 = frozenset(
+    {
+        "StreamsGroupHeartbeatResponse",  # acceptable_recovery_lag: ..._legacy, beside its successor
+        "StreamsGroupMetadataValue",  # two tags more
+        "TxnOffsetCommitRequest",  # generation_id: generation_id_or_member_epoch
+        "TxnOffsetCommitResponse",  # the topic's name, beside its id
+    }
+)
 
 
 def snake(name: str) -> str:

@@ -29,7 +29,7 @@ def test_frames_that_come_byte_by_byte_are_cut() -> None:
 def test_frames_are_cut_wherever_the_pieces_end(bodies: list[bytes], cuts: list[int]) -> None:
     stream = b"".join(map(frame, bodies))
     cutter = Cutter(100)
-    found = []
+    found: list[bytes] = []
     for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(stream)], strict=True):
         found += cutter.feed(memoryview(stream)[start:end])
     assert found == bodies

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ottla.kernel.name import Uuid
 from ottla.wire.batch import read
 from ottla.wire.record import consumer_protocol, control, metadata, offset, share, transaction
 from ottla.wire.record.control import ControlRecordType
@@ -144,7 +145,7 @@ def test_the_kind_of_a_control_record_that_is_not_known_can_still_be_asked() -> 
 
 
 def test_a_leader_change_with_directories_is_version_1() -> None:
-    voter = control.Voter(voter_id=3, voter_directory_id=b"d" * 16)
+    voter = control.Voter(voter_id=3, voter_directory_id=Uuid(b"d" * 16))
     change = control.LeaderChangeMessage(leader_id=3, voters=[voter])
     data = control.value_bytes(change, 1)
     assert data[:2] == b"\0\1"

@@ -14,7 +14,7 @@ from ottla.wire.record.offset import RECORDS as OFFSETS
 from ottla.wire.record.share import RECORDS as SHARE
 from ottla.wire.record.transaction import RECORDS as TRANSACTIONS
 from ottla.wire.schema import schema, span
-from tests.wire.definition import differences
+from tests.wire.definition import CHANGED_SINCE_4_3_1, differences
 from tests.wire.jar import ARTIFACTS, definitions, jar
 from tests.wire.value import classes, message, seeded
 
@@ -31,16 +31,6 @@ PACKAGES = {
     "kafka-storage": "org.apache.kafka.server.log.remote.metadata.storage.generated",
     "kafka-raft": "org.apache.kafka.raft.generated",
 }
-
-#: Where 4.4.0 names a field anew, lets one be ignored, or has tags in versions that were there before.
-CHANGED_SINCE_4_3_1 = frozenset(
-    {
-        "StreamsGroupHeartbeatResponse",  # acceptable_recovery_lag: ..._legacy, beside its successor
-        "StreamsGroupMetadataValue",  # two tags more
-        "TxnOffsetCommitRequest",  # generation_id: generation_id_or_member_epoch
-        "TxnOffsetCommitResponse",  # the topic's name, beside its id
-    }
-)
 
 
 @pytest.mark.parametrize(("release", "changed"), [("4.3.1", CHANGED_SINCE_4_3_1), ("4.4.0", frozenset())])
