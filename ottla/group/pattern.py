@@ -6,31 +6,24 @@ Rules:
   quantifiers. Python's `re` has these, and can take exponential time over a name that a client chose; this cannot.
 - Topic names are letters, digits, dot, dash and underscore, so classes are of ASCII.
 
-The parser makes a nondeterministic automaton; matching walks it with a set of states and remembers each step, so that
-the thousandth topic costs a dictionary look-up a character.
-
     >>> expression = Expression("orders-(eu|us)-[0-9]{2,}")
     >>> expression.matches("orders-eu-07"), expression.matches("orders-eu-7")
     (True, False)
 """
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from ottla.group.automaton import WORD, Automaton, TooLarge
 
 #: RE2's limit on a counted repetition, {n,m}.
 _REPEAT_MAX = 1000
 #: How deep groups may nest. RE2 takes 1000; Python's stack is shorter.
 _DEPTH_MAX = 100
-#: How large an automaton may get; counted repetitions multiply.
-_STATES_MAX = 20_000
 
 _DIGITS = frozenset("0123456789")
 _LOWER = frozenset("abcdefghijklmnopqrstuvwxyz")
 _UPPER = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-_WORD = _DIGITS | _LOWER | _UPPER | frozenset("_")
 _ALL = frozenset(map(chr, range(128)))
 _SPACE = frozenset("\t\n\f\r ")
-_PERL = {"d": _DIGITS, "w": _WORD, "s": _SPACE, "D": _ALL - _DIGITS, "W": _ALL - _WORD, "S": _ALL - _SPACE}
+_PERL = {"d": _DIGITS, "w": WORD, "s": _SPACE, "D": _ALL - _DIGITS, "W": _ALL - WORD, "S": _ALL - _SPACE}
 _CONTROL = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
 _PUNCTUATION = frozenset(r"""!"#$%&'()*+,-./:;<=>?@[\]^_`{|}~""")
 _POSIX = {
@@ -46,7 +39,7 @@ _POSIX = {
     "punct": _PUNCTUATION,
     "space": _SPACE | {"\v"},
     "upper": _UPPER,
-    "word": _WORD,
+    "word": WORD,
     "xdigit": _DIGITS | frozenset("abcdefABCDEF"),
 }
 #: What of Unicode's general categories is in ASCII.
@@ -66,94 +59,20 @@ class InvalidExpression(ValueError):
     """The text is not an expression of RE2. Says what is wrong with it."""
 
 
-class _Edge(NamedTuple):
-    """A step that takes no character; `condition` is "", or a zero-width assertion."""
-
-    target: int
-    condition: str
-
-
 class Expression:
     """A compiled expression. Compiling raises InvalidExpression."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        #: What each state takes and where that leads; None takes nothing.
-        self._takes: list[tuple[frozenset[str], int] | None] = []
-        self._edges: list[list[_Edge]] = []
-        self._start, self._accept = _Parser(text, self).parse()
-        self._next: dict[tuple[frozenset[int], str, str], frozenset[int]] = {}
-        self._ends: dict[tuple[frozenset[int], str], bool] = {}
+        self._automaton = Automaton()
+        try:
+            self._automaton.start, self._automaton.accept = _Parser(text, self._automaton).parse()
+        except TooLarge as error:
+            raise InvalidExpression(str(error)) from error
 
     def matches(self, name: str) -> bool:
         """Does it match the whole of the name?"""
-        states = frozenset({self._start})
-        before = ""
-        for character in name:
-            key = (states, before, character)
-            following = self._next.get(key)
-            if following is None:
-                following = self._next[key] = self._take(states, before, character)
-            if not following:
-                return False
-            states, before = following, character
-        ends = (states, before)
-        found = self._ends.get(ends)
-        if found is None:
-            found = self._ends[ends] = self._accept in self._closure(states, before, "")
-        return found
-
-    # -- walking
-
-    def _take(self, states: frozenset[int], before: str, character: str) -> frozenset[int]:
-        found = set()
-        for state in self._closure(states, before, character):
-            takes = self._takes[state]
-            if takes is not None and character in takes[0]:
-                found.add(takes[1])
-        return frozenset(found)
-
-    def _closure(self, states: Iterable[int], before: str, after: str) -> set[int]:
-        """The states reachable without taking a character, between these two characters."""
-        reached = set(states)
-        pending = list(reached)
-        while pending:
-            for edge in self._edges[pending.pop()]:
-                if edge.target not in reached and _holds(edge.condition, before, after):
-                    reached.add(edge.target)
-                    pending.append(edge.target)
-        return reached
-
-    # -- building, for the parser
-
-    def state(self) -> int:
-        if len(self._takes) == _STATES_MAX:
-            raise InvalidExpression("expression too large")
-        self._takes.append(None)
-        self._edges.append([])
-        return len(self._takes) - 1
-
-    def taking(self, characters: frozenset[str]) -> tuple[int, int]:
-        start, end = self.state(), self.state()
-        self._takes[start] = (characters, end)
-        return start, end
-
-    def connect(self, source: int, target: int, condition: str = "") -> None:
-        self._edges[source].append(_Edge(target, condition))
-
-
-def _holds(condition: str, before: str, after: str) -> bool:
-    match condition:
-        case "":
-            return True
-        case "^":
-            return not before
-        case "$":
-            return not after
-        case "b":
-            return (before in _WORD) != (after in _WORD)
-        case _:
-            return (before in _WORD) == (after in _WORD)
+        return self._automaton.matches(name)
 
 
 #: The first and the last state of a piece of the automaton.
@@ -163,7 +82,7 @@ _Piece = tuple[int, int]
 class _Parser:
     """Recursive descent over the text. A counted repetition parses its operand again for each copy."""
 
-    def __init__(self, text: str, automaton: Expression) -> None:
+    def __init__(self, text: str, automaton: Automaton) -> None:
         self.text = text
         self.automaton = automaton
         self.at = 0
@@ -311,7 +230,7 @@ class _Parser:
         if self._eat("?"):
             if self._eat("P<") or self._eat("<"):
                 name, closed, _ = self.text[self.at :].partition(">")
-                if not closed or not name or not set(name) <= _WORD:
+                if not closed or not name or not set(name) <= WORD:
                     raise InvalidExpression("invalid named capture")
                 self.at += len(name) + 1
             elif not self._flags():

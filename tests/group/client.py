@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from ottla.group.consumer import ConsumerState
 from ottla.group.subscription import read_assignment, write_assignment
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.name import Uuid
@@ -255,6 +256,16 @@ def rounds(members: list[Consumer], count: int = 4) -> None:
         members[0].host.pass_ms(1_000)
         for member in members:
             assert member.beat().error_code == ErrorCode.NONE
+
+
+def settled(host: Host, *names: str, **options: Any) -> list[Consumer]:
+    """Members of a consumer group that all have what they shall have."""
+    members = [Consumer(host, name, **options) for name in names]
+    for member in members:
+        assert member.join().error_code == ErrorCode.NONE
+    rounds(members)
+    assert host.group().state is ConsumerState.STABLE
+    return members
 
 
 def commit_request(

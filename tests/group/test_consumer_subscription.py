@@ -1,0 +1,88 @@
+"""What members of consumer groups subscribe to: topics that come, grow and go, and regular expressions."""
+
+from ottla.group.consumer import ConsumerState
+from ottla.kernel.error import ErrorCode
+from tests.group.client import Consumer, rounds, settled
+from tests.group.host import Host
+
+
+def test_a_topic_that_grows_is_shared_out_anew() -> None:
+    host = Host()
+    first, second = settled(host, "a", "b")
+    host.topics.grow("orders", 6)
+    host.change_topics(changed=["orders"])
+    rounds([first, second])
+    assert sorted(first.partitions() + second.partitions()) == [0, 1, 2, 3, 4, 5]
+    assert len(first.partitions()) == 3
+
+
+def test_a_topic_that_is_made_after_its_subscribers_reaches_them() -> None:
+    host = Host()
+    (member,) = settled(host, "a", topics=["later"])
+    assert member.owned == {}
+    host.topics.create("later", 2)
+    host.change_topics(created=["later"])
+    rounds([member])
+    assert member.partitions("later") == [0, 1]
+
+
+def test_a_deleted_topic_is_taken_away() -> None:
+    host = Host()
+    (member,) = settled(host, "a", topics=["orders", "clicks"])
+    topic_id = host.topics.topic_id("orders")
+    assert topic_id is not None
+    host.topics.delete("orders")
+    host.change_topics(deleted=[("orders", topic_id)])
+    rounds([member])
+    assert list(member.owned) == [host.topics.topic_id("clicks")]
+    assert host.group().state is ConsumerState.STABLE
+
+
+def test_a_member_that_unsubscribes_gives_up_at_once_and_others_take_over() -> None:
+    host = Host()
+    first, second = settled(host, "a", "b")
+    second.topics = ["clicks"]
+    second.beat()
+    assert second.partitions("orders") == []
+    rounds([first, second])
+    assert first.partitions() == [0, 1, 2, 3] and second.partitions("clicks") == [0, 1]
+
+
+def test_a_regular_expression_means_the_topics_that_it_matches() -> None:
+    host = Host()
+    host.topics.create("orders-eu", 2)
+    (member,) = settled(host, "a", topics=None, regex="orders.*")
+    assert {host.topics.topic_name(topic_id) for topic_id in member.owned} == {"orders", "orders-eu"}
+
+
+def test_a_new_topic_that_an_expression_matches_is_found_after_ten_seconds() -> None:
+    host = Host()
+    (member,) = settled(host, "a", topics=None, regex="orders.*")
+    host.topics.create("orders-eu", 2)
+    host.change_topics(created=["orders-eu"])
+    host.pass_ms(10_000)
+    rounds([member], 2)
+    assert member.partitions("orders-eu") == [0, 1]
+
+
+def test_an_expression_that_the_last_member_drops_is_forgotten() -> None:
+    host = Host()
+    (member,) = settled(host, "a", topics=None, regex="orders.*")
+    member.regex, member.topics = "", ["clicks"]
+    member.beat()
+    assert host.group().resolved == {}
+    rounds([member])
+    assert member.partitions("clicks") == [0, 1] and member.partitions("orders") == []
+    other = Consumer(host, "b", topics=None, regex="cl.*")
+    other.join()
+    assert list(host.group().resolved) == ["cl.*"]
+    other.leave()
+    assert host.group().resolved == {} and host.replayed_group().resolved == {}
+
+
+def test_an_expression_that_is_none_is_refused() -> None:
+    host = Host()
+    answer = Consumer(host, "a", topics=None, regex="(?=x)").join()
+    assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert answer.error_message.startswith("SubscribedTopicRegex `(?=x)` is not a valid regular expression: ")
+    assert host.group() is None

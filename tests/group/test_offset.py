@@ -1,0 +1,409 @@
+"""Committed offsets: who may commit, what is fetched, transactions, deletion, expiry."""
+
+import pytest
+
+from ottla.group import GroupSettings
+from ottla.kernel.error import ErrorCode
+from ottla.kernel.name import Uuid
+from ottla.wire.api.delete_groups import DeleteGroupsRequest
+from ottla.wire.api.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.wire.api.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from ottla.wire.api.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from ottla.wire.api.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from tests.group.client import Classic, commit_request, fetched, stable_group
+from tests.group.host import Host
+
+DAY_MS = 24 * 3600 * 1000
+NONE = ErrorCode.NONE
+
+
+def commit(host: Host, offsets: dict[int, int], topic: str = "orders", **member: object) -> list[ErrorCode]:
+    answer = host.call(commit_request("g", {topic: offsets}, **member), 8)  # type: ignore[arg-type]
+    return [ErrorCode(one.error_code) for one in answer.topics[0].partitions]
+
+
+def transactional(host: Host, offsets: dict[int, int], producer_id: int, **member: object) -> list[ErrorCode]:
+    request = TxnOffsetCommitRequest(
+        transactional_id="t",
+        group_id="g",
+        producer_id=producer_id,
+        topics=[
+            TxnOffsetCommitRequestTopic(
+                name="orders",
+                partitions=[
+                    TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
+                    for index, offset in offsets.items()
+                ],
+            )
+        ],
+        **member,  # type: ignore[arg-type]
+    )
+    answer = host.call(request, 5)
+    return [ErrorCode(one.error_code) for one in answer.topics[0].partitions]
+
+
+def delete_groups(host: Host, *names: str) -> list[ErrorCode]:
+    answer = host.call(DeleteGroupsRequest(groups_names=list(names)), 2)
+    return [ErrorCode(result.error_code) for result in answer.results]
+
+
+def delete_offsets(host: Host, topic: str, indexes: list[int], group_id: str = "g") -> object:
+    partitions = [OffsetDeleteRequestPartition(partition_index=index) for index in indexes]
+    request = OffsetDeleteRequest(
+        group_id=group_id, topics=[OffsetDeleteRequestTopic(name=topic, partitions=partitions)]
+    )
+    answer = host.call(request, 0)
+    if answer.error_code:
+        return ErrorCode(answer.error_code)
+    return [ErrorCode(one.error_code) for one in answer.topics[0].partitions]
+
+
+# -- commit and fetch
+
+
+def test_who_is_in_no_group_commits_for_a_group_without_members() -> None:
+    host = Host()
+    assert commit(host, {0: 10, 1: 11}) == [NONE, NONE]
+    assert fetched(host, "g", {"orders": [0, 1, 2]}) == {
+        ("orders", 0): (10, NONE),
+        ("orders", 1): (11, NONE),
+        ("orders", 2): (-1, NONE),
+    }
+    assert fetched(host, "other", {"orders": [0]}) == {("orders", 0): (-1, NONE)}
+
+
+def test_metadata_and_leader_epoch_come_back_as_they_were_committed() -> None:
+    host = Host()
+    partition = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=5, committed_leader_epoch=3, committed_metadata="why"
+    )
+    topics = [OffsetCommitRequestTopic(name="orders", partitions=[partition])]
+    host.call(OffsetCommitRequest(group_id="g", topics=topics), 8)
+    host.restart()
+    asked = OffsetFetchRequestGroup(
+        group_id="g", topics=[OffsetFetchRequestTopics(name="orders", partition_indexes=[0])]
+    )
+    found = host.call(OffsetFetchRequest(groups=[asked]), 8).groups[0].topics[0].partitions[0]
+    assert (found.committed_offset, found.committed_leader_epoch, found.metadata) == (5, 3, "why")
+
+
+def test_a_member_commits_in_its_generation_and_a_stranger_does_not() -> None:
+    host = Host()
+    (member,) = stable_group(host, 1)
+    assert member.commit(0, 7) is NONE
+    assert commit(host, {0: 1}) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert commit(host, {0: 1}, generation=1, member_id="ghost") == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert commit(host, {0: 1}, generation=0, member_id=member.member_id) == [ErrorCode.ILLEGAL_GENERATION]
+    assert fetched(host, "g", {"orders": [0]}) == {("orders", 0): (7, NONE)}
+
+
+def test_a_fenced_static_member_cannot_commit() -> None:
+    host = Host()
+    (old,) = stable_group(host, 1, instance_id="a")
+    Classic(host, instance_id="a").join()
+    assert old.commit(0, 7) is ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_commits_go_on_through_the_join_phase_and_not_through_the_sync_phase() -> None:
+    host = Host()
+    leader, follower = stable_group(host, 2)
+    third = Classic(host).join()
+    assert leader.commit(0, 3) is NONE
+    leader.join(), follower.join()
+    leader.joined(), follower.joined(), third.joined()
+    assert leader.commit(0, 4) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_commit_keeps_the_members_session() -> None:
+    host = Host()
+    (member,) = stable_group(host, 1)
+    for _ in range(5):
+        host.pass_ms(20_000)
+        assert member.commit(0, 3) is NONE
+
+
+def test_a_generation_without_its_group_is_an_error_by_version() -> None:
+    host = Host()
+    request = commit_request("none", {"orders": {0: 1}}, generation=3, member_id="m")
+    for version, error in ((8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)):
+        assert host.call(request, version).topics[0].partitions[0].error_code == error
+
+
+def test_a_partition_fails_alone() -> None:
+    host = Host(GroupSettings(offset_metadata_max_bytes=3))
+    assert commit(host, {0: 1, 9: 1}) == [NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert commit(host, {0: 1}, metadata="long") == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+    assert commit(host, {0: 1}, topic="nothing") == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_by_id_a_topic_is_committed_and_fetched_and_an_unknown_id_is_said() -> None:
+    host = Host()
+    known, unknown = host.topics.topic_id("orders"), Uuid(b"\xff" * 16)
+    assert known is not None
+    partition = OffsetCommitRequestPartition(partition_index=1, committed_offset=5)
+    topics = [OffsetCommitRequestTopic(topic_id=one, partitions=[partition]) for one in (known, unknown)]
+    answer = host.call(OffsetCommitRequest(group_id="g", topics=topics), 10)
+    assert [one.partitions[0].error_code for one in answer.topics] == [NONE, ErrorCode.UNKNOWN_TOPIC_ID]
+    asked = [OffsetFetchRequestTopics(topic_id=one, partition_indexes=[1]) for one in (known, unknown)]
+    group = OffsetFetchRequestGroup(group_id="g", topics=asked)
+    answer = host.call(OffsetFetchRequest(groups=[group]), 10).groups[0]
+    assert [(one.partitions[0].committed_offset, one.partitions[0].error_code) for one in answer.topics] == [
+        (5, NONE),
+        (-1, ErrorCode.UNKNOWN_TOPIC_ID),
+    ]
+
+
+def test_an_offset_of_a_topic_that_was_made_anew_is_not_given_to_who_asks_by_id() -> None:
+    host = Host()
+    old = host.topics.topic_id("orders")
+    assert old is not None
+    partition = OffsetCommitRequestPartition(partition_index=1, committed_offset=5)
+    topics = [OffsetCommitRequestTopic(topic_id=old, partitions=[partition])]
+    host.call(OffsetCommitRequest(group_id="g", topics=topics), 10)
+    host.topics.delete("orders")
+    host.topics.create("orders", 4)
+    new = host.topics.topic_id("orders")
+    assert new is not None
+    group = OffsetFetchRequestGroup(
+        group_id="g", topics=[OffsetFetchRequestTopics(topic_id=new, partition_indexes=[1])]
+    )
+    answer = host.call(OffsetFetchRequest(groups=[group]), 10)
+    assert answer.groups[0].topics[0].partitions[0].committed_offset == -1
+
+
+@pytest.mark.parametrize("version", range(1, 11))
+def test_every_version_of_offset_fetch_is_answered_in_its_form(version: int) -> None:
+    host = Host()
+    commit(host, {0: 10})
+    topic_id = host.topics.topic_id("orders")
+    assert topic_id is not None
+    if version < 8:
+        topics = [OffsetFetchRequestTopic(name="orders", partition_indexes=[0])]
+        answer = host.call(OffsetFetchRequest(group_id="g", topics=topics), version)
+        assert answer.topics[0].partitions[0].committed_offset == 10
+    else:
+        some = [OffsetFetchRequestTopics(name="orders", topic_id=topic_id, partition_indexes=[0])]
+        groups = [OffsetFetchRequestGroup(group_id=name, topics=some) for name in ("g", "h")]
+        answer = host.call(OffsetFetchRequest(groups=groups), version)
+        offsets = [group.topics[0].partitions[0].committed_offset for group in answer.groups]
+        assert offsets == [10, -1]
+
+
+def test_null_topics_ask_for_everything() -> None:
+    host = Host()
+    commit(host, {0: 10})
+    commit(host, {1: 20}, topic="clicks")
+    group = OffsetFetchRequestGroup(group_id="g", topics=None)
+    answer = host.call(OffsetFetchRequest(groups=[group]), 8).groups[0]
+    assert {
+        (topic.name, one.partition_index): one.committed_offset for topic in answer.topics for one in topic.partitions
+    } == {
+        ("orders", 0): 10,
+        ("clicks", 1): 20,
+    }
+    by_id = host.call(OffsetFetchRequest(groups=[group]), 10).groups[0]
+    assert [topic.topic_id for topic in by_id.topics] == [
+        host.topics.topic_id("orders"),
+        host.topics.topic_id("clicks"),
+    ]
+    empty = host.call(OffsetFetchRequest(group_id="none", topics=None), 2)
+    assert empty.topics == [] and empty.error_code == NONE
+
+
+# -- transactions
+
+
+def test_a_transactional_offset_counts_when_its_marker_is_written() -> None:
+    host = Host()
+    commit(host, {0: 1})
+    assert transactional(host, {0: 5, 1: 6}, 77) == [NONE, NONE]
+    assert fetched(host, "g", {"orders": [0, 1]}) == {("orders", 0): (1, NONE), ("orders", 1): (-1, NONE)}
+    assert fetched(host, "g", {"orders": [0, 1]}, stable=True) == {
+        ("orders", 0): (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT),
+        ("orders", 1): (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT),
+    }
+    host.end_transaction(77, committed=True)
+    expected = {("orders", 0): (5, NONE), ("orders", 1): (6, NONE)}
+    assert fetched(host, "g", {"orders": [0, 1]}, stable=True) == expected
+    host.restart()
+    assert fetched(host, "g", {"orders": [0, 1]}, stable=True) == expected
+
+
+def test_an_aborted_transaction_leaves_the_offset_as_it_was() -> None:
+    host = Host()
+    commit(host, {0: 1})
+    transactional(host, {0: 5}, 77)
+    host.end_transaction(77, committed=False)
+    assert fetched(host, "g", {"orders": [0]}, stable=True) == {("orders", 0): (1, NONE)}
+
+
+def test_a_plain_commit_after_a_transactional_one_wins_whenever_the_transaction_ends() -> None:
+    host = Host()
+    transactional(host, {0: 5}, 77)
+    commit(host, {0: 9})
+    host.end_transaction(77, committed=True)
+    assert fetched(host, "g", {"orders": [0]}) == {("orders", 0): (9, NONE)}
+
+
+def test_a_transaction_that_is_open_at_a_restart_still_holds_its_offsets() -> None:
+    host = Host()
+    transactional(host, {0: 5}, 77)
+    host.restart()
+    assert fetched(host, "g", {"orders": [0]}, stable=True)["orders", 0][1] is ErrorCode.UNSTABLE_OFFSET_COMMIT
+    host.end_transaction(77, committed=True)
+    assert fetched(host, "g", {"orders": [0]}) == {("orders", 0): (5, NONE)}
+
+
+def test_a_transactional_commit_is_fenced_like_a_plain_one() -> None:
+    host = Host()
+    assert transactional(host, {0: 5}, 77, generation_id_or_member_epoch=1) == [ErrorCode.ILLEGAL_GENERATION]
+    (member,) = stable_group(host, 1)
+    good = {"member_id": member.member_id, "generation_id_or_member_epoch": 1}
+    assert transactional(host, {0: 5}, 77, **good) == [NONE]
+    assert transactional(host, {0: 5}, 77) == [NONE]
+    stale = {**good, "generation_id_or_member_epoch": 0}
+    assert transactional(host, {0: 5}, 77, **stale) == [ErrorCode.ILLEGAL_GENERATION]
+    ghost = {**good, "member_id": "ghost"}
+    assert transactional(host, {0: 5}, 77, **ghost) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    fenced = {**good, "group_instance_id": "none"}
+    assert transactional(host, {0: 5}, 77, **fenced) == [ErrorCode.UNKNOWN_MEMBER_ID]
+
+
+def test_transactional_records_are_appended_under_their_producer() -> None:
+    host = Host()
+    transactional(host, {0: 5}, 77)
+    assert [entry[2] for entry in host.log] == [77]
+
+
+# -- deletion
+
+
+def test_a_group_without_members_is_deleted_with_all_its_offsets() -> None:
+    host = Host()
+    commit(host, {0: 1, 1: 2})
+    transactional(host, {1: 5, 2: 6}, 77)
+    assert delete_groups(host, "g", "none") == [NONE, ErrorCode.GROUP_ID_NOT_FOUND]
+    host.end_transaction(77, committed=True)
+    assert host.group() is None and host.replayed().shard.groups == {}
+    assert fetched(host, "g", {"orders": [0, 1, 2]}) == {("orders", index): (-1, NONE) for index in range(3)}
+
+
+def test_a_group_with_members_is_not_deleted() -> None:
+    host = Host()
+    stable_group(host, 1)
+    assert delete_groups(host, "g") == [ErrorCode.NON_EMPTY_GROUP]
+
+
+def test_offsets_of_topics_that_nobody_subscribes_to_can_be_deleted() -> None:
+    host = Host()
+    (member,) = stable_group(host, 1)
+    member.commit(0, 5)
+    member.commit(0, 6, topic="clicks")
+    assert delete_offsets(host, "orders", [0]) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+    assert delete_offsets(host, "clicks", [0, 1]) == [NONE, NONE]
+    assert delete_offsets(host, "nothing", [0]) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert delete_offsets(host, "orders", [0], "none") is ErrorCode.GROUP_ID_NOT_FOUND
+    assert delete_offsets(host, "orders", [0], "") is ErrorCode.INVALID_GROUP_ID
+    assert fetched(host, "g", {"orders": [0], "clicks": [0]}) == {("orders", 0): (5, NONE), ("clicks", 0): (-1, NONE)}
+
+
+def test_deleting_a_pending_offset_ends_its_claim() -> None:
+    host = Host()
+    transactional(host, {0: 5}, 77)
+    assert delete_offsets(host, "orders", [0]) == [NONE]
+    host.end_transaction(77, committed=True)
+    assert fetched(host, "g", {"orders": [0]}, stable=True) == {("orders", 0): (-1, NONE)}
+
+
+def test_the_offsets_of_a_deleted_topic_go_with_it() -> None:
+    host = Host()
+    commit(host, {0: 1})
+    commit(host, {0: 2}, topic="clicks")
+    topic_id = host.topics.topic_id("orders")
+    assert topic_id is not None
+    host.topics.delete("orders")
+    host.change_topics(deleted=[("orders", topic_id)])
+    assert fetched(host, "g", {"orders": [0], "clicks": [0]}) == {("orders", 0): (-1, NONE), ("clicks", 0): (2, NONE)}
+
+
+def test_the_offsets_of_a_later_topic_of_the_same_name_stay() -> None:
+    host = Host()
+    topic_id = host.topics.topic_id("orders")
+    assert topic_id is not None
+    partition = OffsetCommitRequestPartition(partition_index=1, committed_offset=5)
+    topics = [OffsetCommitRequestTopic(topic_id=topic_id, partitions=[partition])]
+    host.call(OffsetCommitRequest(group_id="g", topics=topics), 10)
+    host.change_topics(deleted=[("orders", Uuid(b"\xff" * 16))])
+    assert fetched(host, "g", {"orders": [1]}) == {("orders", 1): (5, NONE)}
+
+
+# -- expiry
+
+
+def test_offsets_of_who_is_in_no_group_expire_after_their_commit() -> None:
+    host = Host(GroupSettings(offsets_retention_minutes=60))
+    commit(host, {0: 1})
+    host.pass_ms(50 * 60_000)
+    commit(host, {1: 1})
+    host.pass_ms(20 * 60_000)
+    assert fetched(host, "g", {"orders": [0, 1]}) == {("orders", 0): (-1, NONE), ("orders", 1): (1, NONE)}
+    host.pass_ms(60 * 60_000)
+    assert host.group() is None
+
+
+def test_offsets_of_a_living_group_do_not_expire_while_it_subscribes_to_their_topic() -> None:
+    host = Host(GroupSettings(offsets_retention_minutes=60))
+    (member,) = stable_group(host, 1)
+    member.commit(0, 5)
+    member.commit(0, 6, topic="clicks")
+    for _ in range(12 * 24):
+        host.pass_ms(20_000)
+        member.heartbeat()
+    assert fetched(host, "g", {"orders": [0], "clicks": [0]}) == {("orders", 0): (5, NONE), ("clicks", 0): (-1, NONE)}
+
+
+def test_offsets_of_a_group_expire_after_its_last_member_has_left() -> None:
+    host = Host(GroupSettings(offsets_retention_minutes=60))
+    (member,) = stable_group(host, 1)
+    member.commit(0, 5)
+    for _ in range(12 * 24):
+        host.pass_ms(20_000)
+        member.heartbeat()
+    member.leave()
+    host.pass_ms(50 * 60_000)
+    assert fetched(host, "g", {"orders": [0]}) == {("orders", 0): (5, NONE)}
+    host.pass_ms(20 * 60_000)
+    assert host.group() is None
+
+
+def test_an_expiry_that_an_old_client_asked_for_is_kept() -> None:
+    host = Host()
+    request = commit_request("g", {"orders": {0: 1}})
+    request.retention_time_ms = DAY_MS
+    host.call(request, 4)
+    host.pass_ms(DAY_MS // 2)
+    host.restart()
+    assert fetched(host, "g", {"orders": [0]}) == {("orders", 0): (1, NONE)}
+    host.pass_ms(DAY_MS)
+    assert fetched(host, "g", {"orders": [0]}) == {("orders", 0): (-1, NONE)}
+
+
+def test_an_offset_that_a_transaction_holds_back_does_not_expire() -> None:
+    host = Host(GroupSettings(offsets_retention_minutes=60))
+    commit(host, {0: 1})
+    transactional(host, {0: 5}, 77)
+    host.pass_ms(DAY_MS)
+    assert host.group() is not None
+    host.end_transaction(77, committed=False)
+    assert fetched(host, "g", {"orders": [0]}) == {("orders", 0): (1, NONE)}
+    host.pass_ms(DAY_MS)
+    assert host.group() is None
