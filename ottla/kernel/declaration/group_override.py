@@ -134,4 +134,5 @@ class GroupOverrideDeclaration:
         "How many standby tasks this streams group keeps of each stateful task.",
         NOT_NEGATIVE,
         broker="group.streams.num.standby.replicas",
+        served=False,
     )

@@ -65,7 +65,7 @@ class NetworkDeclaration:
         served=False,
     )
     inter_broker_listener_name: Setting[str] = derived(
-        string("inter.broker.listener.name", None, "The listener that brokers reach each other on.")
+        string("inter.broker.listener.name", None, "The listener that brokers reach each other on.", served=False)
     )
     security_inter_broker_protocol = string(
         "security.inter.broker.protocol",
@@ -101,6 +101,7 @@ class NetworkDeclaration:
         "socket.connection.setup.timeout.ms",
         10_000,
         "How long this node's own connections may take to be made the first time.",
+        served=False,
     )
     socket_connection_setup_timeout_max_ms = long(
         "socket.connection.setup.timeout.max.ms",
@@ -123,6 +124,7 @@ class NetworkDeclaration:
         "How long the answer to a failed sign-in is held back.",
         NOT_NEGATIVE,
         LOW,
+        served=False,
     )
     max_connections = integer(
         "max.connections",
@@ -133,13 +135,19 @@ class NetworkDeclaration:
         served=False,
     )
     max_connections_per_ip = integer(
-        "max.connections.per.ip", INT_MAX, "How many connections one address may have.", NOT_NEGATIVE, mode=CLUSTER_WIDE
+        "max.connections.per.ip",
+        INT_MAX,
+        "How many connections one address may have.",
+        NOT_NEGATIVE,
+        mode=CLUSTER_WIDE,
+        served=False,
     )
     max_connections_per_ip_overrides = string(
         "max.connections.per.ip.overrides",
         "",
         "Other limits for some addresses: host:count, separated by commas.",
         mode=CLUSTER_WIDE,
+        served=False,
     )
     max_connection_creation_rate = integer(
         "max.connection.creation.rate",
@@ -183,12 +191,14 @@ class NetworkDeclaration:
         "queued.max.request.bytes",
         -1,
         "How many bytes of requests may wait before no more are read; -1 does not count them.",
+        served=False,
     )
     request_timeout_ms = integer(
         "request.timeout.ms",
         30_000,
         "How long this node waits for the answer to a request of its own.",
         importance=HIGH,
+        served=False,
     )
     max_request_partition_size_limit = integer(
         "max.request.partition.size.limit",

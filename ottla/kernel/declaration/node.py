@@ -85,12 +85,14 @@ class NodeDeclaration:
         "Controllers, as host:port, that a node asks where the quorum is.",
         Addresses(with_id=False),
         HIGH,
+        served=False,
     )
     controller_quorum_auto_join_enable = boolean(
         "controller.quorum.auto.join.enable",
         False,
         "Whether a controller that is not a voter asks to become one.",
         importance=LOW,
+        served=False,
     )
     controller_quorum_append_linger_ms = integer(
         "controller.quorum.append.linger.ms",
@@ -223,14 +225,12 @@ class NodeDeclaration:
         104_857_600,
         "How many bytes of metadata log and snapshots are kept.",
         importance=HIGH,
-        served=False,
     )
     metadata_max_retention_ms = long(
         "metadata.max.retention.ms",
         604_800_000,
         "How long metadata log segments and snapshots are kept.",
         importance=HIGH,
-        served=False,
     )
     internal_metadata_delete_delay_millis = long(
         "internal.metadata.delete.delay.millis",

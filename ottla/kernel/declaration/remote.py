@@ -8,7 +8,7 @@ class RemoteDeclaration:
     """Tiered storage (KIP-405)."""
 
     remote_log_storage_system_enable = boolean(
-        "remote.log.storage.system.enable", False, "Whether segments may be moved to remote storage."
+        "remote.log.storage.system.enable", False, "Whether segments may be moved to remote storage.", served=False
     )
     remote_log_storage_manager_class_name = string(
         "remote.log.storage.manager.class.name",

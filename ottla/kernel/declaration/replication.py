@@ -46,7 +46,7 @@ class ReplicationDeclaration:
         served=False,
     )
     replica_fetch_wait_max_ms = integer(
-        "replica.fetch.wait.max.ms", 500, "How long a follower's fetch waits for bytes.", importance=HIGH
+        "replica.fetch.wait.max.ms", 500, "How long a follower's fetch waits for bytes.", importance=HIGH, served=False
     )
     replica_high_watermark_checkpoint_interval_ms = long(
         "replica.high.watermark.checkpoint.interval.ms",
@@ -60,6 +60,7 @@ class ReplicationDeclaration:
         30_000,
         "A follower that has not caught up for this long leaves the in-sync replicas.",
         importance=HIGH,
+        served=False,
     )
     replica_selector_class = string(
         "replica.selector.class", None, "The Java class that chooses the replica a consumer reads from.", served=False
@@ -72,7 +73,11 @@ class ReplicationDeclaration:
         served=False,
     )
     replica_socket_timeout_ms = integer(
-        "replica.socket.timeout.ms", 30_000, "How long a follower waits for the answer to a fetch.", importance=HIGH
+        "replica.socket.timeout.ms",
+        30_000,
+        "How long a follower waits for the answer to a fetch.",
+        importance=HIGH,
+        served=False,
     )
     auto_leader_rebalance_enable = boolean(
         "auto.leader.rebalance.enable",

@@ -245,4 +245,5 @@ class ShareGroupDeclaration:
         2,
         "The most standby tasks that a streams group may be given.",
         NOT_NEGATIVE,
+        served=False,
     )

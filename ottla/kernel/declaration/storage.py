@@ -88,7 +88,6 @@ class StorageDeclaration:
         NOT_NEGATIVE,
         HIGH,
         CLUSTER_WIDE,
-        served=False,
     )
     compression_type = string(
         "compression.type",
@@ -130,7 +129,6 @@ class StorageDeclaration:
         AtLeast(1_048_576),
         HIGH,
         CLUSTER_WIDE,
-        served=False,
     )
     log_segment_delete_delay_ms = long(
         "log.segment.delete.delay.ms",
@@ -139,7 +137,6 @@ class StorageDeclaration:
         NOT_NEGATIVE,
         HIGH,
         CLUSTER_WIDE,
-        served=False,
     )
     log_roll_hours = integer(
         "log.roll.hours", 168, "The age at which a log starts a new segment, in hours.", POSITIVE, HIGH
@@ -189,7 +186,6 @@ class StorageDeclaration:
         "How many bytes of a partition are kept; -1 does not count them.",
         importance=HIGH,
         mode=CLUSTER_WIDE,
-        served=False,
     )
     log_retention_check_interval_ms = long(
         "log.retention.check.interval.ms",
@@ -203,7 +199,6 @@ class StorageDeclaration:
         "What happens to old segments: delete, compact, both, or nothing when empty.",
         CLEANUP,
         mode=CLUSTER_WIDE,
-        served=False,
     )
     log_index_interval_bytes = integer(
         "log.index.interval.bytes",
@@ -211,7 +206,6 @@ class StorageDeclaration:
         "How many bytes of batches lie between two index entries.",
         NOT_NEGATIVE,
         mode=CLUSTER_WIDE,
-        served=False,
     )
     log_index_size_max_bytes = integer(
         "log.index.size.max.bytes",
@@ -219,7 +213,6 @@ class StorageDeclaration:
         "The most bytes of one index file; a full index starts a new segment.",
         AtLeast(4),
         mode=CLUSTER_WIDE,
-        served=False,
     )
     log_flush_interval_messages = long(
         "log.flush.interval.messages",
@@ -228,7 +221,6 @@ class StorageDeclaration:
         POSITIVE,
         HIGH,
         CLUSTER_WIDE,
-        served=False,
     )
     log_flush_interval_ms: Setting[int] = derived(
         long(
@@ -237,7 +229,6 @@ class StorageDeclaration:
             "How long records may lie in the page cache before a log is flushed.",
             importance=HIGH,
             mode=CLUSTER_WIDE,
-            served=False,
         )
     )
     log_flush_scheduler_interval_ms = long(
@@ -267,7 +258,6 @@ class StorageDeclaration:
         "Whose time a record has: CreateTime the producer's, LogAppendTime this node's.",
         TIMESTAMP,
         mode=CLUSTER_WIDE,
-        served=False,
     )
     log_message_timestamp_before_max_ms = long(
         "log.message.timestamp.before.max.ms",
@@ -275,7 +265,6 @@ class StorageDeclaration:
         "How far a record's time may lie behind this node's.",
         NOT_NEGATIVE,
         mode=CLUSTER_WIDE,
-        served=False,
     )
     log_message_timestamp_after_max_ms = long(
         "log.message.timestamp.after.max.ms",
@@ -283,18 +272,18 @@ class StorageDeclaration:
         "How far a record's time may lie ahead of this node's.",
         NOT_NEGATIVE,
         mode=CLUSTER_WIDE,
-        served=False,
     )
     log_preallocate = boolean(
-        "log.preallocate",
-        False,
-        "Whether a new segment's file is made at its full size.",
-        mode=CLUSTER_WIDE,
-        served=False,
+        "log.preallocate", False, "Whether a new segment's file is made at its full size.", mode=CLUSTER_WIDE
     )
     log_cleaner_enable = boolean("log.cleaner.enable", True, "Whether compacted topics are compacted.", served=False)
     log_cleaner_threads = integer(
-        "log.cleaner.threads", 1, "How many logs are compacted at a time.", NOT_NEGATIVE, mode=CLUSTER_WIDE
+        "log.cleaner.threads",
+        1,
+        "How many logs are compacted at a time.",
+        NOT_NEGATIVE,
+        mode=CLUSTER_WIDE,
+        served=False,
     )
     log_cleaner_backoff_ms = long(
         "log.cleaner.backoff.ms",
@@ -309,6 +298,7 @@ class StorageDeclaration:
         134_217_728,
         "How much memory the cleaner has for the keys it has seen.",
         mode=CLUSTER_WIDE,
+        served=False,
     )
     log_cleaner_delete_retention_ms = long(
         "log.cleaner.delete.retention.ms",
@@ -354,6 +344,7 @@ class StorageDeclaration:
         "How long a record is safe from compaction.",
         NOT_NEGATIVE,
         mode=CLUSTER_WIDE,
+        served=False,
     )
     log_cleaner_max_compaction_lag_ms = long(
         "log.cleaner.max.compaction.lag.ms",
@@ -361,4 +352,5 @@ class StorageDeclaration:
         "How long a record may wait for compaction.",
         POSITIVE,
         mode=CLUSTER_WIDE,
+        served=False,
     )

@@ -180,6 +180,7 @@ class TopicDeclaration:
         "How long a record is safe from compaction.",
         NOT_NEGATIVE,
         broker="log.cleaner.min.compaction.lag.ms",
+        served=False,
     )
     max_compaction_lag_ms = long(
         "max.compaction.lag.ms",
@@ -187,6 +188,7 @@ class TopicDeclaration:
         "How long a record may wait for compaction.",
         POSITIVE,
         broker="log.cleaner.max.compaction.lag.ms",
+        served=False,
     )
     unclean_leader_election_enable = boolean(
         "unclean.leader.election.enable",
@@ -210,7 +212,7 @@ class TopicDeclaration:
         served=False,
     )
     remote_storage_enable = boolean(
-        "remote.storage.enable", False, "Whether this topic's segments are moved to remote storage."
+        "remote.storage.enable", False, "Whether this topic's segments are moved to remote storage.", served=False
     )
     remote_log_copy_disable = boolean(
         "remote.log.copy.disable",

@@ -1,0 +1,138 @@
+"""The house: documents name what is there, contracts name every package, settings are honest."""
+
+import ast
+import re
+import sys
+import tomllib
+from typing import Any
+
+from ottla.kernel.group_settings import GroupSettings
+from ottla.kernel.server_settings import ServerSettings
+from ottla.kernel.setting import Settings
+from ottla.kernel.topic_settings import TopicSettings
+from tests.tidy.source import ROOT, modules, packages, texts, tree
+
+_PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+_CONTRACTS = {contract["name"]: contract for contract in _PYPROJECT["tool"]["importlinter"]["contracts"]}
+#: Packages that never touch the machine (docs/ARCHITECTURE.md).
+_PURE = {"kernel", "wire", "raft", "replica", "cluster", "group", "txn"}
+_PATH = re.compile(r"(?<![\w/.-])((?:ottla|tests|docs|bench|examples|\.ci)/[\w./-]*\w)")
+_LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)")
+
+
+def _documents() -> dict[str, str]:
+    return {path: text for path, text in texts().items() if path.endswith(".md") and not path.startswith("tests/")}
+
+
+def test_documents_name_only_files_that_are_there() -> None:
+    missing = set()
+    for path, text in _documents().items():
+        for name in _PATH.findall(text):
+            there = ROOT / name
+            # `log/log` in a diagram and `docs/decisions/NNNN-title.md` in a sentence stand for files, too.
+            if "NNNN" in name or there.exists() or there.with_suffix(".py").exists():
+                continue
+            if name.startswith("bench/results"):
+                continue  # made by `make bench`
+            missing.add(f"{path}: {name}")
+    assert sorted(missing) == []
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    broken = [
+        f"{path}: {target}"
+        for path, text in _documents().items()
+        for target in _LINK.findall(text)
+        if not ((ROOT / path).parent / target).exists()
+    ]
+    assert broken == []
+
+
+def test_the_architecture_knows_every_package() -> None:
+    text = texts()["docs/ARCHITECTURE.md"]
+    assert [name for name in packages() if not re.search(rf"\b{name}\b", text)] == []
+
+
+def test_the_layers_name_every_package_and_no_other() -> None:
+    layers = _CONTRACTS["Imports point down"]["layers"]
+    assert sorted(name.strip() for layer in layers for name in layer.split("|")) == list(packages())
+
+
+def test_the_pure_packages_are_all_under_their_contract() -> None:
+    pure = _CONTRACTS["The pure packages never touch the machine"]["source_modules"]
+    assert {name.removeprefix("ottla.") for name in pure} == _PURE & set(packages())
+
+
+def test_only_one_package_may_import_pyspark() -> None:
+    others = _CONTRACTS["Only ottla.spark imports pyspark"]["source_modules"]
+    assert {name.removeprefix("ottla.") for name in others} >= set(packages()) - {"spark", "cli"}
+
+
+def test_a_decision_has_a_number_of_its_own_and_says_why() -> None:
+    numbers = []
+    for path, text in texts().items():
+        if not path.startswith("docs/decisions/") or path.endswith("README.md"):
+            continue
+        name = re.fullmatch(r"docs/decisions/(\d{4})-[a-z0-9-]+\.md", path)
+        assert name, path
+        assert text.startswith(f"# {name[1]}: "), path
+        for part in ("Context", "Choice", "What would change our mind"):
+            assert part in text, f"{path} does not say: {part}"
+        numbers.append(name[1])
+    assert numbers
+    assert len(set(numbers)) == len(numbers)
+
+
+def test_the_base_install_is_all_that_a_node_imports() -> None:
+    """What ottla imports at module level outside of spark and testing is standard library or in the base."""
+    base = {re.split(r"[>=<;\[]", each)[0].strip().replace("-", "_") for each in _PYPROJECT["project"]["dependencies"]}
+    known = sys.stdlib_module_names | base | {"ottla", "google_crc32c"}
+    foreign = {
+        f"{path}: {name}"
+        for path in modules("ottla")
+        if not path.startswith(("ottla/spark/", "ottla/testing.py"))
+        for node in tree(path).body
+        for name in _imported(node)
+        if name not in known
+    }
+    assert sorted(foreign) == []
+
+
+def _imported(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [each.name.partition(".")[0] for each in node.names]
+    if isinstance(node, ast.ImportFrom) and node.module:
+        return [node.module.partition(".")[0]]
+    return []
+
+
+def test_a_setting_says_honestly_whether_a_node_does_anything_with_it() -> None:
+    """Served is what some module reads, or what a served setting of a topic or group falls back to."""
+    used = _read_attributes()
+    wrong = {}
+    overrides: tuple[type[Settings], ...] = (TopicSettings, GroupSettings)
+    for settings in overrides:
+        for each in settings.declared().values():
+            if each.served and each.broker is not None:
+                used.add(ServerSettings.declared()[each.broker].attribute)
+    for settings in (*overrides, ServerSettings):
+        for each in settings.declared().values():
+            if each.served != (each.attribute in used):
+                wrong[f"{settings.__name__} {each.name}"] = "served=False" if each.served else "served"
+    assert wrong == {}
+
+
+def _read_attributes() -> set[str]:
+    """Attributes that a node reads; of the kernel only the file that works settings out from one another."""
+    nodes = [
+        path
+        for path in modules("ottla")
+        if not path.startswith(("ottla/kernel/", "ottla/client/", "ottla/cli/", "ottla/spark/"))
+    ]
+    read = {
+        node.attr
+        for path in (*nodes, "ottla/kernel/server_settings.py")
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Attribute)
+    }
+    return read | {"broker_id"}  # another name of node.id
