@@ -181,7 +181,7 @@ class LogMachine(RuleBasedStateMachine):
         if what == "append":
             self.append(count=2, size=60, codec=Codec.NONE, producer=7, late_ms=0, writable=True)
         elif what == "truncate":
-            if self.batches and self.batches[-1].last_offset >= self.log.start_offset:
+            if self.batches and self.batches[-1].last_offset >= self.start_offset_max:
                 self.truncate(back=2)
         else:
             getattr(self, what)()
@@ -274,7 +274,7 @@ class LogMachine(RuleBasedStateMachine):
             if epoch in first:
                 # DeleteRecords moves it up, and a crash may forget DeleteRecords.
                 assert first[epoch] <= start <= max(first[epoch], self.start_offset_max)
-        if self.batches and self.batches[-1].last_offset >= self.log.start_offset:
+        if self.batches and self.batches[-1].last_offset >= self.start_offset_max:
             assert self.log.epochs.latest == self.batches[-1].epoch
 
     @invariant()

@@ -1,0 +1,105 @@
+"""The dump against the lines of Apache's own tool, and damage named."""
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+
+from ottla.host.disk import HostDisk
+from ottla.log.dump import DumpOptions, dump
+from ottla.log.log import Log, LogSettings
+from ottla.wire.batch import build, headers
+
+_GOLDEN = "tests/golden/log"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("00000000000000000000.log", "dump-log.txt"),
+        ("00000000000000000000-0000000000.checkpoint", "dump-checkpoint.txt"),
+    ],
+)
+def test_a_quorums_log_and_snapshot_are_shown_as_apaches_tool_shows_them(name: str, shown: str) -> None:
+    # dump-*.txt is what kafka-dump-log --cluster-metadata-decoder of 4.3.1 printed for these files.
+    found = list(dump(HostDisk(), f"{_GOLDEN}/__cluster_metadata-0/{name}", DumpOptions(decoder="cluster-metadata")))
+    assert found == Path(f"{_GOLDEN}/{shown}").read_text().splitlines()
+
+
+def _log(path: Path) -> str:
+    log = Log.open(HostDisk(), str(path), LogSettings(index_interval_bytes=100), now_ms=1)
+    for number in range(10):
+        log.append(
+            build(
+                [(1000 + number, b"k", b"v" * 80, [("h", b"")])],
+                producer_id=7,
+                producer_epoch=0,
+                base_sequence=number,
+            ),
+            leader_epoch=0,
+            now_ms=1000,
+        )
+    log.close()
+    return str(path)
+
+
+def test_indexes_and_snapshots_are_shown(tmp_path: Path) -> None:
+    path = _log(tmp_path / "t-0")
+    base = f"{path}/00000000000000000000"
+    offsets = list(dump(HostDisk(), f"{base}.index"))
+    positions = [position for position, _ in headers(Path(f"{base}.log").read_bytes())]
+    assert offsets[1:] == [f"offset: {number} position: {positions[number]}" for number in range(1, 10)]
+    times = list(dump(HostDisk(), f"{base}.timeindex"))
+    assert times[-1] == "timestamp: 1009 offset: 9"
+    assert not any("Mismatch" in line or "mismatch" in line for line in offsets + times)
+    (_, producer) = dump(HostDisk(), f"{path}/00000000000000000010.snapshot")
+    assert producer.startswith("producerId: 7 producerEpoch: 0 coordinatorEpoch: -1 currentTxnFirstOffset:")
+    assert "firstSequence: 9 lastSequence: 9 lastOffset: 9 offsetDelta: 0 timestamp: 1009" in producer
+
+
+def test_records_are_shown_on_request(tmp_path: Path) -> None:
+    path = f"{_log(tmp_path / 't-0')}/00000000000000000000.log"
+    plain = list(dump(HostDisk(), path))
+    assert len(plain) == 2 + 10
+    deep = list(dump(HostDisk(), path, DumpOptions(print_data_log=True)))
+    assert deep[3] == (
+        "| offset: 0 CreateTime: 1000 keySize: 1 valueSize: 80 sequence: 0 headerKeys: [h] key: k payload: " + "v" * 80
+    )
+    bare = list(dump(HostDisk(), path, DumpOptions(print_data_log=True, skip_record_metadata=True)))
+    assert bare[3] == "| key: k payload: " + "v" * 80
+
+
+def test_damage_is_named(tmp_path: Path) -> None:
+    path = _log(tmp_path / "t-0")
+    log = Path(f"{path}/00000000000000000000.log")
+    data = bytearray(log.read_bytes())
+    second = [position for position, _ in headers(data)][1]
+    data[-1] ^= 1
+    log.write_bytes(bytes(data) + b"torn")
+    lines = list(dump(HostDisk(), str(log)))
+    assert lines[-2].endswith("isvalid: false")
+    assert lines[-1] == "Found 4 invalid bytes at the end of 00000000000000000000.log"
+    index = Path(f"{path}/00000000000000000000.index")
+    index.write_bytes(struct.pack(">ii", 2, second) + struct.pack(">ii", 0, 0) * 3)
+    assert list(dump(HostDisk(), str(index)))[1:] == [
+        f"offset: 2 position: {second}",
+        f"Mismatches in :{index}",
+        "  Index offset: 2, log offset: 1",
+    ]
+
+
+def test_json_of_a_record_is_json(tmp_path: Path) -> None:
+    lines = list(
+        dump(
+            HostDisk(),
+            f"{_GOLDEN}/__cluster_metadata-0/00000000000000000000.log",
+            DumpOptions(decoder="cluster-metadata", skip_record_metadata=True),
+        )
+    )
+    payloads = [line.partition("payload: ")[2] for line in lines if "payload: " in line]
+    assert {"BEGIN_TRANSACTION_RECORD", "END_TRANSACTION_RECORD"} <= {json.loads(each)["type"] for each in payloads}
+
+
+def test_a_file_of_another_kind_is_ignored(tmp_path: Path) -> None:
+    assert list(dump(HostDisk(), f"{tmp_path}/x.txt"))[1] == f"Ignoring unknown file {tmp_path}/x.txt"
