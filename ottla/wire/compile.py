@@ -82,7 +82,7 @@ def _guarded(cls: type, source: Source, version: int) -> Decoder:
     if not has_records(cls):
         source.add("if type(data) is not bytes:", "    data = bytes(data)")
     else:
-        at = body.index("        view = memoryview(data)")
+        at = next(index for index, line in enumerate(body) if line.startswith("        view = "))
         body[at + 1 : at + 1] = [
             f"        if type(data) is not bytes and end < {_COPY_BYTES_MAX}:",
             "            data = bytes(data)",

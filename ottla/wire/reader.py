@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+from functools import cache
 from struct import Struct as Format
 from struct import unpack_from
 from typing import Any
@@ -18,6 +19,15 @@ from ottla.wire.type import FIXED, Malformed
 
 #: A compact string of Kafka holds at most this many bytes.
 _STRING_BYTES_MAX = 32767
+
+#: Arrays of numbers shorter than this have their layouts ready: replicas, ISRs.
+RUN_LAYOUTS = 8
+
+
+@cache
+def run_layouts(code: str) -> tuple[Format, ...]:
+    """The layouts of 0, 1, 2, ... numbers of one kind."""
+    return tuple(Format(f">{count}{code}") for count in range(RUN_LAYOUTS))
 
 
 def varint_rest(data: Any, byte: int, position: int) -> tuple[int, int]:
@@ -98,7 +108,7 @@ class _Reader:
         self.run: list[tuple[str, str]] = []
         source.add("p = position", "end = len(data)")
         if self.views:
-            source.add("view = memoryview(data)")
+            source.add("view = data if type(data) is memoryview else memoryview(data)")
         source.add(f"m = new({source.constant('C', cls)})")
         self.struct(cls, "m")
         source.add("if p > end:", "    raise refuse('the input ends inside the message', end)", "return m, p")
@@ -198,7 +208,10 @@ class _Reader:
         if field.type == "Uuid":
             source.add(f"q = p + 16 * {n}", f"{target} = [bytes(data[i:i + 16]) for i in range(p, q, 16)]", "p = q")
         elif field.type in FIXED:
-            source.add(f"{target} = list(unpack_from(f'>{{{n}}}{FIXED[field.type][0]}', data, p)) if {n} else []")
+            code = FIXED[field.type][0]
+            few = source.constant("few", run_layouts(code))
+            source.add(f"if {n} < {RUN_LAYOUTS}:", f"    {target} = list({few}[{n}].unpack_from(data, p))")
+            source.add("else:", f"    {target} = list(unpack_from(f'>{{{n}}}{code}', data, p))")
             source.add(f"p += {f'{size} * ' if size > 1 else ''}{n}")
         else:
             self.elements(field, target, n)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from struct import Struct as Format
 from struct import pack
 
-from ottla.wire.reader import has_records
+from ottla.wire.reader import RUN_LAYOUTS, has_records, run_layouts
 from ottla.wire.schema import Field, Source, fields, schema
 from ottla.wire.type import FIXED, UnsupportedVersion
 
@@ -192,7 +192,10 @@ class _Writer:
         if field.type == "Uuid":
             source.add(f"{self.out}(join({x}))")
         elif field.type in FIXED:
-            source.add(f"if {x}:", f"    {self.out}(pack(f'>{{len({x})}}{FIXED[field.type][0]}', *{x}))")
+            code = FIXED[field.type][0]
+            few = source.constant("few", run_layouts(code))
+            source.add(f"if len({x}) < {RUN_LAYOUTS}:", f"    {self.out}({few}[len({x})].pack(*{x}))")
+            source.add("else:", f"    {self.out}(pack(f'>{{len({x})}}{code}', *{x}))")
         else:
             each = source.fresh("e")
             source.add(f"for {each} in {x}:")
