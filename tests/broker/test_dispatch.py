@@ -1,0 +1,139 @@
+"""Whatever a peer sends, only its own connection can be lost, and what is offered is what is served."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import ottla
+import ottla.broker.handlers  # (registers what HANDLERS holds)
+from ottla.broker.dispatch import HANDLERS
+from ottla.kernel.error import ErrorCode
+from ottla.wire.api import API, ApiKey
+from ottla.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.api.metadata import MetadataRequest
+from ottla.wire.compile import decode, encode
+from ottla.wire.header import RequestHeader
+from tests.broker.wire_client import WireClient
+
+
+def framed(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + body
+
+
+def header(key: int, version: int, client_id: bytes = b"\x00\x01x") -> bytes:
+    return key.to_bytes(2, "big") + version.to_bytes(2, "big") + b"\0\0\0\7" + client_id
+
+
+def serves(node: ottla.Node) -> bool:
+    with WireClient(node.bootstrap_servers) as client:
+        return bool(client.ask(MetadataRequest(topics=[]), 12).brokers)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\0",
+        header(3, 12),
+        header(3, 12) + b"\0" + b"\xff" * 30,
+        header(3, 99) + b"\0\0",
+        header(999, 0),
+        header(-1 & 0xFFFF, 0),
+        header(7, 0),
+        header(3, 1, client_id=b"\x7f\xffx") + b"\0\0\0\0",
+        header(3, 1, client_id=b"\x00\x02\xff\xfe") + b"\0\0\0\0",
+        header(0, 3) + b"\xff\xff\0\1\0\0\0\1\x7f\xff\xff\xff",
+    ],
+    ids=[
+        "empty",
+        "one byte",
+        "no body",
+        "garbage body",
+        "version never offered",
+        "api never heard of",
+        "negative api",
+        "api of the past",
+        "client id behind the end",
+        "client id that is not text",
+        "two billion topics",
+    ],
+)
+def test_a_request_that_cannot_be_read_costs_its_connection(node: ottla.Node, body: bytes) -> None:
+    with WireClient(node.bootstrap_servers) as client:
+        client.send_raw(framed(body))
+        with pytest.raises(ConnectionError):
+            client.receive_frame()
+    assert serves(node)
+
+
+@given(data=st.binary(max_size=200), key=st.sampled_from(sorted(HANDLERS)), version=st.integers(0, 20))
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_noise_behind_a_good_header_never_stops_the_node(node: ottla.Node, data: bytes, key: int, version: int) -> None:
+    with WireClient(node.bootstrap_servers) as client:
+        client.send_raw(framed(header(key, version) + data))
+        client.send_raw(framed(header(3, 1) + b"\0\0\0\0"))
+        with contextlib.suppress(ConnectionError):
+            client.receive_frame()
+    assert serves(node)
+
+
+def test_an_unknown_version_of_api_versions_is_answered_with_what_there_is(client: WireClient) -> None:
+    client.send_raw(framed(header(18, 77) + b"\0\0\0"))
+    frame = client.receive_frame()
+    assert frame[:4] == b"\0\0\0\7"
+    response, end = decode(ApiVersionsResponse, 0, frame, 4)
+    assert end == len(frame)
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert {each.api_key for each in response.api_keys} == set(HANDLERS)
+
+
+def test_what_is_offered_is_what_is_served(client: WireClient) -> None:
+    request = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
+    response = client.ask(request, 4)
+    for each in response.api_keys:
+        offered = range(each.min_version, each.max_version + 1)
+        if each.api_key == ApiKey.PRODUCE:
+            assert offered.start == 0, "librdkafka must see Produce from 0 (KAFKA-18659)"
+            offered = range(3, offered.stop)
+        assert offered == API[ApiKey(each.api_key)].stable_versions
+    assert {each.name for each in response.supported_features} >= {"metadata.version", "group.version"}
+    assert {each.name: each.max_version_level for each in response.finalized_features}["transaction.version"] == 2
+
+
+@pytest.mark.parametrize("key", sorted(HANDLERS))
+def test_every_handler_is_of_an_api_that_brokers_serve(key: int) -> None:
+    assert "broker" in API[ApiKey(key)].listeners
+
+
+@pytest.mark.parametrize("name", ["", "no spaces", "-dash"])
+def test_a_client_name_out_of_bounds_is_an_invalid_request(client: WireClient, name: str) -> None:
+    request = ApiVersionsRequest(client_software_name=name, client_software_version="1")
+    assert client.ask(request, 3).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_request_without_a_client_id_is_served(node: ottla.Node) -> None:
+    with WireClient(node.bootstrap_servers, client_id=None) as client:
+        for version in API[ApiKey.METADATA].versions:
+            assert client.ask(MetadataRequest(topics=[]), version).brokers[0].node_id == 1
+
+
+def test_tags_in_a_header_are_passed_over(client: WireClient) -> None:
+    head = RequestHeader(request_api_key=3, request_api_version=12, correlation_id=5, client_id="x")
+    body = encode(head, 2)
+    assert body.endswith(b"\0")
+    tagged = body[:-1] + b"\x01\x05\x03abc" + encode(MetadataRequest(topics=[]), 12)
+    client.send_raw(framed(tagged))
+    assert client.receive(3, 12).brokers[0].node_id == 1
+    assert client.last_correlation_id == 5
+
+
+def test_pipelined_requests_are_answered_in_their_order(client: WireClient) -> None:
+    for _ in range(100):
+        client.send(MetadataRequest(topics=[]), 12)
+    for number in range(100):
+        client.receive(3, 12)
+        assert client.last_correlation_id == number + 1
