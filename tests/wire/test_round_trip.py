@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla.wire.api import vote
+from ottla.wire.api.broker_registration import BrokerRegistrationRequest
 from ottla.wire.api.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.wire.api.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -74,7 +75,14 @@ def test_damaged_bytes_give_a_message_or_malformed_and_nothing_else() -> None:
     "lie", [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\x7f", b"\x00\xff\xff\xff"]
 )
 @pytest.mark.parametrize(
-    ("cls", "version"), [(FetchResponse, 11), (FetchResponse, 16), (MetadataResponse, 8), (MetadataResponse, 13)]
+    ("cls", "version"),
+    [
+        (FetchResponse, 11),
+        (FetchResponse, 16),
+        (MetadataResponse, 8),
+        (MetadataResponse, 13),
+        (BrokerRegistrationRequest, 4),
+    ],
 )
 def test_a_count_that_lies_costs_no_memory(cls: Any, version: int, lie: bytes) -> None:
     data = encode(message(cls, version, Random(1)), version)
