@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -69,8 +70,14 @@ class Housekeeping:
             partition.log.expire_producers(now_ms)
 
     def checkpoint(self) -> None:
-        """Write the recovery points, start offsets and high watermarks of all logs."""
-        self._node.store.checkpoint(self._node.clock.now_ms())
+        """Sync what rolled since the last time, and write where recovery and reading begin in every log."""
+        node = self._node
+        node.store.remove_deleted(node.clock.now_ms())
+        rolled = [each.log for each in node.partitions.values() if each.log.wants_flush]
+        if rolled:
+            node.flusher.flush(rolled, lambda: None)
+        for task in node.store.checkpoint_tasks():
+            node.pool.submit(task).add_done_callback(_report)
 
     def flush_overdue(self) -> None:
         """Sync the logs whose `flush.ms` is over."""
@@ -84,3 +91,9 @@ class Housekeeping:
         for handle in self._handles.values():
             handle.cancel()
         self._handles.clear()
+
+
+def _report(task: Future[None]) -> None:
+    error = task.exception()
+    if error is not None:
+        _log.error("a checkpoint cannot be written; it is tried again", exc_info=error)

@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from random import SystemRandom
 
@@ -81,8 +82,11 @@ class Node:
         self.groups = Groups(self)
         self.transactions = Transactions(self)
         self.housekeeping = Housekeeping(self)
+        #: The newest committed metadata that this node has followed.
+        self.image = Image.empty()
         self.store: Store
         self.quorum: MetadataLog
+        self._undo = ExitStack()
         self._endpoints: dict[str, Endpoint] = {}
         self._appended: list[Partition] = []
         self._producer_ids = range(0)
@@ -91,8 +95,9 @@ class Node:
 
     def open(self) -> None:
         """Take the addresses and the directories, recover, and serve. Raises OttlaError in words."""
-        try:
-            self._bind()
+        with ExitStack() as undo:
+            undo.callback(self.pool.shutdown)
+            self._bind(undo)
             self.store = Store.open(
                 self.disk,
                 self.settings.log_dirs,
@@ -100,34 +105,32 @@ class Node:
                 now_ms=self.clock.now_ms(),
                 settings_of=self._log_settings,
             )
+            undo.callback(self.store.close)
             self.quorum = MetadataLog.open(
                 self.disk, self.settings, self.store, self.clock, self.rng, list(self._endpoints.values())
             )
-            self._follow(Image.empty(), self.quorum.image)
+            undo.callback(self.quorum.close)
+            self._follow(self.image, self.quorum.image)
             self.quorum.subscribe(self._follow)
             self.store.delete_strays()
             self.transactions.resume()
-        except BaseException:
-            self.close()
-            raise
-        self.housekeeping.start()
-        for listener in self.listeners:
-            listener.serve()
+            undo.callback(self.transactions.close)
+            undo.callback(self.groups.close)
+            self.housekeeping.start()
+            undo.callback(self.housekeeping.stop)
+            for listener in self.listeners:
+                listener.serve()
+            self._undo = undo.pop_all()
 
     def close(self) -> None:
         """Stop to serve, write the checkpoints and the mark of a clean shutdown, give the directories back."""
         for listener in self.listeners:
             listener.close()
-        self.housekeeping.stop()
-        self.groups.close()
-        self.transactions.close()
-        self.pool.shutdown(wait=True)
-        if hasattr(self, "quorum"):
-            self.quorum.close()
-        if hasattr(self, "store"):
-            self.store.close()
+        # Syncs under way come to their end before the logs that they are about are closed.
+        self.pool.shutdown()
+        self._undo.close()
 
-    def _bind(self) -> None:
+    def _bind(self, undo: ExitStack) -> None:
         for each in self.settings.listeners:
             if each.name in self.settings.controller_listener_names:
                 # The quorum is this node alone: nobody else has to reach its controller.
@@ -141,6 +144,7 @@ class Node:
                 idle_ms_max=self.settings.connections_max_idle_ms,
             )
             listener.bind(each.host, each.port)
+            undo.callback(listener.close)
             self.listeners.append(listener)
             self._endpoints[each.name] = advertise(self.settings, each, listener.port)
 
@@ -148,11 +152,6 @@ class Node:
         _log.debug("connection of %s:%d closed: %s", *connection.peer, why)
 
     # ---- what there is
-
-    @property
-    def image(self) -> Image:
-        """The newest metadata."""
-        return self.quorum.image
 
     @property
     def cluster_id(self) -> str:
@@ -173,7 +172,7 @@ class Node:
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of a topic by its id."""
-        return self.quorum.image.topic_names.get(Uuid(topic_id))
+        return self.image.topic_names.get(Uuid(topic_id))
 
     def leader_of(self, topic: str, index: int) -> Partition:
         """The partition, which we lead; UNKNOWN_TOPIC_OR_PARTITION when there is none."""
@@ -239,11 +238,11 @@ class Node:
         return first
 
     def _log_settings(self, tp: TopicPartition) -> LogSettings:
-        overrides = self.quorum.image.config(TOPIC, tp.topic) if hasattr(self, "quorum") else {}
-        return log_settings(TopicSettings.resolve(overrides, self.settings))
+        return log_settings(TopicSettings.resolve(self.image.config(TOPIC, tp.topic), self.settings))
 
     def _follow(self, old: Image, new: Image) -> None:
         """The metadata changed: make, drop and adjust the partitions that it concerns."""
+        self.image = new
         event = topics_changed(old, new)
         for name, _ in event.deleted:
             self._drop(old, name)
