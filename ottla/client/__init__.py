@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from ottla.client.admin.result import OffsetSpec as OffsetSpec
     from ottla.client.admin.result import ResourceType as ResourceType
     from ottla.client.admin.result import Results as Results
+    from ottla.client.delivery import Delivery as Delivery
+    from ottla.client.delivery import RecordMetadata as RecordMetadata
+    from ottla.client.producer import AsyncProducer as AsyncProducer
+    from ottla.client.producer import Producer as Producer
     from ottla.kernel.error import ErrorCode as ErrorCode
     from ottla.kernel.error import KafkaError as KafkaError
     from ottla.kernel.error import OttlaError as OttlaError
@@ -33,6 +37,10 @@ _HOME = {
     "Admin": "ottla.client.admin.client",
     "AlterOperation": "ottla.client.admin.result",
     "AsyncAdmin": "ottla.client.admin.client",
+    "AsyncProducer": "ottla.client.producer",
+    "Delivery": "ottla.client.delivery",
+    "Producer": "ottla.client.producer",
+    "RecordMetadata": "ottla.client.delivery",
     "CommittedOffset": "ottla.client.admin.result",
     "ConfigResource": "ottla.client.admin.result",
     "ErrorCode": "ottla.kernel.error",
@@ -50,14 +58,18 @@ __all__ = [
     "Admin",
     "AlterOperation",
     "AsyncAdmin",
+    "AsyncProducer",
     "CommittedOffset",
     "ConfigResource",
+    "Delivery",
     "ErrorCode",
     "GroupType",
     "KafkaError",
     "NewTopic",
     "OffsetSpec",
     "OttlaError",
+    "Producer",
+    "RecordMetadata",
     "ResourceType",
     "Results",
     "TopicPartition",

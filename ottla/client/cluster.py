@@ -44,6 +44,16 @@ def now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
+class MachineClock:
+    """The machine's clock, as the port has it."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+
 class Backoff:
     """Pauses that grow from `first_ms` to `last_ms`, doubling, each up to a fifth shorter or longer (KIP-580)."""
 

@@ -1,0 +1,284 @@
+"""A batch on its way to a broker, and what the sender of a record holds of it.
+
+`Accumulator` makes a batch and fills it, `Sender` encodes and sends it, and ends it by `succeed` or `fail`; then
+whoever waits for one of its records is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import threading
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NamedTuple
+
+from ottla.client.encode import Run, encode_records
+from ottla.client.error import RequestTimedOut
+from ottla.kernel.error import KafkaError
+from ottla.wire.batch import Header, assemble
+from ottla.wire.codec import Codec, compress
+
+_CHECKED = struct.Struct(">hiqqqhii")
+_TRANSACTIONAL = 0x10
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record has come to lie. `offset` is -1 if the broker did not say (acks=0, or an old duplicate)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+class ProducerBatch:
+    """The records of one partition that travel together."""
+
+    __slots__ = (
+        "append_time",
+        "attempts",
+        "base_sequence",
+        "body",
+        "count",
+        "created_ms",
+        "deadline_ms",
+        "done",
+        "encoded",
+        "parts",
+        "error",
+        "headers",
+        "keys",
+        "limit",
+        "max_timestamp",
+        "offset",
+        "partition",
+        "producer",
+        "reserved",
+        "retry_at_ms",
+        "runs",
+        "seen",
+        "serial",
+        "size",
+        "timestamp",
+        "topic",
+        "transactional",
+        "values",
+        "waiters",
+    )
+
+    def __init__(self, topic: str, partition: int, created_ms: int, deadline_ms: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.values: list[bytes | None] = []
+        #: None as long as no record has a key, or headers.
+        self.keys: list[bytes | None] | None = None
+        self.headers: list[Sequence[Header]] | None = None
+        self.runs: list[Run] = []
+        #: Of the last record, ms.
+        self.timestamp = -1
+        self.max_timestamp = -1
+        #: An upper bound of the encoded size, up to which `limit` it may grow, and what is reserved of buffer.memory.
+        self.size = 0
+        self.limit = 0
+        self.reserved = 0
+        #: Monotonic times.
+        self.created_ms = created_ms
+        self.deadline_ms = deadline_ms
+        self.retry_at_ms = 0
+        self.attempts = 0
+        #: Its place in the order of sending; -1 before the first send.
+        self.serial = -1
+        #: The two halves, by the index of their first record, of a batch that was too large.
+        self.parts: list[tuple[int, ProducerBatch]] = []
+        #: Producer id and epoch under which `base_sequence` was given; None before the first send.
+        self.producer: tuple[int, int] | None = None
+        self.base_sequence = -1
+        self.transactional = False
+        #: The encoded, compressed records, and the whole batch.
+        self.body: bytes | None = None
+        self.count = 0
+        self.encoded: bytes | None = None
+        #: The end of it.
+        self.done = False
+        self.offset = -1
+        self.append_time = -1
+        self.error: KafkaError | None = None
+        self.seen = False
+        self.waiters: list[Callable[[], None]] = []
+
+    @property
+    def records(self) -> int:
+        """How many there are."""
+        return self.count or len(self.values)
+
+    def encode(self, codec: Codec, level: int | None) -> bytes:
+        """The bytes to send; made anew only when the producer id, epoch or sequence has changed."""
+        if self.encoded is None:
+            if self.body is None:
+                self.body = encode_records(self.values, self.keys, self.headers, self.runs)
+                if codec is not Codec.NONE:
+                    self.body = compress(codec, self.body, level)
+            count = self.records
+            producer_id, epoch = self.producer or (-1, -1)
+            checked = _CHECKED.pack(
+                codec | (_TRANSACTIONAL if self.transactional else 0),
+                count - 1,
+                self.runs[0][1],
+                self.max_timestamp,
+                producer_id,
+                epoch,
+                self.base_sequence,
+                count,
+            )
+            self.encoded = assemble(0, -1, checked, self.body)
+        return self.encoded
+
+    def sequence(self, producer: tuple[int, int], base_sequence: int) -> None:
+        """Number it; the same records under another number are other bytes."""
+        self.producer = producer
+        self.base_sequence = base_sequence
+        self.encoded = None
+
+    def halves(self) -> tuple[ProducerBatch, ProducerBatch]:
+        """Two batches with this one's records. This one is over when both are."""
+        middle = len(self.values) // 2
+        made = tuple(self._part(start, end) for start, end in ((0, middle), (middle, len(self.values))))
+        self.parts = [(0, made[0]), (middle, made[1])]
+        left = [2]
+
+        def one_is_over() -> None:
+            left[0] -= 1
+            if not left[0]:
+                self._finish()
+
+        for half in made:
+            half.when_done(one_is_over)
+        self.values = []
+        return made[0], made[1]
+
+    def _part(self, start: int, end: int) -> ProducerBatch:
+        part = ProducerBatch(self.topic, self.partition, self.created_ms, self.deadline_ms)
+        part.values = self.values[start:end]
+        part.keys = None if self.keys is None else self.keys[start:end]
+        part.headers = None if self.headers is None else self.headers[start:end]
+        part.runs = [(0, self.timestamp_of(start))]
+        part.runs += [(first - start, timestamp) for first, timestamp in self.runs if start < first < end]
+        part.max_timestamp = max(timestamp for _, timestamp in part.runs)
+        part.size = self.size // 2
+        part.transactional = self.transactional
+        part.serial = self.serial
+        part.attempts = self.attempts + 1
+        if self.producer is not None:
+            part.sequence(self.producer, (self.base_sequence + start) & 0x7FFFFFFF)
+        return part
+
+    def succeed(self, offset: int, append_time: int) -> None:
+        """The broker has it. `append_time` is -1 if records keep their own timestamps."""
+        self.offset = offset
+        self.append_time = append_time
+        self._finish()
+
+    def fail(self, error: KafkaError) -> None:
+        """It will not get there."""
+        self.error = error
+        self._finish()
+
+    def _finish(self) -> None:
+        self.count = self.records
+        self.done = True
+        # Deliveries may be kept for long; the records need not be.
+        self.encoded = self.body = self.keys = self.headers = None
+        self.values = []
+        waiters, self.waiters = self.waiters, []
+        for told in waiters:
+            told()
+
+    def when_done(self, told: Callable[[], None]) -> None:
+        """Call `told` at the end, or now. Any thread may ask; the sender's thread tells."""
+        self.waiters.append(told)
+        if self.done and told in self.waiters:
+            # It ended between the caller's look and the append; whoever takes it off the list tells.
+            try:
+                self.waiters.remove(told)
+            except ValueError:
+                return
+            told()
+
+    def timestamp_of(self, index: int) -> int:
+        """A record's timestamp in ms."""
+        if self.append_time >= 0:
+            return self.append_time
+        found = -1
+        for first, timestamp in self.runs:
+            if first > index:
+                break
+            found = timestamp
+        return found
+
+
+class Delivery:
+    """One record on its way. Await it, or ask for its `result`, to know where it lies or why it failed."""
+
+    __slots__ = ("_batch", "_index")
+
+    def __init__(self, batch: ProducerBatch, index: int) -> None:
+        self._batch = batch
+        self._index = index
+
+    @property
+    def done(self) -> bool:
+        """Is it over, one way or the other?"""
+        return self._batch.done
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Wait, at most `timeout` seconds (then RequestTimedOut). Raises the KafkaError for which it failed."""
+        batch = self._batch
+        if not batch.done:
+            over = threading.Event()
+            batch.when_done(over.set)
+            if not over.wait(timeout):
+                raise RequestTimedOut(f"no answer for the record within {timeout} s")
+        return self._outcome()
+
+    def when_done(self, told: Callable[[RecordMetadata | None, KafkaError | None], Any]) -> None:
+        """Call `told(metadata, error)` when it is over, one of them None. It runs on the client's loop: be brief."""
+        batch = self._batch
+
+        def tell() -> None:
+            try:
+                outcome = self._outcome()
+            except KafkaError as error:
+                told(None, error)
+            else:
+                told(outcome, None)
+
+        batch.when_done(tell)
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        batch = self._batch
+        if not batch.done:
+            loop = asyncio.get_running_loop()
+            over: asyncio.Future[None] = loop.create_future()
+
+            def tell() -> None:
+                loop.call_soon_threadsafe(_resolve, over)
+
+            batch.when_done(tell)
+            yield from over
+        return self._outcome()
+
+    def _outcome(self) -> RecordMetadata:
+        batch, index = self._batch, self._index
+        while batch.parts:
+            first, part = batch.parts[1] if index >= batch.parts[1][0] else batch.parts[0]
+            batch, index = part, index - first
+        if batch.error is not None:
+            batch.seen = True
+            raise batch.error.with_traceback(None)
+        offset = batch.offset + index if batch.offset >= 0 else -1
+        return RecordMetadata(batch.topic, batch.partition, offset, batch.timestamp_of(index))
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,184 @@
+"""The records of a batch as bytes, for many records at once.
+
+A record is: length, attributes (0), timestamp delta, offset delta, key, value, headers; the numbers are zigzag varints.
+The pieces of all records are laid out in one flat list, column by column (slices of a list are assigned in C), and
+joined once: a record costs a few list cells, not a function call. That is about five times faster than a loop.
+
+Rules:
+- The bytes equal `ottla.wire.batch.build`'s and the Java producer's for the same records; tests compare all three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from ottla.wire.batch import Header
+from ottla.wire.varint import encode_varint
+
+#: Varints of the numbers that are common as lengths and offset deltas; longer lengths are encoded one by one.
+_TABLE_SIZE = 16_384
+#: `_VARINT[n]` is n as a varint. Filled at first use: a producer that never sends costs nothing.
+_VARINT: list[bytes] = []
+#: `_LENGTH[n]` is the header count 0 of the record before, and then n as a varint: where one record ends, the next
+#: begins.
+_LENGTH: list[bytes] = []
+#: `_COST[n]` is n and the bytes of n as a varint: what a key or value of n bytes takes.
+_COST: list[int] = []
+
+#: Where a varint of an offset delta becomes a byte longer (zigzag halves the 7 bits of the first byte).
+_OFFSET_STEPS = (0, 64, 8_192, 1_048_576, 134_217_728)
+
+#: A run of records with one timestamp: the index of its first record, and the timestamp in ms.
+Run = tuple[int, int]
+
+
+def encode_records(
+    values: Sequence[bytes | None],
+    keys: Sequence[bytes | None] | None,
+    headers: Sequence[Sequence[Header]] | None,
+    runs: Sequence[Run],
+) -> bytes:
+    """The records of one batch, uncompressed. `keys` and `headers` are None when no record has any.
+
+    `runs` says the timestamps: each run goes up to the next one's first record; the first begins at 0 and has the base
+    timestamp.
+    """
+    if not _VARINT:
+        _fill()
+    if headers is not None or None in values or (keys is not None and None in keys):
+        return _one_by_one(values, keys, headers, runs)
+    return _columns(values, keys, runs)  # type: ignore[arg-type]
+
+
+def _columns(values: Sequence[bytes], keys: Sequence[bytes] | None, runs: Sequence[Run]) -> bytes:
+    count = len(values)
+    width = 5 if keys is None else 7
+    flat: list[bytes] = [b""] * (count * width)
+    value_sizes = list(map(len, values))
+    value_size = _same(value_sizes)
+    costs: list[int] | None = None
+    cost = 0
+    if keys is None:
+        if value_size is None:
+            costs = _costs(value_sizes)
+        else:
+            cost = value_size + len(_varint(value_size))
+        null_key = 1
+    else:
+        key_sizes = list(map(len, keys))
+        costs = list(map(int.__add__, _costs(key_sizes), _costs(value_sizes)))
+        flat[3::width] = _varints(key_sizes)
+        flat[4::width] = keys
+        null_key = 0
+    flat[2::width] = _offsets(count) if keys is not None else _offsets_and_null_key(count)
+    flat[width - 2 :: width] = [_varint(value_size)] * count if value_size is not None else _varints(value_sizes)
+    flat[width - 1 :: width] = values
+    for start, end, offset_size, timestamp in _segments(count, runs):
+        stamp = b"\x00" + timestamp
+        # attributes and timestamp delta, offset delta, the byte of a missing key, header count
+        fixed = len(stamp) + offset_size + null_key + 1
+        if costs is None:
+            flat[start * width : end * width : width] = [_length(fixed + cost)] * (end - start)
+        else:
+            flat[start * width : end * width : width] = _lengths(fixed, costs[start:end])
+        flat[start * width + 1 : end * width : width] = [stamp] * (end - start)
+    # The first record has none before it, and the last one's header count is still to come.
+    flat[0] = flat[0][1:]
+    flat.append(b"\x00")
+    return b"".join(flat)
+
+
+def _segments(count: int, runs: Sequence[Run]) -> Iterator[tuple[int, int, int, bytes]]:
+    """(start, end, bytes of an offset delta, timestamp delta) of stretches in which both stay the same."""
+    base = runs[0][1]
+    for number, (first, timestamp) in enumerate(runs):
+        run_end = runs[number + 1][0] if number + 1 < len(runs) else count
+        delta = _varint(timestamp - base)
+        for size in range(1, len(_OFFSET_STEPS)):
+            start, end = max(first, _OFFSET_STEPS[size - 1]), min(run_end, _OFFSET_STEPS[size])
+            if start < end:
+                yield start, end, size, delta
+
+
+def _one_by_one(
+    values: Sequence[bytes | None],
+    keys: Sequence[bytes | None] | None,
+    headers: Sequence[Sequence[Header]] | None,
+    runs: Sequence[Run],
+) -> bytes:
+    parts: list[bytes] = []
+    base = runs[0][1]
+    stamps = iter([*runs, (len(values) + 1, 0)])
+    stamp, (next_run, next_timestamp) = b"", next(stamps)
+    for index, value in enumerate(values):
+        if index == next_run:
+            stamp = b"\x00" + _varint(next_timestamp - base)
+            next_run, next_timestamp = next(stamps)
+        key = keys[index] if keys is not None else None
+        body = [stamp, _varint(index), b"\x01" if key is None else _varint(len(key)), key or b""]
+        body += (b"\x01",) if value is None else (_varint(len(value)), value)
+        own = headers[index] if headers is not None else ()
+        body.append(_varint(len(own)))
+        for name, content in own:
+            raw = name.encode()
+            body += (_varint(len(raw)), raw)
+            body += (b"\x01",) if content is None else (_varint(len(content)), content)
+        parts.append(_varint(sum(map(len, body))))
+        parts += body
+    return b"".join(parts)
+
+
+def _fill() -> None:
+    _VARINT.extend(map(encode_varint, range(_TABLE_SIZE)))
+    _LENGTH.extend(b"\x00" + one for one in _VARINT)
+    _COST.extend(number + len(one) for number, one in enumerate(_VARINT))
+
+
+def _varint(number: int) -> bytes:
+    return _VARINT[number] if 0 <= number < _TABLE_SIZE else encode_varint(number)
+
+
+def _length(number: int) -> bytes:
+    return _LENGTH[number] if number < _TABLE_SIZE else b"\x00" + encode_varint(number)
+
+
+def _same(sizes: list[int]) -> int | None:
+    """The one size that all have, or None."""
+    return sizes[0] if sizes.count(sizes[0]) == len(sizes) else None
+
+
+def _varints(numbers: list[int]) -> Iterable[bytes]:
+    return list(map(_VARINT.__getitem__, numbers)) if max(numbers) < _TABLE_SIZE else list(map(_varint, numbers))
+
+
+def _costs(sizes: list[int]) -> list[int]:
+    if max(sizes) < _TABLE_SIZE:
+        return list(map(_COST.__getitem__, sizes))
+    return [size + len(_varint(size)) for size in sizes]
+
+
+def _lengths(fixed: int, costs: list[int]) -> list[bytes]:
+    if max(costs) + fixed < _TABLE_SIZE:
+        return (
+            list(map(_LENGTH[fixed:].__getitem__, costs))
+            if len(costs) > 4_096
+            else [_LENGTH[fixed + cost] for cost in costs]
+        )
+    return [_length(fixed + cost) for cost in costs]
+
+
+_with_null_key: list[bytes] = []
+
+
+def _offsets(count: int) -> list[bytes]:
+    if count > len(_VARINT):
+        return list(map(encode_varint, range(count)))
+    return _VARINT[:count]
+
+
+def _offsets_and_null_key(count: int) -> list[bytes]:
+    """Offset deltas from 0, each with the length -1 of the missing key that follows it."""
+    known = len(_with_null_key)
+    if known < count:
+        _with_null_key.extend(encode_varint(number) + b"\x01" for number in range(known, count))
+    return _with_null_key[:count]

@@ -1,0 +1,327 @@
+"""The producers: `AsyncProducer` on asyncio, and `Producer` for code that does not await.
+
+Rules:
+- `send` puts a record into its partition's open batch and returns; it waits only for a topic's metadata, and for room
+  in `buffer.memory`, at most `max.block.ms`.
+- Records of one partition keep the order of their `send` calls.
+- `Producer.send` runs in the caller's thread up to the batch: any threads may share a producer.
+
+KIPs: 98 (idempotence), 480 (sticky partitions), 794 (balance), 82 (headers), 91 (delivery timeout).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import TypeVar
+
+from ottla.client.accumulator import Accumulator
+from ottla.client.cluster import Cluster, MachineClock, now_ms
+from ottla.client.delivery import Delivery
+from ottla.client.error import BufferFull, ClientClosed
+from ottla.client.loop import loop_thread
+from ottla.client.producer_setting import ProducerSettings
+from ottla.client.sender import Sender
+from ottla.client.serializer import plain_bytes
+from ottla.client.setting import Given
+from ottla.kernel.error import KafkaError
+from ottla.wire.batch import Header
+
+T = TypeVar("T")
+
+#: What `headers` may be: pairs, or a mapping; contents bytes, text (as UTF-8) or None.
+Headers = Sequence[tuple[str, bytes | str | None]] | Mapping[str, bytes | str | None]
+#: Called by `flush` with the number of records that are still to be delivered.
+Progress = Callable[[int], None]
+
+_now_ns = time.time_ns
+
+
+class AsyncProducer:
+    """A producer for asyncio. Made on a running loop; `async with` or `close` ends it.
+
+    >>> async with AsyncProducer("127.0.0.1:9092") as producer:
+    ...     delivery = await producer.send("flights", "UA 1545", key="UA")
+    ...     metadata = await delivery
+    """
+
+    def __init__(self, settings: Given = None, /, **keywords: object) -> None:
+        self.settings = ProducerSettings.read(settings, keywords)
+        self._lock = threading.Lock()
+        self._cluster = Cluster(self.settings)
+        self._accumulator = Accumulator(self.settings, MachineClock(), random.Random())
+        self._sender = Sender(self._cluster, self._accumulator, self.settings, self._lock)
+        self._sender.on_progress.append(self._progressed)
+        self._closed = False
+        self._waiting: list[asyncio.Future[None]] = []
+
+    async def send(
+        self,
+        topic: str,
+        value: object = None,
+        key: object = None,
+        *,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery:
+        """Hand over a record; await what comes back to know where it lies.
+
+        `timestamp` is in ms since 1970, now by default. Without `partition` the key decides, and without a key any
+        partition will do. BufferFull when there is no room for max.block.ms; KafkaError when the topic is not found.
+        """
+        if self._closed:
+            raise ClientClosed("this producer is closed")
+        raw_value, raw_key, pairs = convert(self.settings, value, key, headers)
+        if timestamp is None:
+            timestamp = _now_ns() // 1_000_000
+        deadline_ms: int | None = None
+        while True:
+            try:
+                with self._lock:
+                    delivery = self._accumulator.append(topic, raw_value, raw_key, partition, pairs, timestamp)
+            except KeyError:
+                await self.admit(topic)
+                continue
+            if delivery is not None:
+                if self._accumulator.stirred:
+                    self._accumulator.stirred = False
+                    self._sender.wake()
+                return delivery
+            if deadline_ms is None:
+                deadline_ms = now_ms() + self.settings.max_block_ms
+            await self.room(deadline_ms)
+
+    async def admit(self, topic: str) -> None:
+        """Get a topic's partitions before its first record."""
+        await self._cluster.known([topic], self.settings.max_block_ms)
+        with self._lock:
+            self._sender.set_partitions(topic)
+
+    async def room(self, deadline_ms: int) -> None:
+        """Wait until some memory is free; BufferFull at the deadline."""
+        self._sender.wake()
+        freed = asyncio.get_running_loop().create_future()
+        self._waiting.append(freed)
+        try:
+            async with asyncio.timeout(max(0, deadline_ms - now_ms()) / 1000):
+                await freed
+        except TimeoutError:
+            raise buffer_full(self.settings) from None
+
+    async def flush(self, progress: Progress | None = None) -> None:
+        """Send what waits without lingering, and return when all records sent so far are delivered.
+
+        Raises the first KafkaError of a record whose delivery nobody has looked at.
+        """
+        with self._lock:
+            self._accumulator.flushing += 1
+            waiting = list(self._accumulator.incomplete)
+        self._sender.wake()
+        try:
+            left = sum(batch.records for batch in waiting)
+            for batch in waiting:
+                if progress is not None:
+                    progress(left)
+                left -= batch.records
+                while not batch.done:
+                    await _until_done(batch.when_done)
+            if progress is not None:
+                progress(0)
+        finally:
+            with self._lock:
+                self._accumulator.flushing -= 1
+        failed, self._sender.failed = self._sender.failed, []
+        for batch in failed:
+            if not batch.seen and batch.error is not None:
+                raise batch.error.with_traceback(None)
+
+    async def partitions_for(self, topic: str) -> list[int]:
+        """The numbers of a topic's partitions."""
+        await self._cluster.known([topic], self.settings.max_block_ms)
+        return [one.partition for one in self._cluster.metadata.topics[topic].partitions]
+
+    async def close(self, *, flush: bool = True) -> None:
+        """Deliver what waits (or let it fail, with `flush=False`), and end."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if flush:
+                await self.flush()
+        finally:
+            self._sender.close()
+            await self._cluster.close()
+
+    def _progressed(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for freed in waiting:
+            if not freed.done():
+                freed.set_result(None)
+
+    async def __aenter__(self) -> AsyncProducer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close(flush=kind is None)
+
+
+class Producer:
+    """A producer for threads. `with` or `close` ends it.
+
+    >>> with Producer("127.0.0.1:9092") as producer:
+    ...     producer.send("flights", "UA 1545", key="UA").result()
+    """
+
+    def __init__(self, settings: Given = None, /, **keywords: object) -> None:
+        async def make() -> AsyncProducer:
+            return AsyncProducer(settings, **keywords)
+
+        self._thread = loop_thread()
+        self._half = self._thread.run(make())
+        self.settings = self._half.settings
+        self._plain = self.settings.key_serializer is None and self.settings.value_serializer is None
+        self._lock = self._half._lock
+        self._room = threading.Condition(self._lock)
+        self._blocked = 0
+        self._accumulator = self._half._accumulator
+        self._append = self._accumulator.append
+        self._sender = self._half._sender
+        self._sender.on_progress.append(self._progressed)
+
+    def send(
+        self,
+        topic: str,
+        value: object = None,
+        key: object = None,
+        *,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery:
+        """Hand over a record; ask what comes back for its `result` to know where it lies.
+
+        `timestamp` is in ms since 1970, now by default. Without `partition` the key decides, and without a key any
+        partition will do. BufferFull when there is no room for max.block.ms; KafkaError when the topic is not found.
+        """
+        pairs: Sequence[Header] | None = None
+        # The common case, bytes as they are, costs two comparisons.
+        if (
+            not self._plain
+            or headers is not None
+            or (value.__class__ is not bytes and value is not None)
+            or (key.__class__ is not bytes and key is not None)
+        ):
+            value, key, pairs = convert(self.settings, value, key, headers)
+        if timestamp is None:
+            timestamp = _now_ns() // 1_000_000
+        try:
+            with self._lock:
+                delivery = self._append(topic, value, key, partition, pairs, timestamp)
+        except KeyError:
+            delivery = None
+        if delivery is None:
+            delivery = self._wait(topic, value, key, partition, pairs, timestamp)
+        if self._accumulator.stirred:
+            self._accumulator.stirred = False
+            self._sender.signal()
+        return delivery
+
+    def _wait(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        pairs: Sequence[Header] | None,
+        timestamp: int,
+    ) -> Delivery:
+        """The way of a record that finds no metadata or no room."""
+        if self._half._closed:
+            raise ClientClosed("this producer is closed")
+        if topic not in self._accumulator.topics:
+            self._thread.run(self._half.admit(topic))
+        deadline_ms = now_ms() + self.settings.max_block_ms
+        with self._lock:
+            while True:
+                delivery = self._append(topic, value, key, partition, pairs, timestamp)
+                if delivery is not None:
+                    return delivery
+                self._sender.signal()
+                self._blocked += 1
+                try:
+                    if not self._room.wait(max(0, deadline_ms - now_ms()) / 1000):
+                        raise buffer_full(self.settings)
+                finally:
+                    self._blocked -= 1
+
+    def _progressed(self) -> None:
+        if self._blocked:
+            with self._lock:
+                self._room.notify_all()
+
+    def flush(self, timeout: float | None = None, progress: Progress | None = None) -> None:
+        """Send what waits without lingering, and return when all records sent so far are delivered.
+
+        Raises the first KafkaError of a record whose delivery nobody has looked at; TimeoutError after `timeout`
+        seconds.
+        """
+        self._thread.run(self._half.flush(progress), timeout)
+
+    def partitions_for(self, topic: str) -> list[int]:
+        """The numbers of a topic's partitions."""
+        return self._thread.run(self._half.partitions_for(topic))
+
+    def close(self, *, flush: bool = True) -> None:
+        """Deliver what waits (or let it fail, with `flush=False`), and end."""
+        self._thread.run(self._half.close(flush=flush))
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(flush=kind is None)
+
+
+def convert(
+    settings: ProducerSettings, value: object, key: object, headers: Headers | None
+) -> tuple[bytes | None, bytes | None, Sequence[Header] | None]:
+    """A record's parts as bytes, through the serializers."""
+    if value is not None:
+        to_bytes = settings.value_serializer
+        value = plain_bytes(value, "value") if to_bytes is None else to_bytes(value)
+    if key is not None:
+        to_bytes = settings.key_serializer
+        key = plain_bytes(key, "key") if to_bytes is None else to_bytes(key)
+    pairs: Sequence[Header] | None = None
+    if headers:
+        items = headers.items() if isinstance(headers, Mapping) else headers
+        pairs = [(name, content.encode() if isinstance(content, str) else content) for name, content in items]
+    return value, key, pairs
+
+
+def buffer_full(settings: ProducerSettings) -> KafkaError:
+    """The error of a record that found no room in time."""
+    return BufferFull(
+        f"buffer.memory={settings.buffer_memory} stayed full for max.block.ms={settings.max_block_ms}: "
+        "the cluster takes records more slowly than they are sent"
+    )
+
+
+async def _until_done(when_done: Callable[[Callable[[], None]], None]) -> None:
+    loop = asyncio.get_running_loop()
+    over = loop.create_future()
+
+    def tell() -> None:
+        loop.call_soon_threadsafe(lambda: None if over.done() else over.set_result(None))
+
+    when_done(tell)
+    await over

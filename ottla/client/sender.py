@@ -1,0 +1,437 @@
+"""Carries the accumulator's batches to the leaders: requests out, answers in, retries, sequence numbers.
+
+It lives on the client's loop and is driven by `wake` and by timers; it never blocks and runs no loop of its own.
+
+Rules:
+- One request to a broker holds at most one batch a partition, and `max.request.size` bytes.
+- An error that may pass puts the batch back, until `delivery.timeout.ms`; any other ends it.
+- With idempotence a batch keeps its producer id and sequence through all retries. When a numbered batch is given up,
+  or the broker has lost track of us, nothing more is sent until all answers are in; then a new producer id begins at
+  sequence 0.
+
+KIPs: 98 (idempotence), 360 (recovery from it), 91 (delivery timeout), 516 (topic ids), 951 (leader hints).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import threading
+from collections.abc import Callable
+
+from ottla.client.accumulator import Accumulator, PartitionQueue
+from ottla.client.cluster import Backoff, Cluster, now_ms
+from ottla.client.connection import Connection
+from ottla.client.delivery import ProducerBatch
+from ottla.client.error import NotReachable, RequestTimedOut, check, error_of
+from ottla.client.metadata import Node
+from ottla.client.producer_setting import ProducerSettings
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.name import NO_UUID
+from ottla.wire.api import ApiKey
+from ottla.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.wire.api.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+_log = logging.getLogger("ottla.client")
+
+#: The broker no longer knows this producer, or finds a gap: only a new producer id helps.
+_LOST_TRACK = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+#: The first version of Produce with topic ids.
+_TOPIC_IDS = 13
+
+Item = tuple[PartitionQueue, ProducerBatch]
+
+
+class Sender:
+    """One producer's way out. The producer makes it, wakes it, and closes it."""
+
+    def __init__(
+        self, cluster: Cluster, accumulator: Accumulator, settings: ProducerSettings, lock: threading.Lock
+    ) -> None:
+        #: Producer id and epoch; None while there is none, or with idempotence off.
+        self.producer: tuple[int, int] | None = None
+        #: Called on the loop, without the lock, when batches have ended or memory is free.
+        self.on_progress: list[Callable[[], None]] = []
+        #: A failure that nobody has looked at yet.
+        self.failed: list[ProducerBatch] = []
+        self._cluster = cluster
+        self._accumulator = accumulator
+        self._settings = settings
+        self._lock = lock
+        self._loop = asyncio.get_running_loop()
+        self._scheduled = False
+        self._signalled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._connections: dict[int, Connection] = {}
+        self._connecting: set[int] = set()
+        self._in_flight: dict[int, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._updating = False
+        self._renewing = False
+        self._initialising = False
+        self._closed = False
+        self._update_backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
+        cluster.on_update.append(self._metadata_came)
+
+    # ---- waking
+
+    def wake(self) -> None:
+        """Look soon at what there is to do. On the loop only."""
+        if not self._scheduled and not self._closed:
+            self._scheduled = True
+            self._loop.call_soon(self._pass)
+
+    def signal(self) -> None:
+        """The same from any thread."""
+        if not self._signalled and not self._closed:
+            self._signalled = True
+            self._loop.call_soon_threadsafe(self._signal_came)
+
+    def _signal_came(self) -> None:
+        self._signalled = False
+        self.wake()
+
+    def close(self) -> None:
+        """Send nothing more; what is not over fails."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        with self._lock:
+            left = list(self._accumulator.incomplete)
+            self._accumulator.incomplete.clear()
+            self._accumulator.memory_used = 0
+        for batch in left:
+            batch.fail(KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer was closed before the record was sent"))
+        self._tell()
+
+    # ---- out
+
+    def _pass(self) -> None:
+        self._scheduled = False
+        if self._closed:
+            return
+        now = now_ms()
+        ended: list[ProducerBatch] = []
+        loads: dict[int, list[Item]] = {}
+        with self._lock:
+            for partition, batch in self._accumulator.expired(now):
+                self._end(partition, batch, self._too_late(batch), ended)
+            next_ms = self._collect(now, loads) if self._may_send() else None
+        for node_id, items in loads.items():
+            self._transmit(node_id, items)
+        self._finish(ended)
+        if self._cluster.metadata.update_due_ms() <= now:
+            self._update_metadata()
+        if next_ms is not None:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_later(max(0, next_ms - now) / 1000, self.wake)
+
+    def _may_send(self) -> bool:
+        if not self._settings.enable_idempotence or (self.producer is not None and not self._renewing):
+            return True
+        if self._accumulator.active and not self._initialising and not any(self._in_flight.values()):
+            self._initialising = True
+            self._start(self._init_producer())
+        return False
+
+    def _collect(self, now: int, loads: dict[int, list[Item]]) -> int | None:
+        """Take what can be sent now, by node. Returns when there will be more, if that is known."""
+        next_ms: int | None = None
+        bytes_by_node: dict[int, int] = {}
+        for partition in list(self._accumulator.active):
+            due = self._accumulator.due_ms(partition, now)
+            if due is None:
+                continue
+            if due > now:
+                next_ms = due if next_ms is None else min(next_ms, due)
+                continue
+            state = self._cluster.metadata.leader(partition.topic, partition.number)
+            if state is None:
+                self._cluster.metadata.request_update(now)
+                continue
+            node_id = state.leader
+            if self._in_flight.get(node_id, 0) >= self._settings.max_in_flight_requests_per_connection:
+                continue
+            connection = self._connections.get(node_id)
+            if connection is None or connection.closed is not None:
+                self._connect(node_id)
+                continue
+            waiting = partition.closed[0] if partition.closed else partition.open
+            assert waiting is not None
+            load = bytes_by_node.get(node_id, 0)
+            if load and load + waiting.size > self._settings.max_request_size:
+                next_ms = now
+                continue
+            bytes_by_node[node_id] = load + waiting.size
+            batch = self._accumulator.take(partition)
+            if self.producer is not None and batch.producer != self.producer:
+                batch.sequence(self.producer, partition.next_sequence)
+                partition.next_sequence = (partition.next_sequence + batch.records) & 0x7FFFFFFF
+            loads.setdefault(node_id, []).append((partition, batch))
+            if partition in self._accumulator.active and (next_ms is None or next_ms > now):
+                # More of it may be ready, for the next request.
+                next_ms = now
+        return next_ms
+
+    def _transmit(self, node_id: int, items: list[Item]) -> None:
+        connection = self._connections[node_id]
+        settings = self._settings
+        topics: dict[str, TopicProduceData] = {}
+        named = False
+        for partition, batch in items:
+            data = topics.get(batch.topic)
+            if data is None:
+                known = self._cluster.metadata.topics.get(batch.topic)
+                topic_id = known.id if known is not None else NO_UUID
+                named = named or topic_id == NO_UUID
+                data = topics[batch.topic] = TopicProduceData(name=batch.topic, topic_id=topic_id)
+            records = batch.encode(settings.compression_type, settings.compression_level)
+            data.partition_data.append(PartitionProduceData(index=partition.number, records=records))
+        request = ProduceRequest(
+            transactional_id=settings.transactional_id,
+            acks=settings.acks,
+            timeout_ms=settings.request_timeout_ms,
+            topic_data=list(topics.values()),
+        )
+        try:
+            version = connection.version_of(ApiKey.PRODUCE, _TOPIC_IDS - 1 if named else None)
+            if settings.acks == 0:
+                connection.send_unanswered(request, version)
+                return self._sent_unanswered(items)
+            answer = connection.send(request, timeout_ms=settings.request_timeout_ms, version=version)
+        except KafkaError as error:
+            return self._all_failed(items, error)
+        self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
+        answer.add_done_callback(functools.partial(self._answered, node_id, items))
+
+    def _connect(self, node_id: int) -> None:
+        if node_id in self._connecting:
+            return
+        self._connecting.add(node_id)
+
+        async def connect() -> None:
+            try:
+                self._connections[node_id] = await self._cluster.node(node_id, "produce")
+            except OttlaError:
+                # The leader may be another by now; the cluster has logged it.
+                self._cluster.metadata.request_update(now_ms())
+                await asyncio.sleep(self._settings.reconnect_backoff_ms / 1000)
+            finally:
+                self._connecting.discard(node_id)
+                self.wake()
+
+        self._start(connect())
+
+    # ---- in
+
+    def _sent_unanswered(self, items: list[Item]) -> None:
+        with self._lock:
+            for partition, batch in items:
+                self._accumulator.complete(partition, batch)
+        for _, batch in items:
+            batch.succeed(-1, -1)
+        self._tell()
+        self.wake()
+
+    def _answered(self, node_id: int, items: list[Item], answer: asyncio.Future[ProduceResponse]) -> None:
+        self._in_flight[node_id] -= 1
+        if answer.cancelled():
+            return self._all_failed(items, KafkaError(ErrorCode.NETWORK_EXCEPTION, "the request was given up"))
+        error = answer.exception()
+        if error is not None:
+            if not isinstance(error, KafkaError):
+                raise error
+            return self._all_failed(items, error)
+        response = answer.result()
+        metadata = self._cluster.metadata
+        metadata.add_nodes(Node(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints)
+        parts: dict[tuple[str, int], PartitionProduceResponse] = {}
+        for topic in response.responses:
+            name = topic.name or metadata.topic_names.get(bytes(topic.topic_id), "")
+            for one in topic.partition_responses:
+                parts[name, one.index] = one
+        ended: list[ProducerBatch] = []
+        good: list[tuple[ProducerBatch, int, int]] = []
+        with self._lock:
+            for partition, batch in items:
+                part = parts.get((batch.topic, batch.partition))
+                if part is None:
+                    why = KafkaError(ErrorCode.NETWORK_EXCEPTION, "the broker's answer left the partition out")
+                    self._failed(partition, batch, why, ended)
+                elif part.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                    self._accumulator.complete(partition, batch)
+                    good.append((batch, part.base_offset, part.log_append_time_ms))
+                else:
+                    hint = part.current_leader
+                    if hint.leader_id >= 0:
+                        metadata.leader_moved(batch.topic, batch.partition, hint.leader_id, hint.leader_epoch)
+                    error_found = error_of(part.error_code, _explained(part, batch))
+                    assert error_found is not None
+                    self._failed(partition, batch, error_found, ended)
+        for batch, offset, append_time in good:
+            batch.succeed(offset, append_time)
+        self._finish(ended)
+        self._tell()
+        self.wake()
+
+    def _all_failed(self, items: list[Item], error: KafkaError) -> None:
+        ended: list[ProducerBatch] = []
+        with self._lock:
+            for partition, batch in items:
+                self._failed(partition, batch, error, ended)
+        self._finish(ended)
+        self.wake()
+
+    def _failed(
+        self, partition: PartitionQueue, batch: ProducerBatch, error: KafkaError, ended: list[ProducerBatch]
+    ) -> None:
+        """Decide what becomes of a batch that was on its way. Under the lock."""
+        now = now_ms()
+        code = error.code
+        if code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE) and len(batch.values) > 1:
+            return self._accumulator.split(partition, batch)
+        retriable = code.retriable
+        if batch.producer is not None and code in _LOST_TRACK and self._settings.transactional_id is None:
+            # Behind a batch that failed before, "out of order" only says so; the first in line says that we are lost.
+            if partition.in_flight[0] is batch and not any(one.attempts for one in partition.closed):
+                self._renewing = True
+            retriable = True
+        if retriable and now < batch.deadline_ms and batch.attempts < self._settings.retries:
+            self._cluster.metadata.request_update(now)
+            backoff = Backoff(self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms)
+            backoff.attempts = batch.attempts
+            return self._accumulator.put_back(partition, batch, now + backoff.next_ms())
+        self._end(partition, batch, error if now < batch.deadline_ms else self._too_late(batch, error), ended)
+
+    def _end(
+        self, partition: PartitionQueue, batch: ProducerBatch, error: KafkaError, ended: list[ProducerBatch]
+    ) -> None:
+        self._accumulator.complete(partition, batch)
+        if batch.producer is not None:
+            # Its sequence numbers are a gap now, or were written without our knowing.
+            self._renewing = True
+        batch.error = error
+        ended.append(batch)
+
+    def _finish(self, ended: list[ProducerBatch]) -> None:
+        """Tell those who wait for batches that failed. Without the lock: they may send again."""
+        for batch in ended:
+            assert batch.error is not None
+            if not batch.waiters:
+                _log.warning(
+                    "%d records for %s-%d were not delivered: %s",
+                    batch.records,
+                    batch.topic,
+                    batch.partition,
+                    batch.error,
+                )
+            self.failed.append(batch)
+            batch.fail(batch.error)
+        if ended:
+            self._tell()
+
+    def _too_late(self, batch: ProducerBatch, last: KafkaError | None = None) -> KafkaError:
+        why = f" (last: {last})" if last is not None else ""
+        return RequestTimedOut(f"not delivered within delivery.timeout.ms={self._settings.delivery_timeout_ms}{why}")
+
+    def _tell(self) -> None:
+        for told in self.on_progress:
+            told()
+
+    # ---- what takes time
+
+    def _start(self, work: object) -> None:
+        task: asyncio.Task[None] = self._loop.create_task(work)  # type: ignore[arg-type]
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _update_metadata(self) -> None:
+        if self._updating:
+            return
+        self._updating = True
+
+        async def update() -> None:
+            try:
+                await self._cluster.update(list(self._accumulator.topics))
+                self._update_backoff.attempts = 0
+            except (OttlaError, KafkaError):
+                pass
+            finally:
+                # A leader that is still missing is asked for again, not in a tight loop.
+                await asyncio.sleep(self._update_backoff.next_ms() / 1000)
+                self._updating = False
+                self.wake()
+
+        self._start(update())
+
+    def _metadata_came(self) -> None:
+        topics = self._cluster.metadata.topics
+        with self._lock:
+            for name in self._accumulator.topics:
+                if name in topics:
+                    self.set_partitions(name)
+        self.wake()
+
+    def set_partitions(self, topic: str) -> None:
+        """Give the accumulator what the metadata says of a topic that it shows. Under the lock."""
+        states = self._cluster.metadata.topics[topic].partitions
+        nodes = self._cluster.metadata.nodes
+        self._accumulator.set_partitions(topic, len(states), [one.partition for one in states if one.leader in nodes])
+
+    async def _init_producer(self) -> None:
+        """Get a (new) producer id; all sequences begin at 0 with it."""
+        settings = self._settings
+
+        async def attempt() -> InitProducerIdResponse:
+            connection = await self._cluster.any()
+            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF)
+            response = await connection.call(request, InitProducerIdResponse, timeout_ms=settings.request_timeout_ms)
+            check(response.error_code, "a producer id for idempotence was refused")
+            return response
+
+        try:
+            response = await self._cluster.retry(attempt, settings.delivery_timeout_ms)
+        except (KafkaError, NotReachable) as error:
+            why = error if isinstance(error, KafkaError) else RequestTimedOut(str(error))
+            ended: list[ProducerBatch] = []
+            with self._lock:
+                for partition in list(self._accumulator.active):
+                    for batch in [*partition.closed, *([partition.open] if partition.open is not None else [])]:
+                        self._end(partition, batch, why, ended)
+            self._finish(ended)
+        else:
+            with self._lock:
+                self.producer = (response.producer_id, response.producer_epoch)
+                self._renewing = False
+                for topic in self._accumulator.topics.values():
+                    for partition in topic.partitions:
+                        partition.next_sequence = 0
+        finally:
+            self._initialising = False
+            self.wake()
+
+
+def _explained(part: PartitionProduceResponse, batch: ProducerBatch) -> str:
+    where = f"{batch.topic}-{batch.partition}"
+    if part.record_errors:
+        first = part.record_errors[0]
+        detail = first.batch_index_error_message or part.error_message or ""
+        return f"{where}: record {first.batch_index} of the batch: {detail}"
+    return f"{where}: {part.error_message}" if part.error_message else where
