@@ -77,7 +77,7 @@ check: $(VENV)/.dev
 	@$(PY) -m pytest -q tests/tidy
 
 interop: $(VENV)/.dev
-	@$(PY) -m pytest -q -m 'interop$(MARK)' tests/interop $(ARGS)
+	@$(PY) -m pytest -q -m 'interop$(MARK)' $(ARGS)
 
 bench: $(VENV)/.dev
 	@$(PY) -m bench $(ARGS)
