@@ -1,7 +1,7 @@
 """Fixtures of the interop suite: the server, the peers, and the table of results."""
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from itertools import count
 from pathlib import Path
 
@@ -18,9 +18,10 @@ _names = count()
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """`server` is each server that the environment names; a scene runs with each."""
-    if "server" in metafunc.fixturenames:
-        names = os.environ.get("OTTLA_INTEROP_SERVER", "ottla").split(",")
-        metafunc.parametrize("server", names, indirect=True, scope="session")
+    names = os.environ.get("OTTLA_INTEROP_SERVER", "ottla").split(",")
+    for fixture in ("server", "subject"):
+        if fixture in metafunc.fixturenames:
+            metafunc.parametrize(fixture, names, indirect=True, scope="session")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -33,7 +34,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(240))
         call = getattr(item, "callspec", None)
         values = call.params.values() if call else ()
-        if any(isinstance(value, Kind) and value.foreign for value in values) or "apache" in values:
+        fixtures = getattr(item, "fixturenames", ())
+        foreign = any(isinstance(value, Kind) and value.foreign for value in values)
+        if foreign or "apache" in values or "subject" in fixtures:
             item.add_marker("interop")
 
 
@@ -47,8 +50,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     call = getattr(item, "callspec", None)
     if call is not None and Path(__file__).parent in item.path.parents:
         kinds = [value.name for value in call.params.values() if isinstance(value, Kind)]
-        item.config.stash[RESULTS].note(item, report, call.params.get("server", "ottla"), kinds)
+        item.config.stash[RESULTS].note(item, report, server_of(call.params), kinds)
     return report
+
+
+def server_of(params: Mapping[str, object]) -> str:
+    return str(params.get("server") or params.get("subject") or "ottla")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -47,8 +47,9 @@ ADMIN = frozenset(
     {"create", "delete", "topics", "describe", "configs", "alter", "add_partitions", "groups", "committed"}
 )
 
-#: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER: a topic that is being made.
-NOT_YET_THERE = (3, 5, 6)
+#: A topic that is being made: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER,
+#: UNKNOWN_LEADER_EPOCH, and librdkafka's own word for "no leaders found".
+NOT_YET_THERE = (3, 5, 6, 75, -156)
 
 
 class Record(NamedTuple):

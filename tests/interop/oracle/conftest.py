@@ -1,0 +1,34 @@
+"""The two sides of a comparison: Apache always, and the server that the environment names."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.interop import server as servers
+from tests.interop.oracle.side import Oracle
+from tests.interop.server import Server
+
+
+@pytest.fixture(scope="session")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Apache Kafka."""
+    one = Server(servers.apache(), tmp_path_factory.mktemp("reference"))
+    one.start()
+    yield one
+    one.stop()
+
+
+@pytest.fixture(scope="session")
+def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The server that is compared with Apache. It is not the scenes' server: both sides have seen the same requests."""
+    one = Server(servers.kind(request.param), tmp_path_factory.mktemp("subject"))
+    one.start()
+    yield one
+    one.stop()
+
+
+@pytest.fixture
+def oracle(reference: Server, subject: Server) -> Iterator[Oracle]:
+    one = Oracle(reference, subject)
+    yield one
+    one.close()
