@@ -32,7 +32,7 @@ from ottla.broker.transactions import Transactions
 from ottla.cluster.image import BROKER, TOPIC, Image
 from ottla.host.clock import HostClock
 from ottla.host.disk import HostDisk
-from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.name import OFFSETS_TOPIC, TRANSACTION_TOPIC, TopicPartition, Uuid
 from ottla.kernel.port import Clock, Rng
 from ottla.kernel.server_settings import ServerSettings
@@ -131,7 +131,14 @@ class Node:
         self._undo.close()
 
     def _bind(self, undo: ExitStack) -> None:
+        if not (self.settings.is_broker and self.settings.is_controller):
+            raise OttlaError("a node is broker and controller in one for now: write process.roles=broker,controller")
         for each in self.settings.listeners:
+            if each.security_protocol != "PLAINTEXT":
+                raise OttlaError(
+                    f"the listener {each.name} is {each.security_protocol}, and only PLAINTEXT is served for now; "
+                    "change it in listeners or in listener.security.protocol.map"
+                )
             if each.name in self.settings.controller_listener_names:
                 # The quorum is this node alone: nobody else has to reach its controller.
                 continue

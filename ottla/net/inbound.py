@@ -312,6 +312,10 @@ class Connection:
         if self._writing:
             self._loop.remove_writer(self._fd)
         self._sock.close()
+        for slot in self._slots:
+            # Nobody is there to be told, so what waits only for more may stop waiting.
+            if slot.superseded is not None:
+                slot.superseded()
         self._slots.clear()
         self._out.clear()
         self._partial = None

@@ -174,6 +174,20 @@ def test_a_request_behind_a_waiting_one_ends_its_wait(served: Served) -> None:
         assert served.receive(sock, 11) == b"earlysecond"
 
 
+def test_a_peer_that_goes_ends_what_waits_for_it(served: Served) -> None:
+    ended: list[bool] = []
+
+    def park(frame: bytes, slot: Slot) -> None:
+        slot.superseded = lambda: ended.append(True)
+
+    served.answer = park
+    with served.client() as sock:
+        sock.send(framed(b"wait"))
+        served.until(lambda: len(served.slots) == 1)
+    served.until(lambda: bool(served.closed))
+    assert ended == [True]
+
+
 @pytest.mark.parametrize("size", [-1, FRAME_BYTES_MAX + 1, 0x7FFFFFFF])
 def test_a_lying_length_costs_its_connection_only(served: Served, size: int) -> None:
     with served.client() as bad, served.client() as good:

@@ -18,6 +18,7 @@ from ottla.broker.handlers import (
     metadata,
     produce,
     producer_id,
+    quorum,
     transaction,
 )
 
@@ -35,5 +36,6 @@ __all__ = [
     "metadata",
     "produce",
     "producer_id",
+    "quorum",
     "transaction",
 ]
