@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from ottla.host.disk import HostDisk
 from ottla.host.loop import new_loop
 from ottla.kernel.error import OttlaError
+from ottla.kernel.port import File
 from ottla.net.inbound import Connection, Slot
 from ottla.net.listener import Listener
 
@@ -203,7 +204,7 @@ class Piece:
     """A range of a file, as the log makes it."""
 
     def __init__(self, path: Path, position: int, size: int) -> None:
-        self.file = HostDisk().open(str(path))
+        self.file: File = HostDisk().open(str(path))
         self.position = position
         self._size = size
 
