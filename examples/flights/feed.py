@@ -64,6 +64,10 @@ class Feed:
             raise self.failure
         return not self.thread.is_alive()
 
+    def close(self) -> None:
+        """End the client, so that it does not look for a node that is gone."""
+        self.producer.close()
+
     def _run(self) -> None:
         began, first_ms = time.monotonic(), self.time_ms
         try:

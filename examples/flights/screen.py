@@ -1,0 +1,175 @@
+"""What is seen: a live view on a terminal, lines in a log, and the tables at the end."""
+
+import time
+from collections.abc import Iterable
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from examples.flights.feed import Feed
+from examples.flights.pace import Pace
+from examples.flights.referee import Verdict
+from examples.flights.results import Results, Row
+
+LINE_EVERY_S = 5.0
+
+
+class Screen:
+    """The view while it runs: redrawn on a terminal, a line now and then elsewhere."""
+
+    def __init__(self, console: Console, feed: Feed, results: Results, paces: list[Pace]) -> None:
+        self.console, self.feed, self.results, self.paces = console, feed, results, paces
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+        self._line_due = 0.0
+
+    def __enter__(self) -> "Screen":
+        if self.console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def show(self) -> None:
+        if self.console.is_terminal:
+            self._live.update(self._view(), refresh=True)
+        elif time.monotonic() >= self._line_due:
+            self._line_due = time.monotonic() + LINE_EVERY_S
+            self.console.print(self._line())
+
+    def _line(self) -> str:
+        read = ", ".join(
+            f"{pace.name}: {pace.rows:,} read, {len(self.results.rows[pace.name]):,} out" for pace in self.paces
+        )
+        return f"{date(self.feed.time_ms)}  {self.feed.sent:,} of {self.feed.total:,} events sent; {read}"
+
+    def _view(self) -> RenderableType:
+        head = Table.grid(padding=(0, 2))
+        head.add_row(
+            Text(date(self.feed.time_ms), "bold cyan"),
+            ProgressBar(total=self.feed.total, completed=self.feed.sent, width=40),
+            f"{self.feed.sent:>7,} events sent",
+            f"{self.feed.sent / max(self.feed.seconds, 0.001):>7,.0f}/s",
+        )
+        queries = Table("query", "read", "rows/s", "batches", "watermark", "results", box=None, header_style="dim")
+        for column in queries.columns[1:]:
+            column.justify = "right"
+        for pace in self.paces:
+            written = len(self.results.rows[pace.name])
+            cells = (f"{pace.rows:,}", f"{pace.rate:,.0f}", str(pace.batches), pace.watermark, f"{written:,}")
+            queries.add_row(pace.name, *cells)
+        return Group(Panel(Group(head, Text(), queries), title="flights", border_style="cyan"), self._ranking())
+
+    def _ranking(self) -> RenderableType:
+        rows = self.results.rows["carrier-delays"]
+        last = max((row["day"] for row in rows), default=None)
+        day = sorted((row for row in rows if row["day"] == last), key=lambda row: int(row["rank"]))
+        return ranking(day[:8], f"the last closed day: {last}" if last else "no day is closed yet")
+
+
+def ranking(day: Iterable[Row], title: str) -> RenderableType:
+    """One day's carriers, the worst first."""
+    table = Table("", "carrier", "flights", "late", "cancelled", "average min", "", box=None, header_style="dim")
+    for column in (table.columns[0], *table.columns[2:6]):
+        column.justify = "right"
+    for row in day:
+        average = row["average"]
+        length = 0 if average is None else round(min(max(average, 0), 90) / 3)
+        table.add_row(
+            str(row["rank"]),
+            row["name"],
+            str(row["flights"]),
+            str(row["late"]),
+            str(row["cancelled"]),
+            "-" if average is None else f"{average:.1f}",
+            Text("█" * length, _colour(average or 0)),
+        )
+    return Panel(table, title=title, border_style="dim")
+
+
+def carriers(rows: list[Row]) -> Table:
+    """The year's totals by carrier, summed from the days."""
+    table = Table(
+        *(
+            "carrier",
+            "flights",
+            "cancelled",
+            "late",
+            "average min",
+            "worst min",
+            "days ranked worst",
+        ),
+        title="the year by carrier, from the topic carrier-delays",
+    )
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name, of in sorted(by(rows, "name").items(), key=lambda item: -average(item[1], "arrived")):
+        flown = total(of, "flights")
+        table.add_row(
+            name,
+            f"{flown:,}",
+            f"{total(of, 'cancelled') / flown:.1%}",
+            f"{total(of, 'late') / flown:.1%}",
+            Text(f"{average(of, 'arrived'):.1f}", _colour(average(of, "arrived") * 2)),
+            f"{max(row['worst_minutes'] or 0 for row in of):,}",
+            str(sum(row["rank"] == 1 for row in of)),
+        )
+    return table
+
+
+def conditions(rows: list[Row]) -> Table:
+    """The year's departures by weather and airport, summed from the weeks."""
+    table = Table("weather", "airport", "flights", "cancelled", "average min", title="from the topic weather-delays")
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for kind in WEATHER:
+        for airport, of in sorted(by([row for row in rows if row["weather"] == kind], "airport").items()):
+            flown = total(of, "flights")
+            share, late = total(of, "cancelled") / flown, average(of, "flights", "cancelled")
+            table.add_row(kind, airport, f"{flown:,}", f"{share:.1%}", Text(f"{late:.1f}", _colour(late * 2)))
+    return table
+
+
+def verdicts(judged: list[Verdict]) -> Table:
+    """Whether each result topic holds what pandas says it should."""
+    table = Table("result topic", "rows", "figures", "against pandas", box=None, header_style="dim")
+    for verdict in judged:
+        word = Text("all equal", "bold green") if verdict.equal else Text("NOT EQUAL", "bold red")
+        table.add_row(verdict.topic, f"{verdict.rows:,}", f"{verdict.figures:,}", word)
+    return table
+
+
+#: from the best weather to the worst
+WEATHER = ("fair", "wind", "rain", "fog", "snow")
+
+
+def by(rows: list[Row], column: str) -> dict[str, list[Row]]:
+    """The rows by a column's value."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row[column], []).append(row)
+    return groups
+
+
+def total(rows: list[Row], column: str) -> int:
+    """The sum of a column, nulls left out."""
+    return sum(row[column] or 0 for row in rows)
+
+
+def average(rows: list[Row], count: str, less: str | None = None) -> float:
+    """Delay minutes over the flights that `count` counts, less those that `less` counts."""
+    number = total(rows, count) - (total(rows, less) if less else 0)
+    return total(rows, "delay_minutes") / number if number else 0.0
+
+
+def date(time_ms: int) -> str:
+    """A day of event time."""
+    return time.strftime("%Y-%m-%d", time.gmtime(time_ms / 1000))
+
+
+def _colour(minutes: float) -> str:
+    return "green" if minutes < 10 else "yellow" if minutes < 30 else "red"
