@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.broker.metadata_file import PARTITION, write_batches
+from ottla.broker.metadata_file import PARTITION, make_durable_directory, write_batches
 from ottla.broker.registration import random_uuid, voter_endpoints
 from ottla.cluster.feature import (
     KRAFT_VERSION,
@@ -76,7 +76,7 @@ def format_directories(
     told = []
     for path in empty:
         directory_id = random_uuid(rng)
-        disk.make_directory(path)
+        make_durable_directory(disk, path)
         batches = encode_checkpoint(bootstrap, Membership(), epoch=0, last_contained_log_timestamp=0, now_ms=now_ms)
         target = f"{path}/{BOOTSTRAP_FILE}"
         write_batches(disk, target, f"{target}.tmp", batches)
@@ -180,10 +180,9 @@ def _write_voters(
     batches = encode_checkpoint(
         (), Membership(kraft_version, (node,)), epoch=0, last_contained_log_timestamp=now_ms, now_ms=now_ms
     )
-    disk.make_directory(f"{path}/{PARTITION}")
+    make_durable_directory(disk, f"{path}/{PARTITION}")
     target = f"{path}/{PARTITION}/{checkpoint_name(BOOTSTRAP_ID)}"
     write_batches(disk, target, target.removesuffix(".checkpoint") + PART_SUFFIX, batches)
-    disk.sync_directory(path)
 
 
 def _clean(path: str) -> str:

@@ -82,6 +82,7 @@ class MetadataFiles:
 
     def open_log(self, settings: LogSettings, now_ms: int, snapshot_end_offset: int) -> Log:
         """The log, cut at the first batch that a crash left broken. What a snapshot holds was synced before it."""
+        make_durable_directory(self._disk, self._path)
         log = Log.open(
             self._disk,
             self._path,
@@ -102,7 +103,6 @@ class MetadataFiles:
 
     def write_snapshot(self, snapshot: SnapshotId, batches: Iterable[bytes]) -> None:
         """Durable on return."""
-        self._disk.make_directory(self._path)
         path = f"{self._path}/{checkpoint_name(snapshot)}"
         write_batches(self._disk, path, path.removesuffix(".checkpoint") + PART_SUFFIX, batches)
 
@@ -129,6 +129,18 @@ class MetadataFiles:
 
     def _timestamp(self, name: str) -> int:
         return self._read(f"{self._path}/{name}").last_contained_log_timestamp
+
+
+def make_durable_directory(disk: Disk, path: str) -> None:
+    """Make a directory with its parents, so that they survive a power failure."""
+    missing = []
+    while not disk.is_directory(path):
+        missing.append(path)
+        path = path.rpartition("/")[0] or "/"
+    if missing:
+        disk.make_directory(missing[0])
+    for each in missing:
+        disk.sync_directory(each.rpartition("/")[0] or "/")
 
 
 def write_batches(disk: Disk, path: str, part_path: str, batches: Iterable[bytes]) -> None:

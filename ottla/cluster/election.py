@@ -25,6 +25,7 @@ from ottla.wire.api.elect_leaders import (
 from ottla.wire.record.metadata import PartitionChangeRecord
 
 _PREFERRED, _UNCLEAN = 0, 1
+_RECOVERED, _RECOVERING = 0, 1
 
 
 def elect_leaders(image: Image, request: ElectLeadersRequest) -> Decision:
@@ -86,20 +87,20 @@ def clean_leaders(partition: PartitionImage) -> tuple[int, ...]:
 def elected(topic_id: Uuid, index: int, partition: PartitionImage, leader: int) -> PartitionChangeRecord:
     """The record by which `leader` begins a leader epoch."""
     record = PartitionChangeRecord(topic_id=topic_id, partition_id=index, leader=leader)
+    is_sole = len(partition.replicas) == 1
     if leader not in partition.isr:
-        clean = leader in partition.eligible_leader_replicas
+        eligible = partition.eligible_leader_replicas
+        clean = leader in eligible
         record.isr = [leader]
-        # What an unclean leader lost is lost; a sole replica has nobody to tell and is recovered at once.
-        if not clean and len(partition.replicas) > 1:
-            record.leader_recovery_state = 1
-        if partition.eligible_leader_replicas:
-            record.eligible_leader_replicas = (
-                [replica for replica in partition.eligible_leader_replicas if replica != leader] if clean else []
-            )
+        if eligible:
+            record.eligible_leader_replicas = [replica for replica in eligible if replica != leader] if clean else []
         if partition.last_known_elr:
             record.last_known_elr = []
-    elif partition.leader_recovery_state and len(partition.replicas) == 1:
-        record.leader_recovery_state = 0
+        if not clean and not is_sole and not partition.leader_recovery_state:
+            record.leader_recovery_state = _RECOVERING
+    # What an unclean leader lost is lost; a sole replica has nobody to tell, and is recovered at once.
+    if is_sole and partition.leader_recovery_state:
+        record.leader_recovery_state = _RECOVERED
     return record
 
 

@@ -1,0 +1,1 @@
+"""Tests of the quorum as a pure machine, and of its files."""

@@ -1,0 +1,190 @@
+"""The quorum of one, as a machine."""
+
+import pytest
+
+from ottla.kernel.error import OttlaError
+from ottla.kernel.name import Uuid
+from ottla.raft.effect import (
+    Append,
+    AppendLeaderChange,
+    AppendNoOp,
+    CleanLog,
+    Commit,
+    Effect,
+    SaveElection,
+    Sync,
+    WriteSnapshot,
+)
+from ottla.raft.event import Appended, Event, SnapshotWritten, Started, Submitted, Synced, TimePassed
+from ottla.raft.quorum import Quorum, QuorumSettings
+from ottla.raft.role import Candidate, Election, Leader, Voter
+
+ME = Voter(1, Uuid(b"m" * 16))
+OTHER = Voter(2, Uuid(b"o" * 16))
+NONE = Election()
+DEFAULTS = QuorumSettings()
+
+
+class Scene:
+    """A quorum of one; every step is checked."""
+
+    def __init__(self, election: Election = NONE, settings: QuorumSettings = DEFAULTS, *, end_offset: int = 0) -> None:
+        self.quorum = Quorum(ME, (ME,), election, settings)
+        self.now_ms = 1000
+        self.end_offset = end_offset
+        self.started = self.step(Started(end_offset, 0, 0))
+
+    def step(self, event: Event) -> list[Effect]:
+        effects = self.quorum.step(event, self.now_ms)
+        self.quorum.validate()
+        return effects
+
+    def append(self, records: int = 1, size: int = 100) -> list[Effect]:
+        """The log has got so many records more."""
+        self.end_offset += records
+        return self.step(Appended(self.end_offset, size))
+
+    def sync(self) -> list[Effect]:
+        return self.step(Synced(self.end_offset))
+
+
+def led(**settings: int) -> Scene:
+    """A scene whose epoch has begun and is committed."""
+    scene = Scene(NONE, QuorumSettings(**settings))
+    scene.append(3)
+    scene.sync()
+    return scene
+
+
+def test_the_vote_is_saved_before_the_epoch_is_led_and_that_before_it_writes() -> None:
+    scene = Scene(Election(4, leader_id=1))
+    assert scene.started == [
+        SaveElection(Election(5, voted=ME)),
+        SaveElection(Election(5, leader_id=1)),
+        AppendLeaderChange(5, 1, (ME,), (ME,)),
+    ]
+
+
+def test_no_epoch_is_led_twice() -> None:
+    epochs = []
+    election = Election()
+    for _ in range(3):
+        scene = Scene(election)
+        election = scene.quorum.election
+        epochs.append(scene.quorum.epoch)
+    assert epochs == [1, 2, 3]
+
+
+def test_a_vote_given_before_a_crash_is_not_given_again_in_its_epoch() -> None:
+    scene = Scene(Election(7, voted=ME))
+    assert scene.quorum.epoch == 8
+
+
+def test_nothing_is_committed_before_it_is_synced() -> None:
+    scene = led()
+    assert scene.append() == [Sync()]
+    assert isinstance(scene.quorum.role, Leader)
+    assert scene.quorum.role.high_watermark == 3
+    assert scene.sync() == [Commit(4)]
+
+
+def test_records_of_earlier_epochs_are_committed_with_the_first_of_this_one() -> None:
+    scene = Scene(Election(1, leader_id=1), end_offset=10)
+    assert scene.step(Synced(10)) == []
+    scene.append()
+    assert scene.sync() == [Commit(11)]
+
+
+def test_a_sync_that_began_earlier_commits_only_what_it_saw() -> None:
+    scene = led()
+    scene.append()
+    first = scene.end_offset
+    scene.append()
+    assert scene.step(Synced(first)) == [Commit(first)]
+    assert scene.step(Synced(first)) == []
+    assert scene.sync() == [Commit(first + 1)]
+
+
+def test_what_is_submitted_is_written_in_the_leaders_epoch() -> None:
+    assert led().step(Submitted(["a record"])) == [Append(1, ["a record"])]
+
+
+def test_one_vote_of_three_is_no_majority() -> None:
+    quorum = Quorum(ME, (ME,), Election(), QuorumSettings())
+    quorum._voters = (ME, OTHER, Voter(3))
+    quorum._synced = dict.fromkeys(quorum._voters, 0)
+    assert quorum.step(Started(0, 0, 0), 0) == [SaveElection(Election(1, voted=ME))]
+    assert isinstance(quorum.role, Candidate)
+    quorum.validate()
+
+
+def test_a_cluster_is_refused_in_words() -> None:
+    with pytest.raises(OttlaError, match=r"2 voters \(1, 2\); clusters are not yet served"):
+        Quorum(ME, (ME, OTHER), Election(), QuorumSettings())
+
+
+def test_a_node_that_does_not_vote_is_refused_in_words() -> None:
+    with pytest.raises(OttlaError, match="node 1 is not a voter of this quorum, which is 2"):
+        Quorum(ME, (OTHER,), Election(), QuorumSettings())
+    with pytest.raises(OttlaError, match="not a voter"):
+        Quorum(ME, (Voter(1, Uuid(b"another disk....")),), Election(), QuorumSettings())
+
+
+# ---- snapshots
+
+
+def test_a_snapshot_is_due_after_so_many_bytes() -> None:
+    scene = led(snapshot_bytes=1000)
+    scene.append(size=899)
+    assert scene.sync() == [Commit(4)]
+    scene.append(size=1)
+    assert scene.sync() == [Commit(5), WriteSnapshot(5)]
+    assert scene.step(SnapshotWritten(5)) == [CleanLog(5)]
+    scene.append(size=999)
+    assert scene.sync() == [Commit(6)]
+
+
+def test_one_snapshot_is_written_at_a_time() -> None:
+    scene = led(snapshot_bytes=200)
+    scene.append()
+    assert WriteSnapshot(4) in scene.sync()
+    scene.append()
+    assert scene.sync() == [Commit(5)]
+
+
+def test_a_snapshot_is_due_after_an_hour_with_a_record() -> None:
+    scene = led()
+    scene.now_ms += 3_599_999
+    scene.append()
+    assert scene.sync() == [Commit(4)]
+    scene.now_ms += 1
+    scene.append()
+    assert scene.sync() == [Commit(5), WriteSnapshot(5)]
+
+
+def test_bytes_from_before_a_restart_count() -> None:
+    quorum = Quorum(ME, (ME,), Election(1, leader_id=1), QuorumSettings(snapshot_bytes=1000))
+    quorum.step(Started(50, 10, 950), 0)
+    quorum.step(Appended(51, 60), 0)
+    assert quorum.step(Synced(51), 0) == [Commit(51), WriteSnapshot(51)]
+
+
+# ---- NoOps
+
+
+def test_an_idle_leader_says_that_it_lives_when_it_is_asked_to() -> None:
+    scene = led(idle_interval_ms=500)
+    assert scene.quorum.deadline_ms() == scene.now_ms + 500
+    scene.now_ms += 499
+    assert scene.step(TimePassed()) == []
+    scene.now_ms += 1
+    assert scene.step(TimePassed()) == [AppendNoOp(1)]
+    scene.append()
+    assert scene.quorum.deadline_ms() == scene.now_ms + 500
+
+
+def test_a_leader_that_is_not_asked_to_is_silent() -> None:
+    scene = led()
+    assert scene.quorum.deadline_ms() is None
+    scene.now_ms += 10_000
+    assert scene.step(TimePassed()) == []
