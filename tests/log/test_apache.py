@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -20,16 +19,17 @@ from ottla.log.log import Log, LogSettings
 from ottla.log.store import Store
 from ottla.wire.batch import build, read
 from ottla.wire.codec import Codec
+from tests.interop.toolchain import classpath
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
 
-_LIBS = os.environ.get("KAFKA_LIBS", "/opt/kafka/libs")
 _CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 _SETTINGS = LogSettings(segment_bytes=1 << 20)
 
 
 def _java(*arguments: str, heap: str = "256m") -> list[str]:
-    return ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-cp", f"{_LIBS}/*", *arguments]
+    libs = os.environ.get("KAFKA_LIBS")
+    return ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-cp", f"{libs}/*" if libs else classpath(), *arguments]
 
 
 def _tool(*arguments: str) -> str:
@@ -136,8 +136,6 @@ def _free_ports() -> tuple[int, int]:
 
 @pytest.fixture(scope="module")
 def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apache]:
-    if not Path(_LIBS).is_dir() or shutil.which("java") is None:
-        pytest.fail("this needs Java and KAFKA_LIBS, the directory of Apache Kafka 4.3.1's jars")
     broker = Apache(tmp_path_factory.mktemp("apache"))
     try:
         yield broker

@@ -1,0 +1,218 @@
+"""All logs of a node: whose a directory is, what is written where, what is moved aside."""
+
+import random
+from typing import Any
+
+import pytest
+
+from ottla.host.disk import HostDisk
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.name import TopicPartition, Uuid
+from ottla.log import checkpoint
+from ottla.log.epoch import LeaderEpochs
+from ottla.log.log import LogSettings
+from ottla.log.snapshot import CorruptSnapshot, decode
+from ottla.log.store import Store
+from ottla.sim.disk import SimDisk
+from ottla.wire.batch import build
+
+_SETTINGS = LogSettings(segment_index_bytes=1200, file_delete_delay_ms=100)
+_ID = Uuid(bytes(15) + b"\x09")
+
+
+@pytest.fixture
+def disk() -> SimDisk:
+    disk = SimDisk(random.Random(5))
+    for path in ("/a", "/b"):
+        disk.make_directory(path)
+        properties = {"version": "1", "node.id": "1", "cluster.id": "c", "directory.id": path[1:]}
+        checkpoint.write_properties(disk, f"{path}/meta.properties", properties)
+    return disk
+
+
+def _open(disk: SimDisk, *dirs: str, **more: Any) -> Store:
+    return Store.open(disk, dirs or ("/a",), now_ms=1000, settings_of=lambda _: _SETTINGS, **{"node_id": 1, **more})
+
+
+def _text(disk: SimDisk, path: str) -> str:
+    text = checkpoint.read_text(disk, path)
+    assert text is not None
+    return text
+
+
+def _fill(store: Store, topic: str = "t", count: int = 3) -> None:
+    log = store.create(topic, _ID, 0)
+    for _ in range(count):
+        log.append(build([(1000, b"k", b"v", [])]), leader_epoch=2, now_ms=1000)
+
+
+def test_a_directory_that_is_not_ours_is_refused_in_words(disk: SimDisk) -> None:
+    with pytest.raises(OttlaError, match="belongs to node 1, and this is node 2"):
+        _open(disk, node_id=2)
+    with pytest.raises(OttlaError, match="belongs to cluster c, and this is cluster d"):
+        _open(disk, cluster_id="d")
+    with pytest.raises(OttlaError, match="/none is not there"):
+        _open(disk, "/none")
+    disk.make_directory("/empty")
+    with pytest.raises(OttlaError, match="not formatted"):
+        _open(disk, "/empty")
+    store = _open(disk)
+    with pytest.raises(OttlaError, match="in use"):
+        _open(disk)
+    store.close()
+    _open(disk).close()
+
+
+def test_what_a_clean_end_leaves_is_kafkas(disk: SimDisk) -> None:
+    store = _open(disk)
+    _fill(store)
+    store.close()
+    assert _text(disk, "/a/recovery-point-offset-checkpoint") == "0\n1\nt 0 3\n"
+    assert _text(disk, "/a/replication-offset-checkpoint") == "0\n1\nt 0 3\n"
+    assert _text(disk, "/a/log-start-offset-checkpoint") == "0\n0\n"
+    assert _text(disk, "/a/.kafka_cleanshutdown") == '{"version":0,"brokerEpoch":-1}'
+    assert _text(disk, "/a/t-0/leader-epoch-checkpoint") == "0\n1\n2 0\n"
+    assert _text(disk, "/a/t-0/partition.metadata") == "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAACQ\n"
+    assert disk.list("/a/t-0") == [
+        "00000000000000000000.index",
+        "00000000000000000000.log",
+        "00000000000000000000.timeindex",
+        "00000000000000000003.snapshot",
+        "leader-epoch-checkpoint",
+        "partition.metadata",
+    ]
+    assert disk.open("/a/t-0/00000000000000000000.index").size() == 0
+    assert disk.open("/a/t-0/00000000000000000000.timeindex").size() == 12
+
+
+def test_an_active_segments_indexes_are_preallocated(disk: SimDisk) -> None:
+    store = Store.open(disk, ["/a"], node_id=1, now_ms=1, settings_of=lambda _: LogSettings())
+    store.create("t", _ID, 0)
+    assert disk.open("/a/t-0/00000000000000000000.index").size() == 10_485_760
+    assert disk.open("/a/t-0/00000000000000000000.timeindex").size() == 10_485_756
+
+
+def test_the_clean_mark_holds_for_one_start(disk: SimDisk) -> None:
+    store = _open(disk)
+    _fill(store)
+    store.close()
+    _open(disk).abandon()
+    assert not disk.exists("/a/.kafka_cleanshutdown")
+
+
+def test_the_start_offset_survives_in_its_checkpoint(disk: SimDisk) -> None:
+    store = _open(disk)
+    _fill(store)
+    log = store.get(TopicPartition("t", 0))
+    assert log is not None
+    log.advance_start_offset(2)
+    store.checkpoint(1000)
+    store.abandon()
+    again = _open(disk).get(TopicPartition("t", 0))
+    assert again is not None
+    assert (again.start_offset, again.end_offset, again.topic_id) == (2, 3, _ID)
+
+
+def test_a_new_log_goes_where_the_fewest_are(disk: SimDisk) -> None:
+    store = _open(disk, "/a", "/b")
+    for partition in range(4):
+        store.create("t", _ID, partition)
+    assert [store.directory_of(TopicPartition("t", partition)) for partition in range(4)] == ["/a", "/b", "/a", "/b"]
+    assert store.directory_id("/b") == "b"
+    with pytest.raises(KafkaError) as caught:
+        store.create("t", Uuid(bytes(16)[:-1] + b"\x08"), 0)
+    assert caught.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+def test_a_deleted_log_is_moved_aside_and_goes_later(disk: SimDisk) -> None:
+    store = _open(disk)
+    _fill(store)
+    store.delete(TopicPartition("t", 0), 1000)
+    assert store.get(TopicPartition("t", 0)) is None
+    (aside,) = [name for name in disk.list("/a") if name.startswith("t-0")]
+    assert aside.endswith("-delete")
+    _fill(store, count=1)
+    store.remove_deleted(1099)
+    assert disk.exists(f"/a/{aside}")
+    store.remove_deleted(1100)
+    assert not disk.exists(f"/a/{aside}")
+    log = store.get(TopicPartition("t", 0))
+    assert log is not None
+    assert log.end_offset == 1
+
+
+def test_logs_that_nobody_asks_for_are_moved_aside_and_kept(disk: SimDisk) -> None:
+    store = _open(disk)
+    _fill(store)
+    _fill(store, "u")
+    store.close()
+    store = _open(disk)
+    assert store.get(TopicPartition("u", 0)) is not None
+    assert store.delete_strays() == [TopicPartition("t", 0)]
+    (aside,) = [name for name in disk.list("/a") if name.startswith("t-0")]
+    assert aside.endswith("-stray")
+    store.close()
+    assert list(_open(disk).logs()) == [TopicPartition("u", 0)]
+
+
+def test_the_real_lock_holds_within_the_process(tmp_path: Any) -> None:
+    host = HostDisk()
+    checkpoint.write_properties(host, f"{tmp_path}/meta.properties", {"version": "1", "node.id": "1"})
+    first = Store.open(host, [str(tmp_path)], node_id=1, now_ms=1, settings_of=lambda _: _SETTINGS)
+    with pytest.raises(OttlaError, match="in use"):
+        Store.open(host, [str(tmp_path)], node_id=1, now_ms=1, settings_of=lambda _: _SETTINGS)
+    first.close()
+
+
+@pytest.mark.parametrize("text", ["", "1\n0\n", "0\n", "0\n2\na 0 1\n", "0\n1\na b c\n", "0\n1\na 0\n", "0\nx\n"])
+def test_a_checkpoint_that_does_not_read_is_said_to_be_corrupt(disk: SimDisk, text: str) -> None:
+    checkpoint.write_text(disk, "/a/x", text)
+    with pytest.raises(checkpoint.CorruptCheckpoint):
+        checkpoint.read_offsets(disk, "/a/x")
+
+
+def test_a_corrupt_recovery_checkpoint_means_that_all_is_read(disk: SimDisk) -> None:
+    store = _open(disk)
+    _fill(store)
+    store.checkpoint(1000)
+    store.abandon()
+    checkpoint.write_text(disk, "/a/recovery-point-offset-checkpoint", "nonsense")
+    again = _open(disk).get(TopicPartition("t", 0))
+    assert again is not None
+    assert (again.end_offset, again.recovery_point) == (3, 0)
+
+
+def test_meta_properties_of_apache_are_read() -> None:
+    found = checkpoint.read_properties(HostDisk(), "tests/golden/log/meta.properties")
+    assert found == {
+        "node.id": "1",
+        "directory.id": "ZuLyBRqURyWuafii9CiUJg",
+        "version": "1",
+        "cluster.id": "MkU3OEVBNTcwNTJENDM2Qg",
+    }
+
+
+def test_epochs_answer_as_kafkas_cache_does() -> None:
+    epochs = LeaderEpochs([(1, 0), (3, 10), (6, 20)])
+    assert [epochs.epoch_of(offset) for offset in (0, 9, 10, 25)] == [1, 1, 3, 6]
+    assert [epochs.end_offset_for(epoch, 30) for epoch in (-1, 0, 1, 2, 5, 6, 7)] == [
+        (-1, -1),
+        (0, 0),
+        (1, 10),
+        (1, 10),
+        (3, 20),
+        (6, 30),
+        (-1, -1),
+    ]
+    epochs.assign(5, 15)
+    assert epochs.entries() == [(1, 0), (3, 10), (5, 15)]
+    epochs.truncate_start(12)
+    assert epochs.entries() == [(3, 12), (5, 15)]
+    epochs.truncate_end(15)
+    assert epochs.entries() == [(3, 12)]
+
+
+@pytest.mark.parametrize("data", [b"", bytes(10), b"\0\2" + bytes(8), b"\0\1" + bytes(4) + b"\0\0\0\1"])
+def test_a_snapshot_that_does_not_read_is_said_to_be_corrupt(data: bytes) -> None:
+    with pytest.raises(CorruptSnapshot):
+        decode(data)
