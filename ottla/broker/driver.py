@@ -11,6 +11,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -34,7 +35,7 @@ class Machine(Protocol):
     def deadline_ms(self) -> int | None: ...
 
 
-class Driver:
+class Driver(ABC):
     """One coordinator on one partition. Subclasses say what its events and effects are."""
 
     def __init__(self, node: Node, partition: Partition, machine: Machine, time_passed: Any) -> None:
@@ -48,13 +49,13 @@ class Driver:
         self._timer_ms: int | None = None
         self._steps: deque[Any] = deque()
 
+    @abstractmethod
     def replay_batch(self, batch: Batch) -> None:
         """Give every record of a batch of the log to the machine."""
-        raise NotImplementedError
 
+    @abstractmethod
     def carry_out(self, effect: Any, now_ms: int) -> None:
         """Do what the machine wants done, other than an answer."""
-        raise NotImplementedError
 
     def load(self) -> None:
         """Replay the whole log."""
