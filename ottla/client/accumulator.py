@@ -24,7 +24,7 @@ from ottla.kernel.port import Clock, Rng
 from ottla.wire.batch import HEADER_BYTES, Header
 
 #: The most that a record takes beside key and value: lengths, deltas and header count as varints, attributes.
-_RECORD_OVERHEAD = 24
+RECORD_OVERHEAD = 24
 #: The most that a header takes beside its name and content: two lengths.
 _HEADER_OVERHEAD = 10
 
@@ -113,7 +113,7 @@ class Accumulator:
         yet.
         """
         queue = self.topics[topic]
-        size = _RECORD_OVERHEAD
+        size = RECORD_OVERHEAD
         if value is not None:
             size += len(value)
         if key is not None:
@@ -142,10 +142,7 @@ class Accumulator:
         batch.values.append(value)
         batch.size += size
         if timestamp != batch.timestamp:
-            batch.timestamp = timestamp
-            batch.runs.append((index, timestamp))
-            if timestamp > batch.max_timestamp:
-                batch.max_timestamp = timestamp
+            batch.stamp(index, timestamp)
         if key is not None or batch.keys is not None:
             if batch.keys is None:
                 batch.keys = [None] * index

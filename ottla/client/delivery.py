@@ -111,6 +111,13 @@ class ProducerBatch:
         """How many there are."""
         return self.count or len(self.values)
 
+    def stamp(self, index: int, timestamp: int) -> None:
+        """From this record on it is another ms."""
+        self.timestamp = timestamp
+        self.runs.append((index, timestamp))
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+
     def encode(self, codec: Codec, level: int | None) -> bytes:
         """The bytes to send; made anew only when the producer id, epoch or sequence has changed."""
         if self.encoded is None:
