@@ -1,0 +1,87 @@
+"""`ottla cluster`: the nodes, the quorum and the disks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.option import admin, as_json
+from ottla.cli.option import cluster as asks
+
+if TYPE_CHECKING:
+    from ottla.client import Admin
+
+
+@click.command()
+@asks
+@as_json
+def cluster(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
+    """Show the nodes with their disks, and the quorum."""
+    from ottla.cli import screen
+
+    with admin(bootstrap, client) as ask:
+        description = ask.describe_cluster()
+        quorum = _quorum(ask)
+        disks = _disks(ask)
+    nodes = [
+        {"node": each.id, "host": each.host, "port": each.port, "rack": each.rack, **disks.get(each.id, {})}
+        for each in description.nodes
+    ]
+    if as_json:
+        screen.document(
+            {
+                "cluster": description.cluster_id,
+                "nodes": nodes,
+                "quorum": quorum,
+            }
+        )
+        return
+    about = ""
+    if quorum is not None:
+        voters = " ".join(map(str, quorum["voters"]))
+        about = f"quorum: node {quorum['leader']} leads epoch {quorum['epoch']}, voters {voters}"
+    screen.heading(f"cluster {description.cluster_id}", about)
+    columns = [screen.Column("node", "name", numeric=True), screen.Column("address"), screen.Column("rack")]
+    columns += [screen.Column("logs", numeric=True), screen.Column("free", numeric=True)]
+    rows = [
+        (
+            each["node"],
+            f"{each['host']}:{each['port']}",
+            each["rack"],
+            screen.size(each.get("log_bytes", -1)),
+            screen.size(each.get("free_bytes", -1)),
+        )
+        for each in nodes
+    ]
+    screen.table(columns, rows)
+
+
+def _quorum(ask: Admin) -> dict[str, Any] | None:
+    """The metadata quorum; None where the brokers cannot be asked about it."""
+    from ottla.client import ErrorCode, KafkaError
+
+    try:
+        quorum = ask.describe_quorum()
+    except KafkaError as error:
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            return None
+        raise
+    return {
+        "leader": quorum.leader_id,
+        "epoch": quorum.leader_epoch,
+        "high_watermark": quorum.high_watermark,
+        "voters": [each.id for each in quorum.voters],
+        "observers": [each.id for each in quorum.observers],
+    }
+
+
+def _disks(ask: Admin) -> dict[int, dict[str, Any]]:
+    """Node to bytes of its logs and bytes free, over all its directories."""
+    return {
+        node: {
+            "log_bytes": sum(replica.size for each in directories for replica in each.replicas),
+            "free_bytes": sum(max(each.usable_bytes, 0) for each in directories),
+        }
+        for node, directories in ask.describe_log_dirs().succeeded.items()
+    }

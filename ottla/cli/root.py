@@ -1,0 +1,115 @@
+"""`ottla` itself: which tools there are, and what happens when one of them cannot go on.
+
+Rules:
+- A tool's file is imported when that tool runs; the line about it stands here.
+- OttlaError and KafkaError are one line on stderr and exit code 1; a wrong use of a tool is exit code 2.
+- Ctrl-C is 130, a reader that goes away (`ottla consume ... | head`) is no error.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import NoReturn
+
+import click
+
+from ottla.kernel.error import KafkaError, OttlaError
+
+#: Tool to (where it is, the line about it), in the order of `ottla --help`.
+_TOOLS = {
+    "start": ("ottla.cli.start:start", "Run a node: a single one here and now, or from a server.properties."),
+    "storage": ("ottla.cli.storage:storage", "Format the log directories of a node."),
+    "topics": ("ottla.cli.topic:topics", "List, create, describe, grow and delete topics."),
+    "produce": ("ottla.cli.produce:produce", "Write records from a file or from what you type."),
+    "consume": ("ottla.cli.consume:consume", "Read records, those that are there and those that come."),
+    "groups": ("ottla.cli.group:groups", "List and describe groups, see their lag, reset their offsets."),
+    "configs": ("ottla.cli.config:configs", "Show, explain and change settings."),
+    "cluster": ("ottla.cli.cluster:cluster", "Show the nodes, the quorum and the disks."),
+    "dump-log": ("ottla.cli.dump:dump_log", "Show what is in the files of a log."),
+    "completion": ("ottla.cli.completion:completion", "Print the line that makes your shell complete these tools."),
+}
+
+
+class Tools(click.Group):
+    """A group that imports a command when it runs, not when it is listed."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """In the order of `_TOOLS`."""
+        return list(_TOOLS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """The command, imported; None for a tool that is not there."""
+        if name not in _TOOLS:
+            return None
+        module, _, attribute = _TOOLS[name][0].partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def resolve_command(
+        self, context: click.Context, arguments: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, and with the nearest right name for a wrong one."""
+        if arguments and arguments[0] not in _TOOLS and not arguments[0].startswith("-"):
+            from difflib import get_close_matches
+
+            close = get_close_matches(arguments[0], _TOOLS, n=1)
+            hint = f" Did you mean {close[0]}?" if close else " `ottla --help` lists all tools."
+            raise click.UsageError(f"there is no tool called {arguments[0]}.{hint}", context)
+        return super().resolve_command(context, arguments)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of tools without importing any."""
+        with formatter.section("Tools"):
+            formatter.write_dl([(name, line) for name, (_, line) in _TOOLS.items()])
+
+
+def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        from ottla import __version__
+
+        click.echo(f"ottla {__version__}")
+        context.exit()
+
+
+@click.group(cls=Tools, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--version", is_flag=True, callback=_print_version, expose_value=False, is_eager=True, help="Say which.")
+def ottla() -> None:
+    """Apache Kafka's job done in Python: a node, and tools for any Kafka cluster.
+
+    `ottla start` runs a node on 127.0.0.1:9092 with its data in ./ottla-data. The tools ask 127.0.0.1:9092; with
+    -b HOST:PORT, or OTTLA_BOOTSTRAP_SERVERS in the environment, any other cluster.
+    """
+
+
+def run() -> NoReturn:
+    """Run the tool that the command line names, and end the process with its exit code."""
+    try:
+        code = ottla.main(prog_name="ottla", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Abort:
+        _leave(130)
+    except click.ClickException as error:
+        error.show()
+        _leave(error.exit_code)
+    except (OttlaError, KafkaError) as error:
+        _say(error)
+        _leave(1)
+    except KeyboardInterrupt:
+        _leave(130)
+    except BrokenPipeError:
+        # The reader has seen enough; what is still buffered must not fail again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave(0)
+    _leave(code if isinstance(code, int) else 0)
+
+
+def _leave(code: int) -> NoReturn:
+    sys.exit(code)
+
+
+def _say(error: OttlaError | KafkaError) -> None:
+    from ottla.cli.screen import complain
+
+    complain(error)

@@ -1,0 +1,225 @@
+"""How the tools speak: tables and colours for people, plain lines for pipes, JSON for programs.
+
+Rules:
+- Results go to stdout, everything else (progress, hints, errors) to stderr.
+- Colours and boxes only on a terminal, and never with NO_COLOR; in a pipe a table is columns parted by tabs.
+- With --json one document, the same names always; numbers are numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.progress import Progress
+    from rich.text import Text
+
+#: What a column holds decides how it looks.
+_STYLES = {"name": "bold", "number": "", "good": "green", "bad": "red", "dim": "dim", "": ""}
+
+
+@cache
+def out() -> Console:
+    """stdout."""
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+
+
+@cache
+def err() -> Console:
+    """stderr."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
+
+
+class Column:
+    """A heading, and whether numbers stand below it."""
+
+    __slots__ = ("numeric", "style", "title")
+
+    def __init__(self, title: str, style: str = "", *, numeric: bool = False) -> None:
+        self.title = title
+        self.style = style
+        self.numeric = numeric
+
+
+def on_terminal() -> bool:
+    """Does a person read stdout?"""
+    return sys.stdout.isatty()
+
+
+def table(
+    columns: Sequence[Column], rows: Iterable[Sequence[object]], *, empty: str = "", headless: bool = False
+) -> None:
+    """Rows for people on a terminal, lines with tabs in a pipe. `empty` is what to say when there are none."""
+    rows = [list(row) for row in rows]
+    if not on_terminal():
+        for row in rows:
+            click.echo("\t".join("" if cell is None else plain(cell) for cell in row))
+        return
+    if not rows:
+        if empty:
+            out().print(f"[dim]{empty}[/]")
+        return
+    from rich.table import Table
+
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=not headless)
+    for column in columns:
+        grid.add_column(
+            column.title,
+            justify="right" if column.numeric else "left",
+            style=_STYLES[column.style],
+            overflow="fold",
+            no_wrap=column.numeric,
+        )
+    for row in rows:
+        grid.add_row(*map(_cell, row))
+    out().print(grid)
+
+
+def _cell(value: object) -> RenderableType:
+    from rich.text import Text
+
+    if value is None:
+        return Text("-", style="dim")
+    if isinstance(value, Text):
+        return value
+    return Text(f"{value:,}" if isinstance(value, int) else str(value))
+
+
+def plain(value: object) -> str:
+    """A cell as text without any decoration."""
+    return getattr(value, "plain", None) or str(value)
+
+
+def coloured(text: object, style: str) -> Text:
+    """Text in a colour; its plain form in a pipe."""
+    from rich.text import Text
+
+    return Text(str(text), style=style)
+
+
+def heading(text: str, after: str = "") -> None:
+    """A line above a table; nothing in a pipe."""
+    if sys.stdout.isatty():
+        out().print(f"[bold]{text}[/]" + (f"  [dim]{after}[/]" if after else ""))
+
+
+def document(value: Any) -> None:
+    """The JSON of a result."""
+    click.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False, default=str))
+
+
+def done(text: str) -> None:
+    """What a change has done, for people: on stderr, so that stdout stays for results."""
+    if sys.stderr.isatty():
+        err().print(f"[green]\u2713[/] {text}", markup=True)
+    else:
+        click.echo(text, err=True)
+
+
+def hint(text: str) -> None:
+    """Something that helps to go on; only on a terminal."""
+    if sys.stderr.isatty():
+        err().print(f"[dim]{text}[/]")
+
+
+def complain(error: OttlaError | KafkaError) -> None:
+    """One line on stderr that says what is wrong."""
+    message = in_words(error)
+    click.echo(f"{click.style('ottla:', fg='red', bold=True)} {message}", err=True)
+
+
+_WORDS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "a topic of this name is there already",
+    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
+    ErrorCode.NON_EMPTY_GROUP: "the group has members; stop them first",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "that is no name for a topic: letters, digits, dot, _ and -, at most 249",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "this user may not do that with the topic",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "this user may not do that with the group",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this user may not do that with the cluster",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "there is no such offset",
+}
+
+
+def in_words(error: OttlaError | KafkaError) -> str:
+    """An error as a sentence for people."""
+    if not isinstance(error, KafkaError):
+        return str(error)
+    message = "" if error.message == error.code.name else error.message
+    words = _WORDS.get(error.code)
+    if words is None:
+        return f"{message or error.code.name.lower().replace('_', ' ')} ({error.code.name})"
+    if message.endswith("."):
+        return message[:-1]
+    return f"{message}: {words}" if message else words
+
+
+def progress(description: str, total: float | None, unit: str = "records") -> Progress:
+    """A bar for work that takes long; it shows on a terminal only, and after a moment."""
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    bar = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        TextColumn("{task.percentage:>3.0f}%" if total else ""),
+        TextColumn("[bold]{task.fields[count]:,}[/] " + unit),
+        TextColumn("[dim]{task.fields[rate]}[/]"),
+        TimeRemainingColumn() if total else TimeElapsedColumn(),
+        console=err(),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
+    bar.add_task(description, total=total, count=0, rate="")
+    return bar
+
+
+def size(count: int) -> str:
+    """Bytes for people: 3.2 MiB."""
+    if count < 0:
+        return "-"
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
+        value /= 1024
+    raise AssertionError("the last unit takes everything")
+
+
+def instant(timestamp_ms: int | None) -> str | None:
+    """A record's time for people, in UTC."""
+    if timestamp_ms is None or timestamp_ms < 0:
+        return None
+    from datetime import UTC, datetime
+
+    try:
+        at = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(timestamp_ms)
+    return at.strftime("%Y-%m-%d %H:%M:%S.") + f"{timestamp_ms % 1000:03d}"
+
+
+def duration(milliseconds: int) -> str:
+    """A time span for people: 7 d, 1 h 30 min, 250 ms."""
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
+    left = milliseconds // 1000
+    parts = []
+    for unit, seconds in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        if left >= seconds:
+            parts.append(f"{left // seconds} {unit}")
+            left %= seconds
+    return " ".join(parts[:2])

@@ -1,0 +1,114 @@
+"""`ottla start`: run a node in this process.
+
+Rules:
+- With a file it is Kafka's server.properties, and its directories are formatted as Kafka wants it.
+- Without one it is a single node of its own cluster on 127.0.0.1:9092, formatted by itself, with what one node needs:
+  one replica of everything, and no waiting for members that will not come.
+- What is wrong is one line. Exit code 2: what you wrote. Exit code 1: what the machine has.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from ottla.cli import STARTED_AT
+from ottla.cli.option import pairs
+from ottla.kernel.error import OttlaError
+from ottla.kernel.server_settings import ServerSettings
+
+DATA = "ottla-data"
+
+
+def single_node(data: str, host: str, port: int) -> dict[str, str]:
+    """The settings of a node that is a cluster of its own."""
+    return {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "listeners": f"PLAINTEXT://{host}:{port},CONTROLLER://127.0.0.1:{port + 1 if port else 0}",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{port + 1 if port else 0}",
+        "log.dirs": data,
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+
+
+def read_file(path: str) -> dict[str, str]:
+    """A server.properties as text by Kafka's names. OttlaError names the file and what is wrong with it."""
+    from ottla.kernel.properties import read
+
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except IsADirectoryError as error:
+        raise OttlaError(f"{path} is a directory; give the server.properties in it") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise OttlaError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    try:
+        return read(text)
+    except OttlaError as error:
+        raise OttlaError(f"{path}, {error}") from error
+
+
+@click.command()
+@click.argument("file", required=False, metavar="[server.properties]", type=click.Path())
+@click.option("--set", "changes", metavar="KEY=VALUE", multiple=True, help="A setting that goes before the file's.")
+@click.option("--port", type=click.IntRange(0, 65534), default=None, help="Without a file: the port (9092; 0: any).")
+@click.option("--host", default=None, help="Without a file: the address to listen on (127.0.0.1).")
+@click.option("--data", type=click.Path(), default=None, help=f"Without a file: where its data are (./{DATA}).")
+def start(file: str | None, changes: tuple[str, ...], port: int | None, host: str | None, data: str | None) -> int:
+    """Run a node until Ctrl-C or SIGTERM.
+
+    Without a file: a single node on 127.0.0.1:9092 with its data in ./ottla-data, formatted by itself.
+
+    With Apache Kafka's server.properties: the node that it describes. Format its directories once with
+    `ottla storage format`; those of an Apache Kafka node are taken as they are.
+    """
+    if file is not None and (port, host, data) != (None, None, None):
+        raise click.UsageError("--port, --host and --data are for a node without a file; use --set with a file")
+    overrides = pairs(changes, "--set")
+    try:
+        if file is None:
+            directory = str(Path(data or DATA).absolute())
+            texts = single_node(directory, host or "127.0.0.1", 9092 if port is None else port)
+        else:
+            texts = read_file(file)
+        settings = ServerSettings.parse(texts | overrides)
+    except OttlaError as error:
+        raise _Wrong(str(error)) from error
+    from ottla.broker.serve import run
+
+    if file is None:
+        from ottla.broker.format import format_if_empty
+        from ottla.host.disk import HostDisk
+
+        format_if_empty(HostDisk(), settings)
+    return run(settings, _say, STARTED_AT)
+
+
+class _Wrong(click.ClickException):
+    """What a person wrote wrongly: one line, exit code 2."""
+
+    exit_code = 2
+
+    def show(self, file: object = None) -> None:
+        """On stderr, in the form of all errors."""
+        from ottla.cli.screen import complain
+
+        complain(OttlaError(self.message))
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+    if "ready on" in line and sys.stderr.isatty():
+        click.secho(
+            "       Ctrl-C stops it. In another terminal: ottla topics create hello, ottla produce hello",
+            dim=True,
+            err=True,
+        )

@@ -1,0 +1,117 @@
+"""`ottla storage`: format the log directories of a node, as kafka-storage does, and look at them."""
+
+from __future__ import annotations
+
+import click
+
+from ottla.cli.option import as_json, pairs
+from ottla.cli.start import read_file
+from ottla.kernel.server_settings import ServerSettings
+
+_config = click.option(
+    "-c", "--config", "file", metavar="FILE", required=True, type=click.Path(), help="The node's server.properties."
+)
+
+
+@click.group()
+def storage() -> None:
+    """Format the log directories of a node."""
+
+
+@storage.command("format")
+@click.option("-t", "--cluster-id", required=True, metavar="ID", help="The cluster's id, the same for all its nodes.")
+@_config
+@click.option("-s", "--standalone", is_flag=True, help="Begin a quorum of this one controller.")
+@click.option("-g", "--ignore-formatted", is_flag=True, help="Leave directories alone that are formatted already.")
+@click.option("-r", "--release-version", metavar="VERSION", help="The metadata version to begin with, e.g. 4.3.")
+@click.option("-f", "--feature", "features", metavar="NAME=LEVEL", multiple=True, help="A feature's level.")
+def format_(
+    cluster_id: str,
+    file: str,
+    standalone: bool,
+    ignore_formatted: bool,
+    release_version: str | None,
+    features: tuple[str, ...],
+) -> None:
+    """Write the ids of cluster, node and directory, and the first metadata.
+
+    `ottla storage random-uuid` makes an id for a new cluster.
+    """
+    from random import SystemRandom
+
+    from ottla.broker.format import format_directories
+    from ottla.host.clock import HostClock
+    from ottla.host.disk import HostDisk
+
+    lines = format_directories(
+        HostDisk(),
+        ServerSettings.parse(read_file(file)),
+        cluster_id,
+        clock=HostClock(),
+        rng=SystemRandom(),
+        standalone=standalone,
+        ignore_formatted=ignore_formatted,
+        release_version=release_version,
+        features=_levels(features),
+    )
+    for line in lines:
+        click.echo(line)
+
+
+def _levels(features: tuple[str, ...]) -> dict[str, int]:
+    found = {}
+    for name, level in pairs(features, "--feature").items():
+        if not level.isdecimal():
+            raise click.UsageError(f"--feature {name}={level}: the level is a whole number")
+        found[name] = int(level)
+    return found
+
+
+@storage.command()
+@_config
+@as_json
+def info(file: str, as_json: bool) -> int:
+    """Show what stands in the log directories; exit code 1 when one of them is not formatted."""
+    from ottla.cli import screen
+    from ottla.host.disk import HostDisk
+    from ottla.log.checkpoint import META_PROPERTIES, read_properties
+
+    disk = HostDisk()
+    found = []
+    for path in ServerSettings.parse(read_file(file)).log_dirs:
+        properties = read_properties(disk, f"{path}/{META_PROPERTIES}") if disk.is_directory(path) else None
+        state = "formatted" if properties else "empty" if disk.is_directory(path) else "not there"
+        found.append({"directory": path, "state": state, **(properties or {})})
+    if as_json:
+        screen.document(found)
+    else:
+        columns = [
+            screen.Column("directory", "name"),
+            screen.Column("state"),
+            screen.Column("cluster"),
+            screen.Column("node"),
+        ]
+        screen.table(
+            columns,
+            [
+                (
+                    each["directory"],
+                    screen.coloured(each["state"], "green" if each["state"] == "formatted" else "yellow"),
+                    each.get("cluster.id"),
+                    each.get("node.id"),
+                )
+                for each in found
+            ],
+        )
+    return 0 if all(each["state"] == "formatted" for each in found) else 1
+
+
+@storage.command("random-uuid")
+def random_uuid() -> None:
+    """Make an id for a new cluster."""
+    from random import SystemRandom
+
+    from ottla.broker.registration import random_uuid as make
+    from ottla.kernel.name import uuid_text
+
+    click.echo(uuid_text(make(SystemRandom())))
