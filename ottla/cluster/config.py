@@ -234,7 +234,11 @@ def _check_broker(settings: ServerSettings, name: str, changes: Mapping[str, str
             )
     for key, value in changes.items():
         if value is not None:
-            ServerSettings.check(key, value, per_broker=bool(name))
+            try:
+                ServerSettings.check(key, value, per_broker=bool(name))
+            except KafkaError as error:
+                # Kafka says so of a bad value too (KAFKA-13609).
+                raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
 
 
 def _check_client_metrics(name: str, after: Mapping[str, str]) -> None:
