@@ -167,10 +167,12 @@ class _Balance:
                 found[owner].setdefault(topic_id, []).append(partition)
         return {member_id: _target(target) for member_id, target in zip(self.member_ids, found, strict=True)}
 
-    def _urgency(self, topic_id: Uuid) -> tuple[float, int, Uuid]:
+    def _urgency(self, topic_id: Uuid) -> tuple[float, int, int, int]:
         """Topics with many partitions for few subscribers go first: they leave least choice."""
         subscribers = len(self.subscribers[topic_id])
-        return -len(self.owners[topic_id]) / subscribers, subscribers, topic_id
+        # Of equals Java's order of UUIDs: two signed numbers.
+        high, low = (int.from_bytes(half, "big", signed=True) for half in (topic_id[:8], topic_id[8:]))
+        return -len(self.owners[topic_id]) / subscribers, subscribers, high, low
 
     def _give(self, topic_id: Uuid, partition: int, member: int) -> None:
         owner = self.owners[topic_id][partition]

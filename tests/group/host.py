@@ -29,8 +29,9 @@ T = TypeVar("T")
 class Topics:
     """A TopicView of plain dictionaries. Topic ids are made from the order of creation."""
 
-    def __init__(self, counts: dict[str, int] | None = None, version: int = 1) -> None:
+    def __init__(self, counts: dict[str, int] | None = None, version: int = 1, *, racks: bool = True) -> None:
         self.version = version
+        self._racks = racks
         self._counts: dict[str, int] = {}
         self._ids: dict[str, Uuid] = {}
         self._made = 0
@@ -48,6 +49,10 @@ class Topics:
     def grow(self, name: str, count: int) -> None:
         self._counts[name] = count
 
+    def rename(self, topic_id: Uuid, name: str) -> None:
+        """Give a topic the id that it has elsewhere."""
+        self._ids[name] = topic_id
+
     def names(self) -> Iterable[str]:
         return list(self._counts)
 
@@ -61,7 +66,7 @@ class Topics:
         return self._counts.get(name, 0)
 
     def racks(self, name: str, partition: int) -> Sequence[str]:
-        return ["a", "b"][: partition % 3]
+        return ["a", "b"][: partition % 3] if self._racks else []
 
 
 class Host:
