@@ -26,15 +26,15 @@ def record(directory: Path) -> list[bytes]:
         for future in admin.create_topics([NewTopic("orders", 4), NewTopic("clicks", 2)]).values():
             future.result(_TIMEOUT_S)
         _classic(server)
-        # It goes on heartbeating in the background until the server is gone.
-        left_open = _consumer(server)
+        member = _consumer(server)
         _transaction(server)
         _upgrade(server)
+        # Read now: the member that is left in the group leaves when it is closed.
+        written = [segment.read_bytes() for segment in sorted(server.log_dir.glob("__consumer_offsets-*/*.log"))]
+        member.close()
     finally:
         server.stop()
-    del left_open
-    segments = sorted(server.log_dir.glob("__consumer_offsets-*/*.log"))
-    return [data for data in (segment.read_bytes() for segment in segments) if data]
+    return [data for data in written if data]
 
 
 def _open(server: Server, group_id: str, **settings: object) -> Consumer:
