@@ -16,18 +16,17 @@ import struct
 from bisect import bisect_right
 from collections.abc import Callable
 
-from crc32c import crc32c
-
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import NO_UUID, Uuid
 from ottla.kernel.port import Buffer, Disk
 from ottla.log import lookup, recovery, retention
 from ottla.log.aborted import AbortedTransaction
+from ottla.log.accept import Fields, append_several, check_header, invalid, single
 from ottla.log.appended import Appended, Origin
 from ottla.log.checkpoint import encode_epochs, read_topic_id, write_text, write_topic_id
 from ottla.log.epoch import LeaderEpochs
 from ottla.log.follow import append_as_follower
-from ottla.log.marker import apply_marker, check_marker
+from ottla.log.marker import Marker, apply_marker, check_marker
 from ottla.log.path import EPOCHS
 from ottla.log.producer import Producers
 from ottla.log.revise import always_revises, revise
@@ -36,20 +35,17 @@ from ottla.log.setting import LogSettings
 from ottla.log.snapshot import Snapshots
 from ottla.wire.batch import (
     CONTROL,
-    CRC_START,
     HEADER,
     HEADER_BYTES,
     LENGTH_END,
     LOG_APPEND_TIME,
-    MAGIC,
+    NO_SEQUENCE,
     PREFIX,
     TRANSACTIONAL,
 )
 
 __all__ = ["Appended", "Log", "LogSettings", "Origin", "Slice"]
 
-_CODEC_MASK = 7
-_CODEC_MAX = 4
 _SEQUENCE_MASK = 0x7FFFFFFF
 
 
@@ -206,48 +202,18 @@ class Log:
         if origin is Origin.REPLICA:
             return append_as_follower(self, data, leader_epoch, now_ms)
         try:
-            (
-                base_offset,
-                length,
-                _,
-                magic,
-                crc,
-                attributes,
-                last_delta,
-                _,
-                max_timestamp,
-                producer_id,
-                producer_epoch,
-                base_sequence,
-                count,
-            ) = HEADER.unpack_from(data)
+            fields = HEADER.unpack_from(data)
         except struct.error:
-            raise KafkaError(ErrorCode.INVALID_RECORD, "there is no whole batch to append") from None
-        size = length + LENGTH_END
+            raise invalid("there is no whole batch to append") from None
+        size = fields[1] + LENGTH_END
         if size != len(data):
             if origin is Origin.COORDINATOR and HEADER_BYTES <= size < len(data):
-                return self._append_many(data, leader_epoch, now_ms, transaction_version)
-            data = _single(data, size)
+                return append_several(self, data, leader_epoch, now_ms, transaction_version)
+            data = single(data, size)
         settings = self._settings
         from_client = origin is Origin.CLIENT
-        if magic != MAGIC or (base_offset != 0 and from_client):
-            raise _invalid(f"the batch has magic {magic} and base offset {base_offset}, they must be 2 and 0")
-        if size > settings.max_message_bytes:
-            raise KafkaError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"the batch has {size} bytes, at most {settings.max_message_bytes} are taken",
-            )
-        if size < HEADER_BYTES or crc32c(memoryview(data)[CRC_START:]) != crc:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the batch does not have the CRC that it claims")
-        if last_delta < 0 or count != last_delta + 1:
-            raise _invalid(f"the batch claims {count} records and a last offset delta of {last_delta}")
-        if attributes & _CODEC_MASK > _CODEC_MAX:
-            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"no codec has the id {attributes & _CODEC_MASK}")
-        if from_client:
-            if attributes & CONTROL:
-                raise _invalid("a client must not write control records")
-            if base_sequence < 0 <= producer_id:
-                raise _invalid(f"the batch of producer {producer_id} has sequence {base_sequence}")
+        check_header(data, size, fields, settings, from_client)
+        attributes, max_timestamp, producer_id = fields[5], fields[8], fields[9]
         if (
             self._always_revises
             or attributes & LOG_APPEND_TIME
@@ -264,22 +230,37 @@ class Log:
         marker = None
         if producer_id >= 0:
             if attributes & CONTROL:
-                marker = check_marker(self.producers, data, producer_id, producer_epoch, transaction_version)
+                marker = check_marker(self.producers, data, producer_id, fields[10], transaction_version)
             else:
-                sent = self.producers.check(
-                    producer_id,
-                    producer_epoch,
-                    base_sequence,
-                    last_delta,
-                    bool(attributes & TRANSACTIONAL),
-                    from_client,
-                )
-                if sent is not None:
-                    time_ms = sent.timestamp if settings.log_append_time else -1
-                    return Appended(sent.first_offset, sent.last_offset, time_ms, sent.timestamp, True)
+                duplicate = self._check_sequence(fields, from_client)
+                if duplicate is not None:
+                    return duplicate
+        return self._write(data, size, fields, max_timestamp, marker, leader_epoch, now_ms)
 
+    def _check_sequence(self, fields: Fields, from_client: bool) -> Appended | None:
+        """What became of this batch when it came before, if it did; KafkaError if it is not the producer's next."""
+        sent = self.producers.check(
+            fields[9], fields[10], fields[11], fields[6], bool(fields[5] & TRANSACTIONAL), from_client
+        )
+        if sent is None:
+            return None
+        time_ms = sent.timestamp if self._settings.log_append_time else -1
+        return Appended(sent.first_offset, sent.last_offset, time_ms, sent.timestamp, True)
+
+    def _write(
+        self,
+        data: Buffer,
+        size: int,
+        fields: Fields,
+        max_timestamp: int,
+        marker: Marker | None,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> Appended:
+        """Stamp and write a batch that was found in order, and account for it."""
+        settings = self._settings
         base_offset = self.end_offset
-        last_offset = base_offset + last_delta
+        last_offset = base_offset + fields[6]
         segment = self.active
         if segment.roll_due(size, last_offset, max_timestamp, now_ms, settings):
             segment = self.roll(now_ms)
@@ -295,46 +276,19 @@ class Log:
             segment.append(data, size, base_offset, last_offset, max_timestamp)
         segment.modified_ms = now_ms
         self.end_offset = last_offset + 1
+        producer_id = fields[9]
         if producer_id >= 0:
+            attributes, epoch, sequence = fields[5], fields[10], fields[11]
             if marker is not None:
-                apply_marker(self.producers, segment, marker, producer_id, producer_epoch, base_offset)
+                apply_marker(self.producers, segment, marker, producer_id, epoch, base_offset)
             elif not attributes & CONTROL:
-                last_sequence = (base_sequence + last_delta) & _SEQUENCE_MASK if base_sequence >= 0 else -1
+                last_sequence = (sequence + fields[6]) & _SEQUENCE_MASK if sequence >= 0 else NO_SEQUENCE
+                transactional = bool(attributes & TRANSACTIONAL)
                 self.producers.add(
-                    producer_id,
-                    producer_epoch,
-                    last_sequence,
-                    base_offset,
-                    last_offset,
-                    max_timestamp,
-                    bool(attributes & TRANSACTIONAL),
+                    producer_id, epoch, last_sequence, base_offset, last_offset, max_timestamp, transactional
                 )
         self.producers.end_offset = last_offset + 1
         return Appended(base_offset, last_offset, now_ms if settings.log_append_time else -1, max_timestamp, False)
-
-    def _append_many(self, data: Buffer, leader_epoch: int, now_ms: int, transaction_version: int) -> Appended:
-        """Several batches of a coordinator, one after another."""
-        view = memoryview(data)
-        position = 0
-        results = []
-        while position < len(view):
-            if len(view) - position < HEADER_BYTES:
-                raise _invalid("the batches end within a header")
-            size = HEADER.unpack_from(view, position)[1] + LENGTH_END
-            if size < HEADER_BYTES or size > len(view) - position:
-                raise _invalid("the batches end within a batch")
-            results.append(
-                self.append(
-                    view[position : position + size],
-                    leader_epoch=leader_epoch,
-                    now_ms=now_ms,
-                    origin=Origin.COORDINATOR,
-                    transaction_version=transaction_version,
-                )
-            )
-            position += size
-        latest = max(each.max_timestamp for each in results)
-        return Appended(results[0].base_offset, results[-1].last_offset, results[0].log_append_time_ms, latest, False)
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
         """Begin a new segment at the end (or at `base_offset`, which lies beyond it). An empty one is left as it is."""
@@ -390,11 +344,7 @@ class Log:
 
     def end_of(self, found: Slice) -> int:
         """The offset after the last batch that a slice has a part of."""
-        for segment in self.segments:
-            if segment.file is found.file:
-                return lookup.end_of(segment, found)
-        # Retention took the segment between the read and this question.
-        return self.start_offset
+        return lookup.end_of(self, found)
 
     def offset_for_timestamp(self, timestamp: int, end_offset: int) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record at or after `timestamp` and below `end_offset`."""
@@ -546,19 +496,3 @@ class Log:
         self.closed = True
         self.segments = []
         self.bases = []
-
-
-def _single(data: Buffer, size: int) -> Buffer:
-    """The one batch at the head of `data`, without the part of another that may follow it."""
-    rest = len(data) - size
-    if rest < 0:
-        raise _invalid(f"the batch claims {size} bytes and has {len(data)}")
-    if size < HEADER_BYTES:
-        return data
-    if rest >= PREFIX.size and PREFIX.unpack_from(data, size)[1] + LENGTH_END <= rest:
-        raise _invalid("there is more than one batch")
-    return memoryview(data)[:size]
-
-
-def _invalid(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_RECORD, message)

@@ -39,10 +39,13 @@ def max_timestamp(log: "Log") -> tuple[int, int, int] | None:
     return None
 
 
-def end_of(segment: Segment, found: Slice) -> int:
+def end_of(log: "Log", found: Slice) -> int:
     """The offset after the last batch that the slice has a part of."""
-    end = found.position + found.size
-    return segment.end_before(end, found.position, found.first_offset)
+    for segment in log.segments:
+        if segment.file is found.file:
+            return segment.end_before(found.position + found.size, found.position, found.first_offset)
+    # Retention took the segment between the read and this question.
+    return log.start_offset
 
 
 def _search(segment: Segment, timestamp: int, start_offset: int) -> tuple[int, int, int] | None:

@@ -5,11 +5,18 @@ appended, and indexes, epochs and producers agree with the batches.
 """
 
 import random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from ottla.kernel.name import TopicPartition, Uuid
 from ottla.log.checkpoint import META_PROPERTIES, write_properties
@@ -290,5 +297,5 @@ class LogMachine(RuleBasedStateMachine):
             assert (sent.last_sequence, sent.last_offset) == (sequence, offset)
 
 
-TestLogMachine: Any = LogMachine.TestCase
-TestLogMachine.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+def test_a_log_survives_crashes_before_any_effect() -> None:
+    run_state_machine_as_test(LogMachine, settings=settings(max_examples=100, stateful_step_count=30, deadline=None))

@@ -151,6 +151,15 @@ def test_the_topics_codec_is_applied_to_what_comes_in_another(disk: SimDisk, tar
         assert [each.value for each in batch.records()] == [b"v" * 10] * 5
 
 
+def test_a_coordinator_appends_several_batches_at_once(disk: SimDisk) -> None:
+    log = _open(disk)
+    appended = _append(log, _batch(2) + _batch(3, control=True), origin=Origin.COORDINATOR)
+    assert (appended.base_offset, appended.last_offset) == (0, 4)
+    assert [check(batch.data).is_control for batch in _all(log)] == [False, True]
+    with pytest.raises(KafkaError):
+        _append(log, _batch(2) + _batch(3)[:-1], origin=Origin.COORDINATOR)
+
+
 # ---- producers
 
 
