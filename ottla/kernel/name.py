@@ -55,5 +55,9 @@ def java_string_hash(text: str) -> int:
 
 
 def coordinator_partition(name: str, partitions: int) -> int:
-    """Which partition of `__consumer_offsets` or `__transaction_state` holds this group or transactional id."""
-    return (java_string_hash(name) & 0x7FFFFFFF) % partitions
+    """Which partition of `__consumer_offsets` or `__transaction_state` holds this group or transactional id.
+
+    As Kafka's `Utils.abs`: the absolute value, not the low 31 bits; the one number that has none (-2^31) counts as 0.
+    """
+    value = java_string_hash(name)
+    return 0 if value == -(1 << 31) else abs(value) % partitions
