@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from ottla.broker.metadata_file import MetadataFiles
+from ottla.broker.metadata_load import check_servable, load
 from ottla.broker.registration import BrokerAddress, broker_request, controller_request, voter_endpoints
 from ottla.cluster.activation import activation_records
 from ottla.cluster.broker import register_broker, register_controller, unfence
@@ -35,7 +36,6 @@ from ottla.raft.checkpoint import (
     Membership,
     SnapshotId,
     VoterNode,
-    changed_membership,
     control_batch,
     encode_checkpoint,
     leader_change_record,
@@ -57,13 +57,10 @@ from ottla.raft.event import Appended, Event, SnapshotWritten, Started, Submitte
 from ottla.raft.quorum import Quorum, QuorumSettings
 from ottla.raft.role import Voter
 from ottla.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
-from ottla.wire.batch import read
-from ottla.wire.record import control
 from ottla.wire.record.metadata import (
     BrokerRegistrationChangeRecord,
     NoOpRecord,
     pack,
-    parse,
 )
 
 #: Kafka's largest batch of metadata (KafkaRaftClient.MAX_BATCH_SIZE_BYTES), and room for its header.
@@ -149,6 +146,11 @@ class MetadataLog:
         return SUPPORTED
 
     @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's registration; with it a clean stop is marked."""
+        return self._fold.image.brokers[self._settings.node_id].epoch
+
+    @property
     def leader_epoch(self) -> int:
         """The quorum's epoch."""
         return self._quorum.epoch
@@ -221,16 +223,7 @@ class MetadataLog:
     # ---- start
 
     def _load(self) -> None:
-        """The newest snapshot, then the log behind it."""
         settings = self._settings
-        newest = self._files.newest_snapshot()
-        if newest is not None:
-            (end_offset, epoch), found = newest
-            self._membership = found.membership
-            for value in found.values:
-                self._fold.replay(parse(value)[0], end_offset, epoch, found.last_contained_log_timestamp)
-            self._fold.publish(end_offset - 1, epoch, found.last_contained_log_timestamp)
-            self._snapshot_end_offset = end_offset
         log_settings = LogSettings(
             segment_bytes=settings.metadata_log_segment_bytes,
             segment_ms=settings.metadata_log_segment_ms,
@@ -238,31 +231,11 @@ class MetadataLog:
             retention_ms=-1,
             retention_bytes=-1,
         )
-        self._log = self._files.open_log(log_settings, self._clock.now_ms(), self._snapshot_end_offset)
-        self._replay(self._snapshot_end_offset)
-
-    def _replay(self, offset: int) -> None:
-        log, fold = self._log, self._fold
-        if offset < log.start_offset:
-            raise OttlaError(
-                f"the metadata log in {log.path} begins at {log.start_offset} and no snapshot reaches up to there: "
-                "restore it from a backup"
-            )
-        while offset < log.end_offset:
-            for batch in read(log.read(offset, _READ_BYTES, end_offset=log.end_offset).bytes()):
-                header = batch.header
-                self._bytes_since_snapshot += header.size
-                for record in batch.records():
-                    if record.offset < offset:
-                        continue
-                    if header.is_control:
-                        _, message = control.parse(record.key or b"", record.value or b"")
-                        self._membership = changed_membership(self._membership, message)
-                    else:
-                        change = parse(record.value or b"")[0]
-                        fold.replay(change, record.offset, header.partition_leader_epoch, record.timestamp)
-                offset = header.last_offset + 1
-                fold.publish(offset - 1, header.partition_leader_epoch, header.max_timestamp)
+        loaded = load(self._files, log_settings, self._clock.now_ms())
+        self._log, self._fold, self._membership = loaded.log, loaded.fold, loaded.membership
+        self._snapshot_end_offset = loaded.snapshot_end_offset
+        self._bytes_since_snapshot = loaded.bytes_since_snapshot
+        check_servable(loaded.fold.image, settings.node_id)
 
     def _lead(self, directory_id: Uuid) -> None:
         """Make the quorum and win its election."""
@@ -274,12 +247,6 @@ class MetadataLog:
             # Before KIP-853 the settings name the voters; a log without both begins a quorum of this node.
             me = Voter(settings.node_id)
             voters = tuple(Voter(each.id) for each in settings.controller_quorum_voters or ()) or (me,)
-        others = sorted(broker_id for broker_id in self._fold.image.brokers if broker_id != settings.node_id)
-        if others:
-            raise OttlaError(
-                f"this cluster has other brokers ({', '.join(map(str, others))}); clusters are not yet served: "
-                "unregister them first"
-            )
         idle_ms = 0
         if settings.source_of("metadata.max.idle.interval.ms") is not Source.DEFAULT:
             # A quorum of one has nobody to tell that it lives: NoOps are for who asks for them.

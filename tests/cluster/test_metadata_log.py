@@ -12,7 +12,7 @@ from ottla.kernel.error import KafkaError, OttlaError
 from ottla.sim.disk import Crashed, SimDisk
 from ottla.wire.batch import read
 from ottla.wire.record import control
-from ottla.wire.record.metadata import NoOpRecord, parse
+from ottla.wire.record.metadata import FeatureLevelRecord, NoOpRecord, parse
 from tests.cluster.place import Place, create
 from tests.cluster.scene import without_place
 
@@ -268,6 +268,13 @@ def test_clusters_are_refused_in_words(place: Place) -> None:
     with place.node() as log:
         log.submit([record_of_another_broker()])
     with pytest.raises(OttlaError, match=r"this cluster has other brokers \(2\); clusters are not yet served"):
+        place.start()
+
+
+def test_a_cluster_of_a_later_release_is_refused_in_words(place: Place) -> None:
+    with place.node() as log:
+        log.submit([FeatureLevelRecord(name="metadata.version", feature_level=33)])
+    with pytest.raises(OttlaError, match=r"the cluster runs metadata\.version 33, and this node runs 7 to 30 of it"):
         place.start()
 
 
