@@ -26,7 +26,8 @@ _SOURCES = {
 
 
 @click.group()
-def configs() -> None:
+@cluster
+def configs(bootstrap: str, client: tuple[str, ...]) -> None:
     """Show, explain and change settings."""
 
 

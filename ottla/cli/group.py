@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.option import admin, as_json, cluster, complete_group, complete_topic, default_bootstrap
+from ottla.cli.option import admin, as_json, cluster, complete_group, complete_topic
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -18,11 +18,13 @@ _STATES = {"Stable": "green", "Empty": "dim", "Dead": "red"}
 
 
 @click.group(invoke_without_command=True)
+@cluster
+@as_json
 @click.pass_context
-def groups(context: click.Context) -> None:
+def groups(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     """List and describe groups, see their lag, reset their offsets. Alone it lists."""
     if context.invoked_subcommand is None:
-        context.invoke(list_, bootstrap=default_bootstrap(), client=(), as_json=False)
+        context.invoke(list_, bootstrap=bootstrap, client=client, as_json=as_json)
 
 
 @groups.command("list")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,9 +20,14 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 _PATIENCE_MS = 4_000
 
 
-def default_bootstrap() -> str:
-    """Where a tool asks when it is not told."""
-    return os.environ.get("OTTLA_BOOTSTRAP_SERVERS", DEFAULT_BOOTSTRAP)
+def _inherit(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """What is said before a subcommand holds for it too: `ottla topics -b HOST:PORT list`."""
+    name = parameter.name or ""
+    said = click.core.ParameterSource.COMMANDLINE
+    parent = context.parent
+    if context.get_parameter_source(name) is not said and parent and parent.get_parameter_source(name) is said:
+        return parent.params[name]
+    return value
 
 
 _bootstrap = click.option(
@@ -34,6 +38,7 @@ _bootstrap = click.option(
     envvar="OTTLA_BOOTSTRAP_SERVERS",
     default=DEFAULT_BOOTSTRAP,
     show_default=True,
+    callback=_inherit,
     help="Brokers to ask first.",
 )
 _client = click.option(
@@ -42,6 +47,7 @@ _client = click.option(
     "client",
     metavar="KEY=VALUE",
     multiple=True,
+    callback=_inherit,
     help="A setting of the client, e.g. security.protocol=SSL.",
 )
 
@@ -53,7 +59,8 @@ def cluster(function: F) -> F:
 
 def as_json(function: F) -> F:
     """--json, for programs."""
-    return click.option("--json", "as_json", is_flag=True, help="Results as JSON, for programs.")(function)
+    option = click.option("--json", "as_json", is_flag=True, callback=_inherit, help="Results as JSON, for programs.")
+    return option(function)
 
 
 def pairs(entries: tuple[str, ...], option: str) -> dict[str, str]:

@@ -23,7 +23,6 @@ _TOOLS = {
     "storage": ("ottla.cli.storage:storage", "Format the log directories of a node."),
     "topics": ("ottla.cli.topic:topics", "List, create, describe, grow and delete topics."),
     "produce": ("ottla.cli.produce:produce", "Write records from a file or from what you type."),
-    "consume": ("ottla.cli.consume:consume", "Read records, those that are there and those that come."),
     "groups": ("ottla.cli.group:groups", "List and describe groups, see their lag, reset their offsets."),
     "configs": ("ottla.cli.config:configs", "Show, explain and change settings."),
     "cluster": ("ottla.cli.cluster:cluster", "Show the nodes, the quorum and the disks."),

@@ -60,9 +60,17 @@ def on_terminal() -> bool:
 
 
 def table(
-    columns: Sequence[Column], rows: Iterable[Sequence[object]], *, empty: str = "", headless: bool = False
+    columns: Sequence[Column],
+    rows: Iterable[Sequence[object]],
+    *,
+    empty: str = "",
+    headless: bool = False,
+    sparse: bool = False,
 ) -> None:
-    """Rows for people on a terminal, lines with tabs in a pipe. `empty` is what to say when there are none."""
+    """Rows for people on a terminal, lines with tabs in a pipe. `empty` is what to say when there are none.
+
+    A `sparse` table leaves out the columns that have nothing in any row, on a terminal.
+    """
     rows = [list(row) for row in rows]
     if not on_terminal():
         for row in rows:
@@ -72,6 +80,10 @@ def table(
         if empty:
             out().print(f"[dim]{empty}[/]")
         return
+    if sparse:
+        filled = [index for index in range(len(columns)) if any(row[index] is not None for row in rows)]
+        columns = [columns[index] for index in filled]
+        rows = [[row[index] for index in filled] for row in rows]
     from rich.table import Table
 
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=not headless)
@@ -119,6 +131,11 @@ def heading(text: str, after: str = "") -> None:
 def document(value: Any) -> None:
     """The JSON of a result."""
     click.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False, default=str))
+
+
+def line(value: Any) -> None:
+    """One line of JSON, for results that come one by one."""
+    click.echo(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
 
 
 def done(text: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.option import admin, as_json, cluster, complete_topic, default_bootstrap, pairs
+from ottla.cli.option import admin, as_json, cluster, complete_topic, pairs
 
 if TYPE_CHECKING:
     from ottla.client import Admin
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 
 @click.group(invoke_without_command=True)
+@cluster
+@as_json
 @click.pass_context
-def topics(context: click.Context) -> None:
+def topics(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     """List, create, describe, grow and delete topics. Alone it lists."""
     if context.invoked_subcommand is None:
-        context.invoke(list_, bootstrap=default_bootstrap(), client=(), internal=False, as_json=False)
+        context.invoke(list_, bootstrap=bootstrap, client=client, internal=False, as_json=as_json)
 
 
 @topics.command("list")

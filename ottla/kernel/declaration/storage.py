@@ -196,7 +196,7 @@ class StorageDeclaration:
     log_cleanup_policy = listing(
         "log.cleanup.policy",
         ("delete",),
-        "What happens to old segments: delete, compact, both, or nothing when empty.",
+        "What happens to old segments: delete, compact (not yet on this node), both, or nothing when empty.",
         CLEANUP,
         mode=CLUSTER_WIDE,
     )

@@ -1,0 +1,74 @@
+"""`ottla` itself: help, errors, completion."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.tool import Tool, in_process
+
+_TOOLS = ["start", "storage", "topics", "produce", "groups", "configs", "cluster", "dump-log", "completion"]
+
+
+def test_help_names_every_tool(tool: Tool) -> None:
+    said = tool("--help")
+    assert said.code == 0
+    for name in _TOOLS:
+        assert f"  {name} " in said.out
+
+
+@pytest.mark.parametrize("name", _TOOLS)
+def test_every_tool_has_help_of_its_own(tool: Tool, name: str) -> None:
+    said = tool(name, "--help")
+    assert said.code == 0
+    assert f"Usage: ottla {name}" in said.out
+
+
+def test_help_loads_no_tool_no_loop_and_nothing_that_draws() -> None:
+    code = (
+        "import sys\nfrom ottla.cli import main\nsys.argv = ['ottla', '--help']\ntry: main()\nexcept SystemExit: pass\n"
+    )
+    code += (
+        "print([name for name in ('asyncio', 'rich', 'ssl', 'ottla.client', 'ottla.broker') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_wrong_name_gets_the_nearest_right_one(tool: Tool) -> None:
+    said = tool("topic")
+    assert said.code == 2
+    assert "Did you mean topics?" in said.err
+
+
+def test_nobody_there_says_how_to_start_a_node(tool: Tool) -> None:
+    said = tool("topics", "list", "-b", "127.0.0.1:1")
+    assert said.code == 1
+    assert said.err.startswith("ottla: no broker at 127.0.0.1:1")
+    assert said.err.count("\n") == 1
+
+
+def test_a_broken_address_is_a_usage_error(tool: Tool) -> None:
+    assert tool("topics", "list", "-b", "localhost").code == 2
+
+
+def test_a_wrong_client_setting_is_named(tool: Tool) -> None:
+    said = tool("topics", "list", "-X", "request.timeout=5")
+    assert said.code == 1
+    assert "request.timeout.ms" in said.err
+
+
+def test_a_shell_completes_the_names_of_topics(bootstrap: str, tool: Tool, topic: str) -> None:
+    said = in_process(
+        _OTTLA_COMPLETE="bash_complete",
+        COMP_WORDS=f"ottla topics describe {topic[:20]}",
+        COMP_CWORD="3",
+        OTTLA_BOOTSTRAP_SERVERS=bootstrap,
+    )
+    assert f"plain,{topic}" in said.out.splitlines()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_the_line_for_a_shell(tool: Tool, shell: str) -> None:
+    said = tool("completion", shell)
+    assert f"_OTTLA_COMPLETE={shell}_source" in said.out

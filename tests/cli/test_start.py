@@ -1,0 +1,146 @@
+"""`ottla start` and `ottla storage`: a node as a process."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cli.tool import OTTLA, in_process
+
+_READY = re.compile(r"ottla: node (\d+) ready on 127\.0\.0\.1:(\d+) in \d+ ms\n")
+_SECONDS_MAX = 30
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A node that has said that it is ready, and its port."""
+    process = subprocess.Popen([*OTTLA, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        ready = _READY.fullmatch(process.stdout.readline())
+        assert ready, process.communicate(timeout=_SECONDS_MAX)
+        yield process, int(ready[2])
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=_SECONDS_MAX)
+
+
+def server_properties(directory: Path, **changes: str) -> str:
+    """A file for one node, as Kafka's kraft/server.properties has it."""
+    lines = {
+        "process.roles": "broker,controller",
+        "node.id": "7",
+        "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": "127.0.0.1:0",
+        "log.dirs": str(directory / "data"),
+        "offsets.topic.replication.factor": "1",
+        **{name.replace("_", "."): value for name, value in changes.items()},
+    }
+    path = directory / "server.properties"
+    path.write_text("# a node\n" + "".join(f"{name} = {value}\n" for name, value in lines.items()))
+    return str(path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_node_says_one_line_when_it_serves_and_one_when_it_stops(tmp_path: Path, number: signal.Signals) -> None:
+    with running("start", "--port", "0", "--data", str(tmp_path / "data")) as (process, port):
+        socket.create_connection(("127.0.0.1", port), 5).close()
+        os.kill(process.pid, number)
+        out, err = process.communicate(timeout=_SECONDS_MAX)
+    assert (process.returncode, out, err) == (0, "ottla: node 1 stopped\n", "")
+
+
+def test_what_was_written_is_there_after_a_new_start(tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    kept = []
+    for _ in range(2):
+        with running("start", "--port", "0", "--data", data) as (process, port):
+            address = f"127.0.0.1:{port}"
+            assert in_process("topics", "create", "kept", "--if-not-exists", OTTLA_BOOTSTRAP_SERVERS=address).code == 0
+            wrote = in_process("produce", "kept", stdin=b"one\ntwo\n", OTTLA_BOOTSTRAP_SERVERS=address)
+            assert wrote.code == 0, wrote.err
+            kept.append(in_process("topics", OTTLA_BOOTSTRAP_SERVERS=address).rows[0][:4])
+            os.kill(process.pid, signal.SIGTERM)
+            process.communicate(timeout=_SECONDS_MAX)
+    assert kept == [["kept", "1", "1", "2"], ["kept", "1", "1", "4"]]
+
+
+def test_a_file_is_formatted_and_started(tmp_path: Path) -> None:
+    path = server_properties(tmp_path)
+    unformatted = in_process("start", path)
+    assert unformatted.code == 1
+    assert unformatted.err.count("\n") == 1
+    assert in_process("storage", "info", "-c", path).code == 1
+    cluster_id = in_process("storage", "random-uuid").out.strip()
+    formatted = in_process("storage", "format", "-t", cluster_id, "-c", path, "--standalone")
+    assert formatted.code == 0, formatted.err
+    again = in_process("storage", "format", "-t", cluster_id, "-c", path, "--standalone")
+    assert again.code == 1
+    assert "already formatted" in again.err
+    info = in_process("storage", "info", "-c", path, "--json").json
+    assert [(each["state"], each["cluster.id"], each["node.id"]) for each in info] == [("formatted", cluster_id, "7")]
+    with running("start", path, "--set", "num.partitions=4") as (_, port):
+        shown = in_process("configs", "show", "broker", "7", "-b", f"127.0.0.1:{port}")
+    assert ["num.partitions", "4", "file"] in shown.rows
+
+
+def test_a_data_directory_of_another_node_is_not_touched(tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    with running("start", "--port", "0", "--data", data):
+        pass
+    other = in_process("start", "--port", "0", "--data", data, "--set", "node.id=2")
+    assert other.code == 1
+    assert other.err.startswith("ottla: ")
+    assert other.err.count("\n") == 1
+    assert "2" in other.err
+
+
+def test_a_data_directory_in_use_is_not_touched(tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    with running("start", "--port", "0", "--data", data):
+        second = in_process("start", "--port", "0", "--data", data)
+    assert second.code == 1
+    assert data in second.err
+    assert second.err.count("\n") == 1
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = in_process(
+            "start",
+            "--data",
+            str(tmp_path / "data"),
+            "--set",
+            f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:0",
+        )
+    assert said.code == 1
+    assert f"127.0.0.1:{port}" in said.err
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("num.partitions=many", "ottla: num.partitions=many: it takes a whole number, 1 or more\n"),
+        ("num.partition=3", "ottla: num.partition is not a server setting; did you mean num.partitions?\n"),
+    ],
+)
+def test_a_wrong_setting_is_one_line_and_exit_code_2(tmp_path: Path, change: str, sentence: str) -> None:
+    said = in_process("start", "--data", str(tmp_path / "data"), "--set", change)
+    assert (said.code, said.out, said.err) == (2, "", sentence)
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_file_that_is_not_there_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    said = in_process("start", str(tmp_path / "nowhere.properties"))
+    assert said.code == 2
+    assert "nowhere.properties cannot be read" in said.err

@@ -1,0 +1,93 @@
+"""Run a tool as a person does: in this process for its words, in a process of its own for signals and terminals."""
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from typing import Any, NamedTuple
+
+import pytest
+
+from ottla.cli.root import run
+
+OTTLA = [sys.executable, "-m", "ottla.cli"]
+_SECONDS_MAX = 30
+
+
+class Said(NamedTuple):
+    """What a tool wrote, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The one document on stdout."""
+        return json.loads(self.out)
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The table on stdout, as a pipe gets it."""
+        return [line.split("\t") for line in self.out.splitlines()]
+
+
+class Tool:
+    """Runs tools against one cluster."""
+
+    def __init__(self, bootstrap: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+        monkeypatch.setenv("OTTLA_BOOTSTRAP_SERVERS", bootstrap)
+        self._monkeypatch = monkeypatch
+        self._capfd = capfd
+
+    def __call__(self, *arguments: str) -> Said:
+        self._monkeypatch.setattr(sys, "argv", ["ottla", *arguments])
+        self._capfd.readouterr()
+        with pytest.raises(SystemExit) as left:
+            run()
+        out, err = self._capfd.readouterr()
+        code = left.value.code
+        assert isinstance(code, int)
+        return Said(code, out, err)
+
+
+def in_process(*arguments: str, stdin: bytes = b"", **environment: str) -> Said:
+    """In a process of its own, through pipes."""
+    done = subprocess.run(
+        [*OTTLA, *arguments],
+        input=stdin,
+        capture_output=True,
+        timeout=_SECONDS_MAX,
+        env=os.environ | environment,
+        check=False,
+    )
+    return Said(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def on_terminal(*arguments: str, typed: bytes = b"", **environment: str) -> Said:
+    """In a process of its own whose stdin, stdout and stderr are a terminal of 100 columns."""
+    ours, theirs = pty.openpty()
+    size = {"COLUMNS": "100", "LINES": "40", "TERM": "xterm-256color"}
+    process = subprocess.Popen(
+        [*OTTLA, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=os.environ | size | environment
+    )
+    os.close(theirs)
+    shown = bytearray()
+    deadline = time.monotonic() + _SECONDS_MAX
+    try:
+        os.write(ours, typed)
+        while time.monotonic() < deadline:
+            if not select.select([ours], [], [], 0.1)[0]:
+                continue
+            try:
+                shown += os.read(ours, 65536)
+            except OSError:  # the other side is closed
+                break
+        return Said(process.wait(_SECONDS_MAX), shown.decode().replace("\r\n", "\n"), "")
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
