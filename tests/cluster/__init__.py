@@ -1,1 +1,1 @@
-"""Tests of the metadata: the image, the controller's commands, the log on disk, and Apache Kafka as the referee."""
+"""Tests of the metadata: the image, the commands, the log on a disk. Apache referees it in tests/interop."""
