@@ -34,18 +34,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m examples.flights", description=__doc__.split("\n\n")[0])
     parser.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="a running cluster, instead of a node in here")
     parser.add_argument("--speed-up", type=float, default=SPEED_UP, help="of time; 0: no limit (default: %(default)s)")
+    parser.add_argument("--days", type=int, default=data.YEAR, help="only the first days of the year")
     parser.add_argument("--output", type=Path, default=Path("demo-output"), help="where the picture goes")
     options = parser.parse_args()
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     try:
-        return run(console, options.bootstrap_servers, options.speed_up or None, options.output)
+        return run(console, options)
     except (OttlaError, KafkaException, TimeoutError) as failure:
         console.print(f"the demo could not run: {failure}", style="red")
         return 2
 
 
-def run(console: Console, bootstrap_servers: str | None, speed_up: float | None, output: Path) -> int:
+def run(console: Console, options: argparse.Namespace) -> int:
     """The demo from its start to its verdict."""
+    bootstrap_servers = options.bootstrap_servers
     began = time.monotonic()
 
     def say(text: str) -> None:
@@ -57,9 +59,9 @@ def run(console: Console, bootstrap_servers: str | None, speed_up: float | None,
             say(f"an Ottla node serves on {bootstrap_servers}")
         feed.create_topics(bootstrap_servers)
         with ThreadPoolExecutor(1) as aside:
-            events = aside.submit(data.ticks)  # while the JVM starts
+            events = aside.submit(data.ticks, options.days)  # while the JVM starts
             spark = ottla.spark.session("flights")
-            feeding = feed.Feed(bootstrap_servers, events.result(), speed_up)
+            feeding = feed.Feed(bootstrap_servers, events.result(), options.speed_up or None)
         say(f"Spark {spark.version} is ready, and {feeding.total:,} flights and weather reports to send")
         stack.callback(feeding.close)
         feeding.send_tables()
@@ -74,8 +76,8 @@ def run(console: Console, bootstrap_servers: str | None, speed_up: float | None,
         for query in queries:
             query.stop()
         results.finish()
-        picture = report(console, results, paces, feeding, output)
-        judged = [referee.judge(topic, rows) for topic, rows in results.rows.items()]
+        picture = report(console, results, paces, feeding, options.output)
+        judged = [referee.judge(topic, rows, options.days) for topic, rows in results.rows.items()]
         spark.stop()
     return conclude(console, judged, paces, picture, time.monotonic() - began)
 

