@@ -25,7 +25,6 @@ from ottla.broker.endpoint import Endpoint, advertise
 from ottla.broker.flush import Flusher
 from ottla.broker.groups import Groups
 from ottla.broker.housekeeping import Housekeeping
-from ottla.broker.log_setting import log_settings
 from ottla.broker.quorum import MetadataLog
 from ottla.broker.topic_view import topics_changed
 from ottla.broker.transactions import Transactions
@@ -33,7 +32,7 @@ from ottla.cluster.image import BROKER, TOPIC, Image
 from ottla.host.clock import HostClock
 from ottla.host.disk import HostDisk
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
-from ottla.kernel.name import OFFSETS_TOPIC, TRANSACTION_TOPIC, TopicPartition, Uuid
+from ottla.kernel.name import NO_UUID, OFFSETS_TOPIC, TRANSACTION_TOPIC, TopicPartition, Uuid
 from ottla.kernel.port import Clock, Rng
 from ottla.kernel.server_settings import ServerSettings
 from ottla.kernel.topic_settings import TopicSettings
@@ -245,7 +244,8 @@ class Node:
         return first
 
     def _log_settings(self, tp: TopicPartition) -> LogSettings:
-        return log_settings(TopicSettings.resolve(self.image.config(TOPIC, tp.topic), self.settings))
+        topic = TopicSettings.resolve(self.image.config(TOPIC, tp.topic), self.settings)
+        return LogSettings.of(topic, self.settings.producer_id_expiration_ms)
 
     def _follow(self, old: Image, new: Image) -> None:
         """The metadata changed: make, drop and adjust the partitions that it concerns."""
@@ -276,7 +276,12 @@ class Node:
             if (name, index) in self.partitions:
                 continue
             tp = TopicPartition(name, index)
-            log = self.store.get(tp) or self.store.create(tp.topic, topic.topic_id, tp.partition)
+            log = self.store.get(tp)
+            if log is not None and log.topic_id not in (NO_UUID, topic.topic_id):
+                # The directory of an older topic of this name, deleted while we were down (KIP-516).
+                self.store.delete(tp)
+                log = None
+            log = log or self.store.create(tp.topic, topic.topic_id, tp.partition)
             partition = self.partitions[tp] = Partition(tp, topic.topic_id, log, each.leader_epoch)
             partition.on_append = self._wake_later
             if name == OFFSETS_TOPIC:
