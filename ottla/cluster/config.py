@@ -322,4 +322,5 @@ def effective_topic_configs(configs: Mapping[str, str], image: Image, settings: 
     return [
         Effective(name, resolved.text(name), resolved.source_of(name), setting.sensitive)
         for name, setting in TopicSettings.declared().items()
+        if not setting.internal or name in configs
     ]

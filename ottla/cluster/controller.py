@@ -65,5 +65,5 @@ class Controller:
             case ListPartitionReassignmentsRequest():
                 return list_reassignments(image, request)
             case UpdateFeaturesRequest():
-                return update_features(image, request, version)
+                return update_features(image, self._settings.node_id, request, version)
         raise TypeError(f"the controller does not take {type(request).__name__}")

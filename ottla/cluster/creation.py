@@ -38,6 +38,7 @@ from ottla.wire.record.metadata import ConfigRecord, TopicRecord
 
 #: What one request may make (ReplicationControlManager).
 PARTITIONS_MAX = 10_000
+_TOO_MANY = "Excessively large number of partitions per request."
 
 
 def create_topics(image: Image, settings: ServerSettings, rng: Rng, request: CreateTopicsRequest) -> Decision:
@@ -45,7 +46,8 @@ def create_topics(image: Image, settings: ServerSettings, rng: Rng, request: Cre
     names = [topic.name for topic in request.topics]
     twice = list(dict.fromkeys(name for name in names if names.count(name) > 1)) if len(set(names)) < len(names) else []
     wanted = [topic for topic in request.topics if topic.name not in twice and topic.name != METADATA_TOPIC]
-    _check_total(wanted, settings.num_partitions)
+    if _total(wanted, settings.num_partitions) > PARTITIONS_MAX:
+        return Decision([], CreateTopicsResponse(topics=[_too_many(topic.name) for topic in request.topics]))
     collisions = _collisions(image) if any(may_collide(topic.name) for topic in wanted) else {}
     records: list[Any] = []
     response = CreateTopicsResponse()
@@ -63,13 +65,13 @@ def create_topics(image: Image, settings: ServerSettings, rng: Rng, request: Cre
     return Decision([] if request.validate_only else records, response)
 
 
-def _check_total(topics: list[CreatableTopic], default: int) -> None:
-    total = 0
-    for topic in topics:
-        count = default if topic.num_partitions == -1 else max(0, topic.num_partitions)
-        total += len(topic.assignments) or count
-    if total > PARTITIONS_MAX:
-        raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+def _total(topics: list[CreatableTopic], default: int) -> int:
+    counts = (default if topic.num_partitions == -1 else max(0, topic.num_partitions) for topic in topics)
+    return sum(len(topic.assignments) or count for topic, count in zip(topics, counts, strict=True))
+
+
+def _too_many(name: str) -> CreatableTopicResult:
+    return _failed(name, ErrorCode.POLICY_VIOLATION, _TOO_MANY)
 
 
 def _collisions(image: Image) -> dict[str, str]:
@@ -221,7 +223,9 @@ def create_partitions(image: Image, rng: Rng, request: CreatePartitionsRequest) 
             result.error_code, result.error_message = error.code, refused(error)
         response.results.append(result)
     if len(records) > PARTITIONS_MAX:
-        raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+        for result in response.results:
+            result.error_code, result.error_message = ErrorCode.POLICY_VIOLATION, _TOO_MANY
+        return Decision([], response)
     return Decision([] if request.validate_only else records, response)
 
 
@@ -241,7 +245,7 @@ def _add_partitions(image: Image, rng: Rng, request: CreatePartitionsTopic) -> l
     factor = len(topic.partitions[0].replicas)
     if request.assignments is None:
         if added > PARTITIONS_MAX:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, _TOO_MANY)
         placed = [(replicas, active_of(image, replicas)) for replicas in place(image, rng, added, factor)]
     else:
         if len(request.assignments) != added:

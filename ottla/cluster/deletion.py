@@ -7,7 +7,7 @@ from typing import Any
 
 from ottla.cluster.decision import Decision
 from ottla.cluster.image import Image
-from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error import ErrorCode
 from ottla.kernel.name import NO_UUID, Uuid
 from ottla.kernel.server_settings import ServerSettings
 from ottla.wire.api.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
@@ -19,9 +19,7 @@ _DISABLED_FROM = 3
 def delete_topics(image: Image, settings: ServerSettings, request: DeleteTopicsRequest, version: int) -> Decision:
     """Each topic of the request, once."""
     if not settings.delete_topic_enable:
-        if version < _DISABLED_FROM:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "This version does not support topic deletion.")
-        raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+        return Decision([], DeleteTopicsResponse(responses=_disabled(request, version)))
     results: list[DeletableTopicResult] = []
     names: list[str] = list(request.topic_names)
     ids: list[Uuid] = []
@@ -42,6 +40,14 @@ def delete_topics(image: Image, settings: ServerSettings, request: DeleteTopicsR
     ]
     records: list[Any] = [RemoveTopicRecord(topic_id=topic_id) for topic_id in found]
     return Decision(records, DeleteTopicsResponse(responses=results))
+
+
+def _disabled(request: DeleteTopicsRequest, version: int) -> list[DeletableTopicResult]:
+    code, why = ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled."
+    if version < _DISABLED_FROM:
+        code, why = ErrorCode.INVALID_REQUEST, "This version does not support topic deletion."
+    named = [_failed(name, NO_UUID, why, code) for name in request.topic_names]
+    return named + [_failed(each.name, each.topic_id, why, code) for each in request.topics]
 
 
 def _by_id(image: Image, ids: list[Uuid], results: list[DeletableTopicResult]) -> dict[Uuid, str]:

@@ -99,6 +99,7 @@ _DEFAULTS: dict[str, tuple[int, int]] = {
 #: (feature, level) -> the metadata.version without which it cannot be.
 _NEEDS: dict[tuple[str, int], int] = {("eligible.leader.replicas.version", 1): ELR_FROM}
 
+_FAILED = "The update failed for all features since the following feature had an error: "
 _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 
 
@@ -138,7 +139,7 @@ def feature_records(levels: dict[str, int]) -> list[FeatureLevelRecord]:
     return [FeatureLevelRecord(name=name, feature_level=levels[name]) for name in names]
 
 
-def update_features(image: Image, request: UpdateFeaturesRequest, version: int) -> Decision:
+def update_features(image: Image, node_id: int, request: UpdateFeaturesRequest, version: int) -> Decision:
     """UpdateFeatures (key 57): all of them or none (KIP-1022)."""
     proposed = dict(image.features)
     records: list[Any] = []
@@ -148,12 +149,15 @@ def update_features(image: Image, request: UpdateFeaturesRequest, version: int) 
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a feature stands twice in the request")
         proposed.update((each.feature, each.max_version_level) for each in request.feature_updates)
         for update in request.feature_updates:
-            record = _update(image, update, _upgrade_type(update, version), proposed)
+            record = _update(image, node_id, update, _upgrade_type(update, version), proposed)
             if record is not None:
                 records.append(record)
     except KafkaError as error:
-        return Decision([], UpdateFeaturesResponse(error_code=error.code, error_message=refused(error)))
-    results = [UpdatableFeatureResult(feature=name) for name in names] if version < 2 else []
+        return Decision(
+            [],
+            UpdateFeaturesResponse(error_code=error.code, error_message=_FAILED + (refused(error) or error.code.name)),
+        )
+    results = [UpdatableFeatureResult(feature=name, error_message="NONE") for name in names] if version < 2 else []
     return Decision(
         [] if request.validate_only else records, UpdateFeaturesResponse(error_message=None, results=results)
     )
@@ -166,7 +170,7 @@ def _upgrade_type(update: FeatureUpdateKey, version: int) -> int:
 
 
 def _update(
-    image: Image, update: FeatureUpdateKey, upgrade_type: int, proposed: dict[str, int]
+    image: Image, node_id: int, update: FeatureUpdateKey, upgrade_type: int, proposed: dict[str, int]
 ) -> FeatureLevelRecord | None:
     name, new = update.feature, update.max_version_level
     if upgrade_type not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
@@ -175,10 +179,10 @@ def _update(
     if new < 0:
         raise _invalid(name, new, "A feature version cannot be less than 0.")
     if name not in SUPPORTED:
-        raise _invalid(name, new, "The controller does not support this feature.")
+        raise _invalid(name, new, f"Local controller {node_id} does not support this feature.")
     low, high = SUPPORTED[name]
     if not low <= new <= high:
-        raise _invalid(name, new, f"The controller only supports versions {low}-{high}")
+        raise _invalid(name, new, f"Local controller {node_id} only supports versions {low}-{high}")
     if new < current and upgrade_type == _UPGRADE:
         raise _invalid(
             name,

@@ -50,7 +50,7 @@ def test_the_response_tells_every_setting_and_where_it_comes_from() -> None:
     cluster = Cluster(log_retention_bytes="4096")
     result = cluster.create("flights", configs={"cleanup.policy": "compact"})
     told = {each.name: (each.value, each.config_source) for each in result.configs or []}
-    assert len(told) == 34
+    assert len(told) == 33
     assert told["cleanup.policy"] == ("compact", 1)
     assert told["retention.bytes"] == ("4096", 4)
     assert told["segment.bytes"] == ("1073741824", 5)
@@ -157,9 +157,19 @@ def test_the_metadata_topic_cannot_be_made() -> None:
     assert result.error_message == "Creation of internal topic __cluster_metadata is prohibited."
 
 
-def test_a_request_for_too_many_partitions_fails_whole() -> None:
-    with pytest.raises(KafkaError, match="POLICY_VIOLATION: Excessively large number of partitions per request"):
-        Cluster().create("flights", num_partitions=10_001)
+def test_a_request_for_too_many_partitions_makes_none_of_its_topics() -> None:
+    cluster = Cluster()
+    topics = [
+        CreatableTopic(name=name, num_partitions=count, replication_factor=1)
+        for name, count in (("a", 1), ("b", 10_000))
+    ]
+    response = cluster.ask(CreateTopicsRequest(topics=topics))
+    why = "Excessively large number of partitions per request."
+    assert [(each.error_code, each.error_message) for each in response.topics] == [
+        (ErrorCode.POLICY_VIOLATION, why),
+        (ErrorCode.POLICY_VIOLATION, why),
+    ]
+    assert not cluster.image.topics
 
 
 def test_a_manual_assignment_is_taken_as_it_is() -> None:
@@ -251,6 +261,13 @@ def test_as_many_assignments_are_needed_as_partitions_are_added() -> None:
     assert result.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert "Attempted to add 3 additional partition(s), but only 1 assignment(s)" in (result.error_message or "")
     assert add(cluster, 3, [[1]]).error_code == ErrorCode.NONE
+
+
+def test_too_many_partitions_are_not_added() -> None:
+    cluster = Cluster()
+    cluster.create("flights", num_partitions=1)
+    assert add(cluster, 10_003).error_code == ErrorCode.POLICY_VIOLATION
+    assert len(cluster.image.topics["flights"].partitions) == 1
 
 
 def test_a_topic_that_is_not_there_gets_no_partitions() -> None:

@@ -276,8 +276,8 @@ def test_a_feature_goes_down_and_up() -> None:
 @pytest.mark.parametrize(
     ("feature", "level", "upgrade_type", "message"),
     [
-        ("speed.version", 1, 1, "The controller does not support this feature."),
-        ("group.version", 9, 1, "The controller only supports versions 0-1"),
+        ("speed.version", 1, 1, "Local controller 1 does not support this feature."),
+        ("group.version", 9, 1, "Local controller 1 only supports versions 0-1"),
         ("group.version", -1, 2, "A feature version cannot be less than 0."),
         ("group.version", 1, 0, "The controller does not support the given upgrade type."),
         ("metadata.version", 29, 2, "Refusing to perform the requested downgrade"),
