@@ -76,6 +76,8 @@ class Host:
         self.settings = settings or GroupSettings()
         self.topics = topics or Topics({"orders": 4, "clicks": 2})
         self.now_ms = 1_000_000
+        #: One for all coordinators: two leaders never hand out the same member id.
+        self._rng = Random(7)
         #: (key, value, producer id), or (producer id, committed) for a marker.
         self.log: list[tuple[Any, ...]] = []
         self.answers: dict[int, Any] = {}
@@ -85,7 +87,7 @@ class Host:
         self.send(Loaded())
 
     def _new(self) -> Coordinator:
-        return Coordinator(0, self.settings, Random(7), self.topics)
+        return Coordinator(0, self.settings, self._rng, self.topics)
 
     # -- requests and time
 
