@@ -1,4 +1,4 @@
-"""What all tests share: Hypothesis tries enough and is never late on a busy machine; on CI it is the same every time."""
+"""What all tests share: Hypothesis tries enough and is never late on a busy machine; on CI it always tries the same."""
 
 import os
 
