@@ -148,6 +148,19 @@ def test_waiting_for_a_join_counts_as_a_sign_of_life() -> None:
     assert first.waits and first.member_id in host.group().members
 
 
+def test_a_newcomer_that_waits_too_long_for_its_first_answer_is_taken_out() -> None:
+    host = Host()
+    member, other = (Classic(host, instance_id=name).join() for name in ("a", "b"))
+    settle(host, [member, other])
+    request = Classic(host).join_request()
+    request.rebalance_timeout_ms = 600_000
+    ticket = host.ask(request, 3)
+    for _ in range(16):
+        host.pass_ms(20_000)
+        member.heartbeat(), other.heartbeat()
+    assert host.answers[ticket].error_code == ErrorCode.UNKNOWN_MEMBER_ID and host.answers[ticket].member_id == ""
+
+
 def test_a_promised_id_that_is_not_used_is_forgotten() -> None:
     host = Host()
     promised = host.call(Classic(host).join_request(), 9).member_id

@@ -112,6 +112,17 @@ class Groups(RuleBasedStateMachine):
             client.synced()
             client.ticket = 0
 
+    @rule(group=st.sampled_from(["classic", "mixed"]))
+    def a_classic_group_settles(self, group: str) -> None:
+        """Its members do what they are told, for some seconds."""
+        for _ in range(4):
+            self.host.pass_ms(2_500)
+            for slot in range(CLIENTS):
+                client = self.classic(group, slot)
+                self.classic_goes_on(group, slot)
+                if client.ticket == 0 and client.member_id and client.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS:
+                    client.join()
+
     @rule(group=st.sampled_from(["classic", "mixed"]), slot=slots)
     def classic_heartbeats(self, group: str, slot: int) -> None:
         self.classic(group, slot).heartbeat()
@@ -153,6 +164,14 @@ class Groups(RuleBasedStateMachine):
             self.host.call(client.request(full=full), 1)
         elif client.beat(full=full).error_code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
             client.epoch, client.owned = 0, {}
+
+    @rule(group=st.sampled_from(["consumer", "mixed"]))
+    def a_consumer_group_settles(self, group: str) -> None:
+        """Its members do what they are told, for some seconds."""
+        for _ in range(4):
+            self.host.pass_ms(1_100)
+            for slot in range(CLIENTS):
+                self.consumer_heartbeats(group, slot, full=True, lost=False)
 
     @rule(group=st.sampled_from(["consumer", "mixed"]), slot=slots, topics=st.sets(st.sampled_from(TOPICS)))
     def consumer_changes_its_subscription(self, group: str, slot: int, topics: set[str]) -> None:
