@@ -21,6 +21,7 @@ IDS = {
     "topic_id": "topic",
     "producer_id": "producer",
     "member_id": "member",
+    "leader": "member",
     "session_id": "session",
     "directory_id": "directory",
     "incarnation_id": "incarnation",
