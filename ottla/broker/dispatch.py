@@ -45,6 +45,8 @@ class Handler:
 
     def _set_error_code(self, request: Any, error: KafkaError) -> Any:
         response = self.api.response()
+        if not hasattr(response, "error_code"):
+            raise PeerError(f"{self.api.name} has no way to say {error}")
         response.error_code = error.code
         if error.message and hasattr(response, "error_message"):
             response.error_message = error.message
@@ -147,7 +149,13 @@ class Dispatch:
             return
         if isinstance(reply, KafkaError):
             reply = route.handler.refuse(request, reply)
-        parts = route.encode(reply)
+        try:
+            parts = route.encode(reply)
+        except Exception:
+            # Our own fault: the client cannot be told in this version, and it must not wait for ever.
+            _log.exception("a %s v%d response cannot be written", route.handler.api.name, route.version)
+            call.connection.close("its response cannot be written")
+            return
         slot.fill(_frame(call.correlation_id, parts, tagged_header=route.tagged_response))
 
     def _find(self, key: int, version: int) -> _Route | None:

@@ -22,6 +22,7 @@ from ottla.wire.api.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
+_EPOCH_FROM = 4
 _LATEST = -1
 _EARLIEST = -2
 _MAX_TIMESTAMP = -3
@@ -69,17 +70,20 @@ def _find(call: Call, topic: str, asked: ListOffsetsPartition, isolation_level: 
     partition.check_epoch(asked.current_leader_epoch)
     log = partition.log
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, timestamp=-1, offset=-1)
+    epoch = -1
     if timestamp == _LATEST:
         answer.offset = partition.end_for(isolation_level)
-        answer.leader_epoch = partition.leader_epoch
+        epoch = partition.leader_epoch
     elif timestamp in (_EARLIEST, _EARLIEST_LOCAL):
         answer.offset = log.start_offset
-        answer.leader_epoch = log.epoch_at(log.start_offset)
+        epoch = log.epoch_at(log.start_offset)
     elif timestamp not in (_LAST_TIERED, _EARLIEST_PENDING_UPLOAD):
         bound = partition.end_for(isolation_level)
         found = log.max_timestamp() if timestamp == _MAX_TIMESTAMP else log.offset_for_timestamp(timestamp, bound)
         if found is not None and found[1] < bound:
-            answer.timestamp, answer.offset, answer.leader_epoch = found
+            answer.timestamp, answer.offset, epoch = found
+    if call.version >= _EPOCH_FROM:
+        answer.leader_epoch = epoch
     return answer
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.broker.dispatch import Call, handles
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.name import METADATA_TOPIC
+from ottla.kernel.name import METADATA_TOPIC, NO_UUID
 from ottla.wire.api import ApiKey
 from ottla.wire.api.describe_quorum import (
     DescribeQuorumRequest,
@@ -16,11 +16,13 @@ from ottla.wire.api.describe_quorum import (
     ResponseTopicData,
 )
 
+_DIRECTORIES_FROM = 2
+
 
 @handles(ApiKey.DESCRIBE_QUORUM)
 def describe_quorum(call: Call, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     """This node leads a quorum of one; any other topic than `__cluster_metadata` is unknown here."""
-    return DescribeQuorumResponse(
+    response = DescribeQuorumResponse(
         topics=[
             ResponseTopicData(
                 topic_name=topic.topic_name,
@@ -28,14 +30,16 @@ def describe_quorum(call: Call, request: DescribeQuorumRequest) -> DescribeQuoru
             )
             for topic in request.topics
         ],
-        nodes=[
+    )
+    if call.version >= _DIRECTORIES_FROM:
+        response.nodes = [
             Node(
                 node_id=each.voter.node_id,
                 listeners=[Listener(name=one.name, host=one.host, port=one.port) for one in each.endpoints],
             )
             for each in call.node.quorum.membership.voters
-        ],
-    )
+        ]
+    return response
 
 
 def _partition(call: Call, topic: str, index: int) -> ResponsePartitionData:
@@ -51,7 +55,7 @@ def _partition(call: Call, topic: str, index: int) -> ResponsePartitionData:
         current_voters=[
             ReplicaState(
                 replica_id=each.voter.node_id,
-                replica_directory_id=each.voter.directory_id,
+                replica_directory_id=each.voter.directory_id if call.version >= _DIRECTORIES_FROM else NO_UUID,
                 log_end_offset=quorum.log.end_offset,
                 last_fetch_timestamp=now_ms,
                 last_caught_up_timestamp=now_ms,
