@@ -1,4 +1,4 @@
-"""OffsetCommit (2-10), TxnOffsetCommit (0-5) and OffsetDelete (0): who may change which offsets.
+"""OffsetCommit (2-10), TxnOffsetCommit (0-6) and OffsetDelete (0): who may change which offsets.
 
 Rules:
 - Without a member id and a generation (an administrator, or a consumer that assigns itself) one may commit only while
@@ -37,6 +37,7 @@ from ottla.wire.api.offset_delete import (
 )
 from ottla.wire.api.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -44,6 +45,7 @@ from ottla.wire.api.txn_offset_commit import (
 
 #: From this version on topics are named by id.
 _TOPIC_IDS_FROM = 10
+_TXN_TOPIC_IDS_FROM = 6
 #: From this version on members of consumer groups may commit, and a group that is not there has an error of its own.
 _MEMBER_EPOCHS_FROM = 9
 
@@ -54,7 +56,7 @@ _PartitionCheck = Callable[[Uuid, int], None]
 def commit_offsets(turn: Turn, call: Called) -> None:
     """Write the offsets that may be committed."""
     request: OffsetCommitRequest = call.request
-    found = [(topic, _topic_of(turn, topic, call.version)) for topic in request.topics]
+    found = [(topic, _topic_of(turn, topic, by_id=call.version >= _TOPIC_IDS_FROM)) for topic in request.topics]
     if not any(name is not None and any(exists) for _, (_, name, exists) in found) and request.topics:
         turn.answer(call.ticket, OffsetCommitResponse(topics=[_refuse(turn, one, call.version) for one, _ in found]))
         return
@@ -87,10 +89,12 @@ def commit_offsets(turn: Turn, call: Called) -> None:
     turn.answer(call.ticket, response)
 
 
-def _topic_of(turn: Turn, topic: OffsetCommitRequestTopic, version: int) -> tuple[Uuid, str | None, list[bool]]:
+def _topic_of(
+    turn: Turn, topic: OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic, *, by_id: bool
+) -> tuple[Uuid, str | None, list[bool]]:
     """(id, name or None if the id is unknown, for each partition whether it is there)."""
     topics = turn.shard.topics
-    name = topics.topic_name(topic.topic_id) if version >= _TOPIC_IDS_FROM else topic.name
+    name = topics.topic_name(topic.topic_id) if by_id else topic.name
     count = 0 if name is None else topics.partition_count(name)
     topic_id = topic.topic_id if name is None else topics.topic_id(name) or NO_UUID
     return topic_id, name, [0 <= partition.partition_index < count for partition in topic.partitions]
@@ -192,19 +196,21 @@ def commit_transactional_offsets(turn: Turn, call: Called) -> None:
         check = _check_transactional(group, request, call.version)
     elif request.generation_id_or_member_epoch >= 0:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-    topics = turn.shard.topics
     response = TxnOffsetCommitResponse()
     for topic in request.topics:
+        topic_id, name, exists = _topic_of(turn, topic, by_id=call.version >= _TXN_TOPIC_IDS_FROM)
         results = []
-        for partition in topic.partitions:
+        for partition, there in zip(topic.partitions, exists, strict=True):
             error = ErrorCode.NONE
-            if not 0 <= partition.partition_index < topics.partition_count(topic.name):
+            if name is None:
+                error = ErrorCode.UNKNOWN_TOPIC_ID
+            elif not there:
                 error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif _is_too_long(turn, partition.committed_metadata):
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 try:
-                    check(topics.topic_id(topic.name) or NO_UUID, partition.partition_index)
+                    check(topic_id, partition.partition_index)
                 except KafkaError as failure:
                     raise KafkaError(ErrorCode.ILLEGAL_GENERATION) from failure
                 committed = Committed(
@@ -212,12 +218,15 @@ def commit_transactional_offsets(turn: Turn, call: Called) -> None:
                     partition.committed_leader_epoch,
                     partition.committed_metadata or "",
                     turn.now_ms,
+                    topic_id=topic.topic_id,
                 )
-                turn.append(offset_entry(request.group_id, topic.name, partition.partition_index, committed))
+                turn.append(offset_entry(request.group_id, name, partition.partition_index, committed))
             results.append(
                 TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
             )
-        response.topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=results))
+        response.topics.append(
+            TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=results)
+        )
     turn.producer_id, turn.producer_epoch = request.producer_id, request.producer_epoch
     turn.answer(call.ticket, response)
 

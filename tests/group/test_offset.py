@@ -278,6 +278,19 @@ def test_a_transactional_commit_is_fenced_like_a_plain_one() -> None:
     assert transactional(host, {0: 5}, 77, **fenced) == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
+def test_a_transactional_commit_may_name_topics_by_id() -> None:
+    host = Host()
+    known, unknown = host.topics.topic_id("orders"), Uuid(b"\xff" * 16)
+    assert known is not None
+    partition = TxnOffsetCommitRequestPartition(partition_index=1, committed_offset=5)
+    topics = [TxnOffsetCommitRequestTopic(topic_id=one, partitions=[partition]) for one in (known, unknown)]
+    request = TxnOffsetCommitRequest(transactional_id="t", group_id="g", producer_id=7, topics=topics)
+    answer = host.call(request, 6)
+    assert [one.partitions[0].error_code for one in answer.topics] == [NONE, ErrorCode.UNKNOWN_TOPIC_ID]
+    host.end_transaction(7, committed=True)
+    assert fetched(host, "g", {"orders": [1]}) == {("orders", 1): (5, NONE)}
+
+
 def test_transactional_records_are_appended_under_their_producer() -> None:
     host = Host()
     transactional(host, {0: 5}, 77)
