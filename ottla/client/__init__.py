@@ -23,10 +23,14 @@ if TYPE_CHECKING:
     from ottla.client.admin.result import OffsetSpec as OffsetSpec
     from ottla.client.admin.result import ResourceType as ResourceType
     from ottla.client.admin.result import Results as Results
+    from ottla.client.consumer import AsyncConsumer as AsyncConsumer
+    from ottla.client.consumer import RebalanceListener as RebalanceListener
+    from ottla.client.consumer_sync import Consumer as Consumer
     from ottla.client.delivery import Delivery as Delivery
     from ottla.client.delivery import RecordMetadata as RecordMetadata
     from ottla.client.producer import AsyncProducer as AsyncProducer
     from ottla.client.producer import Producer as Producer
+    from ottla.client.record import ConsumerRecord as ConsumerRecord
     from ottla.kernel.error import ErrorCode as ErrorCode
     from ottla.kernel.error import KafkaError as KafkaError
     from ottla.kernel.error import OttlaError as OttlaError
@@ -41,6 +45,10 @@ _HOME = {
     "Delivery": "ottla.client.delivery",
     "Producer": "ottla.client.producer",
     "RecordMetadata": "ottla.client.delivery",
+    "AsyncConsumer": "ottla.client.consumer",
+    "Consumer": "ottla.client.consumer_sync",
+    "ConsumerRecord": "ottla.client.record",
+    "RebalanceListener": "ottla.client.consumer",
     "CommittedOffset": "ottla.client.admin.result",
     "ConfigResource": "ottla.client.admin.result",
     "ErrorCode": "ottla.kernel.error",
@@ -58,9 +66,12 @@ __all__ = [
     "Admin",
     "AlterOperation",
     "AsyncAdmin",
+    "AsyncConsumer",
     "AsyncProducer",
     "CommittedOffset",
     "ConfigResource",
+    "Consumer",
+    "ConsumerRecord",
     "Delivery",
     "ErrorCode",
     "GroupType",
@@ -69,6 +80,7 @@ __all__ = [
     "OffsetSpec",
     "OttlaError",
     "Producer",
+    "RebalanceListener",
     "RecordMetadata",
     "ResourceType",
     "Results",

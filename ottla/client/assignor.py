@@ -1,0 +1,190 @@
+"""Which member of a classic group reads which partition: what the group's leader decides for all.
+
+Rules:
+- The same members, topics and numbers of partitions give the same assignment as the Java client's assignors of the same
+  names: leaders of both kinds may follow each other in a group. (For `sticky` and `cooperative-sticky` that holds when
+  all members subscribe to the same topics; otherwise the assignment is as balanced, but need not be the same.)
+- `cooperative-sticky` never gives a partition to a new owner while the old one has it: that is for the next rebalance,
+  which follows at once (KIP-429).
+
+KIPs: 54 (sticky), 341 and 429 (generations, cooperation), 345 (static members first, by instance id).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ottla.client.protocol import Subscription
+from ottla.kernel.name import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A member as the assignors see it."""
+
+    id: str
+    subscription: Subscription
+    instance_id: str | None = None
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """Static members stand before the others, by instance id; the others by member id."""
+        return (0, self.instance_id) if self.instance_id is not None else (1, self.id)
+
+
+Assignment = dict[str, list[TopicPartition]]
+Assign = Callable[[list[Candidate], Mapping[str, int]], Assignment]
+
+
+def assign_range(members: list[Candidate], partitions: Mapping[str, int]) -> Assignment:
+    """Topic by topic, in stretches: the first members get one more where it does not divide."""
+    found: Assignment = {member.id: [] for member in members}
+    topics = dict.fromkeys(topic for member in members for topic in member.subscription.topics)
+    for topic in topics:
+        readers = sorted((one for one in members if topic in one.subscription.topics), key=lambda one: one.order)
+        share, extra = divmod(partitions.get(topic, 0), len(readers))
+        start = 0
+        for index, member in enumerate(readers):
+            end = start + share + (index < extra)
+            found[member.id] += [TopicPartition(topic, number) for number in range(start, end)]
+            start = end
+    return found
+
+
+def assign_round_robin(members: list[Candidate], partitions: Mapping[str, int]) -> Assignment:
+    """All partitions in order, dealt out one by one to those who subscribe."""
+    found: Assignment = {member.id: [] for member in members}
+    circle = sorted(members, key=lambda one: one.order)
+    turn = 0
+    for topic in sorted({topic for member in members for topic in member.subscription.topics}):
+        for number in range(partitions.get(topic, 0)):
+            while topic not in circle[turn].subscription.topics:
+                turn = (turn + 1) % len(circle)
+            found[circle[turn].id].append(TopicPartition(topic, number))
+            turn = (turn + 1) % len(circle)
+    return found
+
+
+def assign_sticky(members: list[Candidate], partitions: Mapping[str, int]) -> Assignment:
+    """As even as can be, and members keep what they have as far as that allows."""
+    return _sticky(members, partitions)
+
+
+def assign_cooperative(members: list[Candidate], partitions: Mapping[str, int]) -> Assignment:
+    """Sticky; what changes hands is given to nobody until its old owner has let go."""
+    found = _sticky(members, partitions)
+    owner = {one: member.id for member in members for one in member.subscription.owned}
+    for member_id, assigned in found.items():
+        found[member_id] = [one for one in assigned if owner.get(one, member_id) == member_id]
+    return found
+
+
+#: By the name that stands in JoinGroup.
+ASSIGNORS: dict[str, Assign] = {
+    "range": assign_range,
+    "roundrobin": assign_round_robin,
+    "sticky": assign_sticky,
+    "cooperative-sticky": assign_cooperative,
+}
+
+
+def _sticky(members: list[Candidate], partitions: Mapping[str, int]) -> Assignment:
+    topics = [frozenset(topic for topic in one.subscription.topics if partitions.get(topic)) for one in members]
+    owned = _owned(members, partitions)
+    if all(one == topics[0] for one in topics):
+        return _even(owned, sorted(topics[0]) if topics else [], partitions)
+    return _uneven(owned, {one.id: wanted for one, wanted in zip(members, topics, strict=True)}, partitions)
+
+
+def _owned(members: list[Candidate], partitions: Mapping[str, int]) -> Assignment:
+    """What each member may claim: of several claims the newest generation's holds, of two equal ones none."""
+    claims: dict[TopicPartition, tuple[int, str | None]] = {}
+    for member in members:
+        subscription = member.subscription
+        for one in subscription.owned:
+            if one.topic not in subscription.topics or one.partition >= partitions.get(one.topic, 0):
+                continue
+            known = claims.get(one)
+            if known is None or subscription.generation > known[0]:
+                claims[one] = (subscription.generation, member.id)
+            elif subscription.generation == known[0]:
+                claims[one] = (known[0], None)
+    found: Assignment = {member.id: [] for member in members}
+    for one, (_, owner) in claims.items():
+        if owner is not None:
+            found[owner].append(one)
+    return found
+
+
+def _even(owned: Assignment, topics: list[str], partitions: Mapping[str, int]) -> Assignment:
+    """All members want the same topics: each gets the quota, or one more."""
+    total = sum(partitions[topic] for topic in topics)
+    quota, over_left = divmod(total, len(owned))
+    found: Assignment = {member: [] for member in owned}
+    hungry: list[str] = []
+    content: list[str] = []
+    for member, claimed in owned.items():
+        have = sorted(claimed, key=lambda one: (one.partition, one.topic))
+        if len(have) < quota:
+            found[member] += have
+            hungry.append(member)
+        elif len(have) > quota and over_left:
+            over_left -= 1
+            found[member] += have[: quota + 1]
+        else:
+            found[member] += have[:quota]
+            content.append(member)
+    taken = {one for assigned in found.values() for one in assigned}
+    free = [
+        one
+        for topic in topics
+        for number in range(partitions[topic])
+        if (one := TopicPartition(topic, number)) not in taken
+    ]
+    hungry.sort()
+    content = sorted(content) if over_left else []
+    turn = 0
+    for one in free:
+        if hungry:
+            turn %= len(hungry)
+            member = hungry[turn]
+            found[member].append(one)
+            if len(found[member]) == quota:
+                # It has its quota: it may get one more when all have theirs.
+                content.append(hungry.pop(turn))
+            else:
+                turn += 1
+        else:
+            found[content.pop(0)].append(one)
+    return found
+
+
+def _uneven(owned: Assignment, wanted: Mapping[str, frozenset[str]], partitions: Mapping[str, int]) -> Assignment:
+    """Members want different topics: keep what is kept, give the rest to the least loaded, then level out."""
+    found: Assignment = {member: list(claimed) for member, claimed in owned.items()}
+    taken = {one for assigned in found.values() for one in assigned}
+    readers = {
+        topic: sorted(member for member, topics in wanted.items() if topic in topics)
+        for topic in sorted({topic for topics in wanted.values() for topic in topics})
+    }
+    free = [
+        one
+        for topic in sorted(readers, key=lambda topic: (len(readers[topic]), topic))
+        for number in range(partitions[topic])
+        if (one := TopicPartition(topic, number)) not in taken
+    ]
+    for one in free:
+        found[min(readers[one.topic], key=lambda member: (len(found[member]), member))].append(one)
+    moved = True
+    while moved:
+        moved = False
+        for giver in sorted(found, key=lambda member: (-len(found[member]), member)):
+            for one in sorted(found[giver]):
+                taker = min(readers[one.topic], key=lambda member: (len(found[member]), member))
+                # Each move brings two loads nearer to each other, so this ends.
+                if len(found[giver]) - len(found[taker]) > 1:
+                    found[giver].remove(one)
+                    found[taker].append(one)
+                    moved = True
+    return found

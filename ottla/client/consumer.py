@@ -1,0 +1,630 @@
+"""The consumer for asyncio. `consumer_sync.Consumer` is the same for code that does not await.
+
+Rules:
+- `position` is the next record that the program gets. `commit` without arguments commits the positions; in the middle
+  of an iteration, those of the records that were really handed out.
+- With `enable.auto.commit` a poll commits what the polls before it gave: what a poll gave counts as processed when the
+  next one is made.
+- Partitions come and go only within polls; the listener is called there.
+
+KIPs: 62, 345, 429, 848 (groups), 392 (nearest replica), 98 (read_committed).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import re
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any
+
+from ottla.client.cluster import Cluster, MachineClock, now_ms
+from ottla.client.consumer_setting import ConsumerSettings
+from ottla.client.error import ClientClosed, NotReachable, error_of
+from ottla.client.fetcher import Fetcher
+from ottla.client.group import ClassicGroup, ConsumerGroup, Group
+from ottla.client.position import PartitionPosition
+from ottla.client.record import ConsumerRecord
+from ottla.client.setting import Given
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.name import INTERNAL_TOPICS, TopicPartition
+from ottla.wire.api.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+_log = logging.getLogger("ottla.client")
+
+EARLIEST, LATEST = -2, -1
+
+#: What `commit` takes for a partition: the offset of the next record, alone or with metadata.
+Commit = int | tuple[int, str]
+
+
+class RebalanceListener:
+    """Told when partitions come and go. Override what you need; methods may be coroutines with `AsyncConsumer`."""
+
+    def assigned(self, partitions: list[TopicPartition]) -> Awaitable[None] | None:
+        """They are ours now; positions may be set by `seek`."""
+
+    def revoked(self, partitions: list[TopicPartition]) -> Awaitable[None] | None:
+        """They will be another's after this: the last moment to commit."""
+
+    def lost(self, partitions: list[TopicPartition]) -> Awaitable[None] | None:
+        """They are another's already: do not commit. As `revoked` unless overridden."""
+        return self.revoked(partitions)
+
+
+class AsyncConsumer:
+    """A consumer for asyncio. Made on a running loop; `async with` or `close` ends it.
+
+    >>> async with AsyncConsumer("127.0.0.1:9092", group_id="g") as consumer:
+    ...     consumer.subscribe(["flights"])
+    ...     async for record in consumer:
+    ...         print(record.value)
+    """
+
+    def __init__(self, settings: Given = None, /, **keywords: object) -> None:
+        self.settings = ConsumerSettings.read(settings, keywords)
+        self._lock = threading.Lock()
+        self._cluster = Cluster(self.settings)
+        self._positions: dict[TopicPartition, PartitionPosition] = {}
+        self._fetcher = Fetcher(self._cluster, self.settings, self._positions, self._lock)
+        self._fetcher.on_data.append(self.something_to_do)
+        self._group: Group | None = None
+        self._names: frozenset[str] = frozenset()
+        self._pattern: re.Pattern[str] | str | None = None
+        self._listener: RebalanceListener | None = None
+        self._known_topics: frozenset[str] = frozenset()
+        self._waiting: asyncio.Future[None] | None = None
+        self._closed = False
+        self._committing: asyncio.Task[None] | None = None
+        self._committed_at_ms = now_ms()
+        self._turn = 0
+        #: Records that an iteration has in hand, the next one last.
+        self._in_hand: list[ConsumerRecord] = []
+        #: How a listener's method is called; the synchronous consumer calls it in the program's thread.
+        self._call: Callable[[Callable[..., Any], list[TopicPartition]], Awaitable[None]] = _call_here
+        self._cluster.on_update.append(self._metadata_came)
+
+    # ---- what to read
+
+    def subscribe(
+        self, topics: Iterable[str] | str | re.Pattern[str], *, listener: RebalanceListener | None = None
+    ) -> None:
+        """Read these topics, or those whose names match a compiled pattern, as a member of `group.id`.
+
+        It replaces the last subscription. With group.protocol=consumer, `"^..."` is a pattern that the broker resolves.
+        """
+        if self.settings.group_id is None:
+            raise OttlaError("subscribe needs group.id; without a group, assign partitions")
+        if self._positions and self._group is None:
+            raise OttlaError("this consumer has assigned partitions: unsubscribe first")
+        self._listener = listener
+        if isinstance(topics, re.Pattern) or (isinstance(topics, str) and topics.startswith("^")):
+            self._pattern, self._names = topics, frozenset()
+            self._cluster.metadata.all_topics = True
+        else:
+            self._pattern, self._names = None, frozenset([topics] if isinstance(topics, str) else topics)
+            self._cluster.metadata.all_topics = False
+        if self._group is None:
+            kind = ConsumerGroup if self.settings.group_protocol == "consumer" else ClassicGroup
+            self._group = kind(self._cluster, self.settings, self)
+        else:
+            self._group.subscription_changed()
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions, without a group's help; commits still go to group.id if there is one."""
+        if self._group is not None and self._names | frozenset([self._pattern] if self._pattern else []):
+            raise OttlaError("this consumer has subscribed: unsubscribe first")
+        wanted = [TopicPartition(*one) for one in partitions]
+        with self._lock:
+            for gone in set(self._positions) - set(wanted):
+                del self._positions[gone]
+            for one in wanted:
+                self._positions.setdefault(one, PartitionPosition(one))
+        self._cluster.metadata.want({one.topic for one in wanted}, now_ms())
+        if self.settings.group_id is not None and self._group is None:
+            self._group = ClassicGroup(self._cluster, self.settings, self)
+        self.something_to_do()
+
+    async def unsubscribe(self) -> None:
+        """Read nothing; leave the group."""
+        if self._group is not None:
+            if self._subscribed_at_all():
+                await self.before_revoke()
+                await self.revoke(set(self._positions))
+                await self._group.leave("the consumer unsubscribed")
+            await self._group.close()
+            self._group = None
+        with self._lock:
+            self._positions.clear()
+        self._names, self._pattern, self._listener = frozenset(), None, None
+        self._cluster.metadata.all_topics = False
+
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that are read now."""
+        return set(self._positions)
+
+    def subscription(self) -> set[str]:
+        """The topics subscribed to, a pattern resolved as far as the metadata is known."""
+        return self._matching() if self._pattern is not None else set(self._names)
+
+    # ---- records
+
+    async def poll(self, timeout: float = 1.0, *, max_records: int | None = None) -> list[ConsumerRecord]:
+        """The next records, at most max.poll.records; an empty list if there are none within `timeout` seconds."""
+        self._in_hand = []
+        deadline_ms = now_ms() + int(timeout * 1000)
+        records_max = max_records or self.settings.max_poll_records
+        while True:
+            joining = await self._maintain(deadline_ms)
+            records = self.take(records_max)
+            if records:
+                self._fetcher.wake()
+                return records
+            left_ms = deadline_ms - now_ms()
+            if left_ms <= 0:
+                return []
+            await self._wait(left_ms, joining)
+
+    def take(self, records_max: int) -> list[ConsumerRecord]:
+        """Records that are here already. It does not wait, and does none of a poll's other duties."""
+        found: list[ConsumerRecord] = []
+        with self._lock:
+            states = list(self._positions.values())
+            for step in range(len(states)):
+                state = states[(self._turn + step) % len(states)]
+                if state.error is not None:
+                    if found:
+                        break
+                    error, state.error = state.error, None
+                    raise error
+                if state.has_records:
+                    records = state.take(records_max - len(found))
+                    found = found + records if found else records
+                    if len(found) >= records_max:
+                        self._turn = (self._turn + step) % len(states)
+                        break
+        if found and (self.settings.key_deserializer or self.settings.value_deserializer):
+            return [self._decoded(record) for record in found]
+        return found
+
+    def _decoded(self, record: ConsumerRecord) -> ConsumerRecord:
+        key, value = record.key, record.value
+        try:
+            if key is not None and self.settings.key_deserializer is not None:
+                key = self.settings.key_deserializer(key)
+            if value is not None and self.settings.value_deserializer is not None:
+                value = self.settings.value_deserializer(value)
+        except Exception as error:
+            where = f"{record.topic}-{record.partition} at offset {record.offset}"
+            with self._lock:
+                state = self._positions.get(TopicPartition(record.topic, record.partition))
+                if state is not None:
+                    state.seek(record.offset)
+            raise OttlaError(f"{where} cannot be decoded ({error}): seek past it to go on") from error
+        return record._replace(key=key, value=value)
+
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        return self._iterate()
+
+    async def _iterate(self) -> AsyncIterator[ConsumerRecord]:
+        while not self._closed:
+            records = await self.poll(1.0)
+            records.reverse()
+            self._in_hand = records
+            while self._in_hand:
+                yield self._in_hand.pop()
+
+    # ---- positions
+
+    async def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on from `offset` with the next poll."""
+        if offset < 0:
+            raise OttlaError(f"there is no offset {offset}: use seek_to_beginning or seek_to_end")
+        with self._lock:
+            self._state(partition).seek(offset)
+        self._fetcher.wake()
+
+    async def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on from the first record of these partitions, or of all that are assigned."""
+        self._reset(partitions, "earliest")
+
+    async def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on with what is written from now on, in these partitions, or in all that are assigned."""
+        self._reset(partitions, "latest")
+
+    def _reset(self, partitions: Iterable[TopicPartition], policy: str) -> None:
+        with self._lock:
+            for one in list(partitions) or list(self._positions):
+                self._state(one).forget(policy)
+        self.something_to_do()
+
+    async def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record that the program gets."""
+        self._state(partition)
+        await self._find_positions(now_ms() + self.settings.default_api_timeout_ms)
+        for record in self._in_hand[::-1]:
+            if (record.topic, record.partition) == partition:
+                return record.offset
+        found = self._state(partition).position
+        if found is None:
+            raise OttlaError(f"the position in {partition} is not known, and auto.offset.reset is none: seek")
+        return found
+
+    async def lag(self, partition: TopicPartition) -> int | None:
+        """How many records are still to read, as of the last fetch; None before the first."""
+        state = self._state(partition)
+        end = state.last_stable_offset if self.settings.read_committed else state.high_watermark
+        return None if end < 0 else max(0, end - await self.position(partition))
+
+    async def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Polls give nothing of these until `resume`; they stay assigned."""
+        with self._lock:
+            for one in partitions:
+                self._state(one).paused = True
+
+    async def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Polls give records of these again."""
+        with self._lock:
+            for one in partitions:
+                self._state(one).paused = False
+        self._fetcher.wake()
+        self.something_to_do()
+
+    def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused."""
+        return {one for one, state in self._positions.items() if state.paused}
+
+    def _state(self, partition: TopicPartition) -> PartitionPosition:
+        state = self._positions.get(TopicPartition(*partition))
+        if state is None:
+            raise OttlaError(f"{TopicPartition(*partition)} is not assigned to this consumer")
+        return state
+
+    # ---- offsets of partitions
+
+    async def offsets_for_times(
+        self, times: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, tuple[int, int] | None]:
+        """By partition the (offset, timestamp) of its first record at or after this time (ms); None if there is
+        none.
+        """
+        found = await self._list_offsets(times, self.settings.default_api_timeout_ms)
+        return {one: at if at[0] >= 0 else None for one, at in found.items()}
+
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """By partition the offset of its first record."""
+        return await self._ends(partitions, EARLIEST)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """By partition the offset after its last record (of those that are stable, with read_committed)."""
+        return await self._ends(partitions, LATEST)
+
+    async def _ends(self, partitions: Iterable[TopicPartition], which: int) -> dict[TopicPartition, int]:
+        found = await self._list_offsets(dict.fromkeys(partitions, which), self.settings.default_api_timeout_ms)
+        return {one: at[0] for one, at in found.items()}
+
+    async def partitions_for(self, topic: str) -> list[int]:
+        """The numbers of a topic's partitions."""
+        await self._cluster.known([topic], self.settings.default_api_timeout_ms)
+        return [one.partition for one in self._cluster.metadata.topics[topic].partitions]
+
+    async def _list_offsets(
+        self, times: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        left = {TopicPartition(*one): time for one, time in times.items()}
+        found: dict[TopicPartition, tuple[int, int]] = {}
+
+        async def attempt() -> None:
+            await self._cluster.known({one.topic for one in left}, timeout_ms)
+            by_node: dict[int, dict[str, ListOffsetsTopic]] = {}
+            for one, time in left.items():
+                leader = self._cluster.metadata.leader(*one)
+                if leader is None:
+                    await self._cluster.update()
+                    raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{one} has no leader, or does not exist")
+                topics = by_node.setdefault(leader.leader, {})
+                asked = ListOffsetsPartition(
+                    partition_index=one.partition, current_leader_epoch=leader.leader_epoch, timestamp=time
+                )
+                topics.setdefault(one.topic, ListOffsetsTopic(name=one.topic)).partitions.append(asked)
+            for node_id, asked_topics in by_node.items():
+                connection = await self._cluster.node(node_id)
+                request = ListOffsetsRequest(
+                    replica_id=-1,
+                    isolation_level=int(self.settings.read_committed),
+                    topics=list(asked_topics.values()),
+                    timeout_ms=self.settings.request_timeout_ms,
+                )
+                response = await connection.call(
+                    request, ListOffsetsResponse, timeout_ms=self.settings.request_timeout_ms
+                )
+                for topic in response.topics:
+                    for part in topic.partitions:
+                        where = TopicPartition(topic.name, part.partition_index)
+                        if error := error_of(part.error_code, str(where)):
+                            await self._cluster.update()
+                            raise error
+                        found[where] = (part.offset, part.timestamp)
+                        left.pop(where, None)
+
+        if left:
+            await self._cluster.retry(attempt, timeout_ms)
+        return found
+
+    # ---- commits
+
+    async def commit(self, offsets: Mapping[TopicPartition, Commit] | ConsumerRecord | None = None) -> None:
+        """Commit positions, or these offsets (of the next record to read), or all of a record's partition up to it.
+
+        Returns when the coordinator has confirmed. KafkaError if the group has rebalanced: nothing was committed then.
+        """
+        await self._commit(self._to_commit(offsets), self.settings.default_api_timeout_ms)
+
+    def _to_commit(
+        self, offsets: Mapping[TopicPartition, Commit] | ConsumerRecord | None
+    ) -> dict[TopicPartition, tuple[int, int, str]]:
+        if offsets is None:
+            return {one: (offset, -1, "") for one, offset in self._consumed().items()}
+        if isinstance(offsets, ConsumerRecord):
+            partition = TopicPartition(offsets.topic, offsets.partition)
+            return {partition: (offsets.offset + 1, offsets.leader_epoch, "")}
+        return {
+            TopicPartition(*one): (at, -1, "") if isinstance(at, int) else (at[0], -1, at[1])
+            for one, at in offsets.items()
+        }
+
+    def _consumed(self) -> dict[TopicPartition, int]:
+        """Up to where the program has got records."""
+        with self._lock:
+            found = {
+                one: state.position
+                for one, state in self._positions.items()
+                if state.position is not None and state.reset is None
+            }
+        for record in self._in_hand:
+            # The next record is the last of the list, so the smallest offset of each partition wins.
+            partition = TopicPartition(record.topic, record.partition)
+            if partition in found:
+                found[partition] = record.offset
+        return found
+
+    async def _commit(self, offsets: dict[TopicPartition, tuple[int, int, str]], timeout_ms: int) -> None:
+        if self._group is None:
+            raise OttlaError("commit needs group.id: commits belong to a group")
+        await self._group.commit(offsets, timeout_ms)
+
+    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """By partition the offset that the group has committed, or None."""
+        wanted = [TopicPartition(*one) for one in partitions]
+        if self._group is None:
+            raise OttlaError("committed needs group.id: commits belong to a group")
+        found = await self._group.committed(wanted, self.settings.default_api_timeout_ms)
+        return {one: found[one][0] if one in found else None for one in wanted}
+
+    def _auto_commit(self) -> None:
+        """Commit in the background what the polls before this one gave, if it is time."""
+        if not self.settings.enable_auto_commit or self._group is None or not self._positions:
+            return
+        if now_ms() - self._committed_at_ms < self.settings.auto_commit_interval_ms:
+            return
+        if self._committing is not None and not self._committing.done():
+            return
+        self._committed_at_ms = now_ms()
+        offsets = self._to_commit(None)
+
+        async def commit() -> None:
+            try:
+                await self._commit(offsets, self.settings.default_api_timeout_ms)
+            except (KafkaError, OttlaError) as error:
+                _log.warning("group %s: the automatic commit failed: %s", self.settings.group_id, error)
+
+        self._committing = asyncio.get_running_loop().create_task(commit())
+
+    # ---- a poll's duties
+
+    async def _maintain(self, deadline_ms: int) -> asyncio.Future[None] | None:
+        """Membership, commits, positions. Returns what is worth waiting for beside data."""
+        if self._closed:
+            raise ClientClosed("this consumer is closed")
+        joining = None
+        self._auto_commit()
+        if self._group is not None and self._subscribed_at_all():
+            self._group.polled_at_ms = now_ms()
+            if self._group.busy:
+                joining = await self._group.poll()
+        elif not self._positions:
+            raise OttlaError("this consumer reads nothing: subscribe or assign first")
+        if any(state.position is None and state.reset is not None for state in self._positions.values()):
+            await self._find_positions(deadline_ms)
+        self._fetcher.wake()
+        return joining
+
+    @property
+    def calm(self) -> bool:
+        """Would a poll have nothing to do but to take records?"""
+        return (
+            not self._closed
+            and (self._group is None or not self._subscribed_at_all() or not self._group.busy)
+            and not (
+                self.settings.enable_auto_commit
+                and now_ms() - self._committed_at_ms >= self.settings.auto_commit_interval_ms
+            )
+        )
+
+    async def _find_positions(self, deadline_ms: int) -> None:
+        """Committed offsets first, the reset policy for the rest. What is not there in time is tried by the next
+        poll.
+        """
+        timeout_ms = max(1, deadline_ms - now_ms())
+        policy = self.settings.auto_offset_reset
+        with self._lock:
+            missing = {one: state.reset for one, state in self._positions.items() if state.position is None}
+        try:
+            unset = [one for one, how in missing.items() if how == "committed"]
+            if unset:
+                found = await self._group.committed(unset, timeout_ms) if self._group is not None else {}
+                for one in unset:
+                    if one in found:
+                        self._place(one, "committed", found[one][0])
+                    else:
+                        missing[one] = policy
+            times = {}
+            for one, how in missing.items():
+                if how == "none":
+                    why = f"{one} has no committed offset, and auto.offset.reset is none: seek, or set it"
+                    raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
+                if how in ("earliest", "latest"):
+                    times[one] = EARLIEST if how == "earliest" else LATEST
+                elif how is not None and how.startswith("by_duration"):
+                    seconds = float(how.removeprefix("by_duration:PT").removesuffix("S"))
+                    times[one] = MachineClock().now_ms() - int(seconds * 1000)
+            listed = await self._list_offsets(times, timeout_ms)
+            late = [one for one, at in listed.items() if at[0] < 0]
+            if late:
+                listed.update(await self._list_offsets(dict.fromkeys(late, LATEST), timeout_ms))
+        except NotReachable:
+            return
+        except KafkaError as error:
+            if not error.code.retriable:
+                raise
+            return
+        for one, at in listed.items():
+            self._place(one, missing[one] or "", at[0])
+
+    def _place(self, partition: TopicPartition, how: str, offset: int) -> None:
+        with self._lock:
+            state = self._positions.get(partition)
+            # A seek while we asked is newer than what we found.
+            if state is not None and state.position is None and state.reset in (how, "committed"):
+                state.seek(offset)
+
+    async def _wait(self, left_ms: int, joining: asyncio.Future[None] | None) -> None:
+        self._waiting = asyncio.get_running_loop().create_future()
+        waits: set[asyncio.Future[Any]] = {self._waiting}
+        if joining is not None:
+            waits.add(joining)
+        # Positions that could not be found yet are looked for again.
+        pause_ms = left_ms
+        if any(state.position is None for state in self._positions.values()):
+            pause_ms = min(left_ms, self.settings.retry_backoff_ms)
+        await asyncio.wait(waits, timeout=pause_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
+        self._waiting = None
+
+    # ---- what the group asks of us
+
+    def something_to_do(self) -> None:
+        """A poll that waits should look again. On the loop only."""
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    async def subscribed(self) -> set[str]:
+        """The topics of the subscription; a pattern is matched with all topics of the cluster."""
+        if self._pattern is not None:
+            if not self._cluster.metadata.version or self._cluster.metadata.update_due_ms() <= now_ms():
+                await self._cluster.update()
+            found = self._matching()
+            self._known_topics = frozenset(found)
+            return found
+        self._cluster.metadata.want(self._names, now_ms())
+        return set(self._names)
+
+    def _matching(self) -> set[str]:
+        pattern = self._pattern
+        assert pattern is not None
+        return {
+            name
+            for name in self._cluster.metadata.topics
+            if re.fullmatch(pattern, name) and not (self.settings.exclude_internal_topics and name in INTERNAL_TOPICS)
+        }
+
+    def pattern_text(self) -> str | None:
+        """The pattern that the broker resolves, with group.protocol=consumer."""
+        return self._pattern if isinstance(self._pattern, str) else None
+
+    def owned(self) -> set[TopicPartition]:
+        """The assigned partitions."""
+        return set(self._positions)
+
+    async def before_revoke(self) -> None:
+        """Commit what was consumed, where that is automatic."""
+        if self.settings.enable_auto_commit and self._group is not None and self._positions:
+            try:
+                await self._commit(self._to_commit(None), self.settings.request_timeout_ms)
+            except (KafkaError, OttlaError) as error:
+                _log.warning("group %s: the commit before a rebalance failed: %s", self.settings.group_id, error)
+
+    async def revoke(self, partitions: set[TopicPartition], *, lost: bool = False) -> None:
+        """They go; the listener hears of it first."""
+        if not partitions:
+            return
+        if self._listener is not None:
+            told = self._listener.lost if lost else self._listener.revoked
+            await self._call(told, sorted(partitions))
+        with self._lock:
+            for one in partitions:
+                self._positions.pop(one, None)
+
+    async def assign_more(self, partitions: set[TopicPartition]) -> None:
+        """They come; the listener hears of it when they are ours."""
+        await self._cluster.known({one.topic for one in partitions}, self.settings.default_api_timeout_ms)
+        with self._lock:
+            for one in sorted(partitions):
+                self._positions[one] = PartitionPosition(one)
+        if self._listener is not None:
+            await self._call(self._listener.assigned, sorted(partitions))
+
+    def _subscribed_at_all(self) -> bool:
+        return bool(self._names) or self._pattern is not None
+
+    def _metadata_came(self) -> None:
+        if self._group is None or not self._subscribed_at_all():
+            return
+        changed = isinstance(self._group, ClassicGroup) and self._group.topics_changed()
+        if isinstance(self._pattern, re.Pattern) and self._known_topics and self._matching() != self._known_topics:
+            changed = True
+        if changed:
+            self._group.subscription_changed()
+            self.something_to_do()
+
+    # ---- the end
+
+    async def close(self) -> None:
+        """Commit what was consumed (with auto-commit), leave the group, close the connections."""
+        if self._closed:
+            return
+        try:
+            if self._committing is not None:
+                await asyncio.gather(self._committing, return_exceptions=True)
+            if self._group is not None:
+                await self.before_revoke()
+                if self._subscribed_at_all():
+                    await self.revoke(set(self._positions))
+                    await self._group.leave("the consumer was closed")
+                await self._group.close()
+        finally:
+            self._closed = True
+            self._fetcher.close()
+            self.something_to_do()
+            await self._cluster.close()
+
+    async def __aenter__(self) -> AsyncConsumer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+async def _call_here(told: Callable[..., Any], partitions: list[TopicPartition]) -> None:
+    result = told(partitions)
+    if inspect.isawaitable(result):
+        await result

@@ -1,0 +1,356 @@
+"""Keeps a consumer's partitions filled ahead of its polls: fetch requests out, chunks of bytes in.
+
+It lives on the client's loop, driven by `wake`; one fetch a broker is under way at a time, on a connection of its own.
+
+Rules:
+- A partition is fetched again while less than `max.partition.fetch.bytes` of it wait to be polled: the next fetch runs
+  while the program works on the last one.
+- Errors that a newer view of the cluster mends are not shown; the others are raised by the next poll.
+
+KIPs: 227 (sessions), 320 (leader epochs), 392 (nearest replica), 516 (topic ids), 951 (leader hints).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import Callable, Iterable
+
+from ottla.client.cluster import Backoff, Cluster, now_ms
+from ottla.client.connection import Connection
+from ottla.client.consumer_setting import ConsumerSettings
+from ottla.client.error import error_of
+from ottla.client.fetch_session import FetchSession, Wanted
+from ottla.client.metadata import Node
+from ottla.client.position import Chunk, PartitionPosition
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.name import NO_UUID, TopicPartition, Uuid
+from ottla.wire.api import ApiKey
+from ottla.wire.api.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+
+#: The first version of Fetch with topic ids.
+_TOPIC_IDS = 13
+#: How long a preferred replica is believed (Java takes metadata.max.age.ms; leaders tell us sooner anyway).
+_MOVED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+    }
+)
+
+
+class Fetcher:
+    """One consumer's fetches. The consumer makes it, wakes it and closes it."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: ConsumerSettings,
+        positions: dict[TopicPartition, PartitionPosition],
+        lock: threading.Lock,
+    ) -> None:
+        #: Called on the loop when a poll that waits should look again.
+        self.on_data: list[Callable[[], None]] = []
+        self._cluster = cluster
+        self._settings = settings
+        self._positions = positions
+        self._lock = lock
+        self._loop = asyncio.get_running_loop()
+        self._scheduled = False
+        self._signalled = False
+        self._closed = False
+        self._connections: dict[int, Connection] = {}
+        self._sessions: dict[int, FetchSession] = {}
+        self._busy: set[int] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._updating = False
+        self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
+        cluster.on_update.append(self.wake)
+
+    def wake(self) -> None:
+        """Look soon at what can be fetched. On the loop only."""
+        if not self._scheduled and not self._closed:
+            self._scheduled = True
+            self._loop.call_soon(self._pass)
+
+    def signal(self) -> None:
+        """The same from any thread."""
+        if not self._signalled and not self._closed:
+            self._signalled = True
+            self._loop.call_soon_threadsafe(self._signal_came)
+
+    def _signal_came(self) -> None:
+        self._signalled = False
+        self.wake()
+
+    def close(self) -> None:
+        """Fetch nothing more."""
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+
+    def _pass(self) -> None:
+        self._scheduled = False
+        if self._closed:
+            return
+        now = now_ms()
+        by_node: dict[int, dict[TopicPartition, Wanted]] = {}
+        metadata = self._cluster.metadata
+        with self._lock:
+            for partition, state in self._positions.items():
+                if state.position is None or state.paused or state.fetching or state.error is not None:
+                    continue
+                if state.buffered >= self._settings.max_partition_fetch_bytes:
+                    continue
+                leader = metadata.leader(*partition)
+                if leader is None:
+                    metadata.request_update(now)
+                    continue
+                node_id = leader.leader
+                if state.preferred is not None:
+                    if now < state.preferred[1] and state.preferred[0] in metadata.nodes:
+                        node_id = state.preferred[0]
+                    else:
+                        state.preferred = None
+                wanted = Wanted(
+                    state.fetch_offset,
+                    leader.leader_epoch,
+                    self._settings.max_partition_fetch_bytes,
+                    metadata.topics[partition.topic].id,
+                )
+                by_node.setdefault(node_id, {})[partition] = wanted
+        for node_id, wants in by_node.items():
+            if node_id in self._busy:
+                continue
+            connection = self._connections.get(node_id)
+            if connection is None or connection.closed is not None:
+                self._connect(node_id)
+            else:
+                self._fetch(node_id, connection, wants)
+        if metadata.update_due_ms() <= now:
+            self._update_metadata()
+
+    def _fetch(self, node_id: int, connection: Connection, wants: dict[TopicPartition, Wanted]) -> None:
+        session = self._sessions.setdefault(node_id, FetchSession())
+        asked = session.next_request(wants)
+        named = any(want.topic_id == NO_UUID for want in wants.values())
+        settings = self._settings
+        request = FetchRequest(
+            max_wait_ms=settings.fetch_max_wait_ms,
+            min_bytes=settings.fetch_min_bytes,
+            max_bytes=settings.fetch_max_bytes,
+            isolation_level=int(settings.read_committed),
+            session_id=asked.session_id,
+            session_epoch=asked.epoch,
+            topics=_topics(asked.send),
+            forgotten_topics_data=_forgotten(asked.forget),
+            rack_id=settings.client_rack,
+        )
+        try:
+            version = connection.version_of(ApiKey.FETCH, _TOPIC_IDS - 1 if named else None)
+            timeout_ms = settings.request_timeout_ms + settings.fetch_max_wait_ms
+            answer = connection.send(request, timeout_ms=timeout_ms, version=version)
+        except KafkaError:
+            session.reset()
+            self._cluster.metadata.request_update(now_ms())
+            return self._later()
+        self._busy.add(node_id)
+        with self._lock:
+            for partition in wants:
+                self._positions[partition].fetching = True
+        answer.add_done_callback(functools.partial(self._answered, node_id, session, wants))
+
+    def _answered(
+        self,
+        node_id: int,
+        session: FetchSession,
+        wants: dict[TopicPartition, Wanted],
+        answer: asyncio.Future[FetchResponse],
+    ) -> None:
+        self._busy.discard(node_id)
+        with self._lock:
+            for partition in wants:
+                state = self._positions.get(partition)
+                if state is not None:
+                    state.fetching = False
+        if self._closed:
+            if not answer.cancelled():
+                answer.exception()
+            return
+        if answer.cancelled() or answer.exception() is not None:
+            session.reset()
+            self._cluster.metadata.request_update(now_ms())
+            return self._later()
+        response = answer.result()
+        if not session.answered(response.error_code, response.session_id):
+            return self.wake()
+        if error := error_of(response.error_code):
+            session.reset()
+            if not error.code.retriable:
+                self._fail(wants, error)
+            return self._later()
+        metadata = self._cluster.metadata
+        metadata.add_nodes(Node(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints)
+        troubled = False
+        for topic in response.responses:
+            name = topic.topic or metadata.topic_names.get(bytes(topic.topic_id), "")
+            for data in topic.partitions:
+                partition = TopicPartition(name, data.partition_index)
+                want = wants.get(partition)
+                if want is not None:
+                    troubled = not self._took(partition, want, data) or troubled
+        for told in self.on_data:
+            told()
+        if troubled:
+            self._later()
+        else:
+            self.wake()
+
+    def _took(self, partition: TopicPartition, want: Wanted, data: PartitionData) -> bool:
+        """One partition's part of an answer. False if it is better not to ask again at once."""
+        code = data.error_code
+        with self._lock:
+            state = self._positions.get(partition)
+            if state is None:
+                return True
+            if code == ErrorCode.NONE:
+                state.high_watermark = data.high_watermark
+                state.last_stable_offset = data.last_stable_offset
+                state.log_start_offset = data.log_start_offset
+                if data.preferred_read_replica >= 0:
+                    state.preferred = (data.preferred_read_replica, now_ms() + self._settings.metadata_max_age_ms)
+                if data.records is not None and len(data.records):
+                    aborted = None
+                    if self._settings.read_committed:
+                        aborted = [(one.producer_id, one.first_offset) for one in data.aborted_transactions or ()]
+                    try:
+                        chunk = Chunk(data.records, want.offset, aborted, check_crcs=self._settings.check_crcs)
+                    except KafkaError as error:
+                        state.error = error
+                        return True
+                    if chunk.end_offset == want.offset and state.fetch_offset == want.offset:
+                        why = f"{partition} at offset {want.offset}: the broker sent no whole batch"
+                        state.error = KafkaError(ErrorCode.CORRUPT_MESSAGE, why)
+                    state.fetched(chunk, want.offset)
+                return True
+            state.preferred = None
+            if code in _MOVED:
+                hint = data.current_leader
+                if hint.leader_id < 0 or not self._cluster.metadata.leader_moved(
+                    *partition, hint.leader_id, hint.leader_epoch
+                ):
+                    self._cluster.metadata.request_update(now_ms())
+                    return False
+                return True
+            if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                if state.fetch_offset == want.offset:
+                    self._out_of_range(state, want.offset)
+                return True
+            state.error = error_of(code, f"{partition} at offset {want.offset}")
+            return True
+
+    def _out_of_range(self, state: PartitionPosition, offset: int) -> None:
+        policy = self._settings.auto_offset_reset
+        if state.has_records:
+            # What was fetched before is still good; the reset comes when we get there and ask again.
+            return
+        if policy == "none":
+            why = f"{state.partition}: offset {offset} is gone or not there yet, and auto.offset.reset is none: seek"
+            state.error = KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
+        else:
+            state.forget(policy)
+
+    def _fail(self, partitions: Iterable[TopicPartition], error: KafkaError) -> None:
+        with self._lock:
+            for partition in partitions:
+                state = self._positions.get(partition)
+                if state is not None:
+                    state.error = error
+        for told in self.on_data:
+            told()
+
+    # ---- what takes time
+
+    def _start(self, work: object) -> None:
+        task: asyncio.Task[None] = self._loop.create_task(work)  # type: ignore[arg-type]
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _later(self) -> None:
+        self._loop.call_later(self._settings.retry_backoff_ms / 1000, self.wake)
+
+    def _connect(self, node_id: int) -> None:
+        self._busy.add(node_id)
+
+        async def connect() -> None:
+            try:
+                self._connections[node_id] = await self._cluster.node(node_id, "fetch")
+                self._sessions.pop(node_id, None)
+            except OttlaError:
+                self._cluster.metadata.request_update(now_ms())
+                await asyncio.sleep(self._settings.reconnect_backoff_ms / 1000)
+            finally:
+                self._busy.discard(node_id)
+                self.wake()
+
+        self._start(connect())
+
+    def _update_metadata(self) -> None:
+        if self._updating:
+            return
+        self._updating = True
+
+        async def update() -> None:
+            try:
+                await self._cluster.update({one.topic for one in list(self._positions)})
+                self._backoff.attempts = 0
+            except (OttlaError, KafkaError):
+                pass
+            finally:
+                await asyncio.sleep(self._backoff.next_ms() / 1000)
+                self._updating = False
+                self.wake()
+
+        self._start(update())
+
+
+def _topics(wants: dict[TopicPartition, Wanted]) -> list[FetchTopic]:
+    found: dict[str, FetchTopic] = {}
+    for (topic, number), want in wants.items():
+        if topic not in found:
+            found[topic] = FetchTopic(topic=topic, topic_id=want.topic_id)
+        found[topic].partitions.append(
+            FetchPartition(
+                partition=number,
+                current_leader_epoch=want.leader_epoch,
+                fetch_offset=want.offset,
+                partition_max_bytes=want.bytes_max,
+            )
+        )
+    return list(found.values())
+
+
+def _forgotten(partitions: list[tuple[TopicPartition, Uuid]]) -> list[ForgottenTopic]:
+    found: dict[tuple[str, Uuid], list[int]] = {}
+    for (topic, number), topic_id in partitions:
+        found.setdefault((topic, topic_id), []).append(number)
+    return [
+        ForgottenTopic(topic=topic, topic_id=topic_id, partitions=numbers)
+        for (topic, topic_id), numbers in found.items()
+    ]
