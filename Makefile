@@ -12,6 +12,8 @@ UV := $(shell command -v uv 2>/dev/null)
 # LONG=1 takes the tests marked `long` too; ARGS goes to the tool as it is: make test ARGS='-k log'
 MARK := $(if $(LONG),, and not long)
 ARGS ?=
+KILLS ?= 100
+SEED ?= 1
 
 define FIND_PYTHON
 for name in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11 python; do \
@@ -27,7 +29,7 @@ else
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: help env demo test check bench sim interop fmt clean
+.PHONY: help env demo test check bench sim crash interop fmt clean
 
 help:
 	@echo 'make demo     a node, a real data set and a Spark pipeline over it, checked and plotted'
@@ -36,6 +38,7 @@ help:
 	@echo 'make interop  other implementations against this one (LONG=1: all of them)'
 	@echo 'make bench    beside Apache Kafka; tables go to bench/results'
 	@echo 'make sim      the simulator'
+	@echo 'make crash    kill a node under load again and again (KILLS=100 SEED=1)'
 	@echo 'make env      the environment of all of these, in $(VENV)'
 	@echo 'make fmt      format and mend what can be mended'
 	@echo 'make clean    remove what these made, the environment included'
@@ -84,6 +87,9 @@ bench: $(VENV)/.dev
 
 sim: $(VENV)/.dev
 	@$(PY) -m pytest -q -m 'not interop' tests/sim $(ARGS)
+
+crash: $(VENV)/.dev
+	@$(PY) -m tests.crash --kills $(KILLS) --seed $(SEED)
 
 fmt: $(VENV)/.dev
 	@$(BIN)/ruff check --quiet --fix-only .
