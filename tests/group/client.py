@@ -18,6 +18,11 @@ from ottla.wire.api.offset_commit import (
 )
 from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.wire.api.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from ottla.wire.compile import encode
 from ottla.wire.record.consumer_protocol import (
     AssignedTopicPartition,
@@ -308,3 +313,28 @@ def fetched(
         for topic in answer.groups[0].topics
         for one in topic.partitions
     }
+
+
+def commit(host: Host, offsets: dict[int, int], topic: str = "orders", **member: Any) -> list[ErrorCode]:
+    answer = host.call(commit_request("g", {topic: offsets}, **member), 8)
+    return [ErrorCode(one.error_code) for one in answer.topics[0].partitions]
+
+
+def transactional(host: Host, offsets: dict[int, int], producer_id: int, **member: Any) -> list[ErrorCode]:
+    request = TxnOffsetCommitRequest(
+        transactional_id="t",
+        group_id="g",
+        producer_id=producer_id,
+        topics=[
+            TxnOffsetCommitRequestTopic(
+                name="orders",
+                partitions=[
+                    TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
+                    for index, offset in offsets.items()
+                ],
+            )
+        ],
+        **member,
+    )
+    answer = host.call(request, 5)
+    return [ErrorCode(one.error_code) for one in answer.topics[0].partitions]

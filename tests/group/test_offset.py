@@ -5,9 +5,7 @@ import pytest
 from ottla.group import GroupSettings
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.name import Uuid
-from ottla.wire.api.delete_groups import DeleteGroupsRequest
 from ottla.wire.api.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from ottla.wire.api.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from ottla.wire.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -19,52 +17,10 @@ from ottla.wire.api.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from tests.group.client import Classic, commit_request, fetched, stable_group
+from tests.group.client import Classic, commit, commit_request, fetched, stable_group, transactional
 from tests.group.host import Host
 
-DAY_MS = 24 * 3600 * 1000
 NONE = ErrorCode.NONE
-
-
-def commit(host: Host, offsets: dict[int, int], topic: str = "orders", **member: object) -> list[ErrorCode]:
-    answer = host.call(commit_request("g", {topic: offsets}, **member), 8)  # type: ignore[arg-type]
-    return [ErrorCode(one.error_code) for one in answer.topics[0].partitions]
-
-
-def transactional(host: Host, offsets: dict[int, int], producer_id: int, **member: object) -> list[ErrorCode]:
-    request = TxnOffsetCommitRequest(
-        transactional_id="t",
-        group_id="g",
-        producer_id=producer_id,
-        topics=[
-            TxnOffsetCommitRequestTopic(
-                name="orders",
-                partitions=[
-                    TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
-                    for index, offset in offsets.items()
-                ],
-            )
-        ],
-        **member,  # type: ignore[arg-type]
-    )
-    answer = host.call(request, 5)
-    return [ErrorCode(one.error_code) for one in answer.topics[0].partitions]
-
-
-def delete_groups(host: Host, *names: str) -> list[ErrorCode]:
-    answer = host.call(DeleteGroupsRequest(groups_names=list(names)), 2)
-    return [ErrorCode(result.error_code) for result in answer.results]
-
-
-def delete_offsets(host: Host, topic: str, indexes: list[int], group_id: str = "g") -> object:
-    partitions = [OffsetDeleteRequestPartition(partition_index=index) for index in indexes]
-    request = OffsetDeleteRequest(
-        group_id=group_id, topics=[OffsetDeleteRequestTopic(name=topic, partitions=partitions)]
-    )
-    answer = host.call(request, 0)
-    if answer.error_code:
-        return ErrorCode(answer.error_code)
-    return [ErrorCode(one.error_code) for one in answer.topics[0].partitions]
 
 
 # -- commit and fetch
@@ -295,128 +251,3 @@ def test_transactional_records_are_appended_under_their_producer() -> None:
     host = Host()
     transactional(host, {0: 5}, 77)
     assert [entry[2] for entry in host.log] == [77]
-
-
-# -- deletion
-
-
-def test_a_group_without_members_is_deleted_with_all_its_offsets() -> None:
-    host = Host()
-    commit(host, {0: 1, 1: 2})
-    transactional(host, {1: 5, 2: 6}, 77)
-    assert delete_groups(host, "g", "none") == [NONE, ErrorCode.GROUP_ID_NOT_FOUND]
-    host.end_transaction(77, committed=True)
-    assert host.group() is None and host.replayed().shard.groups == {}
-    assert fetched(host, "g", {"orders": [0, 1, 2]}) == {("orders", index): (-1, NONE) for index in range(3)}
-
-
-def test_a_group_with_members_is_not_deleted() -> None:
-    host = Host()
-    stable_group(host, 1)
-    assert delete_groups(host, "g") == [ErrorCode.NON_EMPTY_GROUP]
-
-
-def test_offsets_of_topics_that_nobody_subscribes_to_can_be_deleted() -> None:
-    host = Host()
-    (member,) = stable_group(host, 1)
-    member.commit(0, 5)
-    member.commit(0, 6, topic="clicks")
-    assert delete_offsets(host, "orders", [0]) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
-    assert delete_offsets(host, "clicks", [0, 1]) == [NONE, NONE]
-    assert delete_offsets(host, "nothing", [0]) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert delete_offsets(host, "orders", [0], "none") is ErrorCode.GROUP_ID_NOT_FOUND
-    assert delete_offsets(host, "orders", [0], "") is ErrorCode.INVALID_GROUP_ID
-    assert fetched(host, "g", {"orders": [0], "clicks": [0]}) == {("orders", 0): (5, NONE), ("clicks", 0): (-1, NONE)}
-
-
-def test_deleting_a_pending_offset_ends_its_claim() -> None:
-    host = Host()
-    transactional(host, {0: 5}, 77)
-    assert delete_offsets(host, "orders", [0]) == [NONE]
-    host.end_transaction(77, committed=True)
-    assert fetched(host, "g", {"orders": [0]}, stable=True) == {("orders", 0): (-1, NONE)}
-
-
-def test_the_offsets_of_a_deleted_topic_go_with_it() -> None:
-    host = Host()
-    commit(host, {0: 1})
-    commit(host, {0: 2}, topic="clicks")
-    topic_id = host.topics.topic_id("orders")
-    assert topic_id is not None
-    host.topics.delete("orders")
-    host.change_topics(deleted=[("orders", topic_id)])
-    assert fetched(host, "g", {"orders": [0], "clicks": [0]}) == {("orders", 0): (-1, NONE), ("clicks", 0): (2, NONE)}
-
-
-def test_the_offsets_of_a_later_topic_of_the_same_name_stay() -> None:
-    host = Host()
-    topic_id = host.topics.topic_id("orders")
-    assert topic_id is not None
-    partition = OffsetCommitRequestPartition(partition_index=1, committed_offset=5)
-    topics = [OffsetCommitRequestTopic(topic_id=topic_id, partitions=[partition])]
-    host.call(OffsetCommitRequest(group_id="g", topics=topics), 10)
-    host.change_topics(deleted=[("orders", Uuid(b"\xff" * 16))])
-    assert fetched(host, "g", {"orders": [1]}) == {("orders", 1): (5, NONE)}
-
-
-# -- expiry
-
-
-def test_offsets_of_who_is_in_no_group_expire_after_their_commit() -> None:
-    host = Host(GroupSettings(offsets_retention_minutes=60))
-    commit(host, {0: 1})
-    host.pass_ms(50 * 60_000)
-    commit(host, {1: 1})
-    host.pass_ms(20 * 60_000)
-    assert fetched(host, "g", {"orders": [0, 1]}) == {("orders", 0): (-1, NONE), ("orders", 1): (1, NONE)}
-    host.pass_ms(60 * 60_000)
-    assert host.group() is None
-
-
-def test_offsets_of_a_living_group_do_not_expire_while_it_subscribes_to_their_topic() -> None:
-    host = Host(GroupSettings(offsets_retention_minutes=60))
-    (member,) = stable_group(host, 1)
-    member.commit(0, 5)
-    member.commit(0, 6, topic="clicks")
-    for _ in range(12 * 24):
-        host.pass_ms(20_000)
-        member.heartbeat()
-    assert fetched(host, "g", {"orders": [0], "clicks": [0]}) == {("orders", 0): (5, NONE), ("clicks", 0): (-1, NONE)}
-
-
-def test_offsets_of_a_group_expire_after_its_last_member_has_left() -> None:
-    host = Host(GroupSettings(offsets_retention_minutes=60))
-    (member,) = stable_group(host, 1)
-    member.commit(0, 5)
-    for _ in range(12 * 24):
-        host.pass_ms(20_000)
-        member.heartbeat()
-    member.leave()
-    host.pass_ms(50 * 60_000)
-    assert fetched(host, "g", {"orders": [0]}) == {("orders", 0): (5, NONE)}
-    host.pass_ms(20 * 60_000)
-    assert host.group() is None
-
-
-def test_an_expiry_that_an_old_client_asked_for_is_kept() -> None:
-    host = Host()
-    request = commit_request("g", {"orders": {0: 1}})
-    request.retention_time_ms = DAY_MS
-    host.call(request, 4)
-    host.pass_ms(DAY_MS // 2)
-    host.restart()
-    assert fetched(host, "g", {"orders": [0]}) == {("orders", 0): (1, NONE)}
-    host.pass_ms(DAY_MS)
-    assert fetched(host, "g", {"orders": [0]}) == {("orders", 0): (-1, NONE)}
-
-
-def test_an_offset_that_a_transaction_holds_back_does_not_expire() -> None:
-    host = Host(GroupSettings(offsets_retention_minutes=60))
-    commit(host, {0: 1})
-    transactional(host, {0: 5}, 77)
-    host.pass_ms(DAY_MS)
-    assert host.group() is not None
-    host.end_transaction(77, committed=False)
-    assert fetched(host, "g", {"orders": [0]}) == {("orders", 0): (1, NONE)}
-    host.pass_ms(DAY_MS)
-    assert host.group() is None
