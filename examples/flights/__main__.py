@@ -78,7 +78,6 @@ def run(console: Console, options: argparse.Namespace) -> int:
         results.finish()
         picture = report(console, results, paces, feeding, options.output)
         judged = [referee.judge(topic, rows, options.days) for topic, rows in results.rows.items()]
-        spark.stop()
     return conclude(console, judged, paces, picture, time.monotonic() - began)
 
 

@@ -122,9 +122,9 @@ def _resolve(java: Java, spark_jars: Path, artifacts: tuple[Artifact, ...], work
     ivy = next(iter(spark_jars.glob("ivy-*.jar")), None)
     if ivy is None:
         raise OttlaError(f"{spark_jars} has no ivy-*.jar: is that PySpark's own directory?")
-    (work / "settings.xml").write_text(_settings(work))
+    (work / "settings.xml").write_text(settings(work))
     (work / "ivy.xml").write_text(_module(artifacts))
-    trust = _trust_store(work / "trust.jks")
+    trust = trust_store(work / "trust.jks")
     command = [
         *(str(java.path), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.net.useSystemProxies=true", *trust),
         *("-cp", str(ivy), "org.apache.ivy.Main", "-settings", str(work / "settings.xml")),
@@ -178,7 +178,8 @@ def _module(artifacts: tuple[Artifact, ...]) -> str:
     )
 
 
-def _settings(work: Path) -> str:
+def settings(work: Path) -> str:
+    """Ivy's settings: Maven's own store on this machine first, then the one repository to bring from."""
     repository = os.environ.get("OTTLA_MAVEN_REPOSITORY") or _mirror()
     root = f" root={quoteattr(repository.rstrip('/') + '/')}" if repository else ""
     local = quoteattr((Path.home() / ".m2" / "repository").as_uri() + "/")
@@ -207,11 +208,11 @@ def _mirror() -> str | None:
     return None
 
 
-def _trust_store(path: Path) -> list[str]:
+def trust_store(path: Path) -> list[str]:
     """Java's options to trust the certificate authorities that this Python trusts; none when it lists none.
 
-    The file is Java's JKS format: entries of kind 2 (a trusted certificate), then a digest that Java looks at only when
-    a password is given.
+    The file is Java's JKS format: entries of kind 2 (a trusted certificate), then a digest that is looked at only when
+    the usual password is given.
     """
     certificates = ssl.create_default_context().get_ca_certs(binary_form=True)
     if not certificates:
@@ -221,6 +222,7 @@ def _trust_store(path: Path) -> list[str]:
         alias = str(number).encode()
         store += struct.pack(">IH", 2, len(alias)) + alias + struct.pack(">QH", 0, len(b"X.509")) + b"X.509"
         store += struct.pack(">I", len(certificate)) + certificate
-    store += hashlib.sha1(b"Mighty Aphrodite" + store, usedforsecurity=False).digest()
+    password = "changeit".encode("utf-16-be")
+    store += hashlib.sha1(password + b"Mighty Aphrodite" + store, usedforsecurity=False).digest()
     path.write_bytes(store)
     return [f"-Djavax.net.ssl.trustStore={path}", "-Djavax.net.ssl.trustStoreType=jks"]

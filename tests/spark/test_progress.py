@@ -1,0 +1,43 @@
+"""What a query has read shows as a consumer group's lag."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ottla.client import Admin
+from ottla.kernel.name import TopicPartition
+from ottla.spark.progress import commit_for, positions
+from tests.spark.conftest import WAIT_S, Reading, Topic
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def test_what_a_query_has_read_is_committed_for_a_group(
+    spark: SparkSession, reading: Reading, new_topic: Callable[..., Topic]
+) -> None:
+    topic = new_topic(2)
+    topic.send(*"abc", partition=0)
+    topic.send("z", partition=1)
+    query = reading.into_memory("watched", subscribe=topic.name)
+    listener = commit_for(spark, query, f"watching-{topic.name}", topic.servers)
+    with Admin(topic.servers) as admin:
+        expected = {TopicPartition(topic.name, 0): 3, TopicPartition(topic.name, 1): 1}
+        for more in ("", "de"):
+            if more:
+                topic.send(*more, partition=1)
+                expected[TopicPartition(topic.name, 1)] += len(more)
+            query.processAllAvailable()
+            # Spark tells its listeners on a thread of its own, some time after the batch.
+            deadline = time.monotonic() + WAIT_S
+            while listener.committed != expected and time.monotonic() < deadline:
+                time.sleep(0.01)
+            committed = admin.list_group_offsets(f"watching-{topic.name}")
+            assert {partition: one.offset for partition, one in committed.items()} == expected
+    listener.close()
+
+
+def test_a_source_that_has_read_nothing_has_no_positions() -> None:
+    assert positions("None") == positions(None) == {}
+    assert positions('{"a": {"0": 1}, "b": {"3": 7}}') == {TopicPartition("a", 0): 1, TopicPartition("b", 3): 7}
