@@ -175,6 +175,7 @@ class Dispatch:
 
         handler = HANDLERS[_API_VERSIONS]
         response = offer(self._node, 0)
+        response.api_keys = [each for each in response.api_keys if each.api_key == _API_VERSIONS]
         response.error_code = ErrorCode.UNSUPPORTED_VERSION
         slot.fill(_frame(correlation_id, encoder(handler.api.response, 0)(response), tagged_header=False))
 

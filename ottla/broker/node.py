@@ -168,6 +168,12 @@ class Node:
         """Feature -> (lowest, highest) level that this node can run."""
         return self.quorum.supported_features
 
+    @property
+    def finalized_features(self) -> dict[str, int]:
+        """Feature -> the level that the cluster has agreed on; kraft.version is the quorum's own (KIP-853)."""
+        kraft_version = self.quorum.membership.kraft_version
+        return {**self.image.features, "kraft.version": kraft_version}
+
     def endpoints(self, listener_name: str) -> list[Endpoint]:
         """The brokers' addresses on one listener."""
         return [self._endpoints[listener_name]]

@@ -6,6 +6,7 @@ Rules:
 - The numbers and names are Apache Kafka 4.4.0's (`org.apache.kafka.common.protocol.Errors`).
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 
@@ -163,10 +164,12 @@ class KafkaError(Exception):
     `message` is for people; it travels where the response has a field for it.
     """
 
-    def __init__(self, code: ErrorCode, message: str = "") -> None:
+    def __init__(self, code: ErrorCode, message: str = "", records: Sequence[tuple[int, str]] = ()) -> None:
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
         self.message = message
+        #: Of a batch that was refused for some of its records: their indexes, and what is wrong with each (KIP-467).
+        self.records = records
 
 
 class OttlaError(Exception):

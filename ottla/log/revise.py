@@ -71,26 +71,24 @@ def _check_records(data: Buffer, header: BatchHeader, codec: Codec, settings: Lo
     after_max_ms = settings.timestamp_after_max_ms
     create_time = not settings.log_append_time
     compact = "compact" in settings.cleanup_policy
-    if create_time and header.max_timestamp - now_ms > after_max_ms:
-        raise _invalid_timestamp(
-            f"timestamp {header.max_timestamp} is more than {after_max_ms} ms after the broker's {now_ms}"
-        )
-    if not compact and (before_max_ms == UNLIMITED or not create_time):
+    early = create_time and header.max_timestamp - now_ms > after_max_ms
+    if not (compact or early) and (before_max_ms == UNLIMITED or not create_time):
         return
     body = decompress(codec, memoryview(data)[HEADER_BYTES : header.size])
     fixed = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
+    code, wrong = ErrorCode.INVALID_RECORD, []
     for record in decode_records(body, header.count, 0, header.base_timestamp, fixed):
         if compact and record.key is None:
-            raise KafkaError(
-                ErrorCode.INVALID_RECORD, f"record {record.offset} of the batch has no key, and the topic is compacted"
-            )
-        if create_time and record.timestamp != NO_TIMESTAMP:
+            wrong.append((record.offset, "the record has no key, and the topic is compacted"))
+        elif create_time and record.timestamp != NO_TIMESTAMP:
             age_ms = now_ms - record.timestamp
             if age_ms > before_max_ms or -age_ms > after_max_ms:
-                raise _invalid_timestamp(
-                    f"timestamp {record.timestamp} of record {record.offset} is outside of "
-                    f"[{now_ms - before_max_ms}, {now_ms + after_max_ms}]"
-                )
+                code = ErrorCode.INVALID_TIMESTAMP
+                bounds = f"[{now_ms - before_max_ms}, {now_ms + after_max_ms}]"
+                wrong.append((record.offset, f"the timestamp {record.timestamp} is outside of {bounds}"))
+    if wrong:
+        index, why = wrong[0]
+        raise KafkaError(code, f"{len(wrong)} records of the batch are refused; record {index}: {why}", wrong)
 
 
 def _invalid_timestamp(message: str) -> KafkaError:

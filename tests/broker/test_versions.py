@@ -19,6 +19,7 @@ from ottla.wire.api import (
     create_topics,
     delete_records,
     describe_configs,
+    describe_quorum,
     fetch,
     incremental_alter_configs,
     join_group,

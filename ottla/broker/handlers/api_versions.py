@@ -46,7 +46,6 @@ def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse
 
 def offer(node: Node, version: int) -> ApiVersionsResponse:
     """What this node serves, as a response of this version."""
-    image = node.image
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(
@@ -61,10 +60,10 @@ def offer(node: Node, version: int) -> ApiVersionsResponse:
             for name, (low, high) in sorted(node.supported_features.items())
             if low > 0 or version >= _ZERO_FEATURES_FROM
         ],
-        finalized_features_epoch=image.offset,
+        finalized_features_epoch=node.image.offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in sorted(image.features.items())
+            for name, level in sorted(node.finalized_features.items())
             if level > 0
         ],
     )

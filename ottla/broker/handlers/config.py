@@ -22,6 +22,7 @@ from ottla.broker.config_view import (
 )
 from ottla.broker.dispatch import Call, handles
 from ottla.cluster.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from ottla.cluster.topic import is_legal_name
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api import ApiKey
 from ottla.wire.api import incremental_alter_configs as alter
@@ -62,6 +63,8 @@ def _describe(call: Call, request: DescribeConfigsRequest, resource: DescribeCon
 def _read(call: Call, resource: DescribeConfigsResource) -> list[Described]:
     node, name = call.node, resource.resource_name
     if resource.resource_type == TOPIC:
+        if not is_legal_name(name):
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         if name not in node.image.topics:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return describe_topic(node.settings, node.image, name)

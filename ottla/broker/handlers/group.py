@@ -72,7 +72,9 @@ def _find(call: Call, key_type: int, key: str) -> Coordinator:
             key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message or None
         )
     endpoint = call.node.endpoints(call.connection.listener_name)[0]
-    return Coordinator(key=key, node_id=endpoint.node_id, host=endpoint.host, port=endpoint.port, error_message=None)
+    # As in Apache Kafka, which says success differently in the two forms of the response.
+    message = "" if call.version >= _BATCHED_FROM else ErrorCode.NONE.name
+    return Coordinator(key=key, node_id=endpoint.node_id, host=endpoint.host, port=endpoint.port, error_message=message)
 
 
 # ---- one group, one coordinator

@@ -111,8 +111,6 @@ def describe_topic_partitions(
     cursor = request.cursor
     names = sorted({each.name for each in request.topics}) if request.topics else sorted(image.topics)
     if cursor is not None:
-        if cursor.partition_index < 0:
-            raise KafkaError(ErrorCode.INVALID_REQUEST)
         names = [name for name in names if name >= cursor.topic_name]
     left = max(1, min(request.response_partition_limit, call.node.settings.max_request_partition_size_limit))
     response = paged.DescribeTopicPartitionsResponse()
@@ -124,7 +122,7 @@ def describe_topic_partitions(
                 paged.DescribeTopicPartitionsResponseTopic(error_code=code, name=name, topic_id=NO_UUID)
             )
             continue
-        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        first = max(0, cursor.partition_index) if cursor is not None and cursor.topic_name == name else 0
         if left <= 0:
             response.next_cursor = paged.Cursor(topic_name=name, partition_index=first)
             break

@@ -21,6 +21,7 @@ from ottla.net.inbound import PeerError
 from ottla.replica.partition import Partition
 from ottla.wire.api import ApiKey
 from ottla.wire.api.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -28,10 +29,17 @@ from ottla.wire.api.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from ottla.wire.batch import header_at
+from ottla.wire.batch import HEADER_BYTES, TRANSACTIONAL, header_at
+from ottla.wire.codec import Codec
 
+_ZSTD_FROM = 7
 _BY_ID_FROM = 13
 _IMPLICIT_FROM = 12
+#: Of the batch's attributes (int16 at byte 21) the low byte has all that matters here.
+_ATTRIBUTES_LOW = 22
+_CODEC_MASK = 7
+#: Errors of the records themselves: their answer tells where the log begins.
+_OF_RECORDS = frozenset({ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP})
 _ALL = -1
 #: Only Apache's admin client may write into internal topics, as in Apache Kafka.
 _INTERNAL_WRITER = "__admin_client"
@@ -86,17 +94,21 @@ def _append(
     unflushed: list[Partition],
 ) -> PartitionProduceResponse:
     node = call.node
+    log_start_offset = -1
     try:
         partition = _partition_of(call, topic, data.index)
+        log_start_offset = partition.log.start_offset
         if not data.records:
             raise KafkaError(ErrorCode.INVALID_RECORD, "the request has no batch for this partition")
         if request.acks == _ALL and partition.log.settings.min_insync_replicas > 1:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "min.insync.replicas is more than the one replica there is")
-        if request.transactional_id is not None:
-            _guard(call, request.transactional_id, partition, data.records)
+        _check_attributes(call, request.transactional_id, partition, data.records)
         appended = partition.append(data.records, node.clock.now_ms())
     except KafkaError as error:
-        return _failed(data.index, error)
+        failed = _failed(data.index, error)
+        if error.code in _OF_RECORDS:
+            failed.log_start_offset = log_start_offset
+        return failed
     log = partition.log
     if log.wants_flush:
         if log.end_offset - log.recovery_point >= log.settings.flush_messages:
@@ -112,10 +124,17 @@ def _append(
     )
 
 
-def _guard(call: Call, transactional_id: str, partition: Partition, records: Buffer) -> None:
-    """A transactional batch needs its partition in an open transaction (KIP-890)."""
-    header = header_at(records)
-    if header.is_transactional:
+def _check_attributes(call: Call, transactional_id: str | None, partition: Partition, records: Buffer) -> None:
+    """What a batch says of itself must fit the request that brings it."""
+    if len(records) < HEADER_BYTES:
+        return
+    attributes = records[_ATTRIBUTES_LOW]
+    if attributes & _CODEC_MASK == Codec.ZSTD and call.version < _ZSTD_FROM:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd takes Produce version 7 or later")
+    if attributes & TRANSACTIONAL:
+        if transactional_id is None:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        header = header_at(records)
         call.node.transactions.guard(
             transactional_id,
             partition,
@@ -143,5 +162,13 @@ def _partition_of(call: Call, topic: TopicProduceData, index: int) -> Partition:
 
 def _failed(index: int, error: KafkaError) -> PartitionProduceResponse:
     return PartitionProduceResponse(
-        index=index, error_code=error.code, error_message=error.message or None, base_offset=-1, log_start_offset=-1
+        index=index,
+        error_code=error.code,
+        error_message=error.message or None,
+        base_offset=-1,
+        log_start_offset=-1,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=message)
+            for batch_index, message in error.records
+        ],
     )

@@ -289,7 +289,8 @@ def _producers(call: Call, topic: str, index: int) -> producers.PartitionRespons
     try:
         partition = call.node.leader_of(topic, index)
     except KafkaError as error:
-        answer.error_code, answer.error_message = error.code, error.message or None
+        answer.error_code = error.code
+        answer.error_message = error.message or "This server does not host this topic-partition."
         return answer
     answer.active_producers = [
         producers.ProducerState(
