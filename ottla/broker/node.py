@@ -86,6 +86,8 @@ class Node:
         self.store: Store
         self.quorum: MetadataLog
         self._undo = ExitStack()
+        #: The offset of our registration in the metadata log, once there is one.
+        self._broker_epoch = -1
         self._endpoints: dict[str, Endpoint] = {}
         self._appended: list[Partition] = []
         self._producer_ids = range(0)
@@ -104,11 +106,12 @@ class Node:
                 now_ms=self.clock.now_ms(),
                 settings_of=self._log_settings,
             )
-            undo.callback(self.store.close)
+            undo.callback(lambda: self.store.close(self._broker_epoch))
             self.quorum = MetadataLog.open(
                 self.disk, self.settings, self.store, self.clock, self.rng, list(self._endpoints.values())
             )
             undo.callback(self.quorum.close)
+            self._broker_epoch = self.quorum.broker_epoch
             self._follow(self.image, self.quorum.image)
             self.quorum.subscribe(self._follow)
             self.store.delete_strays()

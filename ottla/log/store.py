@@ -198,8 +198,12 @@ class Store:
         """The same as calls that may run on another thread: what they write is fixed now."""
         return [self._checkpoint_task(directory) for directory in self._directories]
 
-    def close(self) -> None:
-        """Flush and close all logs, write the checkpoints and the mark of a clean shutdown, let go of the locks."""
+    def close(self, broker_epoch: int = -1) -> None:
+        """Flush and close all logs, write the checkpoints and the mark of a clean shutdown, let go of the locks.
+
+        The mark carries the epoch of the broker's registration: by it the controller knows the same broker again
+        (KIP-966).
+        """
         logs = self._logs
         try:
             for log in logs.values():
@@ -207,7 +211,7 @@ class Store:
             for directory in self._directories:
                 self._checkpoint_task(directory)()
             for directory in self._directories:
-                checkpoint.write_clean_shutdown(self._disk, directory.path, -1)
+                checkpoint.write_clean_shutdown(self._disk, directory.path, broker_epoch)
         finally:
             self._let_go()
 
