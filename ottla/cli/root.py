@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -23,6 +23,7 @@ _TOOLS = {
     "storage": ("ottla.cli.storage:storage", "Format the log directories of a node."),
     "topics": ("ottla.cli.topic:topics", "List, create, describe, grow and delete topics."),
     "produce": ("ottla.cli.produce:produce", "Write records from a file or from what you type."),
+    "consume": ("ottla.cli.consume:consume", "Read records, those that are there and those that come."),
     "groups": ("ottla.cli.group:groups", "List and describe groups, see their lag, reset their offsets."),
     "configs": ("ottla.cli.config:configs", "Show, explain and change settings."),
     "cluster": ("ottla.cli.cluster:cluster", "Show the nodes, the quorum and the disks."),
@@ -33,6 +34,14 @@ _TOOLS = {
 
 class Tools(click.Group):
     """A group that imports a command when it runs, not when it is listed."""
+
+    def invoke(self, context: click.Context) -> Any:
+        """Run the tool. A reader that goes away has seen enough; what is still buffered must not fail again at exit."""
+        try:
+            return super().invoke(context)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            return 0
 
     def list_commands(self, context: click.Context) -> list[str]:
         """In the order of `_TOOLS`."""
@@ -97,10 +106,6 @@ def run() -> NoReturn:
         _leave(1)
     except KeyboardInterrupt:
         _leave(130)
-    except BrokenPipeError:
-        # The reader has seen enough; what is still buffered must not fail again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        _leave(0)
     _leave(code if isinstance(code, int) else 0)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.tool import Tool, in_process
 
-_TOOLS = ["start", "storage", "topics", "produce", "groups", "configs", "cluster", "dump-log", "completion"]
+_TOOLS = ["start", "storage", "topics", "produce", "consume", "groups", "configs", "cluster", "dump-log", "completion"]
 
 
 def test_help_names_every_tool(tool: Tool) -> None:

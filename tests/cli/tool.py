@@ -7,6 +7,7 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -67,8 +68,11 @@ def in_process(*arguments: str, stdin: bytes = b"", **environment: str) -> Said:
     return Said(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def on_terminal(*arguments: str, typed: bytes = b"", **environment: str) -> Said:
-    """In a process of its own whose stdin, stdout and stderr are a terminal of 100 columns."""
+def on_terminal(*arguments: str, typed: Sequence[tuple[str, bytes]] = (), **environment: str) -> Said:
+    """In a process of its own whose stdin, stdout and stderr are a terminal of 100 columns.
+
+    `typed`: each time the first text has appeared, the second is typed.
+    """
     ours, theirs = pty.openpty()
     size = {"COLUMNS": "100", "LINES": "40", "TERM": "xterm-256color"}
     process = subprocess.Popen(
@@ -76,9 +80,10 @@ def on_terminal(*arguments: str, typed: bytes = b"", **environment: str) -> Said
     )
     os.close(theirs)
     shown = bytearray()
+    waiting = list(typed)
+    seen = 0
     deadline = time.monotonic() + _SECONDS_MAX
     try:
-        os.write(ours, typed)
         while time.monotonic() < deadline:
             if not select.select([ours], [], [], 0.1)[0]:
                 continue
@@ -86,6 +91,9 @@ def on_terminal(*arguments: str, typed: bytes = b"", **environment: str) -> Said
                 shown += os.read(ours, 65536)
             except OSError:  # the other side is closed
                 break
+            if waiting and (at := shown.find(waiting[0][0].encode(), seen)) >= 0:
+                seen = at + len(waiting[0][0])
+                os.write(ours, waiting.pop(0)[1])
         return Said(process.wait(_SECONDS_MAX), shown.decode().replace("\r\n", "\n"), "")
     finally:
         process.kill()

@@ -306,7 +306,6 @@ class StorageDeclaration:
         "How long a compacted log keeps the marks of deleted keys.",
         NOT_NEGATIVE,
         mode=CLUSTER_WIDE,
-        served=False,
     )
     log_cleaner_io_buffer_load_factor = double(
         "log.cleaner.io.buffer.load.factor",
@@ -336,7 +335,6 @@ class StorageDeclaration:
         "Which part of a log must be new before it is compacted.",
         Between(0, 1),
         mode=CLUSTER_WIDE,
-        served=False,
     )
     log_cleaner_min_compaction_lag_ms = long(
         "log.cleaner.min.compaction.lag.ms",
@@ -344,7 +342,6 @@ class StorageDeclaration:
         "How long a record is safe from compaction.",
         NOT_NEGATIVE,
         mode=CLUSTER_WIDE,
-        served=False,
     )
     log_cleaner_max_compaction_lag_ms = long(
         "log.cleaner.max.compaction.lag.ms",
@@ -352,5 +349,4 @@ class StorageDeclaration:
         "How long a record may wait for compaction.",
         POSITIVE,
         mode=CLUSTER_WIDE,
-        served=False,
     )

@@ -164,7 +164,6 @@ class TopicDeclaration:
         "How long a compacted topic keeps the marks of deleted keys.",
         NOT_NEGATIVE,
         broker="log.cleaner.delete.retention.ms",
-        served=False,
     )
     min_cleanable_dirty_ratio = double(
         "min.cleanable.dirty.ratio",
@@ -172,7 +171,6 @@ class TopicDeclaration:
         "Which part of a partition must be new before it is compacted.",
         Between(0, 1),
         broker="log.cleaner.min.cleanable.ratio",
-        served=False,
     )
     min_compaction_lag_ms = long(
         "min.compaction.lag.ms",
@@ -180,7 +178,6 @@ class TopicDeclaration:
         "How long a record is safe from compaction.",
         NOT_NEGATIVE,
         broker="log.cleaner.min.compaction.lag.ms",
-        served=False,
     )
     max_compaction_lag_ms = long(
         "max.compaction.lag.ms",
@@ -188,7 +185,6 @@ class TopicDeclaration:
         "How long a record may wait for compaction.",
         POSITIVE,
         broker="log.cleaner.max.compaction.lag.ms",
-        served=False,
     )
     unclean_leader_election_enable = boolean(
         "unclean.leader.election.enable",

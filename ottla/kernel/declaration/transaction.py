@@ -14,7 +14,6 @@ class TransactionDeclaration:
         POSITIVE,
         LOW,
         CLUSTER_WIDE,
-        served=False,
     )
     producer_id_expiration_check_interval_ms = integer(
         "producer.id.expiration.check.interval.ms",

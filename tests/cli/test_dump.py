@@ -1,0 +1,81 @@
+"""`ottla dump-log`: files, without a node."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import ottla
+from tests.cli.tool import Tool, in_process
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a node that has stopped; its topic `flights` holds three records in two batches."""
+    directory = tmp_path_factory.mktemp("data")
+    with ottla.Node(directory) as node:
+        node.create_topic("flights")
+        for lines in (b"a:1\nb:2\n", b"c:3\n"):
+            wrote = in_process(
+                "produce",
+                "flights",
+                "-K",
+                ":",
+                "-z",
+                "zstd",
+                stdin=lines,
+                OTTLA_BOOTSTRAP_SERVERS=node.bootstrap_servers,
+            )
+            assert wrote.code == 0, wrote.err
+    return directory
+
+
+def test_a_partitions_batches_are_shown(tool: Tool, data: Path) -> None:
+    said = tool("dump-log", str(data / "flights-0"))
+    assert [row[:3] for row in said.rows] == [["0-1", "2", "zstd"], ["2", "1", "zstd"]]
+    assert [row[-1] for row in said.rows] == ["ok", "ok"]
+
+
+def test_a_partitions_records_are_shown(tool: Tool, data: Path) -> None:
+    said = tool("dump-log", str(data / "flights-0"), "--records", "--json")
+    found = [json.loads(line) for line in said.out.splitlines()]
+    assert [(each["offset"], each["key"], each["value"]) for each in found] == [
+        (0, "a", "1"),
+        (1, "b", "2"),
+        (2, "c", "3"),
+    ]
+    assert tool("dump-log", str(data / "flights-0"), "-r", "-n", "1").out.count("\n") == 1
+
+
+def test_the_metadata_log_is_decoded_by_its_directory(tool: Tool, data: Path) -> None:
+    said = tool("dump-log", str(data / "__cluster_metadata-0"), "-r", "--json")
+    values = [json.loads(line)["value"] for line in said.out.splitlines()]
+    assert any('"type":"TOPIC_RECORD"' in value and '"name":"flights"' in value for value in values if value)
+
+
+def test_kafkas_own_words_are_there_for_all_files(tool: Tool, data: Path) -> None:
+    log = data / "flights-0" / f"{0:020}.log"
+    said = tool("dump-log", "--kafka", str(log))
+    assert said.out.splitlines()[1] == "Log starting offset: 0"
+    assert "baseOffset: 2 lastOffset: 2 count: 1" in said.out
+    assert "Dumping" in tool("dump-log", str(log.with_suffix(".timeindex"))).out
+
+
+def test_damage_is_shown_up_to_and_named(tool: Tool, data: Path, tmp_path: Path) -> None:
+    whole = (data / "flights-0" / f"{0:020}.log").read_bytes()
+    log = tmp_path / f"{0:020}.log"
+    log.write_bytes(whole[:-1])
+    cut = tool("dump-log", str(log))
+    assert cut.code == 1
+    assert cut.out.startswith("0-1\t")
+    assert "after the last whole batch" in cut.err
+    log.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    flipped = tool("dump-log", str(log))
+    assert flipped.code == 1
+    assert [row[-1] for row in flipped.rows] == ["ok", "WRONG"]
+
+
+def test_a_file_of_another_kind_is_refused(tool: Tool, data: Path) -> None:
+    said = tool("dump-log", str(data / "meta.properties"))
+    assert said.code == 1
+    assert "no file of a log" in said.err

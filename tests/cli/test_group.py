@@ -1,0 +1,51 @@
+"""`ottla groups`."""
+
+import pytest
+
+from ottla.client import Admin, TopicPartition
+from tests.cli.tool import Tool, in_process
+
+
+@pytest.fixture
+def group(bootstrap: str, topic: str) -> str:
+    """A group without members that is at 2 of 10 records in partition 0."""
+    in_process("produce", topic, "-p", "0", stdin=b"x\n" * 10, OTTLA_BOOTSTRAP_SERVERS=bootstrap)
+    with Admin(bootstrap) as admin:
+        admin.alter_group_offsets(f"{topic}_group", {TopicPartition(topic, 0): 2}).check()
+    return f"{topic}_group"
+
+
+def test_a_group_is_listed_with_its_lag(tool: Tool, group: str) -> None:
+    assert [group, "classic", "Empty", "0", "8"] in tool("groups").rows
+    listed = {each["group"]: each for each in tool("groups", "--json").json}
+    assert listed[group]["lag"] == 8
+
+
+def test_a_described_group_shows_every_partition(tool: Tool, topic: str, group: str) -> None:
+    assert tool("groups", "describe", group).rows == [[topic, "0", "2", "10", "8", ""]]
+
+
+@pytest.mark.parametrize(
+    ("target", "offset"), [("earliest", 0), ("latest", 10), ("7", 7), ("-3", 7), ("99", 10), ("2000-01-01", 0)]
+)
+def test_a_group_goes_where_it_is_told(tool: Tool, topic: str, group: str, target: str, offset: int) -> None:
+    said = tool("groups", "reset", group, topic, "--to", target, "-p", "0")
+    assert said.rows == [[topic, "0", "2", str(offset)]]
+    assert tool("groups", "describe", group, "--json").json["partitions"][0]["committed"] == offset
+
+
+def test_a_dry_run_changes_nothing(tool: Tool, topic: str, group: str) -> None:
+    assert tool("groups", "reset", group, topic, "--to", "latest", "-n").code == 0
+    assert tool("groups", "describe", group, "--json").json["partitions"][0]["committed"] == 2
+
+
+def test_a_deleted_group_is_gone(tool: Tool, group: str) -> None:
+    assert tool("groups", "delete", group).code == 0
+    assert group not in [row[0] for row in tool("groups").rows]
+    assert tool("groups", "describe", group).code == 1
+
+
+def test_a_target_that_is_none_is_a_usage_error(tool: Tool, topic: str, group: str) -> None:
+    said = tool("groups", "reset", group, topic, "--to", "yesterday")
+    assert said.code == 2
+    assert "yesterday" in said.err
