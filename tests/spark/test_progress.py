@@ -31,11 +31,14 @@ def test_what_a_query_has_read_is_committed_for_a_group(
             query.processAllAvailable()
             # Spark tells its listeners on a thread of its own, some time after the batch.
             deadline = time.monotonic() + WAIT_S
-            while listener.committed != expected and time.monotonic() < deadline:
-                time.sleep(0.01)
-            committed = admin.list_group_offsets(f"watching-{topic.name}")
-            assert {partition: one.offset for partition, one in committed.items()} == expected
+            while (seen := committed(admin, topic)) != expected and time.monotonic() < deadline:
+                pass
+            assert seen == expected
     listener.close()
+
+
+def committed(admin: Admin, topic: Topic) -> dict[TopicPartition, int]:
+    return {one: at.offset for one, at in admin.list_group_offsets(f"watching-{topic.name}").items()}
 
 
 def test_a_source_that_has_read_nothing_has_no_positions() -> None:
