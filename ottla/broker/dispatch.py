@@ -43,7 +43,7 @@ class Handler:
         self.function = function
         self.refuse = refuse or self._set_error_code
 
-    def _set_error_code(self, request: Any, error: KafkaError) -> Any:
+    def _set_error_code(self, request: Any, version: int, error: KafkaError) -> Any:
         response = self.api.response()
         if not hasattr(response, "error_code"):
             raise PeerError(f"{self.api.name} has no way to say {error}")
@@ -129,12 +129,12 @@ class Dispatch:
         try:
             reply = route.handler.function(call, request)
         except KafkaError as error:
-            reply = route.handler.refuse(request, error)
+            reply = route.handler.refuse(request, version, error)
         except PeerError:
             raise
         except Exception:
             _log.exception("%s v%d failed", route.handler.api.name, version)
-            reply = route.handler.refuse(request, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            reply = route.handler.refuse(request, version, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
         if type(reply) is Later:
             slot.superseded = reply.superseded
             reply.then(lambda value: self._answer(route, call, request, slot, value))
@@ -148,7 +148,7 @@ class Dispatch:
             slot.fill(())
             return
         if isinstance(reply, KafkaError):
-            reply = route.handler.refuse(request, reply)
+            reply = route.handler.refuse(request, route.version, reply)
         try:
             parts = route.encode(reply)
         except Exception:

@@ -11,12 +11,14 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from ottla.group.failure import append_error
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.log.log import Origin
 from ottla.replica.partition import Partition
@@ -25,6 +27,7 @@ from ottla.wire.batch import Batch, build, read
 if TYPE_CHECKING:
     from ottla.broker.node import Node
 
+_log = logging.getLogger("ottla.broker")
 _LOAD_BYTES = 1 << 20
 
 
@@ -35,13 +38,16 @@ class Machine(Protocol):
     def deadline_ms(self) -> int | None: ...
 
 
-class Driver(ABC):
+M = TypeVar("M", bound=Machine)
+
+
+class Driver(ABC, Generic[M]):
     """One coordinator on one partition. Subclasses say what its events and effects are."""
 
-    def __init__(self, node: Node, partition: Partition, machine: Machine, time_passed: Any) -> None:
+    def __init__(self, node: Node, partition: Partition, machine: M, time_passed: Any) -> None:
         self.node = node
         self.partition = partition
-        self._machine = machine
+        self.machine = machine
         self._time_passed_event = time_passed
         self._tickets = count()
         self._waiting: dict[int, Callable[[Any], None]] = {}
@@ -52,6 +58,10 @@ class Driver(ABC):
     @abstractmethod
     def replay_batch(self, batch: Batch) -> None:
         """Give every record of a batch of the log to the machine."""
+
+    @abstractmethod
+    def restart(self) -> None:
+        """Put a machine that is loaded from the log in the place of the one there is."""
 
     @abstractmethod
     def carry_out(self, effect: Any, now_ms: int) -> None:
@@ -80,23 +90,40 @@ class Driver(ABC):
             return
         now_ms = self.node.clock.now_ms()
         while self._steps:
-            self.carry_out_all(self._machine.step(self._steps[0], now_ms), now_ms)
+            self.carry_out_all(self.machine.step(self._steps[0], now_ms), now_ms)
             self._steps.popleft()
         self.plan(now_ms)
 
     def carry_out_all(self, effects: Sequence[Any], now_ms: int) -> None:
-        """Effects in their order. When the log refuses an append, whoever waits for it is told."""
+        """Effects in their order. When the log refuses an append, whoever waits for it is told.
+
+        What the machine holds in memory may then be ahead of its log, so it is thrown away and loaded again.
+        """
         failed: KafkaError | None = None
         for effect in effects:
             ticket = getattr(effect, "ticket", None)
             if ticket is not None:
                 self._waiting.pop(ticket)(failed or effect.response)
-                continue
-            try:
-                self.carry_out(effect, now_ms)
-            except OSError as error:
-                failed = KafkaError(ErrorCode.NOT_COORDINATOR, str(error))
-                self.node.on_failure(f"{self.partition.tp} cannot be written: {error}")
+            elif failed is None:
+                failed = self._attempt(effect, now_ms)
+        if failed is not None:
+            self.restart()
+
+    def answer(self, effect: Any) -> None:
+        """Give an answer to whoever waits for it."""
+        self._waiting.pop(effect.ticket)(effect.response)
+
+    def _attempt(self, effect: Any, now_ms: int) -> KafkaError | None:
+        try:
+            self.carry_out(effect, now_ms)
+        except KafkaError as error:
+            failed = KafkaError(append_error(error.code), error.message)
+        except OSError as error:
+            failed = KafkaError(append_error(ErrorCode.KAFKA_STORAGE_ERROR), str(error))
+        else:
+            return None
+        _log.error("%s cannot be appended to: %s", self.partition.tp, failed.message)
+        return failed
 
     def append(self, entries: Sequence[tuple[bytes, bytes | None]], now_ms: int, **producer: Any) -> None:
         """Write records as one batch and replay them."""
@@ -107,7 +134,7 @@ class Driver(ABC):
 
     def plan(self, now_ms: int) -> None:
         """Set the timer to when the machine wants to be told of time."""
-        deadline_ms = self._machine.deadline_ms()
+        deadline_ms = self.machine.deadline_ms()
         if deadline_ms == self._timer_ms:
             return
         self.cancel_timer()

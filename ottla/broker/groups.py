@@ -7,10 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.driver import Driver
 from ottla.broker.topic_view import ImageTopics
+from ottla.cluster.image import GROUP
 from ottla.group.coordinator import Coordinator
-from ottla.group.event import Append, Called, Loaded, Resigned, TimePassed, TopicsChanged
-from ottla.group.setting import GroupSettings
+from ottla.group.event import (
+    Answer,
+    Append,
+    Called,
+    Loaded,
+    Resigned,
+    SettingsChanged,
+    TimePassed,
+    TopicsChanged,
+)
+from ottla.group.setting import GroupOverride
+from ottla.group.setting import GroupSettings as CoordinatorSettings
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.group_settings import GroupSettings
 from ottla.kernel.name import OFFSETS_TOPIC, coordinator_partition
 from ottla.log.marker import read_marker
 from ottla.replica.partition import Partition
@@ -66,21 +78,52 @@ class Groups:
         for driver in self.drivers():
             driver.step(event)
 
+    def settings_changed(self) -> None:
+        """Tell every coordinator that the node's or a group's settings changed."""
+        for driver in self.drivers():
+            driver.step(driver.settings_changed())
+
     def close(self) -> None:
         """Answer whoever still waits, and stop the timers."""
         for index in list(self._drivers):
             self.resign(index)
 
 
-class GroupDriver(Driver):
+class GroupDriver(Driver[Coordinator]):
     """One group coordinator on one partition."""
 
     def __init__(self, node: Node, partition: Partition) -> None:
-        self.machine = Coordinator(
-            partition.tp.partition, GroupSettings.of(node.settings), node.rng, ImageTopics(node.image)
-        )
-        super().__init__(node, partition, self.machine, TimePassed())
+        super().__init__(node, partition, _fresh(node, partition), TimePassed())
         self.load()
+        self.step(self.settings_changed())
+        self.step(Loaded())
+
+    def settings_changed(self) -> SettingsChanged:
+        """What the node and single groups are set to now."""
+        image = self.node.image
+        groups = {
+            name: GroupSettings.resolve(image.config(GROUP, name), self.node.settings)
+            for name in image.config_names(GROUP)
+        }
+        overrides = {
+            name: GroupOverride(
+                each.consumer_session_timeout_ms,
+                each.consumer_heartbeat_interval_ms,
+                each.consumer_assignment_interval_ms,
+            )
+            for name, each in groups.items()
+        }
+        return SettingsChanged(CoordinatorSettings.of(self.node.settings), overrides)
+
+    def restart(self) -> None:
+        """Whoever still waits is told NOT_COORDINATOR, and a machine begins that knows what is in the log."""
+        now_ms = self.node.clock.now_ms()
+        for effect in self.machine.step(Resigned(), now_ms):
+            if isinstance(effect, Answer):
+                self.answer(effect)
+        self.machine = _fresh(self.node, self.partition)
+        self.load()
+        self.step(self.settings_changed())
         self.step(Loaded())
 
     def replay_batch(self, batch: Batch) -> None:
@@ -123,3 +166,7 @@ class GroupDriver(Driver):
         """The machine answers NOT_COORDINATOR to whoever still waits."""
         self.step(Resigned())
         self.cancel_timer()
+
+
+def _fresh(node: Node, partition: Partition) -> Coordinator:
+    return Coordinator(partition.tp.partition, CoordinatorSettings.of(node.settings), node.rng, ImageTopics(node.image))

@@ -28,7 +28,7 @@ from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.quorum import MetadataLog
 from ottla.broker.topic_view import topics_changed
 from ottla.broker.transactions import Transactions
-from ottla.cluster.image import BROKER, TOPIC, Image
+from ottla.cluster.image import BROKER, GROUP, TOPIC, Image
 from ottla.host.clock import HostClock
 from ottla.host.disk import HostDisk
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
@@ -267,6 +267,8 @@ class Node:
         self._configure(old, new)
         if event.created or event.changed or event.deleted:
             self.groups.topics_changed(event)
+        if new.changed_configs(old, GROUP) or new.changed_configs(old, BROKER):
+            self.groups.settings_changed()
 
     def _configure(self, old: Image, new: Image) -> None:
         """Settings changed: a topic's concern its logs, a broker's may concern all of them."""

@@ -52,4 +52,5 @@ class Later:
 
 #: What handlers return. The response's class is checked when it is encoded.
 Reply = Any
-Refusal = Callable[[Any, KafkaError], Any]
+#: (request, version, error) -> the response that says so.
+Refusal = Callable[[Any, int, KafkaError], Any]

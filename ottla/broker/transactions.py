@@ -96,22 +96,18 @@ class Transactions:
             raise KafkaError(code)
 
 
-class TransactionDriver(Driver):
+class TransactionDriver(Driver[Coordinator]):
     """One transaction coordinator on one partition."""
 
     def __init__(self, node: Node, partition: Partition) -> None:
-        settings = node.settings
-        self.machine = Coordinator(
-            TransactionSettings(
-                settings.transaction_max_timeout_ms,
-                settings.transaction_abort_timed_out_transaction_cleanup_interval_ms,
-                settings.transactional_id_expiration_ms,
-                settings.transaction_remove_expired_transaction_cleanup_interval_ms,
-            ),
-            node.next_producer_id,
-        )
-        super().__init__(node, partition, self.machine, TimePassed())
+        super().__init__(node, partition, _fresh(node), TimePassed())
         self.load()
+
+    def restart(self) -> None:
+        """A machine begins that knows what is in the log; ends that were decided go on."""
+        self.machine = _fresh(self.node)
+        self.load()
+        self.step(Loaded())
 
     def replay_batch(self, batch: Batch) -> None:
         """Every record to `replay`."""
@@ -157,6 +153,19 @@ class TransactionDriver(Driver):
                 transaction_version=effect.transaction_version,
             )
         self.step(MarkersWritten(effect.transactional_id))
+
+
+def _fresh(node: Node) -> Coordinator:
+    settings = node.settings
+    return Coordinator(
+        TransactionSettings(
+            settings.transaction_max_timeout_ms,
+            settings.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+            settings.transactional_id_expiration_ms,
+            settings.transaction_remove_expired_transaction_cleanup_interval_ms,
+        ),
+        node.next_producer_id,
+    )
 
 
 def write_marker(

@@ -262,13 +262,14 @@ def delete_offsets(turn: Turn, call: Called) -> None:
     offsets = turn.shard.offsets
     response = OffsetDeleteResponse()
     for topic in request.topics:
-        error = ErrorCode.NONE
-        if turn.shard.topics.partition_count(topic.name) == 0:
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        elif group.subscribes(topic.name):
-            error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        count = turn.shard.topics.partition_count(topic.name)
         results = []
         for index in dict.fromkeys(partition.partition_index for partition in topic.partitions):
+            error = ErrorCode.NONE
+            if not 0 <= index < count:
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif group.subscribes(topic.name):
+                error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             present = offsets.get(group_id, topic.name, index) is not None
             if error is ErrorCode.NONE and (present or offsets.has_pending(group_id, topic.name, index)):
                 turn.append(offset_tombstone(group_id, topic.name, index))

@@ -134,7 +134,7 @@ def _consumer_member(group: ConsumerGroup, member: ConsumerMember, topics: Topic
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=list(member.topics),
-        subscribed_topic_regex=member.regex,
+        subscribed_topic_regex=member.regex or "",
         assignment=_assignment(owned, topics),
         target_assignment=_assignment(group.targets.get(member.member_id, {}), topics),
         member_type=1 if member.classic is None else 0,

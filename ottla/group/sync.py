@@ -37,10 +37,10 @@ _LEAVE_MANY_FROM = 3
 def sync_group(turn: Turn, call: Called) -> None:
     """Take the leader's assignment; give each member its own."""
     request: SyncGroupRequest = call.request
-    if not request.group_id:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     if call.version >= _PROTOCOL_NAMED_FROM and (request.protocol_type is None or request.protocol_name is None):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     group = turn.shard.groups.get(request.group_id)
     if group is None or group.is_empty:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)

@@ -2,7 +2,7 @@
 
 Rules:
 - What a coordinator decides is in `ottla.group`; here is only which one to ask, and how answers are merged.
-- OffsetCommit and TxnOffsetCommit have no top-level error: a coordinator that is not here is said per partition.
+- What fails as a whole is said as `ottla.group.failure` says it: some responses have errors in their parts only.
 
 KIPs: 345 static members, 394 two-step member ids, 699 many coordinators in one request, 709 many groups in one
 OffsetFetch, 848 the consumer protocol.
@@ -10,12 +10,13 @@ OffsetFetch, 848 the consumer protocol.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ottla.broker.dispatch import Call, handles
 from ottla.broker.groups import GroupDriver
 from ottla.broker.reply import Later, Reply
+from ottla.group.failure import failure
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api import ApiKey
 from ottla.wire.api.consumer_group_describe import (
@@ -26,17 +27,13 @@ from ottla.wire.api.delete_groups import DeleteGroupsRequest, DeleteGroupsRespon
 from ottla.wire.api.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
-from ottla.wire.api.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
 from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
 _GROUP, _TRANSACTION = 0, 1
 _BATCHED_FROM = 4
 _MANY_GROUPS_FROM = 8
+#: A bit for each operation that a group knows: read, delete, describe, describe and alter its settings.
+_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 
 
 # ---- which node coordinates
@@ -80,37 +77,16 @@ def _find(call: Call, key_type: int, key: str) -> Coordinator:
 # ---- one group, one coordinator
 
 
-@handles(ApiKey.JOIN_GROUP)
-@handles(ApiKey.SYNC_GROUP)
-@handles(ApiKey.HEARTBEAT)
-@handles(ApiKey.LEAVE_GROUP)
-@handles(ApiKey.OFFSET_DELETE)
-@handles(ApiKey.CONSUMER_GROUP_HEARTBEAT)
+@handles(ApiKey.JOIN_GROUP, refuse=failure)
+@handles(ApiKey.SYNC_GROUP, refuse=failure)
+@handles(ApiKey.HEARTBEAT, refuse=failure)
+@handles(ApiKey.LEAVE_GROUP, refuse=failure)
+@handles(ApiKey.OFFSET_COMMIT, refuse=failure)
+@handles(ApiKey.OFFSET_DELETE, refuse=failure)
+@handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, refuse=failure)
 def ask_one(call: Call, request: Any) -> Later:
     """Put the request to its group's coordinator."""
     return _ask(call, call.node.groups.driver_of(request.group_id), request)
-
-
-def _refuse_commit(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error.code)
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
-@handles(ApiKey.OFFSET_COMMIT, refuse=_refuse_commit)
-def offset_commit(call: Call, request: OffsetCommitRequest) -> Later:
-    """Commit offsets; each partition has its own answer."""
-    return ask_one(call, request)
 
 
 def _ask(call: Call, driver: GroupDriver, request: Any) -> Later:
@@ -129,7 +105,7 @@ def _ask(call: Call, driver: GroupDriver, request: Any) -> Later:
 # ---- many groups, many coordinators
 
 
-@handles(ApiKey.OFFSET_FETCH)
+@handles(ApiKey.OFFSET_FETCH, refuse=failure)
 def offset_fetch(call: Call, request: OffsetFetchRequest) -> Reply:
     """Committed offsets of one group, or from version 8 on of many."""
     if call.version < _MANY_GROUPS_FROM:
@@ -144,7 +120,7 @@ def offset_fetch(call: Call, request: OffsetFetchRequest) -> Reply:
     return _ask_each(call, [(group.group_id, one(group)) for group in request.groups], merge)
 
 
-@handles(ApiKey.DESCRIBE_GROUPS)
+@handles(ApiKey.DESCRIBE_GROUPS, refuse=failure)
 def describe_groups(call: Call, request: DescribeGroupsRequest) -> Reply:
     """Groups of the classic protocol, each by its coordinator."""
 
@@ -154,12 +130,15 @@ def describe_groups(call: Call, request: DescribeGroupsRequest) -> Reply:
         )
 
     def merge(answers: list[DescribeGroupsResponse]) -> DescribeGroupsResponse:
-        return DescribeGroupsResponse(groups=[group for answer in answers for group in answer.groups])
+        groups = [group for answer in answers for group in answer.groups]
+        if request.include_authorized_operations:
+            _authorize(groups)
+        return DescribeGroupsResponse(groups=groups)
 
     return _ask_each(call, [(group_id, one(group_id)) for group_id in request.groups], merge)
 
 
-@handles(ApiKey.CONSUMER_GROUP_DESCRIBE)
+@handles(ApiKey.CONSUMER_GROUP_DESCRIBE, refuse=failure)
 def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequest) -> Reply:
     """Groups of the consumer protocol (KIP-848), each by its coordinator."""
 
@@ -169,12 +148,22 @@ def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequest) -
         )
 
     def merge(answers: list[ConsumerGroupDescribeResponse]) -> ConsumerGroupDescribeResponse:
-        return ConsumerGroupDescribeResponse(groups=[group for answer in answers for group in answer.groups])
+        groups = [group for answer in answers for group in answer.groups]
+        if request.include_authorized_operations:
+            _authorize(groups)
+        return ConsumerGroupDescribeResponse(groups=groups)
 
     return _ask_each(call, [(group_id, one(group_id)) for group_id in request.group_ids], merge)
 
 
-@handles(ApiKey.DELETE_GROUPS)
+def _authorize(groups: Iterable[Any]) -> None:
+    """Without an authorizer everyone may do everything with every group that there is."""
+    for group in groups:
+        if not group.error_code:
+            group.authorized_operations = _OPERATIONS
+
+
+@handles(ApiKey.DELETE_GROUPS, refuse=failure)
 def delete_groups(call: Call, request: DeleteGroupsRequest) -> Reply:
     """Delete groups without members, with their offsets."""
 
@@ -185,7 +174,7 @@ def delete_groups(call: Call, request: DeleteGroupsRequest) -> Reply:
     return _ask_each(call, parts, merge)
 
 
-@handles(ApiKey.LIST_GROUPS)
+@handles(ApiKey.LIST_GROUPS, refuse=failure)
 def list_groups(call: Call, request: ListGroupsRequest) -> Reply:
     """The groups of every coordinator here."""
 

@@ -33,7 +33,7 @@ _EARLIEST_PENDING_UPLOAD = -6
 _SINCE = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LAST_TIERED: 9, _EARLIEST_PENDING_UPLOAD: 11}
 
 
-def _refuse(request: ListOffsetsRequest, error: KafkaError) -> ListOffsetsResponse:
+def _refuse(request: ListOffsetsRequest, version: int, error: KafkaError) -> ListOffsetsResponse:
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(

@@ -2,7 +2,8 @@
 
 Rules:
 - The append happens before `produce` returns: arrival order is log order.
-- A partition fails alone; the others of the request go on.
+- A partition fails alone; the others of the request go on. A disk that does not take a batch is its partition's
+  KAFKA_STORAGE_ERROR: the log is as it was, and the producer tries again (docs/decisions/0090).
 - acks=0 has no reply; when a part of it fails the connection is closed, which is all that such a client can notice.
 - With `flush.messages` or `flush.ms` set, acks 1 and all are answered after the fsync, which runs off the loop and
   serves everyone who came meanwhile (group commit).
@@ -11,6 +12,8 @@ KIPs: 98 idempotence, 467 record errors, 516 topic ids (version 13), 890 transac
 """
 
 from __future__ import annotations
+
+import logging
 
 from ottla.broker.dispatch import Call, handles
 from ottla.broker.reply import NO_REPLY, Later, Reply
@@ -32,6 +35,7 @@ from ottla.wire.api.produce import (
 from ottla.wire.batch import HEADER_BYTES, TRANSACTIONAL, header_at
 from ottla.wire.codec import Codec
 
+_log = logging.getLogger("ottla.broker")
 _ZSTD_FROM = 7
 _BY_ID_FROM = 13
 _IMPLICIT_FROM = 12
@@ -45,7 +49,7 @@ _ALL = -1
 _INTERNAL_WRITER = "__admin_client"
 
 
-def _refuse(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
+def _refuse(request: ProduceRequest, version: int, error: KafkaError) -> ProduceResponse:
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
@@ -109,6 +113,9 @@ def _append(
         if error.code in _OF_RECORDS:
             failed.log_start_offset = log_start_offset
         return failed
+    except OSError as error:
+        _log.error("%s-%d cannot be written: %s", topic.name or topic.topic_id.hex(), data.index, error)
+        return _failed(data.index, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log cannot be written: {error}"))
     log = partition.log
     if log.wants_flush:
         if log.end_offset - log.recovery_point >= log.settings.flush_messages:

@@ -18,6 +18,7 @@ from ottla.broker.dispatch import Call, handles
 from ottla.broker.handlers.group import ask_one
 from ottla.broker.reply import Later, Reply
 from ottla.broker.transactions import write_marker
+from ottla.group.failure import failure
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import OFFSETS_TOPIC, TopicPartition
 from ottla.txn.transaction import TITLES, State, Transaction
@@ -26,10 +27,10 @@ from ottla.wire.api import add_partitions_to_txn as add
 from ottla.wire.api import describe_producers as producers
 from ottla.wire.api import describe_transactions as describe
 from ottla.wire.api import list_transactions as listing
-from ottla.wire.api import txn_offset_commit as offsets
 from ottla.wire.api import write_txn_markers as markers
 from ottla.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ottla.wire.api.end_txn import EndTxnRequest
+from ottla.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 
 _BATCHED_FROM = 4
 _FENCED_SINCE = 2
@@ -125,26 +126,8 @@ def add_offsets(call: Call, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnR
     return AddOffsetsToTxnResponse(error_code=code)
 
 
-def _refuse_offsets(request: offsets.TxnOffsetCommitRequest, error: KafkaError) -> offsets.TxnOffsetCommitResponse:
-    return offsets.TxnOffsetCommitResponse(
-        topics=[
-            offsets.TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    offsets.TxnOffsetCommitResponsePartition(
-                        partition_index=each.partition_index, error_code=error.code
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
-@handles(ApiKey.TXN_OFFSET_COMMIT, refuse=_refuse_offsets)
-def txn_offset_commit(call: Call, request: offsets.TxnOffsetCommitRequest) -> Later:
+@handles(ApiKey.TXN_OFFSET_COMMIT, refuse=failure)
+def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> Later:
     """Offsets that count when the transaction commits."""
     node = call.node
     group = node.groups.driver_of(request.group_id)
