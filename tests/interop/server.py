@@ -25,19 +25,23 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 
 #: One node that is its own controller, with the replication of its internal topics brought down to it.
-#: Rebalances start at once, and the internal topics are small, so that scenes are not mostly waiting.
-SETTINGS: Mapping[str, str] = {
+SINGLE_NODE: Mapping[str, str] = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "offsets.topic.replication.factor": "1",
-    "offsets.topic.num.partitions": "8",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
-    "transaction.state.log.num.partitions": "8",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
+}
+
+#: Rebalances start at once, sessions are short and internal topics small, so that scenes are not mostly waiting.
+SETTINGS: Mapping[str, str] = {
+    **SINGLE_NODE,
+    "offsets.topic.num.partitions": "8",
+    "transaction.state.log.num.partitions": "8",
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.heartbeat.interval.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "1000",
@@ -64,10 +68,9 @@ class Kind:
         return [part.replace("{file}", str(properties)) for part in self.start]
 
 
-def apache() -> Kind:
+def apache(jvm: tuple[str, ...] = ("-Xms256m", "-Xmx768m", "-XX:+UseG1GC")) -> Kind:
     """Apache Kafka from Maven's jars."""
-    java = ["java", "-Xms256m", "-Xmx768m", "-XX:+UseG1GC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-    java += ["-cp", toolchain.classpath()]
+    java = ["java", *jvm, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", toolchain.classpath()]
     storage = ["kafka.tools.StorageTool", "format", "--standalone", "-t", CLUSTER_ID, "-c", "{file}"]
     return Kind("apache", (*java, *storage), (*java, "kafka.Kafka", "{file}"))
 
@@ -97,6 +100,7 @@ class Server:
     #: holds server.properties, the data directory and the process's output
     directory: Path
     settings: Mapping[str, str] = field(default_factory=dict)
+    base: Mapping[str, str] = field(default_factory=lambda: SETTINGS)
     port: int = 0
     process: subprocess.Popen[bytes] | None = None
     #: how often it was started; a test may compare it to see that a restart happened
@@ -123,19 +127,30 @@ class Server:
         assert self.process is not None, "the server was not started"
         return self.process.pid
 
-    def start(self) -> None:
-        """Format on the first start; return when the node answers ApiVersions and names itself in Metadata."""
-        properties = self.directory / "server.properties"
-        if not properties.exists():
-            self.directory.mkdir(parents=True, exist_ok=True)
-            self.port, controller_port = free_ports(2)
-            properties.write_text(self._properties(controller_port))
-            self._run_once(self.kind.format_command(properties))
+    @property
+    def properties(self) -> Path:
+        return self.directory / "server.properties"
+
+    def format(self) -> None:
+        """Choose the ports, write server.properties, format the data directory."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.port, controller_port = free_ports(2)
+        self.properties.write_text(self._properties(controller_port))
+        self._run_once(self.kind.format_command(self.properties))
+
+    def launch(self) -> None:
+        """Start the process and return at once."""
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(
-                self.kind.start_command(properties), stdout=output, stderr=output, stdin=subprocess.DEVNULL
+                self.kind.start_command(self.properties), stdout=output, stderr=output, stdin=subprocess.DEVNULL
             )
         self.starts += 1
+
+    def start(self) -> None:
+        """Format on the first start; return when the node answers Metadata and names itself in it."""
+        if not self.properties.exists():
+            self.format()
+        self.launch()
         self._await_ready()
 
     def stop(self) -> None:
@@ -176,7 +191,7 @@ class Server:
             "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
             "log.dirs": str(self.log_dir),
         }
-        return "".join(f"{name}={value}\n" for name, value in {**SETTINGS, **addresses, **self.settings}.items())
+        return "".join(f"{name}={value}\n" for name, value in {**self.base, **addresses, **self.settings}.items())
 
     def _run_once(self, command: Sequence[str]) -> None:
         done = subprocess.run(command, capture_output=True, timeout=START_TIMEOUT_S, stdin=subprocess.DEVNULL)

@@ -1,0 +1,83 @@
+"""librdkafka through confluent-kafka, with its default settings.
+
+python -m bench.librdkafka produce BOOTSTRAP TOPIC RECORDS BYTES
+python -m bench.librdkafka consume BOOTSTRAP TOPIC RECORDS
+"""
+
+import json
+import sys
+import time
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Producer
+
+PATIENCE_S = 120.0
+
+
+def produce(bootstrap: str, topic: str, records: int, record_bytes: int) -> dict[str, Any]:
+    """Send them all and wait for every acknowledgement."""
+    producer = Producer({"bootstrap.servers": bootstrap})
+    value = b"x" * record_bytes
+    failed = []
+    acked = 0
+
+    def delivered(error: Any, _: Any) -> None:
+        nonlocal acked
+        if error is not None:
+            failed.append(error)
+        acked += 1
+
+    began = time.perf_counter()
+    for _ in range(records):
+        while True:
+            try:
+                producer.produce(topic, value, on_delivery=delivered)
+                break
+            except BufferError:  # the queue is full: let it drain
+                producer.poll(0.01)
+        producer.poll(0)
+    producer.flush(PATIENCE_S)
+    took = time.perf_counter() - began
+    assert not failed, failed[0]
+    assert acked == records, f"{acked} of {records} acknowledged"
+    return {"records": acked, "records_per_s": acked / took}
+
+
+def consume(bootstrap: str, topic: str, records: int) -> dict[str, Any]:
+    """Read from the beginning. The clock starts with the assignment: what is measured is reading, not joining."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"bench-{time.time_ns()}",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    count, began = 0, 0.0
+
+    def assigned(*_: Any) -> None:
+        nonlocal began
+        began = time.perf_counter()
+
+    consumer.subscribe([topic], on_assign=assigned)
+    deadline = time.perf_counter() + PATIENCE_S
+    while count < records:
+        messages = consumer.consume(10_000, timeout=1.0)
+        assert time.perf_counter() < deadline, f"{count} of {records} read"
+        for message in messages:
+            if message.error():
+                raise KafkaException(message.error())
+        count += len(messages)
+    took = time.perf_counter() - began
+    consumer.close()
+    return {"records": count, "records_per_s": count / took}
+
+
+def main(what: str, bootstrap: str, topic: str, *numbers: str) -> None:
+    """Run one work and print its figures as a line of JSON."""
+    work: Any = {"produce": produce, "consume": consume}[what]
+    print(json.dumps(work(bootstrap, topic, *map(int, numbers))))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
