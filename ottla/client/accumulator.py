@@ -98,7 +98,7 @@ class Accumulator:
             queue.partitions.append(PartitionQueue(topic, number))
         queue.available = available or range(count)
         if queue.sticky not in queue.available or (len(queue.partitions) == count and queue.sticky == 0):
-            self._turn(queue)
+            self.turn(queue)
 
     def append(
         self,
@@ -180,7 +180,7 @@ class Accumulator:
             self.close_batch(partition)
             if queue.sticky == number and not self._round_robin:
                 # The caller's record was meant for this partition and stays; the next ones go elsewhere.
-                self._turn(queue)
+                self.turn(queue)
         wanted = max(self._batch_size, size)
         if not self._reserve(wanted):
             return None
@@ -214,9 +214,11 @@ class Accumulator:
         self.memory_used += size
         return True
 
-    def _turn(self, queue: TopicQueue) -> None:
+    def turn(self, queue: TopicQueue) -> int:
+        """Records without a key go to another partition from now on; its number."""
         load = [len(one.closed) + len(one.in_flight) for one in queue.partitions]
         queue.sticky = next_sticky(queue.available, load, queue.sticky, self._rng)
+        return queue.sticky
 
     def _next_in_turn(self, queue: TopicQueue) -> None:
         later = [number for number in queue.available if number > queue.sticky]
@@ -254,7 +256,7 @@ class Accumulator:
             self.close_batch(partition)
             queue = self.topics[partition.topic]
             if queue.sticky == partition.number and not self._round_robin:
-                self._turn(queue)
+                self.turn(queue)
         batch = partition.closed.popleft()
         if batch.serial < 0:
             batch.serial = self._serial

@@ -211,6 +211,52 @@ class AsyncConsumer:
             raise OttlaError(f"{where} cannot be decoded ({error}): seek past it to go on") from error
         return record._replace(key=key, value=value)
 
+    async def poll_table(self, timeout: float = 1.0, *, max_records: int = 1_000_000) -> Any:
+        """The next records as a pyarrow Table, about `max_records` at most; an empty one if none come within `timeout`
+        s.
+
+        Columns: topic, partition, offset, timestamp, key, value, headers. It moves the positions and commits as `poll`
+        does. Needs the extra ottla[arrow]. Deserializers are not used: keys and values stay binary.
+        """
+        import pyarrow as pa
+
+        from ottla.client.table import schema
+
+        self._in_hand = []
+        deadline_ms = now_ms() + int(timeout * 1000)
+        while True:
+            joining = await self._maintain(deadline_ms)
+            tables = self.take_tables(max_records)
+            if tables:
+                self._fetcher.wake()
+                return pa.Table.from_batches(tables, schema())
+            left_ms = deadline_ms - now_ms()
+            if left_ms <= 0:
+                return schema().empty_table()
+            await self._wait(left_ms, joining)
+
+    def take_tables(self, records_max: int) -> list[Any]:
+        """Record batches of what is here already, as `take` gives records."""
+        from ottla.client.table import take_table
+
+        found: list[Any] = []
+        with self._lock:
+            states = list(self._positions.values())
+            for step in range(len(states)):
+                state = states[(self._turn + step) % len(states)]
+                if state.error is not None:
+                    if found:
+                        break
+                    error, state.error = state.error, None
+                    raise error
+                if state.has_records and (made := take_table(state, records_max)) is not None:
+                    found.append(made)
+                    records_max -= made.num_rows
+                    if records_max <= 0:
+                        self._turn = (self._turn + step + 1) % len(states)
+                        break
+        return found
+
     def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         return self._iterate()
 

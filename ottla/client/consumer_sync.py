@@ -120,6 +120,26 @@ class Consumer:
                 return records
         return self._run(half.poll(timeout, max_records=max_records))
 
+    def poll_table(self, timeout: float = 1.0, *, max_records: int = 1_000_000) -> Any:
+        """The next records as a pyarrow Table, about `max_records` at most; an empty one if none come in `timeout` s.
+
+        Columns: topic, partition, offset, timestamp, key, value, headers. Needs the extra ottla[arrow].
+        """
+        half = self._half
+        if half.calm:
+            half._in_hand = []
+            tables = half.take_tables(max_records)
+            if tables:
+                import pyarrow as pa
+
+                from ottla.client.table import schema
+
+                if half._group is not None:
+                    half._group.polled_at_ms = now_ms()
+                half._fetcher.signal()
+                return pa.Table.from_batches(tables, schema())
+        return self._run(half.poll_table(timeout, max_records=max_records))
+
     def __iter__(self) -> Iterator[ConsumerRecord]:
         half = self._half
         while not half._closed:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ottla.client.encode import Run, encode_records
 from ottla.client.error import RequestTimedOut
 from ottla.kernel.error import KafkaError
-from ottla.wire.batch import Header, assemble
+from ottla.wire.batch import Header, assemble, read
 from ottla.wire.codec import Codec, compress
 
 _CHECKED = struct.Struct(">hiqqqhii")
@@ -148,6 +148,8 @@ class ProducerBatch:
 
     def halves(self) -> tuple[ProducerBatch, ProducerBatch]:
         """Two batches with this one's records. This one is over when both are."""
+        if not self.values:
+            self._decode()
         middle = len(self.values) // 2
         made = tuple(self._part(start, end) for start, end in ((0, middle), (middle, len(self.values))))
         self.parts = [(0, made[0]), (middle, made[1])]
@@ -162,6 +164,14 @@ class ProducerBatch:
             half.when_done(one_is_over)
         self.values = []
         return made[0], made[1]
+
+    def _decode(self) -> None:
+        """Get the records back out of the bytes: rows of a table were never objects."""
+        assert self.encoded is not None
+        (batch,) = read(self.encoded)
+        records = batch.records()
+        self.values = [one.value for one in records]
+        self.keys = [one.key for one in records]
 
     def _part(self, start: int, end: int) -> ProducerBatch:
         part = ProducerBatch(self.topic, self.partition, self.created_ms, self.deadline_ms)
@@ -284,6 +294,30 @@ class Delivery:
             raise batch.error.with_traceback(None)
         offset = batch.offset + index if batch.offset >= 0 else -1
         return RecordMetadata(batch.topic, batch.partition, offset, batch.timestamp_of(index))
+
+
+class TableDelivery:
+    """The rows of a table on their way. Await it, or ask for its `result`."""
+
+    __slots__ = ("_deliveries",)
+
+    def __init__(self, batches: Sequence[ProducerBatch]) -> None:
+        self._deliveries = [Delivery(batch, 0) for batch in batches]
+
+    @property
+    def done(self) -> bool:
+        """Are all rows delivered, or has one failed?"""
+        return all(one.done for one in self._deliveries)
+
+    def result(self, timeout: float | None = None) -> list[RecordMetadata]:
+        """Where the first row of each batch has come to lie. Raises the first KafkaError; `timeout` is for each."""
+        return [one.result(timeout) for one in self._deliveries]
+
+    def __await__(self) -> Generator[Any, None, list[RecordMetadata]]:
+        found: list[RecordMetadata] = []
+        for one in self._deliveries:
+            found += ((yield from one.__await__()),)
+        return found
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

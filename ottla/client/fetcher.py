@@ -38,7 +38,8 @@ from ottla.wire.api.fetch import (
 
 #: The first version of Fetch with topic ids.
 _TOPIC_IDS = 13
-#: How long a preferred replica is believed (Java takes metadata.max.age.ms; leaders tell us sooner anyway).
+#: The longest wait of a fetch that leaves partitions out.
+_BUSY_WAIT_MS = 5
 _MOVED = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -111,12 +112,14 @@ class Fetcher:
             return
         now = now_ms()
         by_node: dict[int, dict[TopicPartition, Wanted]] = {}
+        full = False
         metadata = self._cluster.metadata
         with self._lock:
             for partition, state in self._positions.items():
                 if state.position is None or state.paused or state.fetching or state.error is not None:
                     continue
                 if state.buffered >= self._settings.max_partition_fetch_bytes:
+                    full = True
                     continue
                 leader = metadata.leader(*partition)
                 if leader is None:
@@ -142,17 +145,19 @@ class Fetcher:
             if connection is None or connection.closed is not None:
                 self._connect(node_id)
             else:
-                self._fetch(node_id, connection, wants)
+                self._fetch(node_id, connection, wants, full)
         if metadata.update_due_ms() <= now:
             self._update_metadata()
 
-    def _fetch(self, node_id: int, connection: Connection, wants: dict[TopicPartition, Wanted]) -> None:
+    def _fetch(self, node_id: int, connection: Connection, wants: dict[TopicPartition, Wanted], full: bool) -> None:
         session = self._sessions.setdefault(node_id, FetchSession())
         asked = session.next_request(wants)
         named = any(want.topic_id == NO_UUID for want in wants.values())
         settings = self._settings
         request = FetchRequest(
-            max_wait_ms=settings.fetch_max_wait_ms,
+            # A partition that is left out because enough of it waits may be polled empty at any moment: it must not
+            # wait for a fetch of others that have nothing new.
+            max_wait_ms=min(settings.fetch_max_wait_ms, _BUSY_WAIT_MS) if full else settings.fetch_max_wait_ms,
             min_bytes=settings.fetch_min_bytes,
             max_bytes=settings.fetch_max_bytes,
             isolation_level=int(settings.read_committed),

@@ -12,16 +12,17 @@ KIPs: 98 (idempotence), 480 (sticky partitions), 794 (balance), 82 (headers), 91
 from __future__ import annotations
 
 import asyncio
+import functools
 import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from ottla.client.accumulator import RECORD_OVERHEAD, Accumulator
+from ottla.client.accumulator import RECORD_OVERHEAD, Accumulator, PartitionQueue
 from ottla.client.cluster import Cluster, MachineClock, now_ms
-from ottla.client.delivery import Delivery
+from ottla.client.delivery import Delivery, ProducerBatch, TableDelivery
 from ottla.client.error import BufferFull, ClientClosed
 from ottla.client.loop import loop_thread
 from ottla.client.partitioner import key_hash
@@ -38,6 +39,9 @@ T = TypeVar("T")
 Headers = Sequence[tuple[str, bytes | str | None]] | Mapping[str, bytes | str | None]
 #: Called by `flush` with the number of records that are still to be delivered.
 Progress = Callable[[int], None]
+
+#: Rows of a table travel in batches of this size: large enough that encoding one is a matter of its bytes only.
+TABLE_BATCH_BYTES = 512 * 1024
 
 _now_ns = time.time_ns
 
@@ -96,6 +100,50 @@ class AsyncProducer:
             if deadline_ms is None:
                 deadline_ms = now_ms() + self.settings.max_block_ms
             await self.room(deadline_ms)
+
+    async def send_table(
+        self,
+        topic: str,
+        table: Any,
+        *,
+        value: str = "value",
+        key: str | None = None,
+        partition: str | None = None,
+        timestamp: str | None = None,
+    ) -> TableDelivery:
+        """Hand over the rows of a pyarrow Table or RecordBatch; await what comes back until all are delivered.
+
+        `value`, `key`, `partition` and `timestamp` name columns: binary or string, binary or string, integer, timestamp
+        or integer (ms). Rows go where `send` would put them. Needs the extra ottla[arrow].
+        """
+        from ottla.client.table import OutgoingTable, fill
+
+        if self._closed:
+            raise ClientClosed("this producer is closed")
+        if topic not in self._accumulator.topics:
+            await self.admit(topic)
+        queue = self._accumulator.topics[topic]
+        settings = self.settings
+        outgoing = OutgoingTable(table, key, value, partition, timestamp, _now_ns() // 1_000_000)
+        batch_bytes = min(max(settings.batch_size, TABLE_BATCH_BYTES), settings.max_request_size // 2)
+        batches: list[ProducerBatch] = []
+        sticky = functools.partial(self._accumulator.turn, queue)
+        for number, values, keys, stamps in outgoing.split(len(queue.partitions), sticky, batch_bytes):
+            now = now_ms()
+            batch = ProducerBatch(topic, number, now, now + settings.delivery_timeout_ms)
+            fill(batch, values, keys, stamps, settings.compression_type, settings.compression_level)
+            deadline_ms = now + settings.max_block_ms
+            while not self._put(queue.partitions[number], batch):
+                await self.room(deadline_ms)
+            self._sender.wake()
+            batches.append(batch)
+            # The loop sends what is ready while the next batch is encoded.
+            await asyncio.sleep(0)
+        return TableDelivery(batches)
+
+    def _put(self, partition: PartitionQueue, batch: ProducerBatch) -> bool:
+        with self._lock:
+            return self._accumulator.put(partition, batch)
 
     async def admit(self, topic: str) -> None:
         """Get a topic's partitions before its first record."""
@@ -259,6 +307,24 @@ class Producer:
             self._accumulator.stirred = False
             self._sender.signal()
         return delivery
+
+    def send_table(
+        self,
+        topic: str,
+        table: Any,
+        *,
+        value: str = "value",
+        key: str | None = None,
+        partition: str | None = None,
+        timestamp: str | None = None,
+    ) -> TableDelivery:
+        """Hand over the rows of a pyarrow Table or RecordBatch; ask what comes back for its `result`.
+
+        `value`, `key`, `partition` and `timestamp` name columns: binary or string, binary or string, integer, timestamp
+        or integer (ms). Rows go where `send` would put them. Needs the extra ottla[arrow].
+        """
+        work = self._half.send_table(topic, table, value=value, key=key, partition=partition, timestamp=timestamp)
+        return self._thread.run(work)
 
     def _wait(
         self,

@@ -10,7 +10,8 @@ Rules:
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -30,6 +31,8 @@ from ottla.wire.codec import decompress
 from ottla.wire.varint import decode_varint
 
 _ABORT = 0
+#: Smaller batches are decoded in a loop: NumPy's calls cost more than they save.
+_COLUMNS_MIN = 64
 
 
 class ConsumerRecord(NamedTuple):
@@ -41,7 +44,7 @@ class ConsumerRecord(NamedTuple):
     timestamp: int
     key: Any
     value: Any
-    headers: list[Header]
+    headers: Sequence[Header]
     leader_epoch: int
 
 
@@ -89,11 +92,16 @@ def decode_batch(
     body = bytes(raw) if not codec else decompress(codec, raw)
     base_offset, base_timestamp, epoch = header.base_offset, header.base_timestamp, header.partition_leader_epoch
     fixed = header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1
-    found: list[ConsumerRecord] = []
+    fast = _columns() if header.count >= _COLUMNS_MIN else None
+    if fast is not None:
+        found: list[ConsumerRecord] = fast(body, header, topic, partition, fixed)
+        return [record for record in found if record.offset >= offset] if offset > base_offset else found
+    found = []
     append = found.append
     new = tuple.__new__
     record_type = ConsumerRecord
     at = 0
+    own: Sequence[Header]
     try:
         for _ in range(header.count):
             # Nearly all of these varints have one or two bytes: they are read in place, a call would cost more.
@@ -151,9 +159,9 @@ def decode_batch(
                 value = body[at : at + size]
                 at += size
             if body[at]:
-                own, at = _headers(body, at)
+                own, at = read_headers(body, at)
             else:
-                own = []
+                own = ()
                 at += 1
             if at != end:
                 raise ValueError("a record's fields do not add up to its length")
@@ -168,7 +176,20 @@ def decode_batch(
     return found
 
 
-def _headers(body: bytes, at: int) -> tuple[list[Header], int]:
+@cache
+def _columns() -> Callable[..., list[ConsumerRecord]] | None:
+    """With NumPy, records of a large batch are decoded field by field: that halves the time. None without it."""
+    try:
+        from ottla.client.column import decode_objects
+    except ImportError:
+        return None
+    return decode_objects
+
+
+def read_headers(body: bytes, at: int) -> tuple[list[Header], int]:
+    """A record's headers, from their count at `at`, and where they end. ValueError or IndexError if they are
+    malformed.
+    """
     count, at = decode_varint(body, at)
     if count < 0:
         raise ValueError(f"{count} headers")

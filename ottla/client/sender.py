@@ -305,7 +305,7 @@ class Sender:
         """Decide what becomes of a batch that was on its way. Under the lock."""
         now = now_ms()
         code = error.code
-        if code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE) and len(batch.values) > 1:
+        if code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE) and batch.records > 1:
             return self._accumulator.split(partition, batch)
         retriable = code.retriable
         if batch.producer is not None and code in _LOST_TRACK and self._settings.transactional_id is None:
