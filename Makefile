@@ -35,7 +35,7 @@ help:
 	@echo 'make demo     a node, a real data set and a Spark pipeline over it, checked and plotted'
 	@echo 'make test     the tests (LONG=1: the long ones too)'
 	@echo 'make check    format, lint, types, import layers, the source under test'
-	@echo 'make interop  other implementations against this one (LONG=1: all of them)'
+	@echo 'make interop  other implementations beside this one (SHORT=1: those that are not Python)'
 	@echo 'make bench    beside Apache Kafka; tables go to bench/results'
 	@echo 'make sim      the simulator'
 	@echo 'make crash    kill a node under load again and again (KILLS=100 SEED=1)'
@@ -79,8 +79,14 @@ check: $(VENV)/.dev
 	@$(BIN)/lint-imports --no-logo
 	@$(PY) -m pytest -q tests/tidy
 
+# SHORT=1 leaves out what `make test` has run: the scenes with Python's clients.
 interop: $(VENV)/.dev
-	@$(PY) -m pytest -q -m 'interop$(MARK)' $(ARGS)
+ifdef SHORT
+	@$(PY) -m pytest -q -m 'interop$(MARK)' tests $(ARGS)
+else
+	@OTTLA_INTEROP_RESULTS=tests/interop/RESULTS.md $(PY) -m pytest -q -m '$(if $(LONG),interop or not interop,not long)' tests/interop $(ARGS)
+	@$(PY) -m pytest -q -m 'interop$(MARK)' --ignore=tests/interop tests $(ARGS)
+endif
 
 bench: $(VENV)/.dev
 	@$(PY) -m bench $(ARGS)

@@ -16,6 +16,8 @@ _PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text()
 _CONTRACTS = {contract["name"]: contract for contract in _PYPROJECT["tool"]["importlinter"]["contracts"]}
 #: Packages that never touch the machine (docs/ARCHITECTURE.md).
 _PURE = {"kernel", "wire", "raft", "replica", "cluster", "group", "txn"}
+#: Modules that are imported only by those who have the extra: spark, arrow, test.
+_EXTRAS = ("ottla/spark/", "ottla/client/table.py", "ottla/testing.py")
 _PATH = re.compile(r"(?<![\w/.-])((?:ottla|tests|docs|bench|examples|\.ci)/[\w./-]*\w)")
 _LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)")
 
@@ -32,8 +34,8 @@ def test_documents_name_only_files_that_are_there() -> None:
             # `log/log` in a diagram and `docs/decisions/NNNN-title.md` in a sentence stand for files, too.
             if "NNNN" in name or there.exists() or there.with_suffix(".py").exists():
                 continue
-            if name.startswith("bench/results"):
-                continue  # made by `make bench`
+            if name.startswith(("bench/results", "tests/interop/RESULTS.md")):
+                continue  # made by `make bench` and `make interop`
             missing.add(f"{path}: {name}")
     assert sorted(missing) == []
 
@@ -84,13 +86,13 @@ def test_a_decision_has_a_number_of_its_own_and_says_why() -> None:
 
 
 def test_the_base_install_is_all_that_a_node_imports() -> None:
-    """What ottla imports at module level outside of spark and testing is standard library or in the base."""
+    """What ottla imports at module level is standard library or in the base, outside of what belongs to an extra."""
     base = {re.split(r"[>=<;\[]", each)[0].strip().replace("-", "_") for each in _PYPROJECT["project"]["dependencies"]}
     known = sys.stdlib_module_names | base | {"ottla", "google_crc32c"}
     foreign = {
         f"{path}: {name}"
         for path in modules("ottla")
-        if not path.startswith(("ottla/spark/", "ottla/testing.py"))
+        if not path.startswith(_EXTRAS)
         for node in tree(path).body
         for name in _imported(node)
         if name not in known
