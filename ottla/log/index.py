@@ -54,6 +54,11 @@ class OffsetIndex:
         return len(self._loaded()) >= self.entries_max
 
     @property
+    def file_bytes(self) -> int:
+        """What the file of an inactive segment takes."""
+        return len(self._loaded()) * OFFSET_ENTRY_BYTES
+
+    @property
     def last_offset(self) -> int:
         """The offset of the last entry, or the base offset."""
         offsets = self._loaded()
@@ -170,6 +175,11 @@ class TimeIndex:
     def is_full(self) -> bool:
         """One place is kept for the last entry of all, written on roll."""
         return len(self._loaded()) >= self.entries_max - 1
+
+    @property
+    def file_bytes(self) -> int:
+        """What the file of an inactive segment takes."""
+        return len(self._loaded()) * TIME_ENTRY_BYTES
 
     @property
     def last(self) -> tuple[int, int]:

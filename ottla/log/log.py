@@ -54,7 +54,6 @@ class Log:
 
     __slots__ = (
         "_always_revises",
-        "_due",
         "_epochs_text",
         "_flush_messages",
         "_generation",
@@ -63,9 +62,12 @@ class Log:
         "_settings",
         "active",
         "bases",
+        "being_cleaned",
+        "cleaner_offset",
         "closed",
         "directory_dirty",
         "disk",
+        "due",
         "end_offset",
         "epochs",
         "last_flush_ms",
@@ -97,10 +99,13 @@ class Log:
         self.producers = Producers()
         self.snapshots: Snapshots
         self.topic_id: Uuid = NO_UUID
+        #: Below, the cleaner has been; None before it ever was. While it is at work, retention waits.
+        self.cleaner_offset: int | None = None
+        self.being_cleaned = False
         #: A file was created or renamed since the directory was last synced.
         self.directory_dirty = True
         self.last_flush_ms = 0
-        #: Called before a truncation below the recovery point; the store then writes the recovery points down.
+        #: Called before a truncation below the recovery point or the cleaner's offset; the store writes both down.
         self.on_recovery_point_lowered: Callable[[], None] | None = None
         self.closed = False
         #: None while nobody has said how far the replicas are: then there are none, and it is the end offset.
@@ -112,7 +117,7 @@ class Log:
         #: The text of the epoch checkpoint if the file is to be written, else None.
         self._epochs_text: str | None = None
         #: Segments whose files are to go: (when, segment).
-        self._due: list[tuple[int, Segment]] = []
+        self.due: list[tuple[int, Segment]] = []
         self.settings = settings
 
     @classmethod
@@ -127,6 +132,7 @@ class Log:
         log_start_offset: int = 0,
         clean: bool = False,
         topic_id: Uuid = NO_UUID,
+        cleaner_offset: int | None = None,
     ) -> "Log":
         """Open what is in the directory, or begin a new log there.
 
@@ -134,6 +140,7 @@ class Log:
         `topic_id` is written if the directory has none.
         """
         log = cls(disk, path, settings)
+        log.cleaner_offset = cleaner_offset
         disk.make_directory(path)
         log.topic_id = read_topic_id(disk, path)
         if log.topic_id == NO_UUID and topic_id != NO_UUID:
@@ -458,17 +465,9 @@ class Log:
         """Apply retention by start offset, size and time; the number of segments that went."""
         return retention.delete_old_segments(self, now_ms)
 
-    def schedule_removal(self, segment: Segment, due_ms: int) -> None:
-        """Take the files of a segment away after `file.delete.delay.ms`."""
-        self._due.append((due_ms, segment))
-
     def remove_deleted(self, now_ms: int) -> int:
         """Remove the files that have waited long enough."""
-        due = [segment for due_ms, segment in self._due if due_ms <= now_ms]
-        self._due = [each for each in self._due if each[0] > now_ms]
-        for segment in due:
-            segment.remove()
-        return len(due)
+        return retention.remove_deleted(self, now_ms)
 
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that were silent for `producer.id.expiration.ms`."""
@@ -489,7 +488,7 @@ class Log:
         self.synced(end_offset)
         for segment in self.segments:
             segment.close()
-        self._due.clear()
+        self.due.clear()
 
     def discard(self) -> None:
         """Let go without flushing: the log is deleted, or the node died. Slices in flight stay readable."""

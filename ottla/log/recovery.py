@@ -5,7 +5,8 @@ Rules:
   wrong CRC or an offset that does not rise ends the log; later segments go.
 - The indexes, epochs and producers of what was read are rebuilt from it; before it the files are believed. An
   index that cannot be right, or is not there, is rebuilt from its segment.
-- Files of unfinished work go: `.deleted`, `.cleaned`. A `.swap` was complete and takes its place.
+- Files of unfinished work go: `.deleted`, `.cleaned`. A `.swap` was complete and takes its place, unless a `.cleaned`
+  beside it shows that the renaming had only begun.
 """
 
 from bisect import bisect_right
@@ -102,7 +103,7 @@ def _recover(log: "Log", now_ms: int, recovery_point: int, log_start_offset: int
     slot = _first_unsure(bases, recovery_point)
     # The cleaner leaves gaps between segments. Nobody else does: elsewhere one means that the end of a segment was lost
     # while the name of the next was not.
-    gaps = "compact" in log.settings.cleanup_policy
+    gaps = "compact" in log.settings.cleanup_policy or log.cleaner_offset is not None
     next_offset = bases[slot] if slot < len(bases) else 0
     while slot < len(bases):
         segment = log.segments[slot]
@@ -256,25 +257,26 @@ def _finish_cleaning(disk: Disk, directory: str) -> None:
     """Deal with the temporary files of the cleaner and of deletions, as Kafka does."""
     parsed = {name: found for name in disk.list(directory) if (found := parse_offset_name(name)) and found[2]}
     cleaned = [offset for offset, _, suffix in parsed.values() if suffix == CLEANED]
-    swaps: dict[str, int] = {}
-    for name, (offset, suffix, temporary) in parsed.items():
-        if temporary in (DELETED, CLEANED):
-            if suffix != ".checkpoint":
-                disk.remove(f"{directory}/{name}")
-        elif temporary == SWAP:
-            if cleaned and offset >= min(cleaned):
-                # Half of a pair that was not complete.
-                disk.remove(f"{directory}/{name}")
-            else:
-                swaps[name] = offset
+    swaps = {name: offset for name, (offset, _, temporary) in parsed.items() if temporary == SWAP}
+    for name, offset in list(swaps.items()):
+        if cleaned and offset >= min(cleaned):
+            # Half of a pair that was not complete. It goes before that which shows it: we may be cut short too.
+            disk.remove(f"{directory}/{name}")
+            del swaps[name]
+    for name, (_, suffix, temporary) in parsed.items():
+        if temporary in (DELETED, CLEANED) and suffix != ".checkpoint":
+            disk.remove(f"{directory}/{name}")
     bases = sorted({offset for name, offset in swaps.items() if parsed[name][1] == LOG})
     if bases:
         end = _end_of_swap(disk, f"{directory}/{offset_name(bases[-1], LOG)}{SWAP}", bases[-1])
         for name in disk.list(directory):
             found = parse_offset_name(name)
-            if found and found[1] in SEGMENT_SUFFIXES and not found[2] and bases[0] <= found[0] < end:
+            # The cleaned segment may be empty, and ends where it begins then.
+            replaced = found is not None and (bases[0] <= found[0] < end or found[0] in bases)
+            if found and found[1] in SEGMENT_SUFFIXES and not found[2] and replaced:
                 disk.remove(f"{directory}/{name}")
-    for name in swaps:
+    # The batches first: where their `.swap` is gone, the rest of the files belongs to what lies in place already.
+    for name in sorted(swaps, key=lambda name: parsed[name][1] != LOG):
         disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
 
 

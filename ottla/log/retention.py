@@ -24,11 +24,23 @@ if TYPE_CHECKING:
 def delete_old_segments(log: "Log", now_ms: int) -> int:
     """Apply retention; the number of segments that went."""
     log.remove_deleted(now_ms)
+    if log.being_cleaned:
+        # The job reads these segments by their names.
+        return 0
     count = _delete(log, now_ms, _before_start(log))
     if "delete" in log.settings.cleanup_policy:
         count += _delete(log, now_ms, _beyond_size(log))
         count += _delete(log, now_ms, _beyond_time(log, now_ms))
     return count
+
+
+def remove_deleted(log: "Log", now_ms: int) -> int:
+    """Remove the files of deleted segments that have waited long enough."""
+    due = [segment for due_ms, segment in log.due if due_ms <= now_ms]
+    log.due = [each for each in log.due if each[0] > now_ms]
+    for segment in due:
+        segment.remove()
+    return len(due)
 
 
 def advance_start_offset(log: "Log", offset: int) -> bool:
@@ -55,7 +67,7 @@ def truncate(log: "Log", offset: int, now_ms: int) -> bool:
     if offset < log.bases[0]:
         restart_at(log, offset, now_ms)
         return True
-    _lower_recovery_point(log, offset)
+    _lower_points(log, offset)
     log.truncated()
     slot = bisect_right(log.bases, offset) - 1
     # The last goes first: no crash leaves a gap.
@@ -80,7 +92,7 @@ def truncate(log: "Log", offset: int, now_ms: int) -> bool:
 
 def restart_at(log: "Log", offset: int, now_ms: int) -> None:
     """Drop everything and begin anew at `offset`."""
-    _lower_recovery_point(log, offset)
+    _lower_points(log, offset)
     log.truncated()
     for segment in reversed(log.segments):
         segment.remove()
@@ -99,11 +111,14 @@ def restart_at(log: "Log", offset: int, now_ms: int) -> None:
     log.disk.sync_directory(log.path)
 
 
-def _lower_recovery_point(log: "Log", offset: int) -> None:
+def _lower_points(log: "Log", offset: int) -> None:
     # On the disk first: what is appended after the truncation would otherwise lie below a recovery point of before it,
-    # and a crash would leave it unchecked.
-    if offset < log.recovery_point:
-        log.recovery_point = offset
+    # and a crash would leave it unchecked; or below the cleaner's offset, and never be cleaned.
+    cleaned = log.cleaner_offset is not None and offset < log.cleaner_offset
+    if cleaned:
+        log.cleaner_offset = offset
+    if cleaned or offset < log.recovery_point:
+        log.recovery_point = min(offset, log.recovery_point)
         if log.on_recovery_point_lowered is not None:
             log.on_recovery_point_lowered()
 
@@ -128,7 +143,7 @@ def _delete(log: "Log", now_ms: int, deletable: Callable[[Segment, Segment | Non
     for segment in gone:
         segment.rename(DELETED)
         log.snapshots.remove(segment.base_offset)
-        log.schedule_removal(segment, now_ms + log.settings.file_delete_delay_ms)
+        log.due.append((now_ms + log.settings.file_delete_delay_ms, segment))
     log.directory_dirty = True
     return count
 

@@ -73,13 +73,22 @@ class Segment:
         "transaction_index",
     )
 
-    def __init__(self, disk: Disk, directory: str, base_offset: int, settings: LogSettings, now_ms: int, file: File):
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        settings: LogSettings,
+        now_ms: int,
+        file: File,
+        suffix: str = "",
+    ):
         self._disk = disk
         self.directory = directory
         self.base_offset = base_offset
         self.file = file
-        #: "" or `.deleted`.
-        self.suffix = ""
+        #: "", or `.deleted` or `.cleaned`.
+        self.suffix = suffix
         self.size = file.size()
         self.offset_index = OffsetIndex(disk, self.path(OFFSET_INDEX), base_offset, settings.segment_index_bytes)
         self.time_index = TimeIndex(disk, self.path(TIME_INDEX), base_offset, settings.segment_index_bytes)
@@ -104,12 +113,14 @@ class Segment:
         self._tail_positions: array[int] = array("q")
 
     @classmethod
-    def create(cls, disk: Disk, directory: str, base_offset: int, settings: LogSettings, now_ms: int) -> "Segment":
+    def create(
+        cls, disk: Disk, directory: str, base_offset: int, settings: LogSettings, now_ms: int, *, suffix: str = ""
+    ) -> "Segment":
         """A new, empty, active segment. A file of that name, left over from a crash, is emptied."""
-        file = disk.open(f"{directory}/{offset_name(base_offset, LOG)}", create=True)
+        file = disk.open(f"{directory}/{offset_name(base_offset, LOG)}{suffix}", create=True)
         if file.size():
             file.truncate(0)
-        segment = cls(disk, directory, base_offset, settings, now_ms, file)
+        segment = cls(disk, directory, base_offset, settings, now_ms, file, suffix)
         segment._max_timestamp = -1
         segment.offset_index.reset()
         segment.time_index.reset()
@@ -169,7 +180,7 @@ class Segment:
         if self.size:
             first = self.first_timestamp
             if first is None:
-                first = self._read_first_timestamp()
+                first = self.first_batch_timestamp
             waited = max_timestamp - first if first >= 0 else now_ms - self.created_ms
             if waited > settings.segment_ms - self.jitter_ms:
                 return True
@@ -195,11 +206,15 @@ class Segment:
     def max_timestamp_and_offset(self, found: tuple[int, int]) -> None:
         self._max_timestamp, self._offset_of_max_timestamp = found
 
-    def _read_first_timestamp(self) -> int:
-        for _, header in self.headers():
-            self.first_timestamp = header.max_timestamp
-            return header.max_timestamp
-        return -1
+    @property
+    def first_batch_timestamp(self) -> int:
+        """`first_timestamp`, read if need be; -1 in an empty segment."""
+        if self.first_timestamp is None:
+            for _, header in self.headers():
+                self.first_timestamp = header.max_timestamp
+                return header.max_timestamp
+            return -1
+        return self.first_timestamp
 
     # ---- finding
 

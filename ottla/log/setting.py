@@ -29,6 +29,11 @@ class LogSettings:
     flush_ms: int = UNLIMITED
     #: Any of `delete` and `compact`.
     cleanup_policy: frozenset[str] = frozenset({"delete"})
+    #: What the cleaner goes by.
+    delete_retention_ms: int = 86_400_000
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = UNLIMITED
     #: Not the log's business, but whoever appends asks it of the log's topic.
     min_insync_replicas: int = 1
     #: None is `compression.type=producer`: batches stay as they came.
@@ -59,6 +64,10 @@ class LogSettings:
             flush_messages=topic.flush_messages,
             flush_ms=topic.flush_ms,
             cleanup_policy=frozenset(topic.cleanup_policy),
+            delete_retention_ms=topic.delete_retention_ms,
+            min_cleanable_dirty_ratio=topic.min_cleanable_dirty_ratio,
+            min_compaction_lag_ms=topic.min_compaction_lag_ms,
+            max_compaction_lag_ms=topic.max_compaction_lag_ms,
             min_insync_replicas=topic.min_insync_replicas,
             codec=None if compression == "producer" else CODEC_BY_NAME[compression],
             gzip_level=topic.compression_gzip_level,

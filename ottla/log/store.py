@@ -9,6 +9,7 @@ Rules:
 """
 
 import re
+import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -40,7 +41,19 @@ class LockingDisk(Disk, Protocol):
 class Directory:
     """One log directory: its lock, its ids, and what its checkpoints said."""
 
-    __slots__ = ("cluster_id", "directory_id", "clean", "lock", "path", "points", "starts", "watermarks")
+    __slots__ = (
+        "clean",
+        "cleaner_offsets",
+        "cluster_id",
+        "directory_id",
+        "lock",
+        "lowered",
+        "path",
+        "points",
+        "starts",
+        "watermarks",
+        "writing",
+    )
 
     def __init__(self, path: str, lock: Lock) -> None:
         self.path = path
@@ -52,6 +65,11 @@ class Directory:
         self.points: dict[TopicPartition, int] = {}
         self.starts: dict[TopicPartition, int] = {}
         self.watermarks: dict[TopicPartition, int] = {}
+        self.cleaner_offsets: dict[TopicPartition, int] = {}
+        #: Held while a checkpoint is written: the loop and threads both do.
+        self.writing = threading.Lock()
+        #: How often points were lowered. What was noted before must not be written any more.
+        self.lowered = 0
 
 
 class Store:
@@ -148,6 +166,9 @@ class Store:
             topic_id=topic_id,
         )
         self._adopt(tp, log, directory)
+        if directory.cleaner_offsets.pop(tp, None) is not None:
+            # Of an older topic of this name.
+            self._write_cleaner_offsets(directory)
         return log
 
     def delete(self, tp: TopicPartition, now_ms: int | None = None) -> None:
@@ -159,6 +180,8 @@ class Store:
         self._unclaimed.discard(tp)
         for points in (home.points, home.starts, home.watermarks):
             points.pop(tp, None)
+        if home.cleaner_offsets.pop(tp, log.cleaner_offset) is not None:
+            self._write_cleaner_offsets(home)
         now_ms = self._now_ms if now_ms is None else now_ms
         target = self._aside(log.path, DELETE_DIRECTORY, now_ms)
         log.discard()
@@ -221,21 +244,57 @@ class Store:
             log.discard()
         self._let_go()
 
-    def _write_points(self, directory: Directory) -> None:
-        points = {tp: log.recovery_point for tp, log in self._logs.items() if self._home[tp] is directory}
-        checkpoint.write_offsets(self._disk, f"{directory.path}/{checkpoint.RECOVERY_POINTS}", points)
+    def cleaner_task(self, tp: TopicPartition) -> Callable[[], None]:
+        """Write how far the cleaner has been in the logs of this one's directory. It may run on a thread."""
+        directory = self._home[tp]
+        return lambda: self._write_cleaner_offsets(directory)
+
+    def recovery_task(self, tp: TopicPartition) -> Callable[[], None]:
+        """Write the recovery points, as they are now, of this one's directory. It may run on a thread."""
+        directory = self._home[tp]
+        points, lowered = self._points_of(directory), directory.lowered
+
+        def write() -> None:
+            with directory.writing:
+                self._write_points(directory, points, lowered)
+
+        return write
+
+    def _logs_of(self, directory: Directory) -> list[tuple[TopicPartition, Log]]:
+        return [(tp, log) for tp, log in list(self._logs.items()) if self._home.get(tp) is directory]
+
+    def _points_of(self, directory: Directory) -> dict[TopicPartition, int]:
+        return {tp: log.recovery_point for tp, log in self._logs_of(directory)}
+
+    def _points_lowered(self, directory: Directory) -> None:
+        directory.lowered += 1
+        with directory.writing:
+            self._write_points(directory, self._points_of(directory), directory.lowered)
+        if any(log.cleaner_offset is not None for _, log in self._logs_of(directory)):
+            self._write_cleaner_offsets(directory)
+
+    def _write_points(self, directory: Directory, points: dict[TopicPartition, int], lowered: int) -> None:
+        # Points of before a truncation would leave what was appended after it unchecked.
+        if lowered == directory.lowered:
+            checkpoint.write_offsets(self._disk, f"{directory.path}/{checkpoint.RECOVERY_POINTS}", points)
+
+    def _write_cleaner_offsets(self, directory: Directory) -> None:
+        with directory.writing:
+            offsets = {tp: log.cleaner_offset for tp, log in self._logs_of(directory) if log.cleaner_offset is not None}
+            checkpoint.write_offsets(self._disk, f"{directory.path}/{checkpoint.CLEANER_OFFSETS}", offsets)
 
     def _checkpoint_task(self, directory: Directory) -> Callable[[], None]:
-        mine = [(tp, log) for tp, log in self._logs.items() if self._home[tp] is directory]
-        points = {tp: log.recovery_point for tp, log in mine}
+        mine = self._logs_of(directory)
+        points, lowered = self._points_of(directory), directory.lowered
         starts = {tp: log.start_offset for tp, log in mine if log.start_offset > log.bases[0]}
         watermarks = {tp: log.high_watermark for tp, log in mine}
         disk, path = self._disk, directory.path
 
         def write() -> None:
-            checkpoint.write_offsets(disk, f"{path}/{checkpoint.RECOVERY_POINTS}", points)
-            checkpoint.write_offsets(disk, f"{path}/{checkpoint.START_OFFSETS}", starts)
-            checkpoint.write_offsets(disk, f"{path}/{checkpoint.HIGH_WATERMARKS}", watermarks)
+            with directory.writing:
+                self._write_points(directory, points, lowered)
+                checkpoint.write_offsets(disk, f"{path}/{checkpoint.START_OFFSETS}", starts)
+                checkpoint.write_offsets(disk, f"{path}/{checkpoint.HIGH_WATERMARKS}", watermarks)
 
         return write
 
@@ -248,11 +307,13 @@ class Store:
             (checkpoint.RECOVERY_POINTS, "points"),
             (checkpoint.START_OFFSETS, "starts"),
             (checkpoint.HIGH_WATERMARKS, "watermarks"),
+            (checkpoint.CLEANER_OFFSETS, "cleaner_offsets"),
         ):
             try:
                 setattr(directory, attribute, checkpoint.read_offsets(disk, f"{path}/{name}"))
             except checkpoint.CorruptCheckpoint:
-                # As Kafka: without recovery points all is read, without start offsets the first segment counts.
+                # As Kafka: without recovery points all is read, without start offsets the first segment counts, and
+                # without the cleaner's all is dirty.
                 setattr(directory, attribute, {})
         for name in disk.list(path):
             where = f"{path}/{name}"
@@ -277,6 +338,7 @@ class Store:
                 recovery_point=directory.points.get(tp, 0),
                 log_start_offset=directory.starts.get(tp, 0),
                 clean=directory.clean,
+                cleaner_offset=directory.cleaner_offsets.get(tp),
             )
             self._adopt(tp, log, directory)
             self._unclaimed.add(tp)
@@ -284,7 +346,7 @@ class Store:
     def _adopt(self, tp: TopicPartition, log: Log, directory: Directory) -> None:
         self._logs[tp] = log
         self._home[tp] = directory
-        log.on_recovery_point_lowered = lambda: self._write_points(directory)
+        log.on_recovery_point_lowered = lambda: self._points_lowered(directory)
 
     def _check_ids(self) -> None:
         first = self._directories[0]

@@ -48,7 +48,7 @@ PREFIX = struct.Struct(">qii")
 _OFFSET_LENGTH = struct.Struct(">qi")
 _CRC = struct.Struct(">I")
 #: attributes .. count: what the CRC covers of the header.
-_CHECKED = struct.Struct(">hiqqqhii")
+CHECKED = struct.Struct(">hiqqqhii")
 _BASE_OFFSET = struct.Struct(">q")
 _LEADER_EPOCH = struct.Struct(">i")
 
@@ -115,6 +115,11 @@ class BatchHeader(NamedTuple):
     @property
     def is_control(self) -> bool:
         return bool(self.attributes & CONTROL)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """Is the base timestamp the time from which on the cleaner may drop tombstones and markers (KIP-534)?"""
+        return bool(self.attributes & DELETE_HORIZON)
 
 
 class Batch:
@@ -216,7 +221,7 @@ def build(
     if codec is not Codec.NONE:
         body = compress(codec, body, level)
     attributes = codec | (TRANSACTIONAL if transactional else 0) | (CONTROL if control else 0)
-    checked = _CHECKED.pack(
+    checked = CHECKED.pack(
         attributes, delta, base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, delta + 1
     )
     return assemble(base_offset, leader_epoch, checked, body)
@@ -247,7 +252,7 @@ def rewrite(
     if codec is not None:
         body = compress(codec, decompress(header.codec, body), level)
         attributes = attributes & ~7 | codec
-    checked = _CHECKED.pack(attributes, header.last_offset_delta, header.base_timestamp, max_timestamp, *header[9:13])
+    checked = CHECKED.pack(attributes, header.last_offset_delta, header.base_timestamp, max_timestamp, *header[9:13])
     return assemble(header.base_offset, header.partition_leader_epoch, checked, body)
 
 

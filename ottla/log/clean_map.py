@@ -1,0 +1,49 @@
+"""The cleaner's map: key -> the latest offset of it in the dirty section.
+
+Rules:
+- It never holds more than `keys_max` keys, but for those of one batch. What did not fit is cleaned next time.
+- A key of up to 16 bytes is held as it is, a longer one as a hash of 16 bytes: two keys that collide would be taken
+  for one, which 2^64 keys of a topic would make likely.
+"""
+
+from hashlib import blake2b
+
+_DIGEST_BYTES = 16
+#: What an entry takes at most: measured with CPython 3.11 and 16-byte keys (173 to 195 bytes), rounded up.
+KEY_BYTES = 200
+
+
+def keys_of_buffer(buffer_bytes: int, load_factor: float) -> int:
+    """How many keys fit into a `log.cleaner.dedupe.buffer.size` that may be filled to `load_factor`."""
+    return max(1, int(buffer_bytes * load_factor) // KEY_BYTES)
+
+
+class OffsetMap:
+    """The job makes it and fills it once."""
+
+    __slots__ = ("_offsets", "keys_max", "latest_offset")
+
+    def __init__(self, keys_max: int) -> None:
+        self._offsets: dict[bytes, int] = {}
+        self.keys_max = keys_max
+        #: Every record up to this offset is in the map.
+        self.latest_offset = -1
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._offsets) >= self.keys_max
+
+    def put(self, key: bytes, offset: int) -> None:
+        """A record of this key lies at `offset`; offsets rise from call to call."""
+        self._offsets[key if len(key) <= _DIGEST_BYTES else _digest(key)] = offset
+
+    def get(self, key: bytes) -> int:
+        """The latest offset of the key, or -1."""
+        return self._offsets.get(key if len(key) <= _DIGEST_BYTES else _digest(key), -1)
+
+
+def _digest(key: bytes) -> bytes:
+    return blake2b(key, digest_size=_DIGEST_BYTES).digest()
