@@ -13,6 +13,8 @@ STARTED_AT = time.monotonic()
 
 def main() -> None:
     """The console script."""
-    from ottla.cli.root import run
-
+    try:
+        from ottla.cli.root import run
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
     run()

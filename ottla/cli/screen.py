@@ -198,6 +198,9 @@ def progress(description: str, total: float | None, unit: str = "records") -> Pr
         TimeRemainingColumn() if total else TimeElapsedColumn(),
         console=err(),
         transient=True,
+        # Rich would send what tools write to stdout to the bar's console otherwise.
+        redirect_stdout=False,
+        redirect_stderr=False,
         disable=not sys.stderr.isatty(),
     )
     bar.add_task(description, total=total, count=0, rate="")

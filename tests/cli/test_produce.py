@@ -2,8 +2,10 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -130,6 +132,14 @@ def test_a_record_is_decorated_on_a_terminal(bootstrap: str, topic: str) -> None
     assert "1:0" in shown.out
     assert "\x1b[36mkey\x1b[0m  value" in shown.out
     assert "name=content" in shown.out
+
+
+def test_a_bar_on_the_terminal_leaves_results_in_their_file(bootstrap: str, topic: str, tmp_path: Path) -> None:
+    produce(bootstrap, "".join(f"{n}\n" for n in range(3000)), topic, "-p", "0")
+    command = f"{shlex.join(OTTLA)} consume {topic} --from-beginning -e > {tmp_path}/out"
+    shown = on_terminal(command=["sh", "-c", command], OTTLA_BOOTSTRAP_SERVERS=bootstrap)
+    assert (tmp_path / "out").read_text() == "".join(f"{n}\n" for n in range(3000))
+    assert "\n2999\n" not in shown.out
 
 
 def test_a_line_that_is_no_json_is_named(bootstrap: str, topic: str) -> None:

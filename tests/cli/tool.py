@@ -68,15 +68,21 @@ def in_process(*arguments: str, stdin: bytes = b"", **environment: str) -> Said:
     return Said(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def on_terminal(*arguments: str, typed: Sequence[tuple[str, bytes]] = (), **environment: str) -> Said:
+def on_terminal(
+    *arguments: str, typed: Sequence[tuple[str, bytes]] = (), command: Sequence[str] = (), **environment: str
+) -> Said:
     """In a process of its own whose stdin, stdout and stderr are a terminal of 100 columns.
 
-    `typed`: each time the first text has appeared, the second is typed.
+    `typed`: each time the first text has appeared, the second is typed. `command` runs instead of a tool.
     """
     ours, theirs = pty.openpty()
     size = {"COLUMNS": "100", "LINES": "40", "TERM": "xterm-256color"}
     process = subprocess.Popen(
-        [*OTTLA, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=os.environ | size | environment
+        list(command) or [*OTTLA, *arguments],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=os.environ | size | environment,
     )
     os.close(theirs)
     shown = bytearray()
