@@ -362,7 +362,11 @@ class MetadataLog:
         level = self._fold.image.metadata_version
         values = [pack(record, record_version(record, level)) for record in records]
         data = record_batch(values, epoch=epoch, now_ms=now_ms)
-        appended = self._log.append(data, leader_epoch=epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
+        try:
+            appended = self._log.append(data, leader_epoch=epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
+        except OSError as error:
+            # Nothing has changed yet, in the log or in memory: with room on the disk the next one may pass.
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log cannot be written: {error}") from error
         for offset, record in enumerate(records, appended.base_offset):
             self._fold.replay(record, offset, epoch, now_ms)
         self._fold.publish(appended.last_offset, epoch, now_ms)

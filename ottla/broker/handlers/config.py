@@ -101,7 +101,23 @@ def _shown(each: Described, request: DescribeConfigsRequest) -> DescribeConfigsR
     )
 
 
-@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS)
+def _refuse(
+    request: alter.IncrementalAlterConfigsRequest, _: int, error: KafkaError
+) -> alter.IncrementalAlterConfigsResponse:
+    return alter.IncrementalAlterConfigsResponse(
+        responses=[
+            alter.AlterConfigsResourceResponse(
+                resource_type=each.resource_type,
+                resource_name=each.resource_name,
+                error_code=error.code,
+                error_message=error.message or None,
+            )
+            for each in request.resources
+        ]
+    )
+
+
+@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, refuse=_refuse)
 def incremental_alter_configs(
     call: Call, request: alter.IncrementalAlterConfigsRequest
 ) -> alter.IncrementalAlterConfigsResponse:

@@ -2,7 +2,8 @@
 
 On a cluster a broker wraps these in Envelope and sends them to the active controller; this node is its own controller,
 so they go to it by a call. A change is in the metadata log, synced, before the response leaves. Versions and error
-codes are `ottla.cluster`'s business.
+codes are `ottla.cluster`'s business. When the metadata log cannot be written, each thing of the request gets
+KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations
@@ -10,13 +11,68 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.dispatch import Call, handles
+from ottla.kernel.error import KafkaError
 from ottla.wire.api import ApiKey
+from ottla.wire.api import alter_configs as configs
+from ottla.wire.api import create_partitions as partitions
+from ottla.wire.api import create_topics as creation
+from ottla.wire.api import delete_topics as deletion
 
 
-@handles(ApiKey.CREATE_TOPICS)
-@handles(ApiKey.DELETE_TOPICS)
-@handles(ApiKey.CREATE_PARTITIONS)
-@handles(ApiKey.ALTER_CONFIGS)
+def _refuse_creation(request: creation.CreateTopicsRequest, _: int, error: KafkaError) -> creation.CreateTopicsResponse:
+    return creation.CreateTopicsResponse(
+        topics=[
+            creation.CreatableTopicResult(
+                name=each.name, error_code=error.code, error_message=error.message or None, configs=None
+            )
+            for each in request.topics
+        ]
+    )
+
+
+def _refuse_deletion(request: deletion.DeleteTopicsRequest, _: int, error: KafkaError) -> deletion.DeleteTopicsResponse:
+    named = request.topics or [deletion.DeleteTopicState(name=name) for name in request.topic_names]
+    return deletion.DeleteTopicsResponse(
+        responses=[
+            deletion.DeletableTopicResult(
+                name=each.name, topic_id=each.topic_id, error_code=error.code, error_message=error.message or None
+            )
+            for each in named
+        ]
+    )
+
+
+def _refuse_growth(
+    request: partitions.CreatePartitionsRequest, _: int, error: KafkaError
+) -> partitions.CreatePartitionsResponse:
+    return partitions.CreatePartitionsResponse(
+        results=[
+            partitions.CreatePartitionsTopicResult(
+                name=each.name, error_code=error.code, error_message=error.message or None
+            )
+            for each in request.topics
+        ]
+    )
+
+
+def _refuse_change(request: configs.AlterConfigsRequest, _: int, error: KafkaError) -> configs.AlterConfigsResponse:
+    return configs.AlterConfigsResponse(
+        responses=[
+            configs.AlterConfigsResourceResponse(
+                resource_type=each.resource_type,
+                resource_name=each.resource_name,
+                error_code=error.code,
+                error_message=error.message or None,
+            )
+            for each in request.resources
+        ]
+    )
+
+
+@handles(ApiKey.CREATE_TOPICS, refuse=_refuse_creation)
+@handles(ApiKey.DELETE_TOPICS, refuse=_refuse_deletion)
+@handles(ApiKey.CREATE_PARTITIONS, refuse=_refuse_growth)
+@handles(ApiKey.ALTER_CONFIGS, refuse=_refuse_change)
 @handles(ApiKey.ELECT_LEADERS)
 @handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
 @handles(ApiKey.LIST_PARTITION_REASSIGNMENTS)
