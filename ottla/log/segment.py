@@ -116,16 +116,25 @@ class Segment:
     def create(
         cls, disk: Disk, directory: str, base_offset: int, settings: LogSettings, now_ms: int, *, suffix: str = ""
     ) -> "Segment":
-        """A new, empty, active segment. A file of that name, left over from a crash, is emptied."""
+        """A new, empty, active segment. A file of that name, left over from a crash, is emptied.
+
+        When the disk does not take it, none of its files stays: the log goes on in the old segment, whose offsets
+        would come to lie behind this one's base.
+        """
         file = disk.open(f"{directory}/{offset_name(base_offset, LOG)}{suffix}", create=True)
         if file.size():
             file.truncate(0)
         segment = cls(disk, directory, base_offset, settings, now_ms, file, suffix)
         segment._max_timestamp = -1
-        segment.offset_index.reset()
-        segment.time_index.reset()
-        segment.transaction_index.reset()
-        segment.preallocate()
+        try:
+            segment.offset_index.reset()
+            segment.time_index.reset()
+            segment.transaction_index.reset()
+            segment.preallocate()
+        except OSError:
+            segment.close()
+            segment.remove()
+            raise
         return segment
 
     @classmethod
