@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ottla.client.protocol import Subscription
-from ottla.kernel.name import TopicPartition
+from ottla.kernel.name import TopicPartition, java_string_hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,8 @@ def _even(owned: Assignment, topics: list[str], partitions: Mapping[str, int]) -
     found: Assignment = {member: [] for member in owned}
     hungry: list[str] = []
     content: list[str] = []
-    for member, claimed in owned.items():
+    for member in sorted(owned, key=_java_order(len(owned))):
+        claimed = owned[member]
         have = sorted(claimed, key=lambda one: (one.partition, one.topic))
         if len(have) < quota:
             found[member] += have
@@ -158,6 +159,22 @@ def _even(owned: Assignment, topics: list[str], partitions: Mapping[str, int]) -
         else:
             found[content.pop(0)].append(one)
     return found
+
+
+def _java_order(count: int) -> Callable[[str], int]:
+    """The order in which a Java HashMap of so many names is walked: there it decides who keeps the one that is over.
+
+    The table's size is the power of two that keeps it at most three quarters full, 16 at least.
+    """
+    size = 16
+    while count > size * 3 // 4:
+        size *= 2
+
+    def place(name: str) -> int:
+        value = java_string_hash(name) & 0xFFFFFFFF
+        return (value ^ (value >> 16)) & (size - 1)
+
+    return place
 
 
 def _uneven(owned: Assignment, wanted: Mapping[str, frozenset[str]], partitions: Mapping[str, int]) -> Assignment:

@@ -1,0 +1,176 @@
+"""The producer's batches without a socket: when they are ready, how they grow, who waits for whom."""
+
+import random
+
+import pytest
+
+from ottla.client.accumulator import Accumulator, PartitionQueue
+from ottla.client.delivery import Delivery
+from ottla.client.producer_setting import ProducerSettings
+from ottla.kernel.error import ErrorCode, KafkaError
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.ms = 0
+
+    def now_ms(self) -> int:
+        return 1_700_000_000_000 + self.ms
+
+    def monotonic_ms(self) -> int:
+        return self.ms
+
+
+def made(partitions: int = 1, **settings: object) -> tuple[Accumulator, Clock]:
+    clock = Clock()
+    read = ProducerSettings.read("localhost:9092", settings)
+    accumulator = Accumulator(read, clock, random.Random(1))
+    accumulator.set_partitions("t", partitions, range(partitions))
+    return accumulator, clock
+
+
+def put(
+    accumulator: Accumulator, size: int = 100, key: bytes | None = None, partition: int | None = None
+) -> Delivery | None:
+    return accumulator.append("t", b"v" * size, key, partition, None, 1_700_000_000_000)
+
+
+def queue(accumulator: Accumulator, number: int = 0) -> PartitionQueue:
+    return accumulator.topics["t"].partitions[number]
+
+
+def test_a_batch_lingers_and_is_ready_after_linger_ms() -> None:
+    accumulator, clock = made(linger_ms=7)
+    clock.ms = 100
+    put(accumulator)
+    assert accumulator.due_ms(queue(accumulator), 100) == 107
+
+
+def test_a_full_batch_does_not_linger() -> None:
+    accumulator, _ = made(linger_ms=1000, batch_size=500)
+    for _ in range(5):
+        put(accumulator)
+    assert accumulator.due_ms(queue(accumulator), 0) == 0
+
+
+def test_a_flush_makes_every_batch_ready() -> None:
+    accumulator, _ = made(linger_ms=1000)
+    put(accumulator)
+    accumulator.flushing += 1
+    assert accumulator.due_ms(queue(accumulator), 0) == 0
+
+
+def test_a_batch_grows_while_others_are_on_their_way_up_to_the_largest_request() -> None:
+    accumulator, _ = made(batch_size=1000, max_request_size=10_000, linger_ms=1000)
+    for _ in range(10):
+        put(accumulator)
+    accumulator.take(queue(accumulator))
+    for _ in range(10):
+        put(accumulator)
+    # One batch is on its way: the next may have twice batch.size before it goes without lingering.
+    assert accumulator.due_ms(queue(accumulator), 0) == 1000
+    for _ in range(10):
+        put(accumulator)
+    assert accumulator.due_ms(queue(accumulator), 0) == 0
+    for _ in range(200):
+        put(accumulator)
+    assert all(batch.size <= 10_000 for batch in accumulator.incomplete)
+
+
+def test_memory_that_is_full_turns_records_away_until_a_batch_is_over() -> None:
+    accumulator, _ = made(batch_size=1000, buffer_memory=2000)
+    taken = 0
+    while put(accumulator) is not None:
+        taken += 1
+    assert 10 < taken < 20
+    assert accumulator.starved
+    partition = queue(accumulator)
+    assert accumulator.due_ms(partition, 0) == 0
+    batch = accumulator.take(partition)
+    accumulator.complete(partition, batch)
+    assert accumulator.memory_used == sum(one.reserved for one in accumulator.incomplete)
+    assert put(accumulator) is not None
+
+
+def test_a_record_that_no_request_can_hold_is_refused() -> None:
+    accumulator, _ = made(max_request_size=1000)
+    with pytest.raises(KafkaError) as error:
+        put(accumulator, 2000)
+    assert error.value.code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_nothing_of_a_partition_overtakes_a_batch_that_is_sent_again() -> None:
+    accumulator, _ = made(batch_size=100)
+    partition = queue(accumulator)
+    sent = []
+    for _ in range(3):
+        put(accumulator)
+        sent.append(accumulator.take(partition))
+    put(accumulator)
+    accumulator.put_back(partition, sent[1], 50)
+    assert accumulator.due_ms(partition, 60) is None, "others are on their way"
+    accumulator.put_back(partition, sent[2], 50)
+    assert accumulator.due_ms(partition, 60) is None
+    accumulator.complete(partition, sent[0])
+    assert accumulator.due_ms(partition, 60) == 50
+    assert [accumulator.take(partition) for _ in range(2)] == sent[1:]
+
+
+def test_keys_of_one_hash_share_a_partition_and_records_without_a_key_stick() -> None:
+    accumulator, _ = made(4)
+    for _ in range(20):
+        put(accumulator, key=b"same")
+    assert [len(one.open.values) if one.open else 0 for one in accumulator.topics["t"].partitions].count(20) == 1
+    accumulator, _ = made(4)
+    for _ in range(20):
+        put(accumulator)
+    assert [len(one.open.values) if one.open else 0 for one in accumulator.topics["t"].partitions].count(20) == 1
+
+
+def test_sticky_partitions_spread_over_those_with_a_leader() -> None:
+    accumulator, _ = made(4)
+    accumulator.set_partitions("t", 4, [1, 3])
+    used = set()
+    for _ in range(50):
+        put(accumulator)
+        number = accumulator.topics["t"].sticky
+        used.add(number)
+        accumulator.complete(queue(accumulator, number), accumulator.take(queue(accumulator, number)))
+    assert used == {1, 3}
+
+
+def test_round_robin_deals_records_out_one_by_one() -> None:
+    accumulator, _ = made(3, partitioner="round_robin")
+    for _ in range(9):
+        put(accumulator)
+    assert [len(one.open.values) for one in accumulator.topics["t"].partitions if one.open] == [3, 3, 3]
+
+
+def test_a_partition_that_is_not_there_is_refused() -> None:
+    accumulator, _ = made(2)
+    for wrong in (2, -1):
+        with pytest.raises(KafkaError, match="there is no"):
+            put(accumulator, partition=wrong)
+
+
+def test_a_batch_that_is_too_large_is_halved_and_deliveries_follow_their_records() -> None:
+    accumulator, _ = made()
+    deliveries = [put(accumulator) for _ in range(9)]
+    partition = queue(accumulator)
+    batch = accumulator.take(partition)
+    batch.sequence((7, 0), 40)
+    accumulator.split(partition, batch)
+    first, second = partition.closed
+    assert [first.base_sequence, second.base_sequence] == [40, 44]
+    for half, offset in ((second, 1000), (first, 500)):
+        half.succeed(offset, -1)
+    assert batch.done
+    offsets = [one.result(0).offset for one in deliveries if one is not None]
+    assert offsets == [500, 501, 502, 503, 1000, 1001, 1002, 1003, 1004]
+
+
+def test_a_batch_expires_after_delivery_timeout_ms() -> None:
+    accumulator, _ = made(delivery_timeout_ms=100)
+    put(accumulator)
+    assert accumulator.expired(99) == []
+    assert len(accumulator.expired(100)) == 1

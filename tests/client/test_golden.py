@@ -1,0 +1,73 @@
+"""What the Java client 4.3.1 made of the same input: hashes, assignments, batches (tests/golden/client/java.json)."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.client.assignor import ASSIGNORS, Candidate
+from ottla.client.delivery import ProducerBatch
+from ottla.client.partitioner import murmur2
+from ottla.client.protocol import Subscription
+from ottla.kernel.name import TopicPartition
+from ottla.wire.codec import Codec
+
+GOLDEN: dict[str, Any] = json.loads(
+    (Path(__file__).parents[1] / "golden" / "client" / "java.json").read_text(encoding="utf-8")
+)
+
+
+def test_murmur2_is_javas() -> None:
+    assert [murmur2(bytes.fromhex(key)) for key, _ in GOLDEN["murmur2"]] == [one for _, one in GOLDEN["murmur2"]]
+
+
+def test_murmur2_of_a_column_is_javas() -> None:
+    import pyarrow as pa
+
+    from ottla.client.column import murmur2_all
+
+    keys = pa.array([bytes.fromhex(key) for key, _ in GOLDEN["murmur2"]], pa.binary())
+    assert murmur2_all(keys).tolist() == [one for _, one in GOLDEN["murmur2"]]
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+def test_assignments_are_javas(assignor: str) -> None:
+    cases = [case for case in GOLDEN["assignments"] if case["assignor"] == assignor]
+    assert len(cases) >= 100
+    for case in cases:
+        members = [
+            Candidate(
+                one["id"],
+                Subscription(
+                    tuple(one["topics"]), tuple(TopicPartition(*owned) for owned in one["owned"]), case["generation"]
+                ),
+                one["instance"],
+            )
+            for one in case["members"]
+        ]
+        assigned = ASSIGNORS[assignor](members, case["partitions"])
+        assert {member: sorted(map(list, some)) for member, some in assigned.items()} == {
+            member: sorted(some) for member, some in case["assigned"].items()
+        }
+
+
+@pytest.mark.parametrize("case", GOLDEN["batches"], ids=lambda case: f"{len(case['records'])}-records")
+def test_batches_are_javas_byte_for_byte(case: dict[str, Any]) -> None:
+    batch = ProducerBatch("t", 0, 0, 0)
+    keys, headers = [], []
+    for timestamp, key, value, pairs in case["records"]:
+        batch.stamp(len(batch.values), timestamp)
+        batch.values.append(_bytes(value))
+        keys.append(_bytes(key))
+        headers.append([(name, _bytes(content)) for name, content in pairs])
+    batch.keys = keys if any(key is not None for key in keys) else None
+    batch.headers = list(headers) if any(headers) else None
+    producer_id, epoch, sequence = case["producer"]
+    if producer_id >= 0:
+        batch.sequence((producer_id, epoch), sequence)
+    assert batch.encode(Codec.NONE, None).hex() == case["bytes"]
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else bytes.fromhex(text)

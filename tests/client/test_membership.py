@@ -1,0 +1,119 @@
+"""A member's decisions without a socket, in both protocols."""
+
+import pytest
+
+from ottla.client.consumer_setting import ConsumerSettings
+from ottla.client.error import Fenced
+from ottla.client.membership import ClassicMembership, ConsumerMembership, Outcome
+from ottla.client.protocol import assignment_bytes, parse_assignment
+from ottla.kernel.error import ErrorCode
+from ottla.kernel.name import TopicPartition, Uuid
+from ottla.wire.api.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatResponse, TopicPartitions
+from ottla.wire.api.join_group import JoinGroupResponse, JoinGroupResponseMember
+from ottla.wire.api.sync_group import SyncGroupResponse
+
+ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
+ID = Uuid(b"i" * 16)
+
+
+def settings(**more: object) -> ConsumerSettings:
+    return ConsumerSettings.read("localhost:9092", {"group_id": "g", **more})
+
+
+def joined(membership: ClassicMembership, leader: str = "me") -> JoinGroupResponse:
+    request = membership.join_request(["t"], [])
+    members = [JoinGroupResponseMember(member_id=one, metadata=request.protocols[0].metadata) for one in ("me", "you")]
+    return JoinGroupResponse(
+        generation_id=3, protocol_name="range", leader=leader, member_id="me", members=members if leader == "me" else []
+    )
+
+
+def test_a_newcomer_gets_its_id_first_and_joins_with_it() -> None:
+    membership = ClassicMembership(settings())
+    answer = JoinGroupResponse(error_code=int(ErrorCode.MEMBER_ID_REQUIRED), member_id="me")
+    assert membership.join_answered(answer) is Outcome.AGAIN
+    assert membership.join_request(["t"], []).member_id == "me"
+
+
+def test_the_leader_assigns_for_all_and_a_follower_for_nobody() -> None:
+    membership = ClassicMembership(settings())
+    answer = joined(membership)
+    assert membership.join_answered(answer) is Outcome.GOOD
+    assigned = membership.sync_request(answer, {"t": 2}).assignments
+    assert {one.member_id: parse_assignment(one.assignment) for one in assigned} == {"me": (ONE,), "you": (TWO,)}
+
+    follower = ClassicMembership(settings())
+    answer = joined(follower, leader="you")
+    follower.join_answered(answer)
+    assert follower.sync_request(answer, {"t": 2}).assignments == []
+
+
+def test_a_sync_ends_the_join() -> None:
+    membership = ClassicMembership(settings())
+    membership.join_answered(joined(membership))
+    outcome, assigned = membership.sync_answered(SyncGroupResponse(assignment=assignment_bytes([TWO])))
+    assert (outcome, assigned) == (Outcome.GOOD, (TWO,))
+    assert membership.join_reason is None
+
+
+def test_a_rebalance_keeps_the_member_and_an_unknown_member_has_lost_everything() -> None:
+    membership = ClassicMembership(settings())
+    membership.join_answered(joined(membership))
+    assert membership.heartbeat_answered(int(ErrorCode.REBALANCE_IN_PROGRESS)) is Outcome.REJOIN
+    assert membership.generation == 3
+    assert membership.heartbeat_answered(int(ErrorCode.UNKNOWN_MEMBER_ID)) is Outcome.LOST
+    assert membership.generation == -1
+    assert membership.join_request(["t"], []).member_id == ""
+
+
+def test_a_fenced_instance_id_is_the_end() -> None:
+    membership = ClassicMembership(settings(group_instance_id="i"))
+    with pytest.raises(Fenced):
+        membership.heartbeat_answered(int(ErrorCode.FENCED_INSTANCE_ID))
+
+
+def test_only_cooperative_assignors_keep_partitions_through_a_rebalance() -> None:
+    assert ClassicMembership(settings(partition_assignment_strategy="cooperative-sticky")).cooperative
+    assert not ClassicMembership(settings()).cooperative
+
+
+def test_a_consumer_member_says_everything_once_and_then_only_what_is_new() -> None:
+    membership = ConsumerMembership(settings(group_protocol="consumer"), "me")
+    first = membership.heartbeat_request(["t"], None, {})
+    assert (first.member_epoch, first.subscribed_topic_names, first.topic_partitions) == (0, ["t"], [])
+    target = Assignment(topic_partitions=[TopicPartitions(topic_id=ID, partitions=[0, 1])])
+    answer = ConsumerGroupHeartbeatResponse(member_epoch=4, heartbeat_interval_ms=1000, assignment=target)
+    assert membership.heartbeat_answered(answer) is Outcome.GOOD
+    assert membership.target == {ID: (0, 1)}
+
+    owned: dict[Uuid, tuple[int, ...]] = {ID: (0, 1)}
+    second = membership.heartbeat_request(["t"], None, owned)
+    assert (second.member_epoch, second.subscribed_topic_names, second.rebalance_timeout_ms) == (4, None, -1)
+    assert second.topic_partitions == [TopicPartitions(topic_id=ID, partitions=[0, 1])]
+    assert membership.heartbeat_request(["t"], None, owned).topic_partitions is None
+
+
+def test_what_may_not_have_arrived_is_said_again() -> None:
+    membership = ConsumerMembership(settings(group_protocol="consumer"), "me")
+    membership.heartbeat_request(["t"], None, {})
+    membership.heartbeat_answered(ConsumerGroupHeartbeatResponse(member_epoch=1))
+    membership.heartbeat_request(["t", "u"], None, {ID: (0,)})
+    membership.unanswered()
+    again = membership.heartbeat_request(["t", "u"], None, {ID: (0,)})
+    assert again.subscribed_topic_names == ["t", "u"]
+    assert again.topic_partitions == [TopicPartitions(topic_id=ID, partitions=[0])]
+
+
+def test_a_fenced_epoch_joins_again_owning_nothing() -> None:
+    membership = ConsumerMembership(settings(group_protocol="consumer"), "me")
+    membership.heartbeat_answered(ConsumerGroupHeartbeatResponse(member_epoch=5))
+    answer = ConsumerGroupHeartbeatResponse(error_code=int(ErrorCode.FENCED_MEMBER_EPOCH))
+    assert membership.heartbeat_answered(answer) is Outcome.LOST
+    request = membership.heartbeat_request(["t"], None, {ID: (0,)})
+    assert (request.member_epoch, request.topic_partitions) == (0, [])
+
+
+def test_leaving_is_for_good_or_for_a_while() -> None:
+    assert ConsumerMembership(settings(group_protocol="consumer"), "me").leave_request().member_epoch == -1
+    static = settings(group_protocol="consumer", group_instance_id="i")
+    assert ConsumerMembership(static, "me").leave_request().member_epoch == -2

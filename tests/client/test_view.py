@@ -1,0 +1,165 @@
+"""What the client knows of the cluster, of its fetch sessions and positions, without a socket."""
+
+import pytest
+
+from ottla.client.consumer_setting import ConsumerSettings
+from ottla.client.fetch_session import FetchSession, Wanted
+from ottla.client.metadata import Metadata
+from ottla.client.position import Chunk, PartitionPosition
+from ottla.client.producer_setting import ProducerSettings
+from ottla.kernel.error import ErrorCode, OttlaError
+from ottla.kernel.name import TopicPartition, Uuid
+from ottla.wire.api.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from ottla.wire.batch import build
+
+ID, OTHER = Uuid(b"i" * 16), Uuid(b"o" * 16)
+PARTITION = TopicPartition("t", 0)
+
+
+def answer(leader: int, epoch: int, topic_id: Uuid = ID, error: ErrorCode = ErrorCode.NONE) -> MetadataResponse:
+    partition = MetadataResponsePartition(partition_index=0, leader_id=leader, leader_epoch=epoch)
+    topic = MetadataResponseTopic(name="t", topic_id=topic_id, error_code=int(error), partitions=[partition])
+    brokers = [MetadataResponseBroker(node_id=node, host="h", port=node) for node in (1, 2)]
+    return MetadataResponse(brokers=brokers, topics=[topic])
+
+
+def leader_of(metadata: Metadata) -> int | None:
+    state = metadata.leader("t", 0)
+    return None if state is None else state.leader
+
+
+def view() -> Metadata:
+    return Metadata(max_age_ms=1000, max_idle_ms=5000, now_ms=0)
+
+
+def test_an_older_leader_epoch_does_not_replace_a_newer_one() -> None:
+    metadata = view()
+    assert metadata.apply(answer(1, 5), 0) == [PARTITION]
+    assert metadata.apply(answer(2, 4), 0) == []
+    assert leader_of(metadata) == 1
+    assert metadata.apply(answer(2, 6), 0) == [PARTITION]
+    assert leader_of(metadata) == 2
+
+
+def test_a_topic_made_anew_under_its_name_begins_at_its_own_epoch() -> None:
+    metadata = view()
+    metadata.apply(answer(1, 5), 0)
+    metadata.apply(answer(2, 0, OTHER), 0)
+    assert leader_of(metadata) == 2
+    assert metadata.topic_names == {OTHER: "t"}
+
+
+def test_a_leader_hint_counts_only_if_it_is_newer() -> None:
+    metadata = view()
+    metadata.apply(answer(1, 5), 0)
+    assert not metadata.leader_moved("t", 0, 2, 5)
+    assert metadata.leader_moved("t", 0, 2, 6)
+    assert leader_of(metadata) == 2
+
+
+def test_a_topic_that_is_gone_is_forgotten_and_one_without_a_leader_is_not() -> None:
+    metadata = view()
+    metadata.apply(answer(1, 5), 0)
+    metadata.apply(answer(1, 5, error=ErrorCode.LEADER_NOT_AVAILABLE), 0)
+    assert "t" in metadata.topics
+    metadata.apply(answer(1, 5, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), 0)
+    assert "t" not in metadata.topics
+
+
+def test_metadata_is_due_when_it_is_old_or_when_something_failed() -> None:
+    metadata = view()
+    metadata.apply(answer(1, 5), 100)
+    assert metadata.update_due_ms() == 1100
+    metadata.request_update(200)
+    assert metadata.update_due_ms() == 200
+
+
+def test_a_topic_that_nobody_uses_is_no_longer_asked_for() -> None:
+    metadata = view()
+    metadata.want(["t"], 0)
+    assert metadata.topics_to_ask(5000) == ["t"]
+    assert metadata.topics_to_ask(5001) == []
+
+
+def want(offset: int) -> Wanted:
+    return Wanted(offset, 0, 1000, ID)
+
+
+def test_a_session_sends_only_what_changed_and_forgets_what_is_not_wanted() -> None:
+    session = FetchSession()
+    second = TopicPartition("t", 1)
+    first = session.next_request({PARTITION: want(0), second: want(0)})
+    assert (first.epoch, len(first.send), first.forget) == (0, 2, [])
+    assert session.answered(0, 77)
+    next_one = session.next_request({PARTITION: want(5), second: want(0)})
+    assert (next_one.session_id, next_one.epoch, list(next_one.send)) == (77, 1, [PARTITION])
+    session.answered(0, 77)
+    last = session.next_request({PARTITION: want(5)})
+    assert (list(last.send), last.forget) == ([], [(second, ID)])
+
+
+def test_a_session_that_the_broker_lost_begins_anew() -> None:
+    session = FetchSession()
+    session.next_request({PARTITION: want(0)})
+    session.answered(0, 77)
+    session.next_request({PARTITION: want(1)})
+    assert not session.answered(int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND), 0)
+    again = session.next_request({PARTITION: want(1)})
+    assert (again.session_id, again.epoch, list(again.send)) == (0, 0, [PARTITION])
+
+
+def chunk(offset: int, count: int, at: int | None = None) -> Chunk:
+    data = build([(0, None, b"%d" % n, ()) for n in range(count)], base_offset=offset)
+    return Chunk(data, offset if at is None else at, None, check_crcs=True)
+
+
+def test_a_position_moves_with_the_records_that_were_given() -> None:
+    state = PartitionPosition(PARTITION)
+    state.seek(10)
+    assert state.fetched(chunk(10, 5), 10)
+    assert state.fetch_offset == 15
+    assert [one.offset for one in state.take(3)] == [10, 11, 12]
+    assert state.position == 13
+    assert [one.offset for one in state.take(3)] == [13, 14]
+    assert state.position == 15
+    assert state.buffered == 0
+
+
+def test_an_answer_to_a_fetch_from_before_a_seek_is_dropped() -> None:
+    state = PartitionPosition(PARTITION)
+    state.seek(10)
+    state.seek(20)
+    assert not state.fetched(chunk(10, 5), 10)
+    assert not state.has_records
+
+
+def test_a_fetch_that_begins_within_a_batch_gives_the_rest_of_it() -> None:
+    state = PartitionPosition(PARTITION)
+    state.seek(12)
+    state.fetched(chunk(10, 5, at=12), 12)
+    assert [one.offset for one in state.take(100)] == [12, 13, 14]
+
+
+def test_settings_are_read_by_both_names_and_refused_with_what_they_take() -> None:
+    assert ProducerSettings.read({"bootstrap.servers": "a:1,[::1]:2", "linger.ms": "7"}, {}).linger_ms == 7
+    assert ProducerSettings.read("a:1", {"acks": "all"}).acks == -1
+    for keywords, said in (
+        ({"linger": 5}, "did you mean linger.ms"),
+        ({"acks": 2}, "it takes 0, 1 or all"),
+        ({"compression_type": "rar"}, "none, gzip, snappy, lz4, zstd"),
+        ({"acks": 1, "enable_idempotence": True}, "needs acks=all"),
+    ):
+        with pytest.raises(OttlaError, match=said):
+            ProducerSettings.read("a:1", keywords)
+    with pytest.raises(OttlaError, match=r"bootstrap\.servers is missing"):
+        ConsumerSettings.read(None, {})
+    with pytest.raises(OttlaError, match="host:port"):
+        ConsumerSettings.read("nowhere", {})
+    java = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+    read = ConsumerSettings.read("a:1", {"partition.assignment.strategy": java})
+    assert read.partition_assignment_strategy == ["cooperative-sticky"]
