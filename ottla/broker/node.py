@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from random import SystemRandom
 
 import ottla.broker.handlers  # noqa: F401  (registers every handler)
+from ottla.broker.cleaner import Cleaner
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.endpoint import Endpoint, advertise
 from ottla.broker.flush import Flusher
@@ -78,9 +79,12 @@ class Node:
         self.listeners: list[Listener] = []
         #: Every partition that this node leads.
         self.partitions: dict[tuple[str, int], Partition] = {}
+        #: Topics with partitions whose directories could not be made (a full disk).
+        self.unled: set[str] = set()
         self.groups = Groups(self)
         self.transactions = Transactions(self)
         self.housekeeping = Housekeeping(self)
+        self.cleaner = Cleaner(self)
         #: The newest committed metadata that this node has followed.
         self.image = Image.empty()
         self.store: Store
@@ -120,6 +124,8 @@ class Node:
             undo.callback(self.groups.close)
             self.housekeeping.start()
             undo.callback(self.housekeeping.stop)
+            self.cleaner.start()
+            undo.callback(self.cleaner.stop)
             for listener in self.listeners:
                 listener.serve()
             self._undo = undo.pop_all()
@@ -193,8 +199,16 @@ class Node:
         """The partition, which we lead; UNKNOWN_TOPIC_OR_PARTITION when there is none."""
         partition = self.partitions.get((topic, index))
         if partition is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            image = self.image.topics.get(topic) if topic in self.unled else None
+            known = image is not None and index < len(image.partitions)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return partition
+
+    def lead_again(self) -> None:
+        """Try the topics that have partitions which could not be made."""
+        names, self.unled = self.unled, set()
+        for name in sorted(names & self.image.topics.keys()):
+            self._lead(self.image, name)
 
     # ---- what changes
 
@@ -215,34 +229,6 @@ class Node:
         result = response.topics[0]
         if result.error_code:
             raise KafkaError(ErrorCode(result.error_code), result.error_message or "")
-
-    def create_offsets_topic(self) -> None:
-        """Make `__consumer_offsets`, on the first need of it."""
-        settings = self.settings
-        self.create_topic(
-            OFFSETS_TOPIC,
-            settings.offsets_topic_num_partitions,
-            {
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "segment.bytes": str(settings.offsets_topic_segment_bytes),
-            },
-        )
-
-    def create_transaction_topic(self) -> None:
-        """Make `__transaction_state`, on the first need of it."""
-        settings = self.settings
-        self.create_topic(
-            TRANSACTION_TOPIC,
-            settings.transaction_state_log_num_partitions,
-            {
-                "cleanup.policy": "compact",
-                "compression.type": "uncompressed",
-                "min.insync.replicas": "1",
-                "unclean.leader.election.enable": "false",
-                "segment.bytes": str(settings.transaction_state_log_segment_bytes),
-            },
-        )
 
     def next_producer_id(self) -> int:
         """A producer id that was never given before; the controller gives them in blocks."""
@@ -292,7 +278,12 @@ class Node:
                 # The directory of an older topic of this name, deleted while we were down (KIP-516).
                 self.store.delete(tp)
                 log = None
-            log = log or self.store.create(tp.topic, topic.topic_id, tp.partition)
+            try:
+                log = log or self.store.create(tp.topic, topic.topic_id, tp.partition)
+            except OSError as error:
+                _log.error("%s cannot be made: %s; it is tried again", tp, error)
+                self.unled.add(name)
+                continue
             partition = self.partitions[tp] = Partition(tp, topic.topic_id, log, each.leader_epoch)
             partition.on_append = self._wake_later
             if name == OFFSETS_TOPIC:

@@ -10,7 +10,7 @@ Rules:
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.port import Buffer, Disk, File
@@ -19,17 +19,21 @@ from ottla.log.clean import Source, group
 from ottla.log.clean_batch import Verdict, body_of, clean_batch, raw_records
 from ottla.log.clean_map import OffsetMap
 from ottla.log.clean_transaction import CleanedTransactions
-from ottla.log.log import Log
 from ottla.log.path import CLEANED, LOG, offset_name
 from ottla.log.segment import Segment
 from ottla.log.setting import LogSettings
 from ottla.wire.batch import LENGTH_END, PREFIX, BatchHeader, check, headers
+
+if TYPE_CHECKING:
+    from ottla.log.log import Log
 
 
 class Job(NamedTuple):
     """All that a cleaning needs to know. The loop makes it; it can be sent as JSON."""
 
     directory: str
+    #: The log's: what is said here holds until a truncation.
+    generation: int
     #: Every segment below `end_offset`, from the first.
     sources: list[Source]
     first_dirty_offset: int
@@ -58,12 +62,13 @@ class Job(NamedTuple):
         )
 
 
-def plan(log: Log, first_dirty_offset: int, end_offset: int, now_ms: int, *, keys_max: int, buffer_bytes: int) -> Job:
+def plan(log: "Log", first_dirty_offset: int, end_offset: int, now_ms: int, *, keys_max: int, buffer_bytes: int) -> Job:
     """The job of cleaning a log up to `end_offset`, as the log is now."""
     settings = log.settings
     below = [segment for segment in log.segments[:-1] if segment.base_offset < end_offset]
     return Job(
         directory=log.path,
+        generation=log.generation,
         sources=[
             Source(each.base_offset, each.size, each.offset_index.file_bytes, each.time_index.file_bytes)
             for each in below

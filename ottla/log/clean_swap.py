@@ -11,6 +11,7 @@ Rules:
 from typing import TYPE_CHECKING
 
 from ottla.kernel.port import Disk
+from ottla.log.clean_job import Job
 from ottla.log.path import CLEANED, DELETED, SEGMENT_SUFFIXES, SWAP, offset_name, parse_offset_name
 from ottla.log.segment import Segment
 
@@ -18,12 +19,15 @@ if TYPE_CHECKING:
     from ottla.log.log import Log
 
 
-def swap(log: "Log", old: list[Segment], now_ms: int) -> bool:
-    """Replace `old` by its cleaned segment; False if the log is not any more what the job saw."""
-    slot = log.segments.index(old[0]) if old[0] in log.segments else -1
-    if log.closed or slot < 0 or log.segments[slot : slot + len(old)] != old or old[-1] is log.active:
+def swap(log: "Log", job: Job, bases: list[int], now_ms: int) -> bool:
+    """Replace the segments of these base offsets by their cleaned one; False if the log is not what the job saw."""
+    if log.closed or log.generation != job.generation:
         return False
-    base_offset = old[0].base_offset
+    slot = log.bases.index(bases[0])
+    old = log.segments[slot : slot + len(bases)]
+    assert log.bases[slot : slot + len(bases)] == bases
+    assert log.active not in old
+    base_offset = bases[0]
     _rename(log.disk, log.path, base_offset, CLEANED, SWAP)
     for segment in old:
         segment.rename(DELETED)

@@ -56,7 +56,6 @@ class Log:
         "_always_revises",
         "_epochs_text",
         "_flush_messages",
-        "_generation",
         "_generation_synced",
         "_high_watermark",
         "_settings",
@@ -70,6 +69,7 @@ class Log:
         "due",
         "end_offset",
         "epochs",
+        "generation",
         "last_flush_ms",
         "on_recovery_point_lowered",
         "path",
@@ -111,7 +111,7 @@ class Log:
         #: None while nobody has said how far the replicas are: then there are none, and it is the end offset.
         self._high_watermark: int | None = None
         #: Raised by every truncation: a sync that began before one says nothing about what came after.
-        self._generation = 0
+        self.generation = 0
         #: The generation when the last sync began.
         self._generation_synced = -1
         #: The text of the epoch checkpoint if the file is to be written, else None.
@@ -404,7 +404,7 @@ class Log:
 
     def sync(self, *, closing: bool = False) -> None:
         """Make everything that is here now durable. May run on a thread; `synced` tells the log on the loop's."""
-        generation = self._generation
+        generation = self.generation
         segments = list(self.segments)
         dirty, self.directory_dirty = self.directory_dirty, False
         text, self._epochs_text = self._epochs_text, None
@@ -431,7 +431,7 @@ class Log:
 
     def synced(self, end_offset: int, now_ms: int | None = None) -> None:
         """A `sync` that began when the log ended at `end_offset` is done."""
-        if self._generation_synced == self._generation:
+        if self._generation_synced == self.generation:
             self.recovery_point = max(self.recovery_point, min(end_offset, self.end_offset))
             if now_ms is not None:
                 self.last_flush_ms = now_ms
@@ -450,7 +450,7 @@ class Log:
 
     def truncated(self) -> None:
         """Something that may have been synced is gone."""
-        self._generation += 1
+        self.generation += 1
         self.directory_dirty = True
 
     def restart_at(self, offset: int, now_ms: int) -> None:

@@ -15,7 +15,7 @@ from ottla.log.clean_swap import discard, swap
 from ottla.log.log import Log, LogSettings, Origin
 from ottla.log.producer import NO_EPOCH
 from ottla.sim.disk import SimDisk
-from ottla.wire.batch import NO_TIMESTAMP, Batch, Record, build, check, read
+from ottla.wire.batch import NO_TIMESTAMP, Batch, NewRecord, Record, build, check, read
 from ottla.wire.codec import Codec
 
 _SETTINGS = LogSettings(
@@ -44,13 +44,13 @@ def _batch(pairs: tuple[tuple[str, str | None], ...], now_ms: int = _NOW_MS, cod
 
 def _transaction(log: Log, producer_id: int, *pairs: tuple[str, str | None], sequence: int = 0) -> None:
     """The data of a transaction; `_end` decides it."""
-    records = [(_NOW_MS, k.encode(), None if v is None else v.encode(), []) for k, v in pairs]
+    records: list[NewRecord] = [(_NOW_MS, k.encode(), None if v is None else v.encode(), []) for k, v in pairs]
     data = build(records, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, transactional=True)
     log.append(data, leader_epoch=1, now_ms=_NOW_MS)
 
 
 def _end(log: Log, producer_id: int, *, commit: bool, epoch: int = 0) -> None:
-    marker = (_NOW_MS, bytes([0, 0, 0, int(commit)]), bytes(6), [])
+    marker: NewRecord = (_NOW_MS, bytes([0, 0, 0, int(commit)]), bytes(6), [])
     data = build([marker], producer_id=producer_id, producer_epoch=epoch, transactional=True, control=True)
     log.append(data, leader_epoch=1, now_ms=_NOW_MS, origin=Origin.COORDINATOR)
 
@@ -61,9 +61,8 @@ def _compact(log: Log, now_ms: int = _NOW_MS, *, keys_max: int = 1000, buffer_by
     assert found is not None
     job = plan(log, found.first_dirty_offset, found.end_offset, now_ms, keys_max=keys_max, buffer_bytes=buffer_bytes)
     cleaning = Cleaning(log.disk, job, lambda _: None)
-    segments = {segment.base_offset: segment for segment in log.segments}
     for bases in cleaning.run():
-        assert swap(log, [segments[base] for base in bases], now_ms)
+        assert swap(log, job, bases, now_ms)
     log.cleaner_offset = cleaning.end_offset
     return job
 
@@ -438,12 +437,12 @@ def test_what_was_truncated_meanwhile_is_not_swapped_in() -> None:
     for number in range(3):
         _put(log, ("a", f"{number}"))
         log.roll(_NOW_MS)
-    old = list(log.segments[:3])
     job = plan(log, 0, 3, _NOW_MS, keys_max=10, buffer_bytes=400)
     cleaning = Cleaning(log.disk, job, lambda _: None).run()
     assert next(cleaning) == [0, 1, 2]
     log.truncate(1, _NOW_MS)
-    assert not swap(log, old, _NOW_MS)
+    log.roll(_NOW_MS)
+    assert not swap(log, job, [0, 1, 2], _NOW_MS)
     assert _pairs(log) == [(0, "a", "0")]
 
 
