@@ -14,6 +14,7 @@ MARK := $(if $(LONG),, and not long)
 ARGS ?=
 KILLS ?= 100
 SEED ?= 1
+SEEDS ?= 200
 
 define FIND_PYTHON
 for name in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11 python; do \
@@ -37,7 +38,7 @@ help:
 	@echo 'make check    format, lint, types, import layers, the source under test'
 	@echo 'make interop  other implementations beside this one (SHORT=1: those that are not Python)'
 	@echo 'make bench    beside Apache Kafka; tables go to bench/results'
-	@echo 'make sim      the simulator'
+	@echo 'make sim      the simulated disk, crashes before any effect (SEEDS=200)'
 	@echo 'make crash    kill a node under load again and again (KILLS=100 SEED=1)'
 	@echo 'make env      the environment of all of these, in $(VENV)'
 	@echo 'make fmt      format and mend what can be mended'
@@ -93,6 +94,7 @@ bench: $(VENV)/.dev
 
 sim: $(VENV)/.dev
 	@$(PY) -m pytest -q -m 'not interop' tests/sim $(ARGS)
+	@$(PY) -m tests.crash.seeds --seeds $(SEEDS)
 
 crash: $(VENV)/.dev
 	@$(PY) -m tests.crash --kills $(KILLS) --seed $(SEED)

@@ -6,6 +6,7 @@ What is here:
   record that was acknowledged. `python -m tests.crash --kills 10000` is the long form (`make crash`).
 - `test_full_disk.py`: a disk that takes no more, and takes again.
 - `inventory.py`: everything that can be asked of a server, as data that two servers' answers are compared by.
+- `seeds.py`: the scenes of the simulated disk with as many seeds as asked for (`make sim SEEDS=n`).
 - `content.py`: puts one of everything on a server. `load.py`: the clients. `check.py`: the checker.
 
 Rules:

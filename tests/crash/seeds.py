@@ -1,0 +1,68 @@
+"""`make sim SEEDS=n`: the scenes of the simulated disk, with as many seeds as asked for.
+
+The tests run the same scenes with few seeds; this is for many. Each line says what was run, and how often. What fails
+is raised with its seed; a seed that ever failed stays in the tests.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.cluster.test_metadata_log import (
+    test_a_crash_at_any_effect_leaves_a_log_that_opens as metadata_crashes,
+)
+from tests.cluster.test_metadata_log import (
+    test_what_was_answered_survives_a_power_failure as metadata_power_failures,
+)
+from tests.log.test_crash import LogMachine
+
+_STEPS = 30
+
+
+def _histories(count: int) -> None:
+    run_state_machine_as_test(
+        LogMachine,
+        settings=settings(
+            max_examples=count,
+            stateful_step_count=_STEPS,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+def _each(scene: Callable[[int], None]) -> Callable[[int], None]:
+    def run(count: int) -> None:
+        for seed in range(count):
+            try:
+                scene(seed)
+            except BaseException:
+                print(f"seed {seed} of {getattr(scene, '__name__', scene)}", flush=True)
+                raise
+
+    return run
+
+
+_SCENES: dict[str, Callable[[int], None]] = {
+    f"a store and its log, up to {_STEPS} steps, crashes before any effect and in recovery": _histories,
+    "the metadata log, crashes before any effect": _each(metadata_crashes),
+    "the metadata log, power failures": _each(metadata_power_failures),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.crash.seeds", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1000)
+    asked = parser.parse_args()
+    for name, scene in _SCENES.items():
+        began = time.monotonic()
+        scene(asked.seeds)
+        print(f"{asked.seeds} histories in {time.monotonic() - began:.0f} s: {name}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
