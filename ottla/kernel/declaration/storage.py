@@ -196,7 +196,7 @@ class StorageDeclaration:
     log_cleanup_policy = listing(
         "log.cleanup.policy",
         ("delete",),
-        "What happens to old segments: delete, compact (not yet on this node), both, or nothing when empty.",
+        "What happens to old segments: delete, compact, both, or nothing when empty.",
         CLEANUP,
         mode=CLUSTER_WIDE,
     )
@@ -276,14 +276,9 @@ class StorageDeclaration:
     log_preallocate = boolean(
         "log.preallocate", False, "Whether a new segment's file is made at its full size.", mode=CLUSTER_WIDE
     )
-    log_cleaner_enable = boolean("log.cleaner.enable", True, "Whether compacted topics are compacted.", served=False)
+    log_cleaner_enable = boolean("log.cleaner.enable", True, "Whether compacted topics are compacted.")
     log_cleaner_threads = integer(
-        "log.cleaner.threads",
-        1,
-        "How many logs are compacted at a time.",
-        NOT_NEGATIVE,
-        mode=CLUSTER_WIDE,
-        served=False,
+        "log.cleaner.threads", 1, "How many logs are compacted at a time.", NOT_NEGATIVE, mode=CLUSTER_WIDE
     )
     log_cleaner_backoff_ms = long(
         "log.cleaner.backoff.ms",
@@ -291,14 +286,12 @@ class StorageDeclaration:
         "How long the cleaner sleeps when there is nothing to compact.",
         NOT_NEGATIVE,
         mode=CLUSTER_WIDE,
-        served=False,
     )
     log_cleaner_dedupe_buffer_size = long(
         "log.cleaner.dedupe.buffer.size",
         134_217_728,
         "How much memory the cleaner has for the keys it has seen.",
         mode=CLUSTER_WIDE,
-        served=False,
     )
     log_cleaner_delete_retention_ms = long(
         "log.cleaner.delete.retention.ms",
@@ -308,11 +301,7 @@ class StorageDeclaration:
         mode=CLUSTER_WIDE,
     )
     log_cleaner_io_buffer_load_factor = double(
-        "log.cleaner.io.buffer.load.factor",
-        0.9,
-        "How full the cleaner's table of keys may become.",
-        mode=CLUSTER_WIDE,
-        served=False,
+        "log.cleaner.io.buffer.load.factor", 0.9, "How full the cleaner's table of keys may become.", mode=CLUSTER_WIDE
     )
     log_cleaner_io_buffer_size = integer(
         "log.cleaner.io.buffer.size",
@@ -320,14 +309,12 @@ class StorageDeclaration:
         "How much memory the cleaner has for reading and writing.",
         NOT_NEGATIVE,
         mode=CLUSTER_WIDE,
-        served=False,
     )
     log_cleaner_io_max_bytes_per_second = double(
         "log.cleaner.io.max.bytes.per.second",
         DOUBLE_MAX,
         "How many bytes a second the cleaner reads and writes at most.",
         mode=CLUSTER_WIDE,
-        served=False,
     )
     log_cleaner_min_cleanable_ratio = double(
         "log.cleaner.min.cleanable.ratio",

@@ -20,7 +20,7 @@ class TopicDeclaration:
     cleanup_policy = listing(
         "cleanup.policy",
         ("delete",),
-        "What happens to old segments: delete, compact (not yet on this node), both, or nothing when empty.",
+        "What happens to old segments: delete, compact, both, or nothing when empty.",
         CLEANUP,
         broker="log.cleanup.policy",
     )
