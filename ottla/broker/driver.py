@@ -54,14 +54,14 @@ class Driver(ABC, Generic[M]):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
         self._steps: deque[Any] = deque()
+        #: The log refused an append: the machine knows more than its log, and nothing it says counts any more.
+        self.failed = False
+        #: Called once when that happens.
+        self.on_failure: Callable[[Driver[Any]], None] = lambda _: None
 
     @abstractmethod
     def replay_batch(self, batch: Batch) -> None:
         """Give every record of a batch of the log to the machine."""
-
-    @abstractmethod
-    def restart(self) -> None:
-        """Put a machine that is loaded from the log in the place of the one there is."""
 
     @abstractmethod
     def carry_out(self, effect: Any, now_ms: int) -> None:
@@ -85,20 +85,21 @@ class Driver(ABC, Generic[M]):
 
     def step(self, event: Any) -> None:
         """One event through the machine, its effects carried out in their order."""
+        if self.failed:
+            return self.give_up()
         self._steps.append(event)
         if len(self._steps) > 1:
-            return
+            return None
         now_ms = self.node.clock.now_ms()
         while self._steps:
-            self.carry_out_all(self.machine.step(self._steps[0], now_ms), now_ms)
+            failed = self.carry_out_all(self.machine.step(self._steps[0], now_ms), now_ms)
+            if failed is not None:
+                return self._steps.clear()
             self._steps.popleft()
-        self.plan(now_ms)
+        return self.plan(now_ms)
 
-    def carry_out_all(self, effects: Sequence[Any], now_ms: int) -> None:
-        """Effects in their order. When the log refuses an append, whoever waits for it is told.
-
-        What the machine holds in memory may then be ahead of its log, so it is thrown away and loaded again.
-        """
+    def carry_out_all(self, effects: Sequence[Any], now_ms: int) -> KafkaError | None:
+        """Effects in their order; the error if the log refused an append. Whoever waited for that is told it."""
         failed: KafkaError | None = None
         for effect in effects:
             ticket = getattr(effect, "ticket", None)
@@ -107,11 +108,17 @@ class Driver(ABC, Generic[M]):
             elif failed is None:
                 failed = self._attempt(effect, now_ms)
         if failed is not None:
-            self.restart()
+            self.failed = True
+            self.give_up()
+            self.on_failure(self)
+        return failed
 
-    def answer(self, effect: Any) -> None:
-        """Give an answer to whoever waits for it."""
-        self._waiting.pop(effect.ticket)(effect.response)
+    def give_up(self) -> None:
+        """Nothing more is done here; whoever still waits is told NOT_COORDINATOR, and asks again."""
+        self._cancel_timer()
+        waiting, self._waiting = self._waiting, {}
+        for answer in waiting.values():
+            answer(KafkaError(ErrorCode.NOT_COORDINATOR))
 
     def _attempt(self, effect: Any, now_ms: int) -> KafkaError | None:
         try:
@@ -137,13 +144,12 @@ class Driver(ABC, Generic[M]):
         deadline_ms = self.machine.deadline_ms()
         if deadline_ms == self._timer_ms:
             return
-        self.cancel_timer()
+        self._cancel_timer()
         self._timer_ms = deadline_ms
         if deadline_ms is not None:
             self._timer = self.node.loop.call_later(max(0, deadline_ms - now_ms) / 1000, self._time_passed)
 
-    def cancel_timer(self) -> None:
-        """Nothing is due any more."""
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._timer_ms = None

@@ -5,25 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.coordinators import Coordinators
 from ottla.broker.driver import Driver
 from ottla.broker.topic_view import ImageTopics
 from ottla.cluster.image import GROUP
 from ottla.group.coordinator import Coordinator
 from ottla.group.event import (
-    Answer,
     Append,
     Called,
     Loaded,
-    Resigned,
     SettingsChanged,
     TimePassed,
     TopicsChanged,
 )
 from ottla.group.setting import GroupOverride
 from ottla.group.setting import GroupSettings as CoordinatorSettings
-from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.group_settings import GroupSettings
-from ottla.kernel.name import OFFSETS_TOPIC, coordinator_partition
+from ottla.kernel.name import OFFSETS_TOPIC
 from ottla.log.marker import read_marker
 from ottla.replica.partition import Partition
 from ottla.wire.batch import Batch
@@ -32,46 +30,27 @@ if TYPE_CHECKING:
     from ottla.broker.node import Node
 
 
-class Groups:
-    """All group coordinators. The node makes it, tells it of partitions and topics, and ends it."""
+class Groups(Coordinators["GroupDriver"]):
+    """All group coordinators of a node."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._drivers: dict[int, GroupDriver] = {}
+    topic = OFFSETS_TOPIC
 
-    def drivers(self) -> list[GroupDriver]:
-        """Every coordinator, in the order of the partitions."""
-        return [self._drivers[index] for index in sorted(self._drivers)]
+    def make(self, partition: Partition) -> GroupDriver:
+        """A coordinator that knows every group of its partition."""
+        return GroupDriver(self.node, partition)
 
-    def partition_of(self, group_id: str) -> int:
-        """Which partition of `__consumer_offsets` a group lives on; makes the topic when there is none yet."""
-        node = self._node
-        topic = node.image.topics.get(OFFSETS_TOPIC)
-        if topic is None:
-            node.create_offsets_topic()
-            topic = node.image.topics[OFFSETS_TOPIC]
-        return coordinator_partition(group_id, len(topic.partitions))
-
-    def driver_of(self, group_id: str) -> GroupDriver:
-        """The coordinator of a group. NOT_COORDINATOR when its partition is not here."""
-        return self.driver_at(self.partition_of(group_id))
-
-    def driver_at(self, index: int) -> GroupDriver:
-        """The coordinator on a partition of `__consumer_offsets`."""
-        driver = self._drivers.get(index)
-        if driver is None:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        return driver
-
-    def lead(self, partition: Partition) -> None:
-        """A partition of `__consumer_offsets` is ours: load its coordinator."""
-        self._drivers[partition.tp.partition] = GroupDriver(self._node, partition)
-
-    def resign(self, index: int) -> None:
-        """The partition is gone."""
-        driver = self._drivers.pop(index, None)
-        if driver is not None:
-            driver.close()
+    def create_topic(self) -> None:
+        """`__consumer_offsets`, on the first need of it."""
+        settings = self.node.settings
+        self.node.create_topic(
+            OFFSETS_TOPIC,
+            settings.offsets_topic_num_partitions,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(settings.offsets_topic_segment_bytes),
+            },
+        )
 
     def topics_changed(self, event: TopicsChanged) -> None:
         """Tell every coordinator of topics made, grown and deleted."""
@@ -82,11 +61,6 @@ class Groups:
         """Tell every coordinator that the node's or a group's settings changed."""
         for driver in self.drivers():
             driver.step(driver.settings_changed())
-
-    def close(self) -> None:
-        """Answer whoever still waits, and stop the timers."""
-        for index in list(self._drivers):
-            self.resign(index)
 
 
 class GroupDriver(Driver[Coordinator]):
@@ -114,17 +88,6 @@ class GroupDriver(Driver[Coordinator]):
             for name, each in groups.items()
         }
         return SettingsChanged(CoordinatorSettings.of(self.node.settings), overrides)
-
-    def restart(self) -> None:
-        """Whoever still waits is told NOT_COORDINATOR, and a machine begins that knows what is in the log."""
-        now_ms = self.node.clock.now_ms()
-        for effect in self.machine.step(Resigned(), now_ms):
-            if isinstance(effect, Answer):
-                self.answer(effect)
-        self.machine = _fresh(self.node, self.partition)
-        self.load()
-        self.step(self.settings_changed())
-        self.step(Loaded())
 
     def replay_batch(self, batch: Batch) -> None:
         """Records to `replay`, transaction markers to `replay_marker`."""
@@ -161,11 +124,6 @@ class GroupDriver(Driver[Coordinator]):
             producer_epoch=effect.producer_epoch,
             transactional=effect.producer_id >= 0,
         )
-
-    def close(self) -> None:
-        """The machine answers NOT_COORDINATOR to whoever still waits."""
-        self.step(Resigned())
-        self.cancel_timer()
 
 
 def _fresh(node: Node, partition: Partition) -> Coordinator:

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.coordinators import Coordinators
 from ottla.broker.driver import Driver
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.name import OFFSETS_TOPIC, TRANSACTION_TOPIC, TopicPartition, coordinator_partition
+from ottla.kernel.name import OFFSETS_TOPIC, TRANSACTION_TOPIC, TopicPartition
 from ottla.log.log import Origin
 from ottla.replica.partition import Partition
 from ottla.txn.coordinator import Coordinator, TransactionSettings
@@ -32,52 +33,43 @@ if TYPE_CHECKING:
 _COORDINATOR_EPOCH = 0
 
 
-class Transactions:
-    """All transaction coordinators. The node makes it and tells it of partitions."""
+class Transactions(Coordinators["TransactionDriver"]):
+    """All transaction coordinators of a node."""
+
+    topic = TRANSACTION_TOPIC
 
     def __init__(self, node: Node) -> None:
-        self._node = node
-        self._drivers: dict[int, TransactionDriver] = {}
+        super().__init__(node)
+        #: Are all partitions there, so that markers can be written?
+        self._resumed = False
 
-    def drivers(self) -> list[TransactionDriver]:
-        """Every coordinator, in the order of the partitions."""
-        return [self._drivers[index] for index in sorted(self._drivers)]
-
-    def partition_of(self, transactional_id: str) -> int:
-        """Which partition of `__transaction_state` holds this id; makes the topic when there is none yet."""
-        node = self._node
-        topic = node.image.topics.get(TRANSACTION_TOPIC)
-        if topic is None:
-            node.create_transaction_topic()
-            topic = node.image.topics[TRANSACTION_TOPIC]
-        return coordinator_partition(transactional_id, len(topic.partitions))
-
-    def driver_of(self, transactional_id: str) -> TransactionDriver:
-        """The coordinator of a transactional id."""
-        driver = self._drivers.get(self.partition_of(transactional_id))
-        if driver is None:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+    def make(self, partition: Partition) -> TransactionDriver:
+        """A coordinator that knows every transactional id of its partition."""
+        driver = TransactionDriver(self.node, partition)
+        if self._resumed:
+            driver.step(Loaded())
         return driver
 
-    def lead(self, partition: Partition) -> None:
-        """A partition of `__transaction_state` is ours: load its coordinator."""
-        self._drivers[partition.tp.partition] = TransactionDriver(self._node, partition)
-
-    def resign(self, index: int) -> None:
-        """The partition is gone."""
-        driver = self._drivers.pop(index, None)
-        if driver is not None:
-            driver.cancel_timer()
+    def create_topic(self) -> None:
+        """`__transaction_state`, on the first need of it."""
+        settings = self.node.settings
+        self.node.create_topic(
+            TRANSACTION_TOPIC,
+            settings.transaction_state_log_num_partitions,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": "1",
+                "unclean.leader.election.enable": "false",
+                "segment.bytes": str(settings.transaction_state_log_segment_bytes),
+            },
+        )
 
     def resume(self) -> None:
         """All partitions are there: transactions whose end was decided before a restart get their markers."""
+        self._resumed = True
         for driver in self.drivers():
             driver.step(Loaded())
-
-    def close(self) -> None:
-        """Stop the timers."""
-        for index in list(self._drivers):
-            self.resign(index)
 
     def guard(
         self, transactional_id: str, partition: Partition, producer_id: int, producer_epoch: int, *, implicit: bool
@@ -88,7 +80,7 @@ class Transactions:
         driver = self.driver_of(transactional_id)
         if implicit:
             code = driver.add(transactional_id, producer_id, producer_epoch, [partition.tp], client_version=2)
-        elif self._node.settings.transaction_partition_verification_enable:
+        elif self.node.settings.transaction_partition_verification_enable:
             code = driver.machine.verify(transactional_id, producer_id, producer_epoch, partition.tp)
         else:
             return
@@ -102,12 +94,6 @@ class TransactionDriver(Driver[Coordinator]):
     def __init__(self, node: Node, partition: Partition) -> None:
         super().__init__(node, partition, _fresh(node), TimePassed())
         self.load()
-
-    def restart(self) -> None:
-        """A machine begins that knows what is in the log; ends that were decided go on."""
-        self.machine = _fresh(self.node)
-        self.load()
-        self.step(Loaded())
 
     def replay_batch(self, batch: Batch) -> None:
         """Every record to `replay`."""
@@ -129,11 +115,15 @@ class TransactionDriver(Driver[Coordinator]):
         client_version: int,
     ) -> ErrorCode:
         """Bring partitions into a producer's transaction."""
+        if self.failed:
+            return ErrorCode.NOT_COORDINATOR
         now_ms = self.node.clock.now_ms()
         code, effects = self.machine.add(
             transactional_id, producer_id, producer_epoch, partitions, client_version=client_version, now_ms=now_ms
         )
-        self.carry_out_all(effects, now_ms)
+        failed = self.carry_out_all(effects, now_ms)
+        if failed is not None:
+            return failed.code
         self.plan(now_ms)
         return code
 

@@ -201,7 +201,8 @@ def _gather(asked: list[tuple[GroupDriver, Any]], call: Call, merge: Callable[[l
         nonlocal left
         left -= 1
         if not left:
-            whole.resolve(merge([answer.value for answer in answers]))
+            failed = next((answer.value for answer in answers if isinstance(answer.value, KafkaError)), None)
+            whole.resolve(failed or merge([answer.value for answer in answers]))
 
     for answer in answers:
         answer.then(arrived)

@@ -142,13 +142,19 @@ def _check_attributes(call: Call, transactional_id: str | None, partition: Parti
         if transactional_id is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         header = header_at(records)
-        call.node.transactions.guard(
-            transactional_id,
-            partition,
-            header.producer_id,
-            header.producer_epoch,
-            implicit=call.version >= _IMPLICIT_FROM,
-        )
+        try:
+            call.node.transactions.guard(
+                transactional_id,
+                partition,
+                header.producer_id,
+                header.producer_epoch,
+                implicit=call.version >= _IMPLICIT_FROM,
+            )
+        except KafkaError as error:
+            if error.code is ErrorCode.NOT_COORDINATOR:
+                # Producers know this one as a reason to send the batch again.
+                raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, error.message) from error
+            raise
 
 
 def _nothing() -> None:
