@@ -41,7 +41,9 @@ def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, loop.stop)
         address = ", ".join(f"{each.host}:{each.port}" for each in node.bound())
-        say(f"ottla: node {node.node_id} ready on {address} in {1000 * (time.monotonic() - started_at):.0f} ms")
+        ready = f"ottla: node {node.node_id} ready on {address} in {1000 * (time.monotonic() - started_at):.0f} ms"
+        # Said by the running loop: a signal that answers the line finds somebody to hear it.
+        loop.call_soon(say, ready)
         loop.run_forever()
         node.close()
     finally:
