@@ -105,18 +105,7 @@ class _Wrong(click.ClickException):
 
 
 def _say(line: str) -> None:
-    import asyncio
-
-    if "ready on" not in line:
-        print(line, flush=True)
-        return
-    # On the loop, once it runs: a signal that comes before that is lost with uvloop, and whoever has read the line
-    # may send one.
-    asyncio.get_event_loop().call_soon(_welcome, line)
-
-
-def _welcome(line: str) -> None:
     print(line, flush=True)
-    if sys.stderr.isatty():
+    if "ready on" in line and sys.stderr.isatty():
         hint = "       Ctrl-C stops it. In another terminal: ottla topics create hello, ottla produce hello"
         click.secho(hint, dim=True, err=True)
