@@ -61,13 +61,18 @@ def weather_delays(flights: DataFrame, weather: DataFrame, airports: DataFrame) 
     )
     hour = F.window("timestamp", "1 hour").alias("hour")
     observed = weather.select("origin", hour, conditions.alias("weather"))
-    joined = flights.select("origin", hour, "dep_delay").join(observed, ["origin", "hour"]).join(airports, "origin")
+    departures = flights.groupBy("origin", hour).agg(  # before the join, which then keeps hours instead of flights
+        F.count("*").alias("flights"),
+        F.count("dep_delay").alias("departed"),
+        F.sum("dep_delay").alias("minutes"),
+    )
+    joined = departures.join(observed, ["origin", "hour"]).join(airports, "origin")
     week = F.window(F.window_time("hour"), "7 days", "7 days", "4 days").alias("week")  # Mondays: day 0 was a Thursday
     delays = joined.groupBy(week, "origin", F.col("name").alias("airport"), "weather").agg(
-        F.count("*").alias("flights"),
-        F.count_if(F.isnull("dep_delay")).alias("cancelled"),
-        F.sum("dep_delay").alias("delay_minutes"),
-        F.avg("dep_delay").alias("average"),
+        F.sum("flights").alias("flights"),
+        F.sum(F.col("flights") - F.col("departed")).alias("cancelled"),
+        F.sum("minutes").alias("delay_minutes"),
+        F.try_divide(F.sum("minutes"), F.sum("departed")).alias("average"),
     )
     return delays.select(F.date_format("week.start", "yyyy-MM-dd").alias("week"), *delays.columns[1:])
 

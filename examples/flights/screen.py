@@ -25,6 +25,7 @@ class Screen:
         self.console, self.feed, self.results, self.paces = console, feed, results, paces
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._line_due = 0.0
+        self._last_line = ""
 
     def __enter__(self) -> "Screen":
         if self.console.is_terminal:
@@ -39,7 +40,10 @@ class Screen:
             self._live.update(self._view(), refresh=True)
         elif time.monotonic() >= self._line_due:
             self._line_due = time.monotonic() + LINE_EVERY_S
-            self.console.print(self._line())
+            line = self._line()
+            if line != self._last_line:
+                self.console.print(line)
+            self._last_line = line
 
     def _line(self) -> str:
         read = ", ".join(

@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ET
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
@@ -100,14 +101,16 @@ def jars(java: Java, spark_version: str, spark_jars: Path) -> list[Path]:
 
 def _bring(java: Java, spark_version: str, spark_jars: Path, kept: Path) -> None:
     own = tuple(Artifact(artifact.group, artifact.name, spark_version) for artifact in PROVED)
-    said = ""
-    with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".resolving-") as scratch:
-        for number, connector in enumerate((own, PROVED)):
-            work = Path(scratch, str(number))
-            work.mkdir()
-            said = _resolve(java, spark_jars, (*connector, *COMPANIONS), work)
+    with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".resolving-") as scratch, ThreadPoolExecutor(2) as both:
+
+        def resolve(connector: tuple[Artifact, ...]) -> tuple[str, Path]:
+            work = Path(tempfile.mkdtemp(dir=scratch))
+            return _resolve(java, spark_jars, (*connector, *COMPANIONS), work), work / "jars"
+
+        # Side by side: a resolver spends its seconds waiting for answers.
+        for said, brought in both.map(resolve, (own, PROVED)):
             if not said:
-                _publish(work / "jars", kept)
+                _publish(brought, kept)
                 return
             if "Server access error" in said:
                 break  # no answer is not the answer "not there"

@@ -54,6 +54,9 @@ OPENS = (
     "java.security.jgss/sun.security.krb5",
 )
 
+#: Java 24 took this package away, and warns about opening it.
+GONE = ("java.base/sun.security.action", True)
+
 #: Spark's own log: errors only, on standard error. The exceptions of queries reach Python anyway.
 LOGGING = """\
 rootLogger.level = error
@@ -88,7 +91,7 @@ def start(
     logging.write_text(LOGGING)
     command = [
         *(str(java.path), f"-Xmx{memory}", "-XX:+IgnoreUnrecognizedVMOptions", *options),
-        *(f"--add-opens={package}=ALL-UNNAMED" for package in OPENS),
+        *(f"--add-opens={package}=ALL-UNNAMED" for package in OPENS if (package, java.feature >= 24) != GONE),
         *("-Dio.netty.tryReflectionSetAccessible=true", f"-Dlog4j2.configurationFile={logging.as_uri()}"),
         # Java 24 and newer would warn about what Spark and its libraries do.
         *(("--sun-misc-unsafe-memory-access=allow",) if java.feature >= 24 else ()),
