@@ -5,6 +5,7 @@ on a full disk does, half written where it crosses the limit. It needs neither a
 """
 
 import resource
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from ottla.kernel.error import ErrorCode
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.api.end_txn import EndTxnRequest
 from ottla.wire.api.init_producer_id import InitProducerIdRequest
 from ottla.wire.api.offset_commit import (
     OffsetCommitRequest,
@@ -22,11 +24,14 @@ from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGr
 from ottla.wire.api.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
 from ottla.wire.batch import build
 from tests.broker.wire_client import WireClient
-from tests.crash.inventory import Entry, again, fetch, marks, read_batches, records
+from tests.crash.check import committed_values
+from tests.crash.content import OpenTransaction
+from tests.crash.inventory import Entry, Marks, again, fetch, marks, read_batches, records
 from tests.interop import server as servers
 from tests.interop.server import Server
 
-_NOW_MS = 1_700_000_000_000
+#: Of today: a batch of another week would begin a new segment.
+_NOW_MS = time.time_ns() // 1_000_000
 _SETTINGS = {"log.segment.bytes": "1048576", "offsets.topic.num.partitions": "1"}
 #: Log to fill up, and another one that is small.
 _FULL, _SMALL = "full", "small"
@@ -208,6 +213,38 @@ def test_offsets_that_could_not_be_committed_are_not_committed(server: Server, e
     with WireClient(server.bootstrap) as client:
         assert committed(client) == 9
         check(client, producer)
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["the node lives", "the node is killed"])
+def test_a_transaction_whose_marker_has_no_room_ends_when_there_is_some(server: Server, *, dies: bool) -> None:
+    with WireClient(server.bootstrap) as client:
+        producer = Producer(client)
+        for _ in range(20):
+            producer.send({_FULL: b"x" * 1000})
+        begun = OpenTransaction(server.bootstrap, "t", _FULL)
+        size = (server.log_dir / f"{_FULL}-0" / f"{0:020}.log").stat().st_size
+        # The coordinator's log is shorter, so that the decision is written and the marker is not.
+        limit_files(server, size)
+        request = EndTxnRequest(
+            transactional_id="t", producer_id=begun.producer_id, producer_epoch=begun.epoch, committed=True
+        )
+        client.ask(request, 5)
+        undecided = marks(client, (_FULL, 0))
+        assert undecided.last_stable_offset == begun.base_offset < undecided.latest
+        lift_limit(server)
+    if dies:
+        server.kill()
+        server.start()
+    begun.end(server.bootstrap, committed=True)
+    with WireClient(server.bootstrap) as client:
+        again(lambda: marks(client, (_FULL, 0)), _still_open)
+        values = committed_values(client, _FULL, 0)
+        assert values == [b"x" * 1000] * 20 + [b"open"]
+
+
+def _still_open(found: Marks) -> tuple[int]:
+    """COORDINATOR_LOAD_IN_PROGRESS while a transaction has no end."""
+    return (0 if found.last_stable_offset == found.latest else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,)
 
 
 def offer(client: WireClient, offset: int) -> int:
