@@ -1,60 +1,104 @@
-"""`python -m bench`: rounds of all works on both systems, then the tables."""
+"""`python -m bench`: rounds of all works on both systems, then the table and the plot.
+
+Exit code 1 when something broke (the other works go on), never because of a figure.
+"""
 
 import argparse
+import compileall
+import os
+import signal
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from subprocess import TimeoutExpired
 
-from bench import report, system, work
-from bench.system import SYSTEMS
+import ottla
+from bench import work
+from bench.report import FIGURES, Run, number
+from bench.system import SYSTEMS, System, settle
+from bench.work import Size, Work
 
 ROOT = Path(__file__).resolve().parent.parent
-TITLES = {
-    "cold-start": "cold start, empty directory, to the first acknowledged record",
-    "memory-idle": "memory, idle",
-    "memory-loaded": "memory, largest under load",
-    **{one.name: one.title for one in work.WORKS},
-}
+#: The data of a pass lie here and not in /tmp, which may be memory: then a flush would cost nothing.
+SCRATCH = ROOT / "build" / "bench"
+RESULTS = ROOT / "bench" / "results"
+ROUNDS = 3
+#: Above this many processes at work before we begin, the figures are about the machine's other work as well.
+QUIET_LOAD = 0.5
 
 
 def main() -> int:
-    """Run the rounds and write the tables."""
+    """Run what was asked for, and write what it gave."""
     options = _options()
     size = work.QUICK if options.quick else work.FULL
     works = [one for one in work.WORKS if not options.only or one.name in options.only]
-    samples: report.Samples = {}
-    for number in range(options.rounds or (1 if options.quick else 3)):
-        order = SYSTEMS if number % 2 == 0 else SYSTEMS[::-1]
-        for name in order:
-            _round(number + 1, name, works, size, samples)
-    results = ROOT / ("build/bench" if options.quick else "bench/results")
-    print(report.write(samples, TITLES, results))
-    return 0
+    _prepare(options.quick)
+    run = Run(
+        {one.name: one.title.format(partitions=size.partitions) for one in works}, asdict(size), quick=options.quick
+    )
+    if run.facts["load_average"] > QUIET_LOAD and not options.quick:
+        _say(f"bench: the load average is {run.facts['load_average']}; figures want a machine that does nothing else")
+    began = time.monotonic()
+    for number_of_round in range(1, (options.rounds or (1 if options.quick else ROUNDS)) + 1):
+        # The next round begins with the other one: what the machine does meanwhile meets both.
+        for name in SYSTEMS if number_of_round % 2 else SYSTEMS[::-1]:
+            _pass(run, number_of_round, name, works, size, options.quick)
+    run.facts["took_s"] = round(time.monotonic() - began, 1)
+    whole = works == list(work.WORKS) and not options.quick
+    directory = options.out or (RESULTS if whole else SCRATCH)
+    print(run.write(directory))
+    _say(f"bench: written to {directory}, {run.facts['took_s']:.0f} s")
+    return 1 if run.failures else 0
 
 
-def _round(number: int, name: str, works: list[work.Work], size: work.Size, samples: report.Samples) -> None:
-    with tempfile.TemporaryDirectory(prefix=f"bench-{name}-", ignore_cleanup_errors=True) as directory:
-        running = system.start(name, Path(directory))
+def _pass(run: Run, number_of_round: int, name: str, works: Sequence[Work], size: Size, quick: bool) -> None:
+    """One system from an empty directory through all works. Nothing else runs meanwhile."""
+    settle()
+    with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=SCRATCH, ignore_cleanup_errors=True) as directory:
+        system = System(name, Path(directory), quick)
         try:
-            _note(samples, "cold-start", name, {"cold_start_ms": running.cold_start_ms})
-            _note(samples, "memory-idle", name, {"idle_bytes": running.idle_bytes})
-            with running.watch() as watch:
-                for one in works:
-                    began = time.monotonic()
-                    figures = one.run(running, size)
-                    _note(samples, one.name, name, figures)
-                    told = ", ".join(f"{key} {value:,.1f}" for key, value in figures.items() if key in report.FIGURES)
-                    _say(f"round {number} {name:7} {one.name:20} {told} ({time.monotonic() - began:.0f} s)")
-            _note(samples, "memory-loaded", name, {"peak_bytes": watch.peak_bytes})
+            system.start()
+            if any(one.warm for one in works):
+                work.warm_up(system, size)
+            for one in works:
+                if system.alive():
+                    _work(run, number_of_round, system, one, size)
+            if not system.alive():
+                run.failures.append(f"round {number_of_round}, {name}: the server ended\n{system.server.tail()}")
+        except (OSError, RuntimeError, AssertionError, TimeoutExpired) as error:
+            run.failures.append(f"round {number_of_round}, {name}: {error}")
+            _say(f"bench: {run.failures[-1]}")
         finally:
-            running.stop()
+            system.stop()
 
 
-def _note(samples: report.Samples, work_name: str, name: str, figures: dict[str, float]) -> None:
-    for figure, value in figures.items():
-        by_system = samples.setdefault(work_name, {}).setdefault(figure, {each: [] for each in SYSTEMS})
-        by_system[name].append(value)
+def _work(run: Run, number_of_round: int, system: System, one: Work, size: Size) -> None:
+    """One work. What breaks in it is noted, and the others go on."""
+    began = time.monotonic()
+    try:
+        figures = one.run(system, size)
+    except (OSError, RuntimeError, AssertionError, LookupError, ValueError, TimeoutExpired) as error:
+        run.failures.append(f"round {number_of_round}, {system.name}, {one.name}: {type(error).__name__}: {error}")
+        _say(f"bench: {run.failures[-1]}\n{system.server.tail()}")
+        return
+    run.note(one.name, system.name, figures)
+    told = [f"{number(figures[key] * FIGURES[key].factor)} {FIGURES[key].unit}" for key in FIGURES if key in figures]
+    took_s = time.monotonic() - began
+    _say(f"round {number_of_round}  {system.name:6}  {one.name:18}  {took_s:5.1f} s  {'; '.join(told)}")
+
+
+def _prepare(quick: bool) -> None:
+    """What is done once, before anything is measured."""
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    # SIGTERM ends us as Ctrl-C does: the server is stopped on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # Our node starts from compiled modules, as one that was installed.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    if not quick:
+        compileall.compile_dir(str(Path(ottla.__file__).parent), quiet=2)
 
 
 def _say(line: str) -> None:
@@ -62,10 +106,14 @@ def _say(line: str) -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench", description="Ottla beside Apache Kafka 4.3.1.")
+    names = [one.name for one in work.WORKS]
+    parser = argparse.ArgumentParser(
+        prog="bench", description="Ottla beside Apache Kafka 4.3.1.", epilog=f"Works: {', '.join(names)}."
+    )
     parser.add_argument("--quick", action="store_true", help="a little of everything: does it run? (CI)")
-    parser.add_argument("--rounds", type=int, default=0, help="rounds of both systems (default 3, quick 1)")
-    parser.add_argument("--only", action="append", choices=[one.name for one in work.WORKS], help="only this work")
+    parser.add_argument("--rounds", type=int, default=0, help=f"rounds of both systems ({ROUNDS}; quick: 1)")
+    parser.add_argument("--only", action="append", choices=names, metavar="WORK", help="this work; may be repeated")
+    parser.add_argument("--out", type=Path, help="where the table goes (all works: bench/results; else build/bench)")
     return parser.parse_args()
 
 

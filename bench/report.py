@@ -1,143 +1,225 @@
-"""Medians and ratios of a run, as Markdown, JSON and a plot."""
+"""What a run gave: medians and ratios as Markdown and JSON, and a plot of them (`plot.py`)."""
 
 import json
 import os
 import platform
+import re
 import subprocess
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench.plot import draw
 from bench.system import SYSTEMS
 
-#: work -> figure -> system -> one value a round
-Samples = dict[str, dict[str, dict[str, list[float]]]]
-#: figure -> (unit, factor, is more better)
-FIGURES = {
-    "records_per_s": ("records/s", 1.0, True),
-    "mib_per_s": ("MiB/s", 1.0, True),
-    "p50_ms": ("ms p50", 1.0, False),
-    "p99_ms": ("ms p99", 1.0, False),
-    "p999_ms": ("ms p99.9", 1.0, False),
-    "cold_start_ms": ("ms", 1.0, False),
-    "idle_bytes": ("MiB", 1 / (1 << 20), False),
-    "peak_bytes": ("MiB", 1 / (1 << 20), False),
+NAME = "beside-kafka"
+_HEAD = (
+    "Written by `make bench`; how it measures is in `docs/internals/bench.md`. Medians over the rounds, the least and",
+    "the most in brackets. The ratio is Ottla's figure divided by Apache's: **above 1 is better for rates, below 1 is",
+    "better for times and memory**. Where Ottla is better the ratio is bold.",
+)
+_QUICK = "From a quick run: tiny counts and a JVM that never gets fast. These figures say only that everything runs."
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One kind of figure that works give."""
+
+    unit: str
+    #: is a larger one better?
+    more: bool
+    factor: float = 1.0
+
+
+#: In the order of the table. What a work says beyond these stands in the JSON alone.
+FIGURES: Mapping[str, Figure] = {
+    "records_per_s": Figure("records/s", more=True),
+    "total_per_s": Figure("records/s, with joining", more=True),
+    "mean_ms": Figure("ms, mean", more=False),
+    "p50_ms": Figure("ms, p50", more=False),
+    "p99_ms": Figure("ms, p99", more=False),
+    "p999_ms": Figure("ms, p99.9", more=False),
+    "cold_start_ms": Figure("ms", more=False),
+    "start_ms": Figure("ms", more=False),
+    "memory_bytes": Figure("MiB", more=False, factor=1 / (1 << 20)),
 }
 
 
-def machine() -> dict[str, Any]:
-    """What the figures were taken on."""
-    model = next(
-        (line.split(":")[1].strip() for line in _text("/proc/cpuinfo").splitlines() if line.startswith("model name")),
-        platform.machine(),
-    )
-    total_kib = next((int(line.split()[1]) for line in _text("/proc/meminfo").splitlines() if "MemTotal" in line), 0)
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=10"], capture_output=True, text=True, timeout=10
-    )
+@dataclass(frozen=True)
+class Row:
+    """One figure of one work on both systems."""
+
+    work: str
+    title: str
+    figure: str
+    unit: str
+    more_is_better: bool
+    #: system -> one value a round
+    rounds: Mapping[str, list[float]]
+
+    @property
+    def apache(self) -> float:
+        return median(self.rounds["apache"])
+
+    @property
+    def ottla(self) -> float:
+        return median(self.rounds["ottla"])
+
+    @property
+    def ratio(self) -> float:
+        """Ours to Apache's."""
+        return self.ottla / self.apache if self.apache else float("nan")
+
+    @property
+    def better(self) -> float:
+        """How many times better ours is, whichever way better is."""
+        return self.ratio if self.more_is_better else 1 / self.ratio
+
+
+@dataclass
+class Run:
+    """Everything that a run has measured."""
+
+    titles: Mapping[str, str]
+    size: Mapping[str, Any]
+    #: a run of tiny counts says nothing about speed, and says so
+    quick: bool = False
+    #: work -> figure -> system -> one value a round
+    samples: dict[str, dict[str, dict[str, list[float]]]] = field(default_factory=dict)
+    #: what broke, a line each
+    failures: list[str] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=lambda: _facts())
+
+    def note(self, work: str, system: str, figures: Mapping[str, float]) -> None:
+        for figure, value in figures.items():
+            by_system = self.samples.setdefault(work, {}).setdefault(figure, {name: [] for name in SYSTEMS})
+            by_system[system].append(value)
+
+    def rows(self) -> list[Row]:
+        """What both systems have a figure of, in the order of the works."""
+        rows = []
+        for work, title in self.titles.items():
+            for name, figure in FIGURES.items():
+                by_system = self.samples.get(work, {}).get(name, {})
+                if not by_system or not all(by_system.values()):
+                    continue
+                rounds = {system: [value * figure.factor for value in by_system[system]] for system in SYSTEMS}
+                rows.append(Row(work, title, name, figure.unit, figure.more, rounds))
+        return rows
+
+    def write(self, directory: Path) -> str:
+        """The table, the figures and the plot; the table is given back as well."""
+        directory.mkdir(parents=True, exist_ok=True)
+        rows = self.rows()
+        text = self._markdown(rows)
+        (directory / f"{NAME}.md").write_text(text)
+        (directory / f"{NAME}.json").write_text(json.dumps(self._plain(rows), indent=1) + "\n")
+        if rows:
+            draw(rows, self._caption(), directory / f"{NAME}.png")
+        return text
+
+    def _caption(self) -> str:
+        facts = self.facts
+        rounds = max((len(values) for row in self.rows() for values in row.rounds.values()), default=0)
+        return (
+            f"{'Quick run, no measurement. ' if self.quick else ''}"
+            f"{facts['processor']}, {facts['cores']} cores, {facts['memory_gib']} GiB. "
+            f"Medians of {rounds} round{'s' if rounds != 1 else ''}. Commit {facts['commit']}, {facts['date']}."
+        )
+
+    def _machine(self) -> str:
+        facts = self.facts
+        hardware = f"{facts['processor']}, {facts['cores']} cores, {facts['memory_gib']} GiB"
+        load = f"load average at the start {facts['load_average']:.2f}"
+        return f"- Machine: {hardware}, {facts['kernel']}, {facts['filesystem']}; {load}."
+
+    def _markdown(self, rows: list[Row]) -> str:
+        facts = self.facts
+        lines = [
+            "# Ottla beside Apache Kafka 4.3.1",
+            "",
+            *_HEAD,
+            "",
+            *((_QUICK, "") if self.quick else ()),
+            self._machine(),
+            f"- Versions: {', '.join(f'{name} {number}' for name, number in facts['versions'].items())}.",
+            f"- Commit {facts['commit']}, {facts['date']}, {facts['took_s'] / 60:.1f} minutes.",
+            "",
+            "| work | unit | Apache Kafka 4.3.1 | Ottla | Ottla / Apache |",
+            "|---|---|---:|---:|---:|",
+        ]
+        for row in rows:
+            ratio = f"{row.ratio:.2f}" if row.ratio >= 0.1 else f"{row.ratio:.3f}"
+            told = f"**{ratio}**" if row.better > 1 else ratio
+            apache, ottla = (_spread(row.rounds[name]) for name in SYSTEMS)
+            lines.append(f"| {row.title} | {row.unit} | {apache} | {ottla} | {told} |")
+        if self.failures:
+            lines += ["", "What broke:", "", *(f"- {line}" for line in self.failures)]
+        return "\n".join(lines) + "\n"
+
+    def _plain(self, rows: list[Row]) -> dict[str, Any]:
+        medians = [
+            {
+                **{key: value for key, value in asdict(row).items() if key != "rounds"},
+                "apache": row.apache,
+                "ottla": row.ottla,
+                "ratio": row.ratio,
+            }
+            for row in rows
+        ]
+        return {
+            "facts": self.facts,
+            "quick": self.quick,
+            "size": self.size,
+            "medians": medians,
+            "samples": self.samples,
+            "failures": self.failures,
+        }
+
+
+def number(value: float) -> str:
+    """Three digits that count."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _spread(values: list[float]) -> str:
+    middle = number(median(values))
+    return middle if len(values) == 1 else f"{middle} ({number(min(values))} to {number(max(values))})"
+
+
+def _facts() -> dict[str, Any]:
+    """What the figures were taken on, and with what."""
+    cpus, memory = _text("/proc/cpuinfo"), _text("/proc/meminfo")
+    model = re.search(r"model name\s*:\s*(.+)", cpus)
+    total = re.search(r"MemTotal:\s*(\d+)", memory)
     return {
-        "processor": model,
+        "processor": model[1] if model else platform.machine(),
         "cores": os.cpu_count(),
-        "memory_gib": round(total_kib / (1 << 20), 1),
-        "system": f"{platform.system()} {platform.release()}",
-        "python": platform.python_version(),
-        "commit": commit.stdout.strip() or "unknown",
+        "memory_gib": round(int(total[1]) / (1 << 20), 1) if total else None,
+        "kernel": f"{platform.system()} {platform.release()}",
+        "filesystem": _said("stat", "-f", "-c", "%T", ".") or "unknown file system",
+        "load_average": round(os.getloadavg()[0], 2),
+        "versions": {
+            "Ottla": version("ottla"),
+            "Python": platform.python_version(),
+            "uvloop": version("uvloop"),
+            "Java": (re.search(r'"(.+?)"', _said("java", "-version")) or ["", "unknown"])[1],
+            "confluent-kafka": version("confluent-kafka"),
+        },
+        "commit": _said("git", "describe", "--always", "--dirty", "--abbrev=10") or "unknown",
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "took_s": 0.0,
     }
 
 
-def rows(samples: Samples, titles: dict[str, str]) -> list[dict[str, Any]]:
-    """One a work and figure, with medians and the ratio of ours to Apache's."""
-    made = []
-    for work, figures in samples.items():
-        for figure, (unit, factor, more) in FIGURES.items():
-            if figure not in figures:
-                continue
-            values = {name: median(figures[figure][name]) * factor for name in SYSTEMS}
-            made.append(
-                {
-                    "work": work,
-                    "title": titles[work],
-                    "figure": figure,
-                    "unit": unit,
-                    "more_is_better": more,
-                    **values,
-                    "ratio": values["ottla"] / values["apache"] if values["apache"] else None,
-                    "rounds": len(figures[figure]["ottla"]),
-                }
-            )
-    return made
-
-
-def markdown(table: list[dict[str, Any]], facts: dict[str, Any]) -> str:
-    """The table as Markdown."""
-    where = (
-        f"{facts['processor']}, {facts['cores']} cores, {facts['memory_gib']} GiB, {facts['system']}, "
-        f"Python {facts['python']}, commit {facts['commit']}, {facts['date']}."
-    )
-    lines = [
-        "# Ottla beside Apache Kafka 4.3.1",
-        "",
-        "Written by `make bench`. Medians; the ratio is ours to Apache's. Rates: more is better; the rest: less is.",
-        "",
-        where,
-        "",
-        "| work | unit | Apache Kafka 4.3.1 | Ottla | ratio | rounds |",
-        "|---|---|---:|---:|---:|---:|",
-    ]
-    for row in table:
-        ratio = f"{row['ratio']:.2f}" if row["ratio"] is not None else ""
-        figures = f"{_number(row['apache'])} | {_number(row['ottla'])} | {ratio} | {row['rounds']}"
-        lines.append(f"| {row['title']} | {row['unit']} | {figures} |")
-    return "\n".join(lines) + "\n"
-
-
-def write(samples: Samples, titles: dict[str, str], directory: Path) -> str:
-    """All three files; the Markdown is given back as well."""
-    directory.mkdir(parents=True, exist_ok=True)
-    facts, table = machine(), rows(samples, titles)
-    text = markdown(table, facts)
-    (directory / "beside-kafka.md").write_text(text)
-    (directory / "beside-kafka.json").write_text(
-        json.dumps({"machine": facts, "rows": table, "samples": samples}, indent=1) + "\n"
-    )
-    plot(table, facts, directory / "beside-kafka.png")
-    return text
-
-
-def plot(table: list[dict[str, Any]], facts: dict[str, Any], path: Path) -> None:
-    """How many times better ours is, a bar a figure, on a logarithmic scale."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    shown = [row for row in reversed(table) if row["ratio"] and row["figure"] != "mib_per_s"]
-    better = [row["ratio"] if row["more_is_better"] else 1 / row["ratio"] for row in shown]
-    figure, axes = pyplot.subplots(figsize=(11, 0.42 * len(shown) + 1.6))
-    axes.barh(range(len(shown)), [value - 1 for value in better], left=1, color=_colours(better))
-    axes.set_yticks(range(len(shown)), [f"{row['title']}, {row['unit']}" for row in shown], fontsize=8)
-    axes.set_xscale("log")
-    axes.axvline(1, color="black", linewidth=1)
-    for place, value in enumerate(better):
-        axes.annotate(
-            f"{value:.2f}x", (max(value, 1), place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8
-        )
-    axes.set_title(
-        f"Times better than Apache Kafka 4.3.1 ({facts['cores']} cores, commit {facts['commit']})", fontsize=10
-    )
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
-
-
-def _colours(better: list[float]) -> list[str]:
-    return ["#2a7f62" if value >= 1 else "#b5482f" for value in better]
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+def _said(*command: str) -> str:
+    root = Path(__file__).resolve().parent.parent
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL, cwd=root)
+    return (done.stdout + done.stderr).strip() if done.returncode == 0 else ""
 
 
 def _text(path: str) -> str:

@@ -1,111 +1,162 @@
-"""A system under the bench: Apache Kafka or our node as a process, its cold start and its memory."""
+"""A system under the bench: Apache Kafka or our node as a process, its starts, its memory, and tools run against it."""
 
+import os
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench import raw
 from tests.interop import server as servers
 from tests.interop import toolchain
-from tests.interop.server import Server, resident_bytes
+from tests.interop.server import Server
 
-#: What Apache's kafka-server-start.sh and kafka-run-class.sh give to the JVM.
-APACHE_JVM = (
-    "-Xmx1G",
-    "-Xms1G",
+SYSTEMS = ("apache", "ottla")
+#: Both get Kafka's defaults, as one node that is its own controller. A group waits for nobody before it begins, so
+#: that a consumer's total time is the systems' and not three fixed seconds.
+SETTINGS: Mapping[str, str] = {**servers.SINGLE_NODE, "group.initial.rebalance.delay.ms": "0"}
+#: What Apache's kafka-run-class.sh gives to every JVM.
+JVM = (
     "-server",
     "-XX:+UseG1GC",
     "-XX:MaxGCPauseMillis=20",
     "-XX:InitiatingHeapOccupancyPercent=35",
     "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
 )
-TOOL_TIMEOUT_S = 900
-SAMPLE_S = 0.1
-SYSTEMS = ("apache", "ottla")
+#: What kafka-server-start.sh adds.
+SERVER_HEAP = ("-Xmx1G", "-Xms1G")
+#: What kafka-producer-perf-test.sh and kafka-consumer-perf-test.sh add.
+TOOL_HEAP = ("-Xmx512M",)
+#: A JVM that starts quickly and never gets fast: for --quick.
+QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
+LOGGING = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+START_TIMEOUT_S = 90.0
+TOOL_TIMEOUT_S = 240.0
+#: What a start leaves to be done in the background is done by then, and counts as idle memory.
+IDLE_AFTER_S = 1.0
 
 
 @dataclass
 class System:
-    """One started system. `start` makes it, `stop` ends it."""
+    """One system. `start` starts it in an empty directory; whoever makes it calls `stop`, whatever happened."""
 
-    server: Server
-    #: from the start of the process to the first acknowledged record, in an empty formatted directory
-    cold_start_ms: float
-    idle_bytes: int
+    name: str
+    directory: Path
+    quick: bool = False
+    server: Server = field(init=False)
+    #: from the start of the formatting process to its end
+    format_ms: float = 0.0
+    #: from the start of the process in a formatted directory to the first acknowledged record
+    cold_start_ms: float = 0.0
+    idle_bytes: int = 0
+    #: how many records of how many bytes the bench has written to a topic
+    written: dict[str, int] = field(default_factory=dict)
 
-    @property
-    def name(self) -> str:
-        return self.server.name
+    def __post_init__(self) -> None:
+        jvm = QUICK_JVM if self.quick else (*SERVER_HEAP, *JVM)
+        kind = servers.apache(jvm) if self.name == "apache" else servers.kind(self.name)
+        self.server = Server(kind, self.directory / self.name, base=SETTINGS)
 
     @property
     def bootstrap(self) -> str:
         return self.server.bootstrap
 
-    def topic(self, name: str, partitions: int) -> str:
-        raw.create_topic(self.server.port, name, partitions)
+    @property
+    def port(self) -> int:
+        return self.server.port
+
+    def start(self) -> None:
+        """Format, start, and measure on the way."""
+        began = time.perf_counter()
+        self.server.format()
+        self.format_ms = (time.perf_counter() - began) * 1000
+        self.cold_start_ms = self._launch("first-record", 1, create=True)
+        time.sleep(IDLE_AFTER_S)
+        self.idle_bytes = memory_bytes(self.server.pid, "VmRSS")
+
+    def restart_ms(self, topic: str, partitions: int) -> float:
+        """Stop cleanly, start again: until every partition of the topic has acknowledged a record."""
+        self.server.stop()
+        return self._launch(topic, partitions, create=False)
+
+    def topic(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> str:
+        """Create a topic unless it is there; its name."""
+        raw.create_topic(self.port, name, partitions, settings, START_TIMEOUT_S)
         return name
+
+    def peak_bytes(self) -> int:
+        """The most memory that was resident since the start."""
+        return memory_bytes(self.server.pid, "VmHWM")
 
     def tool(self, main: str, *arguments: str) -> str:
         """Run one of Apache's tools against the system; what it printed."""
-        return run(["java", "-Xmx512m", "-cp", toolchain.classpath(), f"org.apache.kafka.tools.{main}", *arguments])
+        jvm = QUICK_JVM if self.quick else (*TOOL_HEAP, *JVM)
+        return run(["java", *jvm, LOGGING, "-cp", toolchain.classpath(), f"org.apache.kafka.tools.{main}", *arguments])
 
     def program(self, module: str, *arguments: str) -> str:
         """Run one of our programs against the system; what it printed."""
         return run([sys.executable, "-m", module, *arguments])
 
-    def watch(self) -> "Watch":
-        return Watch(self.server.pid)
+    def alive(self) -> bool:
+        process = self.server.process
+        return process is not None and process.poll() is None
 
     def stop(self) -> None:
-        self.server.stop()
+        """Stop it cleanly; SIGKILL if it does not end in time."""
+        try:
+            self.server.stop()
+        except AssertionError as error:
+            print(f"bench: {error}", file=sys.stderr, flush=True)
+
+    def _launch(self, topic: str, partitions: int, *, create: bool) -> float:
+        began = time.perf_counter()
+        self.server.launch()
+        try:
+            raw.until_acknowledged(self.port, topic, partitions, create=create, within_s=START_TIMEOUT_S)
+        except (OSError, RuntimeError) as error:
+            raise RuntimeError(f"{self.name} does not serve: {error}\n{self.server.tail()}") from error
+        return (time.perf_counter() - began) * 1000
 
 
-def start(name: str, directory: Path) -> System:
-    """Format, start, and measure on the way."""
-    kind = servers.apache(APACHE_JVM) if name == "apache" else servers.kind(name)
-    server = Server(kind, directory / name, base=servers.SINGLE_NODE)
-    server.format()
-    began = time.perf_counter()
-    server.launch()
-    raw.first_record(server.port, "first-record", deadline_s=60)
-    cold_start_ms = (time.perf_counter() - began) * 1000
-    time.sleep(1.0)  # what is done after the start is done, and counts as idle memory
-    return System(server, cold_start_ms, resident_bytes(server.pid))
+def memory_bytes(pid: int, figure: str) -> int:
+    """`VmRSS` (resident now) or `VmHWM` (resident at most so far) of a process and of those it has started."""
+    total = 0
+    for each in (pid, *_children(pid)):
+        try:
+            lines = Path(f"/proc/{each}/status").read_text().splitlines()
+        except FileNotFoundError:  # it ended meanwhile
+            continue
+        total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{figure}:"))
+    return total
 
 
-class Watch:
-    """The largest resident memory of a process while the block runs."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True)
-        self.peak_bytes = 0
-
-    def __enter__(self) -> "Watch":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _sample(self) -> None:
-        while True:
-            self.peak_bytes = max(self.peak_bytes, resident_bytes(self._pid))
-            if self._over.wait(SAMPLE_S):
-                return
+def _children(pid: int) -> list[int]:
+    found = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += [int(child) for child in path.read_text().split()]
+        except FileNotFoundError:
+            continue
+    return [each for child in found for each in (child, *_children(child))]
 
 
 def run(command: Sequence[str]) -> str:
-    """Run a command to its end; what it printed. Raises with its last words if it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, stdin=subprocess.DEVNULL)
+    """What a command printed. It is killed when its time is over."""
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, stdin=subprocess.DEVNULL, cwd=_ROOT
+    )
     if done.returncode:
-        raise RuntimeError(
-            f"{' '.join(command[-8:])} ended with {done.returncode}:\n{(done.stdout + done.stderr)[-3000:]}"
-        )
+        said = (done.stdout + done.stderr)[-3000:]
+        raise RuntimeError(f"{' '.join(command[-8:])} ended with {done.returncode}:\n{said}")
     return done.stdout
+
+
+def settle() -> None:
+    """Write out what earlier work has left in the page cache, so that nobody pays for it later."""
+    os.sync()
+
+
+_ROOT = Path(__file__).resolve().parent.parent

@@ -12,7 +12,7 @@ What is here:
 Rules:
 - A peer is the unmodified client. A scene that a client cannot do is not made for it (`Kind.codecs`, `.protocols`).
 - A tool that is missing is an error, never a skip.
-- What does not pass stays in FINDINGS.md with its reason; RESULTS.md is written by `make interop`.
+- What does not pass stays in FINDINGS.md with its reason; RESULTS.md is written by `make interop LONG=1`.
 
 `OTTLA_INTEROP_SERVER` chooses the server: `ottla` (the default), `apache`, or `ottla,apache`: Apache proves the scenes.
 """

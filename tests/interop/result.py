@@ -37,7 +37,7 @@ class Results:
         lines = [
             "# What passes",
             "",
-            "Written by `make interop`. A cell is passed/run; what fails is explained in FINDINGS.md.",
+            "Written by `make interop LONG=1`. A cell is passed/run; what fails is explained in FINDINGS.md.",
             "",
         ]
         for server, table in self.tables.items():

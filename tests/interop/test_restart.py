@@ -25,6 +25,7 @@ def test_a_producer_goes_on_through_a_restart(peer: Peer, server: Server, helper
         if number == 150:
             server.restart()
     assert len(acked) == 400
+    helper.await_partition(name, 0)  # it was connected to the node that went
     end = helper.ask("offsets", topic=name, partition=0, at="latest")["offset"]
     found = helper.consume(name, [0], end)
     for offset, record in acked.items():

@@ -15,6 +15,7 @@ from tests.interop.server import Server
 
 TIMEOUT_S = 8.0
 CLOSED = "closed"
+COORDINATOR_LOAD_IN_PROGRESS = 14
 
 #: Fields that hold an id made by the server, by the kind of id.
 IDS = {
@@ -139,6 +140,15 @@ class Side:
         self._settled += 1
         self.create(f"settled-{id(self)}-{self._settled}")
 
+    def producer_id(self) -> int:
+        """A new producer id. A server that has just started may not have a block of them yet."""
+        while True:
+            reply = self.ask("InitProducerId", 4, note=False, transactional_id=None, transaction_timeout_ms=60_000)
+            if reply.error_code != COORDINATOR_LOAD_IN_PROGRESS:
+                assert reply.error_code == 0, reply
+                made: int = reply.producer_id
+                return made
+
     def close(self) -> None:
         for connection in self._connections:
             connection.close()
@@ -150,7 +160,8 @@ class Side:
         if isinstance(value, list):
             # A list of ids is named in the plural: topic_ids.
             return [self._plain(each, version, name.removesuffix("s")) for each in value]
-        if name in IDS and value not in (-1, 0, "", None, bytes(16)):
+        nothing = (-1,) if name == "producer_id" else (0, "", None, bytes(16))
+        if name in IDS and value not in nothing:
             known = self._ids.setdefault(IDS[name], {})
             return known.setdefault(value, f"{IDS[name]} {len(known) + 1}")
         if name in TIMES and value > 0:

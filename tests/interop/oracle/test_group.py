@@ -65,6 +65,29 @@ def test_a_member_joins_or_is_refused(oracle: Oracle, name: str, version: int) -
     oracle.compare(script)
 
 
+@pytest.mark.parametrize("version", [4, 5, 9])
+def test_a_member_that_joins_again_is_answered(oracle: Oracle, name: str, version: int) -> None:
+    def script(side: Side) -> None:
+        mine = join_and_sync(side, name)
+        join(side, name, mine, version)  # stable, nothing changed: the leader may ask for a new round
+        join(side, name, mine, version)  # not synced yet
+        changed = [{"name": "range", "metadata": b"\0\2"}]
+        join(side, name, mine, version, protocols=changed)
+        joined = join(side, name, mine, version, protocols=changed)
+        side.ask(
+            "SyncGroup",
+            3,
+            group_id=name,
+            generation_id=joined.generation_id,
+            member_id=mine,
+            assignments=[{"member_id": mine, "assignment": b"\0\3"}],
+        )
+        side.ask("Heartbeat", 3, group_id=name, generation_id=joined.generation_id, member_id=mine)
+        join(side, name, mine, version, protocols=changed)
+
+    oracle.compare(script)
+
+
 @pytest.mark.parametrize("version", range(6))
 def test_a_member_syncs_or_is_refused(oracle: Oracle, name: str, version: int) -> None:
     def script(side: Side) -> None:
@@ -307,7 +330,8 @@ def test_a_member_of_the_new_protocol_beats_or_is_refused(oracle: Oracle, name: 
         beat(mine, -1)
         beat("nobody", 1, group=name + "-missing")
         for described in range(2):
-            side.ask("ConsumerGroupDescribe", described, group_ids=[name, name + "-missing"])
+            for group in (name, name + "-missing"):
+                side.ask("ConsumerGroupDescribe", described, group_ids=[group])
 
     oracle.compare(script)
 

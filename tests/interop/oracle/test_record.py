@@ -98,8 +98,7 @@ def test_append_time_is_the_servers(oracle: Oracle, name: str) -> None:
 def test_sequences_are_kept(oracle: Oracle, name: str) -> None:
     def script(side: Side) -> None:
         side.create(name)
-        made = side.ask("InitProducerId", 4, transactional_id=None, transaction_timeout_ms=60_000)
-        mine = made.producer_id
+        mine = side.producer_id()
 
         def put(sequence: int, epoch: int = 0, producer_id: int = mine) -> None:
             records = batch(2, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
@@ -122,6 +121,7 @@ def test_sequences_are_kept(oracle: Oracle, name: str) -> None:
 @pytest.mark.parametrize("version", range(5))
 def test_producer_ids_are_given(oracle: Oracle, version: int) -> None:
     def script(side: Side) -> None:
+        side.producer_id()
         side.ask("InitProducerId", version, transactional_id=None, transaction_timeout_ms=60_000)
         side.ask("InitProducerId", version, transactional_id=None, transaction_timeout_ms=-1)
         side.ask("InitProducerId", version, transactional_id="", transaction_timeout_ms=60_000)
@@ -280,7 +280,7 @@ def test_records_are_deleted_or_refused(oracle: Oracle, name: str, version: int)
 def test_active_producers_are_described(oracle: Oracle, name: str) -> None:
     def script(side: Side) -> None:
         side.create(name)
-        mine = side.ask("InitProducerId", 4, transactional_id=None, transaction_timeout_ms=60_000).producer_id
+        mine = side.producer_id()
         records = batch(2, producer_id=mine, producer_epoch=0, base_sequence=0)
         side.ask("Produce", 9, acks=-1, timeout_ms=10_000, topic_data=data(name, records))
         side.ask("DescribeProducers", 0, topics=[{"name": name, "partition_indexes": [0, 9]}])
