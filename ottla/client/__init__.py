@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from ottla.client.admin.result import ResourceType as ResourceType
     from ottla.client.admin.result import Results as Results
     from ottla.client.consumer import AsyncConsumer as AsyncConsumer
-    from ottla.client.consumer import RebalanceListener as RebalanceListener
     from ottla.client.consumer_sync import Consumer as Consumer
     from ottla.client.delivery import Delivery as Delivery
     from ottla.client.delivery import RecordMetadata as RecordMetadata
+    from ottla.client.listener import RebalanceListener as RebalanceListener
     from ottla.client.producer import AsyncProducer as AsyncProducer
     from ottla.client.producer import Producer as Producer
     from ottla.client.record import ConsumerRecord as ConsumerRecord
@@ -48,7 +48,7 @@ _HOME = {
     "AsyncConsumer": "ottla.client.consumer",
     "Consumer": "ottla.client.consumer_sync",
     "ConsumerRecord": "ottla.client.record",
-    "RebalanceListener": "ottla.client.consumer",
+    "RebalanceListener": "ottla.client.listener",
     "CommittedOffset": "ottla.client.admin.result",
     "ConfigResource": "ottla.client.admin.result",
     "ErrorCode": "ottla.kernel.error",

@@ -76,8 +76,6 @@ class Accumulator:
         #: Does somebody wait for memory?
         self.starved = False
         self.memory_used = 0
-        #: Batches made from now on belong to a transaction.
-        self.transactional = False
         self._serial = 0
         self._settings = settings
         self._clock = clock
@@ -188,7 +186,6 @@ class Accumulator:
         batch = ProducerBatch(queue.name, number, now_ms, now_ms + self._settings.delivery_timeout_ms)
         batch.reserved = wanted
         batch.limit = min(wanted, self._batch_bytes_max)
-        batch.transactional = self.transactional
         partition.open = batch
         self.active[partition] = None
         self.incomplete[batch] = None
@@ -199,7 +196,6 @@ class Accumulator:
         if not self._reserve(batch.size):
             return False
         batch.reserved = batch.size
-        batch.transactional = self.transactional
         self.close_batch(partition)
         partition.closed.append(batch)
         self.active[partition] = None

@@ -17,7 +17,8 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from ottla.client.cluster import now_ms
-from ottla.client.consumer import AsyncConsumer, Commit, RebalanceListener
+from ottla.client.consumer import AsyncConsumer, Commit
+from ottla.client.listener import RebalanceListener
 from ottla.client.loop import loop_thread
 from ottla.client.record import ConsumerRecord
 from ottla.client.setting import Given

@@ -19,7 +19,6 @@ from ottla.wire.batch import Header, assemble, read
 from ottla.wire.codec import Codec, compress
 
 _CHECKED = struct.Struct(">hiqqqhii")
-_TRANSACTIONAL = 0x10
 
 
 class RecordMetadata(NamedTuple):
@@ -61,7 +60,6 @@ class ProducerBatch:
         "size",
         "timestamp",
         "topic",
-        "transactional",
         "values",
         "waiters",
     )
@@ -93,7 +91,6 @@ class ProducerBatch:
         #: Producer id and epoch under which `base_sequence` was given; None before the first send.
         self.producer: tuple[int, int] | None = None
         self.base_sequence = -1
-        self.transactional = False
         #: The encoded, compressed records, and the whole batch.
         self.body: bytes | None = None
         self.count = 0
@@ -128,7 +125,7 @@ class ProducerBatch:
             count = self.records
             producer_id, epoch = self.producer or (-1, -1)
             checked = _CHECKED.pack(
-                codec | (_TRANSACTIONAL if self.transactional else 0),
+                codec,
                 count - 1,
                 self.runs[0][1],
                 self.max_timestamp,
@@ -182,7 +179,6 @@ class ProducerBatch:
         part.runs += [(first - start, timestamp) for first, timestamp in self.runs if start < first < end]
         part.max_timestamp = max(timestamp for _, timestamp in part.runs)
         part.size = self.size // 2
-        part.transactional = self.transactional
         part.serial = self.serial
         part.attempts = self.attempts + 1
         if self.producer is not None:

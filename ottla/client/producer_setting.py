@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.client.serializer import Serializer, serializer
-from ottla.client.setting import ClientSettings, flag, integer, one_of, optional_text, setting
+from ottla.client.setting import ClientSettings, flag, integer, one_of, setting
 from ottla.kernel.error import OttlaError
 from ottla.wire.codec import CODEC_BY_NAME, Codec
 
@@ -80,27 +80,19 @@ class ProducerSettings(ClientSettings):
     value_serializer: Serializer | None = setting(
         "value.serializer", None, serializer, "str, json, bytes or a function."
     )
-    transactional_id: str | None = setting(
-        "transactional.id", None, optional_text, "The name under which this producer's transactions are fenced."
-    )
-    transaction_timeout_ms: int = setting(
-        "transaction.timeout.ms", 60_000, integer(1), "The coordinator aborts a transaction that takes longer."
-    )
 
     def check(self, given: frozenset[str]) -> None:
         """Idempotence needs acks=all and few requests in flight; where it was not asked for, it yields."""
         super().check(given)
-        asked = "enable_idempotence" in given or self.transactional_id is not None
+        asked = "enable_idempotence" in given
         if self.enable_idempotence and self.acks != -1:
             if asked:
-                raise OttlaError("enable.idempotence (and transactional.id) needs acks=all: leave acks out")
+                raise OttlaError("enable.idempotence needs acks=all: leave acks out")
             object.__setattr__(self, "enable_idempotence", False)
         if self.enable_idempotence and self.max_in_flight_requests_per_connection > 5:
             if asked or "max_in_flight_requests_per_connection" not in given:
                 raise OttlaError("enable.idempotence needs max.in.flight.requests.per.connection of at most 5")
             object.__setattr__(self, "enable_idempotence", False)
-        if self.transactional_id is not None and not self.enable_idempotence:
-            raise OttlaError("transactional.id needs enable.idempotence=true: leave it out")
 
     @property
     def allow_auto_create_topics(self) -> bool:

@@ -205,7 +205,6 @@ class Sender:
             records = batch.encode(settings.compression_type, settings.compression_level)
             data.partition_data.append(PartitionProduceData(index=partition.number, records=records))
         request = ProduceRequest(
-            transactional_id=settings.transactional_id,
             acks=settings.acks,
             timeout_ms=settings.request_timeout_ms,
             topic_data=list(topics.values()),
@@ -308,7 +307,7 @@ class Sender:
         if code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE) and batch.records > 1:
             return self._accumulator.split(partition, batch)
         retriable = code.retriable
-        if batch.producer is not None and code in _LOST_TRACK and self._settings.transactional_id is None:
+        if batch.producer is not None and code in _LOST_TRACK:
             # Behind a batch that failed before, "out of order" only says so; the first in line says that we are lost.
             if partition.in_flight[0] is batch and not any(one.attempts for one in partition.closed):
                 self._renewing = True

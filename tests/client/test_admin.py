@@ -38,7 +38,7 @@ def test_a_topic_is_created_described_and_deleted(admin: Admin, name: str) -> No
     assert name in [one.name for one in admin.list_topics()]
 
     admin.delete_topic(name)
-    assert name not in [one.name for one in admin.list_topics()]
+    eventually(lambda: name not in [one.name for one in admin.list_topics()])
 
 
 def test_errors_of_single_topics_stand_beside_what_went_well(admin: Admin, topic: str) -> None:
