@@ -235,10 +235,13 @@ class Oracle:
         script(self.subject)
         found: list[str] = []
         theirs, ours = self.reference.transcript, self.subject.transcript
-        for number, ((what, expected), (_, got)) in enumerate(zip(theirs, ours, strict=True)):
+        # Where the answers lead a script different ways, the first difference says why; the rest means nothing.
+        for number, ((what, expected), (_, got)) in enumerate(zip(theirs, ours, strict=False)):
             for path, left, right in differences(expected, got):
                 if not allowed(what, path, left, right):
                     found.append(f"{number + 1}. {what} {path}: Apache {left!r}, {self.subject.server.name} {right!r}")
+        if len(theirs) != len(ours):
+            found.append(f"Apache was asked {len(theirs)} times, {self.subject.server.name} {len(ours)}")
         assert not found, f"{len(found)} differences\n" + "\n".join(found)
 
     def close(self) -> None:
