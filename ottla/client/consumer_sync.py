@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from ottla.client.cluster import now_ms
 from ottla.client.consumer import AsyncConsumer, Commit
 from ottla.client.listener import RebalanceListener
-from ottla.client.loop import loop_thread
+from ottla.client.loop import loop_thread, told_of_forks
 from ottla.client.record import ConsumerRecord
 from ottla.client.setting import Given
 from ottla.kernel.name import TopicPartition
@@ -48,6 +48,11 @@ class Consumer:
         self._half._call = self._ask_program
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         self.settings = self._half.settings
+        told_of_forks.add(self)
+
+    def forked(self) -> None:
+        """In a child: polls do not go past the loop thread, which refuses them."""
+        self._half._closed = True
 
     async def _ask_program(self, told: Callable[..., Any], partitions: list[TopicPartition]) -> None:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -13,8 +13,9 @@ import asyncio
 import concurrent.futures
 import os
 import threading
+import weakref
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ottla.kernel.error import OttlaError
 
@@ -38,7 +39,7 @@ class LoopThread:
         """Start `work` on the loop."""
         if os.getpid() != self.pid:
             work.close()
-            raise OttlaError("this client was made before the process forked: make a new one in the child")
+            raise forked()
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
@@ -53,6 +54,20 @@ class LoopThread:
             future.cancel()
             raise
 
+
+class Forkable(Protocol):
+    """A client with a way past the loop thread: it must be told that it is in a child now."""
+
+    def forked(self) -> None: ...
+
+
+def forked() -> OttlaError:
+    """Why a client does not work in a child of its process."""
+    return OttlaError("this client was made before the process forked: make a new one in the child")
+
+
+#: Weak: clients come and go.
+told_of_forks: weakref.WeakSet[Forkable] = weakref.WeakSet()
 
 _lock = threading.Lock()
 _current: LoopThread | None = None
@@ -82,6 +97,8 @@ def _forget_after_fork() -> None:
     global _lock, _current
     _lock = threading.Lock()
     _current = None
+    for client in list(told_of_forks):
+        client.forked()
 
 
 if hasattr(os, "register_at_fork"):

@@ -24,7 +24,7 @@ from ottla.client.accumulator import RECORD_OVERHEAD, Accumulator, PartitionQueu
 from ottla.client.cluster import Cluster, MachineClock, now_ms
 from ottla.client.delivery import Delivery, ProducerBatch, TableDelivery
 from ottla.client.error import BufferFull, ClientClosed
-from ottla.client.loop import loop_thread
+from ottla.client.loop import forked, loop_thread, told_of_forks
 from ottla.client.partitioner import key_hash
 from ottla.client.producer_setting import ProducerSettings
 from ottla.client.sender import Sender
@@ -244,9 +244,19 @@ class Producer:
         self._blocked = 0
         self._accumulator = self._half._accumulator
         self._topics = self._accumulator.topics
-        self._append = self._accumulator.append
+        self._append: Callable[..., Delivery | None] = self._accumulator.append
         self._sender = self._half._sender
         self._sender.on_progress.append(self._progressed)
+        self._is_child = False
+        told_of_forks.add(self)
+
+    def forked(self) -> None:
+        """In a child: no record goes past the check in `_wait`."""
+        self._is_child = True
+        self._plain = False
+        # The parent's thread may have held the lock when it forked.
+        self._lock = threading.Lock()
+        self._append = _nowhere
 
     def send(
         self,
@@ -336,6 +346,8 @@ class Producer:
         timestamp: int,
     ) -> Delivery:
         """The way of a record that finds no metadata or no room."""
+        if self._is_child:
+            raise forked()
         if self._half._closed:
             raise ClientClosed("this producer is closed")
         if topic not in self._accumulator.topics:
@@ -382,6 +394,10 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close(flush=kind is None)
+
+
+def _nowhere(*record: object) -> None:
+    """`Accumulator.append` in a child of the process that made the producer: nothing is taken."""
 
 
 def convert(

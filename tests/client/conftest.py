@@ -23,7 +23,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where a server of the kind that the parameter names can be reached."""
     if request.param == "ottla":
-        with ottla.Node() as node:
+        quick = {"group.consumer.heartbeat.interval.ms": 1000, "group.consumer.min.heartbeat.interval.ms": 1000}
+        with ottla.Node(settings=quick) as node:
             yield node.bootstrap_servers
         return
     server = servers.Server(servers.apache(), tmp_path_factory.mktemp("apache"))

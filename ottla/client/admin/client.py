@@ -48,7 +48,7 @@ def _waits(method: Callable[Concatenate[AsyncAdmin, P], Awaitable[R]]) -> Callab
 
     @wraps(method)
     def call(self: Admin, /, *arguments: P.args, **keywords: P.kwargs) -> R:
-        return cast(R, loop_thread().run(cast(Any, method)(self._half, *arguments, **keywords)))
+        return cast(R, self._thread.run(cast(Any, method)(self._half, *arguments, **keywords)))
 
     return call
 
@@ -64,7 +64,8 @@ class Admin:
         async def make() -> AsyncAdmin:
             return AsyncAdmin(settings, **keywords)
 
-        self._half = loop_thread().run(make())
+        self._thread = loop_thread()
+        self._half = self._thread.run(make())
 
     list_topics = _waits(AsyncAdmin.list_topics)
     describe_topics = _waits(AsyncAdmin.describe_topics)
