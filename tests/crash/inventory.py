@@ -149,11 +149,19 @@ def take(bootstrap: str) -> Inventory:
 
 
 def apache_only(bootstrap: str) -> Any:
-    """What a node of ours keeps in the metadata without serving it: quotas and SCRAM credentials."""
+    """What a node of ours keeps in the metadata without serving it: quotas and SCRAM credentials.
+
+    There must be some: Apache Kafka answers that it has them before it shows them.
+    """
+    deadline = time.monotonic() + _DEADLINE_S
     with WireClient(bootstrap) as client:
-        quotas = client.ask(DescribeClientQuotasRequest(), 1)
-        scram = client.ask(DescribeUserScramCredentialsRequest(users=None), 0)
-    return repr(quotas.entries), repr(scram.results)
+        while True:
+            quotas = client.ask(DescribeClientQuotasRequest(), 1).entries
+            scram = client.ask(DescribeUserScramCredentialsRequest(users=None), 0).results
+            if quotas and scram:
+                return repr(quotas), repr(scram)
+            assert time.monotonic() < deadline, f"quotas are {quotas}, credentials are {scram}"
+            Event().wait(0.05)
 
 
 def again(ask: Callable[[], _Answer], codes: Callable[[_Answer], Iterable[int]]) -> _Answer:
