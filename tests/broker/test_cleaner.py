@@ -1,0 +1,208 @@
+"""Compaction in a node that serves: the process, the conversation with it, the swap, the settings that steer them."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import ottla
+from ottla.broker.clean_process import Pace, converse
+from ottla.host.disk import HostDisk
+from ottla.kernel.name import TopicPartition
+from ottla.log.checkpoint import read_offsets
+from ottla.log.clean_job import Job, plan
+from ottla.log.log import Log, LogSettings
+from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.batch import NewRecord, Record, build, read
+from tests.broker.wire_client import WireClient
+
+pytestmark = pytest.mark.timeout(60)
+
+_COMPACT = {"cleanup.policy": "compact", "segment.bytes": 1 << 20, "min.cleanable.dirty.ratio": 0.01}
+_NOW_MS = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[ottla.Node]:
+    with ottla.Node(settings={"log.cleaner.backoff.ms": 20}) as node:
+        yield node
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    """The cleaner says nothing to clients: what it has done can only be looked for."""
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come to hold within half a minute"
+
+
+def _fill(client: WireClient, topic: str, keys: int, rounds: int) -> dict[bytes, bytes]:
+    """Some segments full of the same keys; what each is worth in the end."""
+    latest: dict[bytes, bytes] = {}
+    for number in range(rounds):
+        records: list[NewRecord] = [(_NOW_MS, b"k%d" % key, b"%d " % number * 2000, []) for key in range(keys)]
+        latest.update({b"k%d" % key: b"%d " % number * 2000 for key in range(keys)})
+        data = PartitionProduceData(index=0, records=build(records))
+        request = ProduceRequest(
+            acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
+        )
+        assert client.ask(request, 9).responses[0].partition_responses[0].error_code == 0
+    return latest
+
+
+def _read(client: WireClient, topic: str) -> list[Record]:
+    found: list[Record] = []
+    offset = 0
+    while True:
+        partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=1 << 20,
+            session_epoch=-1,
+            topics=[FetchTopic(topic=topic, partitions=[partition])],
+        )
+        data = client.ask(request, 12).responses[0].partitions[0]
+        assert data.error_code == 0
+        for batch in read(bytes(data.records or b"")):
+            found += batch.records()
+            offset = batch.header.last_offset + 1
+        if offset == data.high_watermark:
+            return found
+
+
+def _cleaned(node: ottla.Node, topic: str) -> int:
+    offsets = read_offsets(HostDisk(), f"{node.data}/cleaner-offset-checkpoint")
+    return offsets.get(TopicPartition(topic, 0), 0)
+
+
+def test_a_compacted_topic_shrinks_while_it_is_served_and_stays_so_over_a_restart(node: ottla.Node) -> None:
+    node.create_topic("small", settings=_COMPACT)
+    with WireClient(node.bootstrap_servers) as client:
+        latest = _fill(client, "small", 20, 80)
+        _until(lambda: _cleaned(node, "small") > 1000)
+        found = _read(client, "small")
+        assert {each.key: each.value for each in found} == latest
+        assert len(found) < 1000
+        assert found[-1].offset == 20 * 80 - 1
+    before = _cleaned(node, "small")
+    node.restart()
+    with WireClient(node.bootstrap_servers) as client:
+        assert {each.key: each.value for each in _read(client, "small")} == latest
+    assert _cleaned(node, "small") >= before
+    assert not [each for each in Path(node.data, "small-0").iterdir() if each.suffix in (".cleaned", ".swap")]
+
+
+def test_a_topic_becomes_compacted_when_its_settings_say_so_and_one_that_is_not_stays_whole(node: ottla.Node) -> None:
+    node.create_topic("whole", settings={"segment.bytes": 1 << 20})
+    node.create_topic("other", settings=_COMPACT)
+    with WireClient(node.bootstrap_servers) as client:
+        _fill(client, "whole", 20, 40)
+        _fill(client, "other", 20, 40)
+        _until(lambda: _cleaned(node, "other") > 0)
+        assert len(_read(client, "whole")) == 20 * 40
+
+
+def test_a_topic_that_is_made_anew_while_its_namesake_is_cleaned_is_not_touched(node: ottla.Node) -> None:
+    from ottla.wire.api.delete_topics import DeleteTopicsRequest
+
+    with WireClient(node.bootstrap_servers) as client:
+        for number in range(6):
+            node.create_topic("again", settings=_COMPACT)
+            latest = _fill(client, "again", 10 + number, 60)
+            assert {each.key: each.value for each in _read(client, "again")} == latest
+            answer = client.ask(DeleteTopicsRequest(topic_names=["again"], timeout_ms=1000), 5)
+            assert answer.responses[0].error_code == 0
+
+
+def test_a_cleaner_that_is_switched_off_does_nothing(tmp_path: Path) -> None:
+    with ottla.Node(tmp_path, settings={"log.cleaner.backoff.ms": 1, "log.cleaner.enable": "false"}) as node:
+        node.create_topic("t", settings=_COMPACT)
+        with WireClient(node.bootstrap_servers) as client:
+            _fill(client, "t", 20, 40)
+            assert len(_read(client, "t")) == 20 * 40
+        assert not Path(tmp_path, "cleaner-offset-checkpoint").exists()
+
+
+def test_a_node_that_stops_in_the_middle_of_a_cleaning_leaves_the_log_as_it_was(tmp_path: Path) -> None:
+    # So slow that it is never done: 100 bytes a second.
+    slow = {"log.cleaner.backoff.ms": 1, "log.cleaner.io.max.bytes.per.second": 100}
+    with ottla.Node(tmp_path, settings=slow) as node:
+        node.create_topic("t", settings=_COMPACT)
+        with WireClient(node.bootstrap_servers) as client:
+            latest = _fill(client, "t", 20, 40)
+            _until(lambda: any(each.name == "ottla-cleaner" for each in threading.enumerate()))
+            assert {each.key: each.value for each in _read(client, "t")} == latest
+    assert not list(Path(tmp_path, "t-0").glob("*.cleaned"))
+    with (
+        ottla.Node(tmp_path, settings={"log.cleaner.enable": "false"}) as node,
+        WireClient(node.bootstrap_servers) as client,
+    ):
+        assert len(_read(client, "t")) == 20 * 40
+
+
+# ---- the process, from within
+
+
+def _job(path: Path) -> tuple[Log, Job]:
+    settings = LogSettings(cleanup_policy=frozenset({"compact"}))
+    log = Log.open(HostDisk(), str(path / "t-0"), settings, now_ms=_NOW_MS)
+    for number in range(3):
+        log.append(build([(_NOW_MS, b"a", b"%d" % number, [])]), leader_epoch=0, now_ms=_NOW_MS)
+        log.roll(_NOW_MS)
+    return log, plan(log, 0, 3, _NOW_MS, keys_max=10, buffer_bytes=100)
+
+
+def _told(job: Job, *answers: str) -> list[dict[str, object]]:
+    asked = json.dumps({"job": job._asdict(), "bytes_per_second": 1e9}) + "\n"
+    out = io.StringIO()
+    converse(HostDisk(), io.StringIO(asked + "".join(answers)), out, lambda _: lambda count: None)
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+def test_the_process_says_what_is_ready_and_waits_for_the_answer(tmp_path: Path) -> None:
+    log, job = _job(tmp_path)
+    assert [list(each) for each in _told(job, "{}\n")] == [["ready"], ["end_offset", "read", "written"]]
+    assert (tmp_path / "t-0" / "00000000000000000000.log.cleaned").exists()
+    log.close()
+
+
+def test_a_process_whose_parent_is_gone_ends(tmp_path: Path) -> None:
+    log, job = _job(tmp_path)
+    assert _told(job) == [{"ready": [0, 1, 2]}]
+    log.close()
+
+
+def test_the_process_says_what_is_wrong_and_whether_it_will_stay_so(tmp_path: Path) -> None:
+    log, job = _job(tmp_path)
+    gone = job._replace(directory=str(tmp_path / "nowhere"))
+    (told,) = _told(gone)
+    assert told["corrupt"] is False
+    log.segments[1].file.write(b"\xff", 30)
+    (told,) = _told(job)
+    assert told["corrupt"] is True
+    assert "CRC" in str(told["error"])
+    log.close()
+
+
+def test_the_pace_is_that_of_the_bytes_and_idle_time_is_not_made_up_for() -> None:
+    now = 100.0
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        slept.append(seconds)
+        now += seconds
+
+    pace = Pace(1000.0, lambda: now, sleep)
+    pace(500)
+    pace(1500)
+    now += 60
+    pace(1000)
+    assert slept == [0.5, 1.5, 1.0]
