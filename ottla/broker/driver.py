@@ -14,7 +14,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -69,12 +69,17 @@ class Driver(ABC, Generic[M]):
 
     def load(self) -> None:
         """Replay the whole log."""
+        for batch in self.batches():
+            self.replay_batch(batch)
+
+    def batches(self) -> Iterator[Batch]:
+        """Everything in the log, from its start on."""
         log = self.partition.log
         offset = log.start_offset
         while offset < log.end_offset:
             data = log.read(offset, _LOAD_BYTES, end_offset=log.end_offset, min_one_batch=True).bytes()
             for batch in read(data):
-                self.replay_batch(batch)
+                yield batch
                 offset = batch.header.last_offset + 1
 
     def expect(self, answer: Callable[[Any], None]) -> int:
@@ -91,12 +96,19 @@ class Driver(ABC, Generic[M]):
         if len(self._steps) > 1:
             return None
         now_ms = self.node.clock.now_ms()
-        while self._steps:
-            failed = self.carry_out_all(self.machine.step(self._steps[0], now_ms), now_ms)
-            if failed is not None:
-                return self._steps.clear()
-            self._steps.popleft()
-        return self.plan(now_ms)
+        try:
+            while self._steps and not self.failed:
+                self.carry_out_all(self.machine.step(self._steps[0], now_ms), now_ms)
+                self._steps.popleft()
+        except Exception:
+            # Our own fault. What the machine holds is not to be trusted, and nobody may wait for it for ever.
+            self._fail()
+            raise
+        finally:
+            self._steps.clear()
+        if not self.failed:
+            self.plan(now_ms)
+        return None
 
     def carry_out_all(self, effects: Sequence[Any], now_ms: int) -> KafkaError | None:
         """Effects in their order; the error if the log refused an append. Whoever waited for that is told it."""
@@ -108,10 +120,13 @@ class Driver(ABC, Generic[M]):
             elif failed is None:
                 failed = self._attempt(effect, now_ms)
         if failed is not None:
-            self.failed = True
-            self.give_up()
-            self.on_failure(self)
+            self._fail()
         return failed
+
+    def _fail(self) -> None:
+        self.failed = True
+        self.give_up()
+        self.on_failure(self)
 
     def give_up(self) -> None:
         """Nothing more is done here; whoever still waits is told NOT_COORDINATOR, and asks again."""
