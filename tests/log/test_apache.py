@@ -43,7 +43,7 @@ def _tool(*arguments: str) -> str:
 class Apache:
     """One broker and controller in one, on a directory of its own."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, **settings: str) -> None:
         self.path = path
         self.data = str(path / "data")
         self.port, self._controller = _free_ports()
@@ -57,12 +57,18 @@ class Apache:
             "transaction.state.log.num.partitions=1\ntransaction.state.log.replication.factor=1\n"
             "transaction.state.log.min.isr=1\ngroup.initial.rebalance.delay.ms=0\nlog.segment.bytes=1048576\n"
         )
+        self.set(**settings)
         subprocess.run(
             _java("kafka.tools.StorageTool", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(self._config)),
             check=True,
             capture_output=True,
             timeout=60,
         )
+
+    def set(self, **settings: str) -> None:
+        """Add to the settings, with `_` for `.`; what is said last counts at the next start."""
+        with open(self._config, "a") as file:
+            file.writelines(f"{name.replace('_', '.')}={value}\n" for name, value in settings.items())
 
     def start(self) -> None:
         with open(self.path / "out.txt", "ab") as out:
