@@ -181,13 +181,11 @@ class Cluster:
                 del self._connections[key]
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection when what was written has gone out."""
         self.closed = True
-        for one in self._connections.values():
-            one.close()
+        connections = list(self._connections.values())
         self._connections.clear()
-        # uvloop finishes aborted transports in its next turns.
-        await asyncio.sleep(0)
+        await asyncio.gather(*(one.finish() for one in connections))
 
     # ---- metadata
 

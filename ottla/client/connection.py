@@ -36,6 +36,8 @@ R = TypeVar("R")
 _VERSION: str = getattr(sys.modules["ottla"], "__version__", "unknown")
 #: Small answers are received here and copied out; longer ones go straight into a frame of their own.
 _STAGING_BYTES = 64 * 1024
+#: How long `finish` waits for the broker to take what was written.
+_FINISH_S = 5.0
 #: No broker of ours or Apache's sends more: `fetch.max.bytes` bounds a fetch, and its default is 50 MiB.
 _FRAME_BYTES_MAX = 1 << 30
 
@@ -77,6 +79,8 @@ class Connection(asyncio.BufferedProtocol):
         self._frame: bytearray | None = None
         self._frame_filled = 0
         self._writable: asyncio.Future[None] | None = None
+        #: Resolved when the socket is closed, once `finish` waits for that.
+        self._gone: asyncio.Future[None] | None = None
 
     @classmethod
     async def open(cls, host: str, port: int, settings: ClientSettings) -> Connection:
@@ -196,6 +200,22 @@ class Connection(asyncio.BufferedProtocol):
         if self.closed is None:
             self._end(why)
 
+    async def finish(self) -> None:
+        """Close when what was written has gone out: requests with acks=0 are nowhere but in the transport."""
+        transport = self._transport
+        if self.closed is not None or transport is None:
+            return
+        self.closed = "closed by this client"
+        self._gone = self._loop.create_future()
+        transport.close()
+        try:
+            async with asyncio.timeout(_FINISH_S):
+                await self._gone
+        except TimeoutError:
+            # A broker that reads nothing must not hold up the end of a program.
+            transport.abort()
+        self._end(self.closed)
+
     def _timed_out(self, sent: _Sent, timeout_ms: int) -> None:
         if not sent.answer.done():
             where = f"{self.host}:{self.port}"
@@ -224,6 +244,8 @@ class Connection(asyncio.BufferedProtocol):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        if self._gone is not None and not self._gone.done():
+            self._gone.set_result(None)
         if self.closed is None:
             self._end(_reason(exc) if isinstance(exc, OSError) else "the broker closed the connection")
 

@@ -89,13 +89,15 @@ def test_settings_are_set_appended_and_put_back(admin: Admin, topic: str) -> Non
     assert before.is_default
 
     admin.alter_config(resource, {"retention.ms": "1234", "cleanup.policy": (AlterOperation.APPEND, "compact")})
-    changed = admin.describe_config(resource, ["retention.ms", "cleanup.policy"])
+    names = ["retention.ms", "cleanup.policy"]
+    eventually(lambda: admin.describe_config(resource, names)["retention.ms"].value == "1234")
+    changed = admin.describe_config(resource, names)
     assert changed["retention.ms"].value == "1234"
     assert not changed["retention.ms"].is_default
     assert changed["cleanup.policy"].value == "delete,compact"
 
     admin.alter_config(resource, {"retention.ms": None})
-    assert admin.describe_config(resource, ["retention.ms"])["retention.ms"].value == before.value
+    eventually(lambda: admin.describe_config(resource, names)["retention.ms"].value == before.value)
     with pytest.raises(KafkaError) as error:
         admin.alter_config(resource, {"retention.ms": "soon"})
     assert code_of(error) == ErrorCode.INVALID_CONFIG
