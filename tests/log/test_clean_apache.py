@@ -2,7 +2,9 @@
 
 import contextlib
 import random
+import re
 import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import ottla
 from ottla.host.disk import HostDisk
 from ottla.kernel.name import TopicPartition
 from ottla.log.checkpoint import CorruptCheckpoint, read_offsets
@@ -19,7 +22,7 @@ from ottla.log.clean_swap import swap
 from ottla.log.log import Log, LogSettings
 from ottla.log.store import Store
 from ottla.wire.batch import Batch, read
-from tests.log.test_apache import Apache, _records, _tool
+from tests.log.test_apache import Apache, _java, _records, _tool
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
@@ -203,3 +206,25 @@ def test_apache_reads_what_we_cleaned_and_goes_on_from_it(apache: Apache) -> Non
     apache.stop()
     assert read_offsets(HostDisk(), f"{apache.data}/cleaner-offset-checkpoint") is not None
     assert all(offset is not None for offset in offsets.values())
+
+
+def test_apaches_own_tester_of_compaction_finds_what_it_wrote(tmp_path: Path) -> None:
+    settings = {"log.cleaner.backoff.ms": 50, "log.cleaner.min.cleanable.ratio": 0.01, "log.segment.bytes": 1 << 20}
+    with ottla.Node(tmp_path / "data", settings=settings) as node:
+        done = subprocess.run(
+            _java(
+                f"-Djava.io.tmpdir={tmp_path}",
+                "org.apache.kafka.tools.LogCompactionTester",
+                *("--bootstrap-server", node.bootstrap_servers),
+                *("--messages", "200000", "--duplicates", "20", "--percent-deletes", "10", "--sleep", "3"),
+                *("--compression-type", "lz4"),
+            ),
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Data verification is completed" in done.stdout
+    reduction = re.search(r"\((\d+\.\d)% reduction\)", done.stdout)
+    assert reduction is not None
+    assert float(reduction[1]) > 20, done.stdout
