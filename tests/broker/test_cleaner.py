@@ -14,11 +14,19 @@ import pytest
 import ottla
 from ottla.broker.clean_process import Pace, converse
 from ottla.host.disk import HostDisk
+from ottla.kernel.error import ErrorCode
 from ottla.kernel.name import TopicPartition
 from ottla.log.checkpoint import read_offsets
 from ottla.log.clean_job import Job, plan
 from ottla.log.log import Log, LogSettings
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.api.find_coordinator import FindCoordinatorRequest
+from ottla.wire.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.batch import NewRecord, Record, build, read
 from tests.broker.wire_client import WireClient
@@ -206,3 +214,46 @@ def test_the_pace_is_that_of_the_bytes_and_idle_time_is_not_made_up_for() -> Non
     now += 60
     pace(1000)
     assert slept == [0.5, 1.5, 1.0]
+
+
+def test_committed_offsets_are_compacted_too_and_the_latest_survive_a_restart(tmp_path: Path) -> None:
+    settings = {
+        "log.cleaner.backoff.ms": 20,
+        "log.cleaner.min.cleanable.ratio": 0.01,
+        "offsets.topic.num.partitions": 1,
+        "offsets.topic.segment.bytes": 1 << 20,
+    }
+    partitions = 100
+    with ottla.Node(tmp_path, settings=settings) as node:
+        node.create_topic("t", partitions=partitions)
+        with WireClient(node.bootstrap_servers) as client:
+            client.ask(FindCoordinatorRequest(key="g"), 3)
+            for number in range(40):
+                committed = [
+                    OffsetCommitRequestPartition(
+                        partition_index=index, committed_offset=number, committed_metadata=f"{number} " * 200
+                    )
+                    for index in range(partitions)
+                ]
+                topics = [OffsetCommitRequestTopic(name="t", partitions=committed)]
+                _until_loaded(client, OffsetCommitRequest(group_id="g", topics=topics))
+            _until(lambda: _cleaned(node, "__consumer_offsets") > 20 * partitions)
+        node.restart()
+        with WireClient(node.bootstrap_servers) as client:
+            log = Path(tmp_path, "__consumer_offsets-0")
+            assert sum(each.stat().st_size for each in log.glob("*.log")) < 40 * partitions * 400
+            asked = [OffsetFetchRequestTopic(name="t", partition_indexes=list(range(partitions)))]
+            _until(lambda: client.ask(OffsetFetchRequest(group_id="g", topics=asked), 7).error_code == 0)
+            answer = client.ask(OffsetFetchRequest(group_id="g", topics=asked), 7)
+            assert [each.committed_offset for each in answer.topics[0].partitions] == [39] * partitions
+
+
+def _until_loaded(client: WireClient, request: OffsetCommitRequest) -> None:
+    """Commit; a coordinator that has only begun says so."""
+
+    def committed() -> bool:
+        codes = {each.error_code for topic in client.ask(request, 8).topics for each in topic.partitions}
+        assert codes <= {0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
+        return codes == {0}
+
+    _until(committed)
