@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from confluent_kafka import KafkaException
+from pyspark.errors import PySparkException
 from rich.console import Console
 from rich.text import Text
 
@@ -40,8 +41,8 @@ def main() -> int:
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     try:
         return run(console, options)
-    except (OttlaError, KafkaException, TimeoutError) as failure:
-        console.print(f"the demo could not run: {failure}", style="red")
+    except (OttlaError, KafkaException, PySparkException, TimeoutError) as failure:
+        console.print(Text(f"the demo could not run: {str(failure).splitlines()[0]}", "red"))
         return 2
 
 

@@ -13,12 +13,16 @@ from examples.flights.data import Event
 STREAM_PARTITIONS = 2
 RESULTS = ("carrier-delays", "weather-delays")
 WAIT_S = 30
+#: the client's own log: errors only
+QUIET = {"log_level": 3}
 
 
 def create_topics(bootstrap_servers: str) -> None:
     """Make the demo's topics. KafkaException with TOPIC_ALREADY_EXISTS when one is there."""
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    streams = [NewTopic(topic, STREAM_PARTITIONS) for topic in data.STREAMS]
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, **QUIET})
+    # The events are of 2013: with a limit in time they would be gone at the first look for old segments.
+    kept = {"retention.ms": "-1"}
+    streams = [NewTopic(topic, STREAM_PARTITIONS, config=kept) for topic in data.STREAMS]
     tables = [NewTopic(topic, 1, config={"cleanup.policy": "compact"}) for topic in data.TABLES]
     made = admin.create_topics([*streams, *tables, *(NewTopic(topic, 1) for topic in RESULTS)])
     for answer in made.values():
@@ -42,7 +46,7 @@ class Feed:
 
     def __post_init__(self) -> None:
         self.producer = Producer(
-            {"bootstrap.servers": self.bootstrap_servers, "enable.idempotence": True, "linger.ms": 2}
+            {"bootstrap.servers": self.bootstrap_servers, "enable.idempotence": True, "linger.ms": 2, **QUIET}
         )
         self.thread = threading.Thread(target=self._run, name="feed", daemon=True)
 

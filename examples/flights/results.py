@@ -6,7 +6,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
-from examples.flights.feed import RESULTS, WAIT_S
+from examples.flights.feed import QUIET, RESULTS, WAIT_S
 
 Row = dict[str, Any]
 
@@ -18,7 +18,7 @@ class Results:
         self.rows: dict[str, list[Row]] = {topic: [] for topic in RESULTS}
         self._positions = dict.fromkeys(RESULTS, 0)
         self._consumer = Consumer(
-            {"bootstrap.servers": bootstrap_servers, "group.id": "flights-demo", "enable.auto.commit": False}
+            {"bootstrap.servers": bootstrap_servers, "group.id": "flights-demo", "enable.auto.commit": False, **QUIET}
         )
         self._consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING) for topic in RESULTS])
 

@@ -42,7 +42,7 @@ class Screen:
             self._line_due = time.monotonic() + LINE_EVERY_S
             line = self._line()
             if line != self._last_line:
-                self.console.print(line)
+                self.console.print(line, soft_wrap=True)
             self._last_line = line
 
     def _line(self) -> str:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 WAIT_S = 30
+#: many records here are stamped long ago, and would be gone at the first look for old segments
+KEPT = {"retention.ms": "-1"}
 Settings = dict[str, str | int]
 
 
@@ -54,7 +56,7 @@ class Topic:
     def __init__(self, servers: str, name: str, partitions: int) -> None:
         self.servers, self.name = servers, name
         self.admin = AdminClient({"bootstrap.servers": servers})
-        self.admin.create_topics([NewTopic(name, partitions)])[name].result(WAIT_S)
+        self.admin.create_topics([NewTopic(name, partitions, config=KEPT)])[name].result(WAIT_S)
 
     def send(self, *values: str, partition: int = 0, timestamp_ms: int = 0, settings: Settings | None = None) -> None:
         """Produce these values, keyed by themselves, and wait until they are written."""
