@@ -51,9 +51,13 @@ class LogSettings:
     def of(cls, topic: "TopicSettings", producer_expiration_ms: int = 86_400_000) -> "LogSettings":
         """What a log needs of a topic's resolved settings."""
         compression = topic.compression_type
+        segment_ms = topic.segment_ms
+        if "compact" in topic.cleanup_policy:
+            # What lies in the active segment cannot be cleaned in time (KIP-354).
+            segment_ms = min(segment_ms, topic.max_compaction_lag_ms)
         return cls(
             segment_bytes=topic.segment_bytes,
-            segment_ms=topic.segment_ms,
+            segment_ms=segment_ms,
             segment_jitter_ms=topic.segment_jitter_ms,
             segment_index_bytes=topic.segment_index_bytes,
             index_interval_bytes=topic.index_interval_bytes,

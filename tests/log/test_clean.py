@@ -3,6 +3,8 @@
 import pytest
 
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.server_settings import ServerSettings
+from ottla.kernel.topic_settings import TopicSettings
 from ottla.log.clean import Source, cleanable, group, is_due
 from ottla.log.clean_job import Cleaning, plan
 from ottla.log.clean_swap import discard, swap
@@ -282,6 +284,26 @@ def test_the_lag_keeps_young_segments_and_its_maximum_makes_a_log_due() -> None:
     assert found is not None
     assert found.end_offset == 2
     assert is_due(found, log)
+
+
+def test_a_compacted_topics_segments_are_never_open_for_longer_than_the_lag_allows() -> None:
+    def segment_ms(**texts: str) -> int:
+        overrides = {name.replace("_", "."): text for name, text in texts.items()}
+        server = ServerSettings.parse(
+            {
+                "node.id": "1",
+                "controller.quorum.voters": "1@localhost:9093",
+                "process.roles": "broker,controller",
+                "controller.listener.names": "C",
+                "listeners": "PLAINTEXT://:9092,C://:9093",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,C:PLAINTEXT",
+            }
+        )
+        return LogSettings.of(TopicSettings.resolve(overrides, server)).segment_ms
+
+    assert segment_ms(cleanup_policy="compact", segment_ms="5000", max_compaction_lag_ms="700") == 700
+    assert segment_ms(cleanup_policy="compact,delete", segment_ms="500", max_compaction_lag_ms="700") == 500
+    assert segment_ms(cleanup_policy="delete", segment_ms="5000", max_compaction_lag_ms="700") == 5000
 
 
 def test_the_ratio_is_that_of_the_dirty_bytes() -> None:
