@@ -31,6 +31,8 @@ ALREADY_THERE = 36
 #: 38 INVALID_REPLICATION_FACTOR (no broker is registered yet), 41 NOT_CONTROLLER.
 NOT_YET = frozenset({3, 5, 6, 7, 38, 41})
 PAUSE_S = 0.002
+#: A thousand partitions are made within one request.
+ANSWER_TIMEOUT_S = 90.0
 #: Where the correlation id stands in a frame: after the length, the key and the version.
 CORRELATION_ID_AT = 8
 
@@ -63,7 +65,7 @@ class Connection:
     """A blocking connection for what is done once. A context manager."""
 
     def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_TIMEOUT_S)
 
     def __enter__(self) -> Self:
         return self

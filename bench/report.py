@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
@@ -216,6 +217,7 @@ def _facts() -> dict[str, Any]:
     }
 
 
+@cache
 def _said(*command: str) -> str:
     root = Path(__file__).resolve().parent.parent
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL, cwd=root)
