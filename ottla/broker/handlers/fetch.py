@@ -40,6 +40,7 @@ _BY_ID_FROM = 13
 #: Below this a copy is cheaper than a sendfile call of its own.
 _COPY_BYTES_MAX = 16 << 10
 _NO_RECORDS = b""
+_UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 @handles(ApiKey.FETCH)
@@ -254,6 +255,6 @@ def _failed(index: int, code: ErrorCode) -> PartitionData:
         high_watermark=-1,
         last_stable_offset=-1,
         log_start_offset=-1,
-        aborted_transactions=[],
+        aborted_transactions=[] if code in _UNKNOWN else None,
         records=_NO_RECORDS,
     )

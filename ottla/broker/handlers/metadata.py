@@ -102,7 +102,18 @@ def _topic(topic: TopicImage) -> MetadataResponseTopic:
     )
 
 
-@handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS)
+def _refuse_page(
+    request: paged.DescribeTopicPartitionsRequest, version: int, error: KafkaError
+) -> paged.DescribeTopicPartitionsResponse:
+    return paged.DescribeTopicPartitionsResponse(
+        topics=[
+            paged.DescribeTopicPartitionsResponseTopic(error_code=error.code, name=each.name, topic_id=NO_UUID)
+            for each in request.topics
+        ]
+    )
+
+
+@handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS, refuse=_refuse_page)
 def describe_topic_partitions(
     call: Call, request: paged.DescribeTopicPartitionsRequest
 ) -> paged.DescribeTopicPartitionsResponse:
@@ -111,6 +122,8 @@ def describe_topic_partitions(
     cursor = request.cursor
     names = sorted({each.name for each in request.topics}) if request.topics else sorted(image.topics)
     if cursor is not None:
+        if cursor.partition_index < 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
         names = [name for name in names if name >= cursor.topic_name]
     left = max(1, min(request.response_partition_limit, call.node.settings.max_request_partition_size_limit))
     response = paged.DescribeTopicPartitionsResponse()
@@ -119,10 +132,12 @@ def describe_topic_partitions(
         if topic is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
             response.topics.append(
-                paged.DescribeTopicPartitionsResponseTopic(error_code=code, name=name, topic_id=NO_UUID)
+                paged.DescribeTopicPartitionsResponseTopic(
+                    error_code=code, name=name, topic_id=NO_UUID, topic_authorized_operations=TOPIC_OPERATIONS
+                )
             )
             continue
-        first = max(0, cursor.partition_index) if cursor is not None and cursor.topic_name == name else 0
+        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         if left <= 0:
             response.next_cursor = paged.Cursor(topic_name=name, partition_index=first)
             break

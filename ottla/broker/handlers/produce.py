@@ -42,8 +42,8 @@ _IMPLICIT_FROM = 12
 #: Of the batch's attributes (int16 at byte 21) the low byte has all that matters here.
 _ATTRIBUTES_LOW = 22
 _CODEC_MASK = 7
-#: Errors of the records themselves: their answer tells where the log begins.
-_OF_RECORDS = frozenset({ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP})
+#: Errors that were found beside what the log holds: their answer tells where it begins.
+_OF_SEQUENCES = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH})
 _ALL = -1
 #: Only Apache's admin client may write into internal topics, as in Apache Kafka.
 _INTERNAL_WRITER = "__admin_client"
@@ -110,7 +110,7 @@ def _append(
         appended = partition.append(data.records, node.clock.now_ms())
     except KafkaError as error:
         failed = _failed(data.index, error)
-        if error.code in _OF_RECORDS:
+        if error.records or error.code in _OF_SEQUENCES:
             failed.log_start_offset = log_start_offset
         return failed
     except OSError as error:
@@ -126,7 +126,8 @@ def _append(
     return PartitionProduceResponse(
         index=data.index,
         base_offset=appended.base_offset,
-        log_append_time_ms=appended.log_append_time_ms,
+        # Of a batch that was here already the client is told when that was.
+        log_append_time_ms=appended.max_timestamp if appended.duplicate else appended.log_append_time_ms,
         log_start_offset=log.start_offset,
     )
 

@@ -14,7 +14,11 @@ from ottla.wire.api import ApiKey
 from ottla.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 
-@handles(ApiKey.INIT_PRODUCER_ID)
+def _refuse(request: InitProducerIdRequest, version: int, error: KafkaError) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error.code, producer_id=-1, producer_epoch=-1)
+
+
+@handles(ApiKey.INIT_PRODUCER_ID, refuse=_refuse)
 def init_producer_id(call: Call, request: InitProducerIdRequest) -> Reply:
     """A fresh id with epoch 0; with a transactional id, what its coordinator says."""
     if request.transactional_id == "":
