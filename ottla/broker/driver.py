@@ -78,6 +78,9 @@ class Driver(ABC, Generic[M]):
         offset = log.start_offset
         while offset < log.end_offset:
             data = log.read(offset, _LOAD_BYTES, end_offset=log.end_offset, min_one_batch=True).bytes()
+            if not data:
+                # The cleaner took what stood before the end.
+                return
             for batch in read(data):
                 yield batch
                 offset = batch.header.last_offset + 1
