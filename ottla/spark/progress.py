@@ -64,13 +64,15 @@ class GroupCommit(StreamingQueryListener):
     def commit(self, progress: "StreamingQueryProgress") -> None:
         """Commit where the next batch starts, if that is news."""
         with self._lock:
-            if progress.batchId <= self._batch:
+            if progress.batchId < self._batch:
                 return
-            self._batch = progress.batchId
+            # A query that waits for data reports the batch that is to come, and that batch later reports itself.
+            again, self._batch = progress.batchId == self._batch, progress.batchId
             offsets = dict(self.committed)
             for source in progress.sources:
                 if source.description.startswith("KafkaV2"):
-                    offsets |= positions(source.endOffset)
+                    for where, offset in positions(source.endOffset).items():
+                        offsets[where] = max(offset, offsets.get(where, 0)) if again else offset
             if offsets == self.committed:
                 return
             try:

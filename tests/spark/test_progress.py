@@ -2,13 +2,15 @@
 
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from ottla.client import Admin
 from ottla.kernel.name import TopicPartition
-from ottla.spark.progress import commit_for, positions
+from ottla.spark.progress import GroupCommit, commit_for, positions
 from tests.spark.conftest import WAIT_S, Reading, Topic
 
 pytestmark = pytest.mark.timeout(300)
@@ -44,3 +46,23 @@ def committed(admin: Admin, topic: Topic) -> dict[TopicPartition, int]:
 def test_a_source_that_has_read_nothing_has_no_positions() -> None:
     assert positions("None") == positions(None) == {}
     assert positions('{"a": {"0": 1}, "b": {"3": 7}}') == {TopicPartition("a", 0): 1, TopicPartition("b", 3): 7}
+
+
+class Recorder:
+    """An admin that remembers what it was asked to commit."""
+
+    def __init__(self, servers: str) -> None:
+        self.commits: list[dict[TopicPartition, int]] = []
+
+    def alter_group_offsets(self, group: str, offsets: dict[TopicPartition, int]) -> None:
+        self.commits.append(dict(offsets))
+
+
+def test_a_batch_that_had_reported_itself_without_data_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.spark.progress.Admin", Recorder)
+    query: Any = SimpleNamespace(name="q", id="1")
+    listener = GroupCommit(None, query, "g", "nowhere")  # type: ignore[arg-type]
+    for end_offset in (None, '{"a": {"0": 3}}', '{"a": {"0": 2}}'):
+        source = SimpleNamespace(description="KafkaV2[Subscribe[a]]", endOffset=end_offset)
+        listener.commit(SimpleNamespace(batchId=0, sources=[source]))  # type: ignore[arg-type]
+    assert listener.committed == {TopicPartition("a", 0): 3}
