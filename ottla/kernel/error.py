@@ -164,11 +164,18 @@ class KafkaError(Exception):
     `message` is for people; it travels where the response has a field for it.
     """
 
-    def __init__(self, code: ErrorCode, message: str = "", records: Sequence[tuple[int, str]] = ()) -> None:
+    def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
         self.message = message
-        #: Of a batch that was refused for some of its records: their indexes, and what is wrong with each (KIP-467).
+
+
+class RefusedBatch(KafkaError):
+    """A batch in good form that does not fit into its log: its producer is also told where that log begins."""
+
+    def __init__(self, code: ErrorCode, message: str, records: Sequence[tuple[int, str]] = ()) -> None:
+        super().__init__(code, message)
+        #: If it is for some of its records: their indexes, and what is wrong with each (KIP-467).
         self.records = records
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
-from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error import ErrorCode, KafkaError, RefusedBatch
 from ottla.kernel.port import Buffer
 from ottla.log.appended import Appended, Origin
 from ottla.log.setting import LogSettings
@@ -28,8 +28,10 @@ _CODEC_MAX = 4
 def check_header(data: Buffer, size: int, fields: Fields, settings: LogSettings, from_client: bool) -> None:
     """Raise KafkaError if the batch, `data` whole, cannot be taken."""
     base_offset, _, _, magic, crc, attributes, last_delta, _, _, producer_id, _, base_sequence, count = fields
-    if magic != MAGIC or (base_offset != 0 and from_client):
-        raise invalid(f"the batch has magic {magic} and base offset {base_offset}, they must be 2 and 0")
+    if magic != MAGIC:
+        raise invalid(f"the batch has magic {magic}, it must be 2")
+    if base_offset != 0 and from_client:
+        raise RefusedBatch(ErrorCode.INVALID_RECORD, f"the batch has base offset {base_offset}, it must be 0")
     if size > settings.max_message_bytes:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {size} bytes, at most {settings.max_message_bytes} are taken"
@@ -42,7 +44,7 @@ def check_header(data: Buffer, size: int, fields: Fields, settings: LogSettings,
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"no codec has the id {attributes & _CODEC_MASK}")
     if from_client:
         if attributes & CONTROL:
-            raise invalid("a client must not write control records")
+            raise RefusedBatch(ErrorCode.INVALID_RECORD, "a client must not write control records")
         if base_sequence < 0 <= producer_id:
             raise invalid(f"the batch of producer {producer_id} has sequence {base_sequence}")
 

@@ -15,7 +15,7 @@ KIPs: 98, 360 (sequence after state is lost), 890 (markers of transaction versio
 
 from typing import NamedTuple
 
-from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error import ErrorCode, KafkaError, RefusedBatch
 
 #: Kafka's ProducerStateEntry.NUM_BATCHES_TO_RETAIN: a producer has at most five requests in flight.
 BATCHES_MAX = 5
@@ -267,14 +267,14 @@ class Producers:
             assert offsets == sorted(offsets)
 
 
-def _out_of_order(producer_id: int, sequence: int, last: int) -> KafkaError:
-    return KafkaError(
+def _out_of_order(producer_id: int, sequence: int, last: int) -> RefusedBatch:
+    return RefusedBatch(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         f"producer {producer_id} sent sequence {sequence} after {last}",
     )
 
 
-def _old_epoch(producer_id: int, epoch: int, current: int) -> KafkaError:
-    return KafkaError(
+def _old_epoch(producer_id: int, epoch: int, current: int) -> RefusedBatch:
+    return RefusedBatch(
         ErrorCode.INVALID_PRODUCER_EPOCH, f"producer {producer_id} has epoch {epoch}, its last one is {current}"
     )

@@ -8,7 +8,7 @@ Rules:
 - LogAppendTime and another codec give a new header and so a new CRC; the records are never rebuilt.
 """
 
-from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error import ErrorCode, KafkaError, RefusedBatch
 from ottla.kernel.port import Buffer
 from ottla.log.setting import UNLIMITED, LogSettings
 from ottla.wire.batch import (
@@ -88,7 +88,7 @@ def _check_records(data: Buffer, header: BatchHeader, codec: Codec, settings: Lo
                 wrong.append((record.offset, f"the timestamp {record.timestamp} is outside of {bounds}"))
     if wrong:
         index, why = wrong[0]
-        raise KafkaError(code, f"{len(wrong)} records of the batch are refused; record {index}: {why}", wrong)
+        raise RefusedBatch(code, f"{len(wrong)} records of the batch are refused; record {index}: {why}", wrong)
 
 
 def _invalid_timestamp(message: str) -> KafkaError:

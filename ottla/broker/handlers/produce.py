@@ -17,7 +17,7 @@ import logging
 
 from ottla.broker.dispatch import Call, handles
 from ottla.broker.reply import NO_REPLY, Later, Reply
-from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error import ErrorCode, KafkaError, RefusedBatch
 from ottla.kernel.name import INTERNAL_TOPICS
 from ottla.kernel.port import Buffer
 from ottla.net.inbound import PeerError
@@ -42,8 +42,6 @@ _IMPLICIT_FROM = 12
 #: Of the batch's attributes (int16 at byte 21) the low byte has all that matters here.
 _ATTRIBUTES_LOW = 22
 _CODEC_MASK = 7
-#: Errors that were found beside what the log holds: their answer tells where it begins.
-_OF_SEQUENCES = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH})
 _ALL = -1
 #: Only Apache's admin client may write into internal topics, as in Apache Kafka.
 _INTERNAL_WRITER = "__admin_client"
@@ -109,10 +107,7 @@ def _append(
         _check_attributes(call, request.transactional_id, partition, data.records)
         appended = partition.append(data.records, node.clock.now_ms())
     except KafkaError as error:
-        failed = _failed(data.index, error)
-        if error.records or error.code in _OF_SEQUENCES:
-            failed.log_start_offset = log_start_offset
-        return failed
+        return _failed(data.index, error, log_start_offset)
     except OSError as error:
         _log.error("%s-%d cannot be written: %s", topic.name or topic.topic_id.hex(), data.index, error)
         return _failed(data.index, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log cannot be written: {error}"))
@@ -174,15 +169,15 @@ def _partition_of(call: Call, topic: TopicProduceData, index: int) -> Partition:
     return call.node.leader_of(name, index)
 
 
-def _failed(index: int, error: KafkaError) -> PartitionProduceResponse:
+def _failed(index: int, error: KafkaError, log_start_offset: int = -1) -> PartitionProduceResponse:
     return PartitionProduceResponse(
         index=index,
         error_code=error.code,
         error_message=error.message or None,
         base_offset=-1,
-        log_start_offset=-1,
+        log_start_offset=log_start_offset if isinstance(error, RefusedBatch) else -1,
         record_errors=[
             BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=message)
-            for batch_index, message in error.records
+            for batch_index, message in (error.records if isinstance(error, RefusedBatch) else ())
         ],
     )
