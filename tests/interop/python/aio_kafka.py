@@ -1,6 +1,7 @@
 """The peer of aiokafka. One loop for the program's life; a job runs on it as a generator."""
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -257,4 +258,6 @@ OPS = (
 )
 
 if __name__ == "__main__":
+    # What the coordinator does goes to stderr: it is shown when a scene fails.
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     run({op.__name__: on_loop(op) for op in OPS}, code_of)
