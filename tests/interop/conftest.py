@@ -30,8 +30,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if here not in item.path.parents:
             continue
-        if whole_suite(config):
-            item.add_marker("interop")
         if takes_long(item):
             item.add_marker("long")
         if item.get_closest_marker("timeout") is None:
@@ -42,12 +40,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         foreign = any(isinstance(value, Kind) and value.foreign for value in values)
         if foreign or "apache" in values or "subject" in fixtures:
             item.add_marker("interop")
-
-
-def whole_suite(config: pytest.Config) -> bool:
-    """Is this `make interop`? It runs every peer, those that need only PyPI too, and writes the table."""
-    whole = [Path(argument).resolve() for argument in config.args] == [Path(__file__).parent]
-    return whole and config.getoption("markexpr") in ("interop", "interop and not long")
 
 
 def takes_long(item: pytest.Item) -> bool:
@@ -84,13 +76,10 @@ def server_of(params: Mapping[str, object]) -> str:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    options = session.config.option
-    if whole_suite(session.config) and not options.keyword and not options.collectonly:
-        # The committed table is that of the whole; the short form's stays out of the way.
-        short = "not long" in options.markexpr
-        path = Path("build/interop-results.md") if short else Path(__file__).parent / "RESULTS.md"
-        path.parent.mkdir(exist_ok=True)
-        session.config.stash[RESULTS].write(path)
+    """`make interop` says where the table goes."""
+    path = os.environ.get("OTTLA_INTEROP_RESULTS")
+    if path:
+        session.config.stash[RESULTS].write(Path(path))
 
 
 @pytest.fixture(scope="session")
