@@ -4,6 +4,7 @@ import re
 import socket
 import struct
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 from ottla.wire.api import API, ApiKey
@@ -16,6 +17,8 @@ from tests.interop.server import Server
 TIMEOUT_S = 8.0
 CLOSED = "closed"
 COORDINATOR_LOAD_IN_PROGRESS = 14
+# Servers are shared by all scripts: a topic's name must never come again.
+_SETTLED = count(1)
 
 #: Fields that hold an id made by the server, by the kind of id.
 IDS = {
@@ -88,7 +91,6 @@ class Side:
         self._ids: dict[str, dict[Any, str]] = {}
         self._connections: list[Connection] = []
         self._main: Connection | None = None
-        self._settled = 0
 
     def connect(self) -> Connection:
         connection = Connection(self.server.port)
@@ -137,8 +139,7 @@ class Side:
 
     def settle(self) -> None:
         """Wait until the broker has seen what its controller wrote so far: a topic made now comes after that."""
-        self._settled += 1
-        self.create(f"settled-{id(self)}-{self._settled}")
+        self.create(f"settled-{next(_SETTLED)}")
 
     def producer_id(self) -> int:
         """A new producer id. A server that has just started may not have a block of them yet."""
