@@ -1,4 +1,4 @@
-"""Compaction as a node drives it: the dirtiest log first, the work in a process, the swap on the loop.
+"""Compaction as a node drives it: the dirtiest log first, the work in a process of its own, the swap on the loop.
 
 Rules:
 - A log is cleaned by one process at a time, and only below a recovery point that is on the disk: after a crash nobody
@@ -6,24 +6,16 @@ Rules:
 - The loop does no more than the renames of a swap. Each is durable before the process may go on.
 - `Log.cleaner_offset` moves when all groups of a job are in place.
 - A log with bytes that cannot be cleaned is left alone until the node starts anew; all else is tried again.
-
-Not obvious: one thread a job holds the pipes of its process (decision 0025).
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import subprocess
-import sys
-import threading
-from collections.abc import Callable
-from pathlib import Path
-from queue import SimpleQueue
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import ottla
+from ottla.broker.clean_worker import Worker
 from ottla.kernel.name import TopicPartition
 from ottla.log.clean import Cleanable, cleanable, is_due
 from ottla.log.clean_job import Job, plan
@@ -35,25 +27,21 @@ if TYPE_CHECKING:
     from ottla.broker.node import Node
 
 _log = logging.getLogger("ottla.broker")
-#: Where `ottla` is imported from. Behind everything else, as the child must find the same standard library.
-_ROOT = str(Path(ottla.__file__).parent.parent)
-_PROGRAM = "import sys; sys.path.append(sys.argv[1]); from ottla.broker.clean_process import main; main()"
 _BUFFER_BYTES_MIN = 4096
 
 
 class _Run:
-    """One log being cleaned. `Cleaner` makes it; its thread ends with its process."""
+    """One log being cleaned. `Cleaner` makes it, and is told through it how the worker goes on."""
 
-    def __init__(self, tp: TopicPartition, log: Log) -> None:
+    def __init__(self, cleaner: Cleaner, tp: TopicPartition, log: Log, worker: Worker) -> None:
         self.tp = tp
         self.log = log
+        self.worker = worker
         self.job: Job
         #: Set when nobody waits for the result any more.
         self.stopped = False
-        self.process: subprocess.Popen[str] | None = None
-        self.thread: threading.Thread | None = None
-        #: What the loop says to "is the group in place?"
-        self.answers: SimpleQueue[bool] = SimpleQueue()
+        self.on_ready = partial(cleaner.swap, self)
+        self.on_end = partial(cleaner.finish, self)
 
 
 class Cleaner:
@@ -62,7 +50,6 @@ class Cleaner:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._handle: asyncio.TimerHandle | None = None
-        self._starting = threading.Lock()
         #: By directory: a topic that is made anew waits for the process of its namesake.
         self._runs: dict[str, _Run] = {}
         #: Logs with bytes that cannot be cleaned.
@@ -78,13 +65,8 @@ class Cleaner:
         if self._handle is not None:
             self._handle.cancel()
         for run in self._runs.values():
-            with self._starting:
-                run.stopped = True
-                if run.process is not None:
-                    run.process.kill()
-            run.answers.put(False)
-            if run.thread is not None:
-                run.thread.join()
+            run.stopped = True
+            run.worker.stop()
             self._tidy(run)
         self._runs.clear()
 
@@ -120,7 +102,7 @@ class Cleaner:
 
     def _begin(self, tp: TopicPartition) -> None:
         log = self._node.partitions[tp].log
-        run = self._runs[log.path] = _Run(tp, log)
+        run = self._runs[log.path] = _Run(self, tp, log, self._node.new_clean_worker())
         log.being_cleaned = True
         if log.recovery_point < log.active.base_offset:
             self._node.flusher.flush([log], lambda: self._start(run))
@@ -136,9 +118,9 @@ class Cleaner:
             self._end(run)
             return
         run.job = self._job(log, found, now_ms)
-        points = self._node.store.recovery_task(run.tp)
-        run.thread = threading.Thread(target=self._attend, args=(run, points), name="ottla-cleaner", daemon=True)
-        run.thread.start()
+        settings = self._node.settings
+        rate = settings.log_cleaner_io_max_bytes_per_second / max(1, settings.log_cleaner_threads)
+        run.worker.start(run.job, rate, self._node.store.recovery_task(run.tp), run)
 
     def _job(self, log: Log, found: Cleanable, now_ms: int) -> Job:
         settings = self._node.settings
@@ -154,21 +136,17 @@ class Cleaner:
             buffer_bytes=max(_BUFFER_BYTES_MIN, settings.log_cleaner_io_buffer_size // threads // 2),
         )
 
-    def _swap(self, run: _Run, bases: list[int]) -> None:
+    def swap(self, run: _Run, bases: list[int]) -> None:
         """A group is ready. Put it in place, if the log is still what the job saw."""
-        if run.stopped:
-            return
         try:
-            run.answers.put(swap(run.log, run.job, bases, self._node.clock.now_ms()))
+            run.worker.answer(swap(run.log, run.job, bases, self._node.clock.now_ms()))
         except OSError as error:
             # Some files are renamed and others are not: a start makes it whole, we cannot.
-            run.answers.put(False)
+            run.worker.answer(False)
             self._node.on_failure(f"a cleaned segment of {run.tp} cannot be put in place: {error}")
 
-    def _finish(self, run: _Run, result: dict[str, Any]) -> None:
-        """The process is gone and its thread about to be."""
-        if run.stopped:
-            return
+    def finish(self, run: _Run, result: dict[str, Any]) -> None:
+        """The worker has ended."""
         if "end_offset" in result and not run.log.closed and run.log.generation == run.job.generation:
             run.log.cleaner_offset = result["end_offset"]
             self._node.pool.submit(self._node.store.cleaner_task(run.tp)).add_done_callback(
@@ -200,57 +178,6 @@ class Cleaner:
             discard(self._node.disk, run.log.path)
         except OSError as error:
             _report(run.tp, error)
-
-    # ---- on the run's thread
-
-    def _attend(self, run: _Run, write_points: Callable[[], None]) -> None:
-        try:
-            write_points()
-            result = self._converse(run)
-        except (OSError, ValueError) as error:
-            result = {"error": str(error), "corrupt": False}
-        if not run.stopped:
-            self._node.loop.call_soon_threadsafe(self._finish, run, result)
-
-    def _converse(self, run: _Run) -> dict[str, Any]:
-        settings = self._node.settings
-        command = [sys.executable, "-P", "-c", _PROGRAM, _ROOT]
-        with self._starting:
-            if run.stopped:
-                return {}
-            # A session of its own: an interrupt from the terminal is ours to deal with.
-            run.process = process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                start_new_session=True,
-            )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        rate = settings.log_cleaner_io_max_bytes_per_second / max(1, settings.log_cleaner_threads)
-        with process:
-            try:
-                self._say(process, {"job": run.job._asdict(), "bytes_per_second": rate})
-                for line in process.stdout:
-                    told: dict[str, Any] = json.loads(line)
-                    if "ready" not in told:
-                        return told
-                    self._node.loop.call_soon_threadsafe(self._swap, run, told["ready"])
-                    if not run.answers.get():
-                        return {}
-                    self._node.disk.sync_directory(run.job.directory)
-                    self._say(process, {})
-                return {"error": f"its process ended without a word: {process.stderr.read()}", "corrupt": False}
-            finally:
-                process.kill()
-
-    def _say(self, process: subprocess.Popen[str], what: dict[str, Any]) -> None:
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(what) + "\n")
-        process.stdin.flush()
 
 
 def _report(tp: TopicPartition, error: BaseException | str | None) -> None:

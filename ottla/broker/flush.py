@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 
 from ottla.log.log import Log
 
@@ -34,7 +34,7 @@ class Flusher:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        pool: ThreadPoolExecutor,
+        pool: Executor,
         now_ms: Callable[[], int],
         on_failure: Callable[[OSError], None],
     ) -> None:

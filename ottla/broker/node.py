@@ -14,12 +14,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import SystemRandom
 
 import ottla.broker.handlers  # noqa: F401  (registers every handler)
+from ottla.broker.clean_worker import ProcessWorker, Worker
 from ottla.broker.cleaner import Cleaner
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.endpoint import Endpoint, advertise
@@ -34,7 +35,7 @@ from ottla.host.clock import HostClock
 from ottla.host.disk import HostDisk
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.name import NO_UUID, OFFSETS_TOPIC, TRANSACTION_TOPIC, TopicPartition, Uuid
-from ottla.kernel.port import Clock, Rng
+from ottla.kernel.port import Clock, Disk, Rng
 from ottla.kernel.server_settings import ServerSettings
 from ottla.kernel.topic_settings import TopicSettings
 from ottla.log.setting import LogSettings
@@ -48,20 +49,30 @@ from ottla.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, C
 _log = logging.getLogger("ottla.broker")
 
 
+def _threads() -> Executor:
+    return ThreadPoolExecutor(2, thread_name_prefix="ottla-disk")
+
+
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What a node takes from the world."""
+    """What a node takes from the world, besides its loop. The defaults are the machine's; `ottla.sim` has others."""
 
-    disk: LockingDisk
-    clock: Clock
-    rng: Rng
+    disk: LockingDisk = field(default_factory=HostDisk)
+    clock: Clock = field(default_factory=HostClock)
+    rng: Rng = field(default_factory=SystemRandom)
+    #: Makes what runs that which would block the loop.
+    pool: Callable[[], Executor] = _threads
+    #: Makes a listener; its arguments are those of `Listener`.
+    listener: Callable[..., Listener] = Listener
+    #: Makes what carries out a compaction beside the loop.
+    clean_worker: Callable[[asyncio.AbstractEventLoop, Disk], Worker] = ProcessWorker
 
 
 class Node:
     """One broker and controller. Whoever runs it gives it a loop, calls `open`, and `close` at the end."""
 
     def __init__(self, settings: ServerSettings, loop: asyncio.AbstractEventLoop, ports: Ports | None = None) -> None:
-        ports = ports or Ports(HostDisk(), HostClock(), SystemRandom())
+        self._ports = ports = ports or Ports()
         #: What the file says, and what is in force: the dynamic settings of the metadata go before the file.
         self._file_settings = settings
         self.settings = settings
@@ -70,7 +81,7 @@ class Node:
         self.node_id = settings.node_id
         #: Called when the node cannot go on (a disk that fails); whoever runs the node stops it.
         self.on_failure: Callable[[str], None] = lambda why: _log.critical("%s", why)
-        self.pool = ThreadPoolExecutor(2, thread_name_prefix="ottla-disk")
+        self.pool = ports.pool()
         self.flusher = Flusher(
             loop, self.pool, self.clock.now_ms, lambda error: self.on_failure(f"a log cannot be synced: {error}")
         )
@@ -150,7 +161,7 @@ class Node:
             if each.name in self.settings.controller_listener_names:
                 # The quorum is this node alone: nobody else has to reach its controller.
                 continue
-            listener = Listener(
+            listener = self._ports.listener(
                 each.name,
                 self.loop,
                 self.dispatch.on_frame,
@@ -182,6 +193,10 @@ class Node:
         """Feature -> the level that the cluster has agreed on; kraft.version is the quorum's own (KIP-853)."""
         kraft_version = self.quorum.membership.kraft_version
         return {**self.image.features, "kraft.version": kraft_version}
+
+    def new_clean_worker(self) -> Worker:
+        """What carries out one compaction."""
+        return self._ports.clean_worker(self.loop, self.disk)
 
     def endpoints(self, listener_name: str) -> list[Endpoint]:
         """The brokers' addresses on one listener."""
