@@ -1,10 +1,7 @@
 """The consumer for asyncio. `consumer_sync.Consumer` is the same for code that does not await.
 
 Rules:
-- `position` is the next record that the program gets. `commit` without arguments commits the positions; in the middle
-  of an iteration, those of the records that were really handed out.
-- With `enable.auto.commit` a poll commits what the polls before it gave: what a poll gave counts as processed when the
-  next one is made.
+- `position` is the next record that the program gets.
 - Partitions come and go only within polls; the listener is called there.
 
 KIPs: 62, 345, 429, 848 (groups), 392 (nearest replica), 98 (read_committed).
@@ -14,14 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import re
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.client.cluster import Cluster, now_ms
+from ottla.client.consumer_commit import CommitCalls
 from ottla.client.consumer_position import PositionCalls
 from ottla.client.consumer_setting import ConsumerSettings
 from ottla.client.error import ClientClosed
@@ -33,16 +30,13 @@ from ottla.client.listener import RebalanceListener
 from ottla.client.position import PartitionPosition
 from ottla.client.record import ConsumerRecord
 from ottla.client.setting import Given
-from ottla.kernel.error import KafkaError, OttlaError
+from ottla.kernel.error import OttlaError
 from ottla.kernel.name import INTERNAL_TOPICS, TopicPartition
 
-_log = logging.getLogger("ottla.client")
-
-#: What `commit` takes for a partition: the offset of the next record, alone or with metadata.
-Commit = int | tuple[int, str]
+T = TypeVar("T")
 
 
-class AsyncConsumer(PositionCalls):
+class AsyncConsumer(CommitCalls, PositionCalls):
     """A consumer for asyncio. Made on a running loop; `async with` or `close` ends it.
 
     >>> async with AsyncConsumer("127.0.0.1:9092", group_id="g") as consumer:
@@ -141,15 +135,18 @@ class AsyncConsumer(PositionCalls):
 
     async def poll(self, timeout: float = 1.0, *, max_records: int | None = None) -> list[ConsumerRecord]:
         """The next records, at most max.poll.records; an empty list if there are none within `timeout` seconds."""
+        return await self._next(timeout, self.take, max_records or self.settings.max_poll_records)
+
+    async def _next(self, timeout: float, take: Callable[[int], list[T]], records_max: int) -> list[T]:
+        """What `take` finds, as soon as it finds something; with all of a poll's duties."""
         self._in_hand = []
         deadline_ms = now_ms() + int(timeout * 1000)
-        records_max = max_records or self.settings.max_poll_records
         while True:
             joining = await self._maintain(deadline_ms)
-            records = self.take(records_max)
-            if records:
+            found = take(records_max)
+            if found:
                 self._fetcher.wake()
-                return records
+                return found
             left_ms = deadline_ms - now_ms()
             if left_ms <= 0:
                 return []
@@ -158,24 +155,39 @@ class AsyncConsumer(PositionCalls):
     def take(self, records_max: int) -> list[ConsumerRecord]:
         """Records that are here already. It does not wait, and does none of a poll's other duties."""
         found: list[ConsumerRecord] = []
+
+        def some(state: PartitionPosition, left: int) -> int:
+            nonlocal found
+            records = state.take(left)
+            found = found + records if found else records
+            return len(records)
+
+        self._take_in_turn(records_max, some)
+        if found and (self.settings.key_deserializer or self.settings.value_deserializer):
+            return [self._decoded(record) for record in found]
+        return found
+
+    def _take_in_turn(self, records_max: int, some: Callable[[PartitionPosition, int], int]) -> None:
+        """Call `some(partition, at most)` for each that has records; the next poll begins where this one ended.
+
+        It returns how many it took. A partition's error is raised when nothing was taken before it.
+        """
+        left = records_max
         with self._lock:
             states = list(self._positions.values())
             for step in range(len(states)):
-                state = states[(self._turn + step) % len(states)]
+                place = (self._turn + step) % len(states)
+                state = states[place]
                 if state.error is not None:
-                    if found:
+                    if left < records_max:
                         break
                     error, state.error = state.error, None
                     raise error
                 if state.has_records:
-                    records = state.take(records_max - len(found))
-                    found = found + records if found else records
-                    if len(found) >= records_max:
-                        self._turn = (self._turn + step) % len(states)
+                    left -= some(state, left)
+                    if left <= 0:
+                        self._turn = (place + 1) % len(states)
                         break
-        if found and (self.settings.key_deserializer or self.settings.value_deserializer):
-            return [self._decoded(record) for record in found]
-        return found
 
     def _decoded(self, record: ConsumerRecord) -> ConsumerRecord:
         key, value = record.key, record.value
@@ -204,39 +216,22 @@ class AsyncConsumer(PositionCalls):
 
         from ottla.client.table import schema
 
-        self._in_hand = []
-        deadline_ms = now_ms() + int(timeout * 1000)
-        while True:
-            joining = await self._maintain(deadline_ms)
-            tables = self.take_tables(max_records)
-            if tables:
-                self._fetcher.wake()
-                return pa.Table.from_batches(tables, schema())
-            left_ms = deadline_ms - now_ms()
-            if left_ms <= 0:
-                return schema().empty_table()
-            await self._wait(left_ms, joining)
+        return pa.Table.from_batches(await self._next(timeout, self.take_tables, max_records), schema())
 
     def take_tables(self, records_max: int) -> list[Any]:
         """Record batches of what is here already, as `take` gives records."""
         from ottla.client.table import take_table
 
         found: list[Any] = []
-        with self._lock:
-            states = list(self._positions.values())
-            for step in range(len(states)):
-                state = states[(self._turn + step) % len(states)]
-                if state.error is not None:
-                    if found:
-                        break
-                    error, state.error = state.error, None
-                    raise error
-                if state.has_records and (made := take_table(state, records_max)) is not None:
-                    found.append(made)
-                    records_max -= made.num_rows
-                    if records_max <= 0:
-                        self._turn = (self._turn + step + 1) % len(states)
-                        break
+
+        def some(state: PartitionPosition, left: int) -> int:
+            made = take_table(state, left)
+            if made is None:
+                return 0
+            found.append(made)
+            return int(made.num_rows)
+
+        self._take_in_turn(records_max, some)
         return found
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
@@ -249,75 +244,6 @@ class AsyncConsumer(PositionCalls):
             self._in_hand = records
             while self._in_hand:
                 yield self._in_hand.pop()
-
-    # ---- commits
-
-    async def commit(self, offsets: Mapping[TopicPartition, Commit] | ConsumerRecord | None = None) -> None:
-        """Commit positions, or these offsets (of the next record to read), or all of a record's partition up to it.
-
-        Returns when the coordinator has confirmed. KafkaError if the group has rebalanced: nothing was committed then.
-        """
-        await self._commit(self._to_commit(offsets), self.settings.default_api_timeout_ms)
-
-    def _to_commit(
-        self, offsets: Mapping[TopicPartition, Commit] | ConsumerRecord | None
-    ) -> dict[TopicPartition, tuple[int, int, str]]:
-        if offsets is None:
-            return {one: (offset, -1, "") for one, offset in self._consumed().items()}
-        if isinstance(offsets, ConsumerRecord):
-            partition = TopicPartition(offsets.topic, offsets.partition)
-            return {partition: (offsets.offset + 1, offsets.leader_epoch, "")}
-        return {
-            TopicPartition(*one): (at, -1, "") if isinstance(at, int) else (at[0], -1, at[1])
-            for one, at in offsets.items()
-        }
-
-    def _consumed(self) -> dict[TopicPartition, int]:
-        """Up to where the program has got records."""
-        with self._lock:
-            found = {
-                one: state.position
-                for one, state in self._positions.items()
-                if state.position is not None and state.reset is None
-            }
-        for record in self._in_hand:
-            # The next record is the last of the list, so the smallest offset of each partition wins.
-            partition = TopicPartition(record.topic, record.partition)
-            if partition in found:
-                found[partition] = record.offset
-        return found
-
-    async def _commit(self, offsets: dict[TopicPartition, tuple[int, int, str]], timeout_ms: int) -> None:
-        if self._group is None:
-            raise OttlaError("commit needs group.id: commits belong to a group")
-        await self._group.commit(offsets, timeout_ms)
-
-    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """By partition the offset that the group has committed, or None."""
-        wanted = [TopicPartition(*one) for one in partitions]
-        if self._group is None:
-            raise OttlaError("committed needs group.id: commits belong to a group")
-        found = await self._group.committed(wanted, self.settings.default_api_timeout_ms)
-        return {one: found[one][0] if one in found else None for one in wanted}
-
-    def _auto_commit(self) -> None:
-        """Commit in the background what the polls before this one gave, if it is time."""
-        if not self.settings.enable_auto_commit or self._group is None or not self._positions:
-            return
-        if now_ms() - self._committed_at_ms < self.settings.auto_commit_interval_ms:
-            return
-        if self._committing is not None and not self._committing.done():
-            return
-        self._committed_at_ms = now_ms()
-        offsets = self._to_commit(None)
-
-        async def commit() -> None:
-            try:
-                await self._commit(offsets, self.settings.default_api_timeout_ms)
-            except (KafkaError, OttlaError) as error:
-                _log.warning("group %s: the automatic commit failed: %s", self.settings.group_id, error)
-
-        self._committing = asyncio.get_running_loop().create_task(commit())
 
     # ---- a poll's duties
 
@@ -396,14 +322,6 @@ class AsyncConsumer(PositionCalls):
     def owned(self) -> set[TopicPartition]:
         """The assigned partitions."""
         return set(self._positions)
-
-    async def before_revoke(self) -> None:
-        """Commit what was consumed, where that is automatic."""
-        if self.settings.enable_auto_commit and self._group is not None and self._positions:
-            try:
-                await self._commit(self._to_commit(None), self.settings.request_timeout_ms)
-            except (KafkaError, OttlaError) as error:
-                _log.warning("group %s: the commit before a rebalance failed: %s", self.settings.group_id, error)
 
     async def revoke(self, partitions: set[TopicPartition], *, lost: bool = False) -> None:
         """They go; the listener hears of it first."""

@@ -17,7 +17,8 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from ottla.client.cluster import now_ms
-from ottla.client.consumer import AsyncConsumer, Commit
+from ottla.client.consumer import AsyncConsumer
+from ottla.client.consumer_commit import Commit
 from ottla.client.listener import RebalanceListener
 from ottla.client.loop import loop_thread, told_of_forks
 from ottla.client.record import ConsumerRecord

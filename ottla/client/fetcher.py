@@ -17,14 +17,15 @@ import functools
 import threading
 from collections.abc import Callable, Iterable
 
-from ottla.client.cluster import Backoff, Cluster, now_ms
+from ottla.client.cluster import Cluster, now_ms
 from ottla.client.connection import Connection
 from ottla.client.consumer_setting import ConsumerSettings
 from ottla.client.error import error_of
 from ottla.client.fetch_session import FetchSession, Wanted
 from ottla.client.metadata import Node
 from ottla.client.position import Chunk, PartitionPosition
-from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.client.turn import Turns
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import NO_UUID, TopicPartition, Uuid
 from ottla.wire.api import ApiKey
 from ottla.wire.api.fetch import (
@@ -56,8 +57,10 @@ _MOVED = frozenset(
 )
 
 
-class Fetcher:
+class Fetcher(Turns):
     """One consumer's fetches. The consumer makes it, wakes it and closes it."""
+
+    purpose = "fetch"
 
     def __init__(
         self,
@@ -66,51 +69,20 @@ class Fetcher:
         positions: dict[TopicPartition, PartitionPosition],
         lock: threading.Lock,
     ) -> None:
+        super().__init__(cluster, settings, lock)
         #: Called on the loop when a poll that waits should look again.
         self.on_data: list[Callable[[], None]] = []
-        self._cluster = cluster
         self._settings = settings
         self._positions = positions
-        self._lock = lock
-        self._loop = asyncio.get_running_loop()
-        self._scheduled = False
-        self._signalled = False
-        self._closed = False
-        self._connections: dict[int, Connection] = {}
-        self._sessions: dict[int, FetchSession] = {}
+        #: By node the session, and the connection that it lives on.
+        self._sessions: dict[int, tuple[Connection, FetchSession]] = {}
         self._busy: set[int] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._updating = False
-        self._backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
         cluster.on_update.append(self.wake)
 
-    def wake(self) -> None:
-        """Look soon at what can be fetched. On the loop only."""
-        if not self._scheduled and not self._closed:
-            self._scheduled = True
-            self._loop.call_soon(self._pass)
+    def _topics(self) -> Iterable[str]:
+        return {one.topic for one in list(self._positions)}
 
-    def signal(self) -> None:
-        """The same from any thread."""
-        if not self._signalled and not self._closed:
-            self._signalled = True
-            self._loop.call_soon_threadsafe(self._signal_came)
-
-    def _signal_came(self) -> None:
-        self._signalled = False
-        self.wake()
-
-    def close(self) -> None:
-        """Fetch nothing more."""
-        self._closed = True
-        for task in self._tasks:
-            task.cancel()
-
-    def _pass(self) -> None:
-        self._scheduled = False
-        if self._closed:
-            return
-        now = now_ms()
+    def _pass(self, now: int) -> None:
         by_node: dict[int, dict[TopicPartition, Wanted]] = {}
         full = False
         metadata = self._cluster.metadata
@@ -141,16 +113,15 @@ class Fetcher:
         for node_id, wants in by_node.items():
             if node_id in self._busy:
                 continue
-            connection = self._connections.get(node_id)
-            if connection is None or connection.closed is not None:
-                self._connect(node_id)
-            else:
+            connection = self._open_connection(node_id)
+            if connection is not None:
                 self._fetch(node_id, connection, wants, full)
-        if metadata.update_due_ms() <= now:
-            self._update_metadata()
 
     def _fetch(self, node_id: int, connection: Connection, wants: dict[TopicPartition, Wanted], full: bool) -> None:
-        session = self._sessions.setdefault(node_id, FetchSession())
+        kept = self._sessions.get(node_id)
+        if kept is None or kept[0] is not connection:
+            kept = self._sessions[node_id] = (connection, FetchSession())
+        session = kept[1]
         asked = session.next_request(wants)
         named = any(want.topic_id == NO_UUID for want in wants.values())
         settings = self._settings
@@ -290,49 +261,8 @@ class Fetcher:
         for told in self.on_data:
             told()
 
-    # ---- what takes time
-
-    def _start(self, work: object) -> None:
-        task: asyncio.Task[None] = self._loop.create_task(work)  # type: ignore[arg-type]
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     def _later(self) -> None:
         self._loop.call_later(self._settings.retry_backoff_ms / 1000, self.wake)
-
-    def _connect(self, node_id: int) -> None:
-        self._busy.add(node_id)
-
-        async def connect() -> None:
-            try:
-                self._connections[node_id] = await self._cluster.node(node_id, "fetch")
-                self._sessions.pop(node_id, None)
-            except OttlaError:
-                self._cluster.metadata.request_update(now_ms())
-                await asyncio.sleep(self._settings.reconnect_backoff_ms / 1000)
-            finally:
-                self._busy.discard(node_id)
-                self.wake()
-
-        self._start(connect())
-
-    def _update_metadata(self) -> None:
-        if self._updating:
-            return
-        self._updating = True
-
-        async def update() -> None:
-            try:
-                await self._cluster.update({one.topic for one in list(self._positions)})
-                self._backoff.attempts = 0
-            except (OttlaError, KafkaError):
-                pass
-            finally:
-                await asyncio.sleep(self._backoff.next_ms() / 1000)
-                self._updating = False
-                self.wake()
-
-        self._start(update())
 
 
 def _topics(wants: dict[TopicPartition, Wanted]) -> list[FetchTopic]:

@@ -18,16 +18,16 @@ import asyncio
 import functools
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ottla.client.accumulator import Accumulator, PartitionQueue
 from ottla.client.cluster import Backoff, Cluster, now_ms
-from ottla.client.connection import Connection
 from ottla.client.delivery import ProducerBatch
 from ottla.client.error import NotReachable, RequestTimedOut, check, error_of
 from ottla.client.metadata import Node
 from ottla.client.producer_setting import ProducerSettings
-from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.client.turn import Turns
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import NO_UUID
 from ottla.wire.api import ApiKey
 from ottla.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -56,62 +56,37 @@ _TOPIC_IDS = 13
 Item = tuple[PartitionQueue, ProducerBatch]
 
 
-class Sender:
+class Sender(Turns):
     """One producer's way out. The producer makes it, wakes it, and closes it."""
+
+    purpose = "produce"
 
     def __init__(
         self, cluster: Cluster, accumulator: Accumulator, settings: ProducerSettings, lock: threading.Lock
     ) -> None:
+        super().__init__(cluster, settings, lock)
         #: Producer id and epoch; None while there is none, or with idempotence off.
         self.producer: tuple[int, int] | None = None
         #: Called on the loop, without the lock, when batches have ended or memory is free.
         self.on_progress: list[Callable[[], None]] = []
         #: A failure that nobody has looked at yet.
         self.failed: list[ProducerBatch] = []
-        self._cluster = cluster
         self._accumulator = accumulator
         self._settings = settings
-        self._lock = lock
-        self._loop = asyncio.get_running_loop()
-        self._scheduled = False
-        self._signalled = False
         self._timer: asyncio.TimerHandle | None = None
-        self._connections: dict[int, Connection] = {}
-        self._connecting: set[int] = set()
         self._in_flight: dict[int, int] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._updating = False
         self._renewing = False
         self._initialising = False
-        self._closed = False
-        self._update_backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
         cluster.on_update.append(self._metadata_came)
 
-    # ---- waking
-
-    def wake(self) -> None:
-        """Look soon at what there is to do. On the loop only."""
-        if not self._scheduled and not self._closed:
-            self._scheduled = True
-            self._loop.call_soon(self._pass)
-
-    def signal(self) -> None:
-        """The same from any thread."""
-        if not self._signalled and not self._closed:
-            self._signalled = True
-            self._loop.call_soon_threadsafe(self._signal_came)
-
-    def _signal_came(self) -> None:
-        self._signalled = False
-        self.wake()
+    def _topics(self) -> Iterable[str]:
+        return self._accumulator.topics
 
     def close(self) -> None:
         """Send nothing more; what is not over fails."""
-        self._closed = True
+        super().close()
         if self._timer is not None:
             self._timer.cancel()
-        for task in self._tasks:
-            task.cancel()
         with self._lock:
             left = list(self._accumulator.incomplete)
             self._accumulator.incomplete.clear()
@@ -122,11 +97,7 @@ class Sender:
 
     # ---- out
 
-    def _pass(self) -> None:
-        self._scheduled = False
-        if self._closed:
-            return
-        now = now_ms()
+    def _pass(self, now: int) -> None:
         ended: list[ProducerBatch] = []
         loads: dict[int, list[Item]] = {}
         with self._lock:
@@ -136,8 +107,6 @@ class Sender:
         for node_id, items in loads.items():
             self._transmit(node_id, items)
         self._finish(ended)
-        if self._cluster.metadata.update_due_ms() <= now:
-            self._update_metadata()
         if next_ms is not None:
             if self._timer is not None:
                 self._timer.cancel()
@@ -169,9 +138,7 @@ class Sender:
             node_id = state.leader
             if self._in_flight.get(node_id, 0) >= self._settings.max_in_flight_requests_per_connection:
                 continue
-            connection = self._connections.get(node_id)
-            if connection is None or connection.closed is not None:
-                self._connect(node_id)
+            if self._open_connection(node_id) is None:
                 continue
             waiting = partition.closed[0] if partition.closed else partition.open
             assert waiting is not None
@@ -219,24 +186,6 @@ class Sender:
             return self._all_failed(items, error)
         self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
         answer.add_done_callback(functools.partial(self._answered, node_id, items))
-
-    def _connect(self, node_id: int) -> None:
-        if node_id in self._connecting:
-            return
-        self._connecting.add(node_id)
-
-        async def connect() -> None:
-            try:
-                self._connections[node_id] = await self._cluster.node(node_id, "produce")
-            except OttlaError:
-                # The leader may be another by now; the cluster has logged it.
-                self._cluster.metadata.request_update(now_ms())
-                await asyncio.sleep(self._settings.reconnect_backoff_ms / 1000)
-            finally:
-                self._connecting.discard(node_id)
-                self.wake()
-
-        self._start(connect())
 
     # ---- in
 
@@ -355,30 +304,6 @@ class Sender:
             told()
 
     # ---- what takes time
-
-    def _start(self, work: object) -> None:
-        task: asyncio.Task[None] = self._loop.create_task(work)  # type: ignore[arg-type]
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def _update_metadata(self) -> None:
-        if self._updating:
-            return
-        self._updating = True
-
-        async def update() -> None:
-            try:
-                await self._cluster.update(list(self._accumulator.topics))
-                self._update_backoff.attempts = 0
-            except (OttlaError, KafkaError):
-                pass
-            finally:
-                # A leader that is still missing is asked for again, not in a tight loop.
-                await asyncio.sleep(self._update_backoff.next_ms() / 1000)
-                self._updating = False
-                self.wake()
-
-        self._start(update())
 
     def _metadata_came(self) -> None:
         topics = self._cluster.metadata.topics

@@ -1,0 +1,117 @@
+"""What a consumer commits: the positions of its program, when it is asked to, when it is time, and before a rebalance.
+
+Rules:
+- `commit` without arguments commits the positions; in the middle of an iteration, those of the records that were
+  really handed out.
+- With `enable.auto.commit` a poll commits what the polls before it gave: what a poll gave counts as processed when the
+  next one is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+
+from ottla.client.cluster import now_ms
+from ottla.client.consumer_setting import ConsumerSettings
+from ottla.client.group import Group
+from ottla.client.position import PartitionPosition
+from ottla.client.record import ConsumerRecord
+from ottla.kernel.error import KafkaError, OttlaError
+from ottla.kernel.name import TopicPartition
+
+_log = logging.getLogger("ottla.client")
+
+#: What `commit` takes for a partition: the offset of the next record, alone or with metadata.
+Commit = int | tuple[int, str]
+
+
+class CommitCalls:
+    """The part of `AsyncConsumer` about commits."""
+
+    settings: ConsumerSettings
+    _positions: dict[TopicPartition, PartitionPosition]
+    _lock: threading.Lock
+    _group: Group | None
+    #: Records that an iteration has in hand, the next one last.
+    _in_hand: list[ConsumerRecord]
+    #: The automatic commit that is under way, and when the last one began.
+    _committing: asyncio.Task[None] | None
+    _committed_at_ms: int
+
+    async def commit(self, offsets: Mapping[TopicPartition, Commit] | ConsumerRecord | None = None) -> None:
+        """Commit positions, or these offsets (of the next record to read), or all of a record's partition up to it.
+
+        Returns when the coordinator has confirmed. KafkaError if the group has rebalanced: nothing was committed then.
+        """
+        await self._commit(self._to_commit(offsets), self.settings.default_api_timeout_ms)
+
+    def _to_commit(
+        self, offsets: Mapping[TopicPartition, Commit] | ConsumerRecord | None
+    ) -> dict[TopicPartition, tuple[int, int, str]]:
+        if offsets is None:
+            return {one: (offset, -1, "") for one, offset in self._consumed().items()}
+        if isinstance(offsets, ConsumerRecord):
+            partition = TopicPartition(offsets.topic, offsets.partition)
+            return {partition: (offsets.offset + 1, offsets.leader_epoch, "")}
+        return {
+            TopicPartition(*one): (at, -1, "") if isinstance(at, int) else (at[0], -1, at[1])
+            for one, at in offsets.items()
+        }
+
+    def _consumed(self) -> dict[TopicPartition, int]:
+        """Up to where the program has got records."""
+        with self._lock:
+            found = {
+                one: state.position
+                for one, state in self._positions.items()
+                if state.position is not None and state.reset is None
+            }
+        for record in self._in_hand:
+            # The next record is the last of the list, so the smallest offset of each partition wins.
+            partition = TopicPartition(record.topic, record.partition)
+            if partition in found:
+                found[partition] = record.offset
+        return found
+
+    async def _commit(self, offsets: dict[TopicPartition, tuple[int, int, str]], timeout_ms: int) -> None:
+        if self._group is None:
+            raise OttlaError("commit needs group.id: commits belong to a group")
+        await self._group.commit(offsets, timeout_ms)
+
+    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """By partition the offset that the group has committed, or None."""
+        wanted = [TopicPartition(*one) for one in partitions]
+        if self._group is None:
+            raise OttlaError("committed needs group.id: commits belong to a group")
+        found = await self._group.committed(wanted, self.settings.default_api_timeout_ms)
+        return {one: found[one][0] if one in found else None for one in wanted}
+
+    def _auto_commit(self) -> None:
+        """Commit in the background what the polls before this one gave, if it is time."""
+        if not self.settings.enable_auto_commit or self._group is None or not self._positions:
+            return
+        if now_ms() - self._committed_at_ms < self.settings.auto_commit_interval_ms:
+            return
+        if self._committing is not None and not self._committing.done():
+            return
+        self._committed_at_ms = now_ms()
+        offsets = self._to_commit(None)
+
+        async def commit() -> None:
+            try:
+                await self._commit(offsets, self.settings.default_api_timeout_ms)
+            except (KafkaError, OttlaError) as error:
+                _log.warning("group %s: the automatic commit failed: %s", self.settings.group_id, error)
+
+        self._committing = asyncio.get_running_loop().create_task(commit())
+
+    async def before_revoke(self) -> None:
+        """Commit what was consumed, where that is automatic."""
+        if self.settings.enable_auto_commit and self._group is not None and self._positions:
+            try:
+                await self._commit(self._to_commit(None), self.settings.request_timeout_ms)
+            except (KafkaError, OttlaError) as error:
+                _log.warning("group %s: the commit before a rebalance failed: %s", self.settings.group_id, error)
