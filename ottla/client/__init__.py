@@ -23,13 +23,21 @@ if TYPE_CHECKING:
     from ottla.client.admin.result import OffsetSpec as OffsetSpec
     from ottla.client.admin.result import ResourceType as ResourceType
     from ottla.client.admin.result import Results as Results
+    from ottla.client.commit import GroupMetadata as GroupMetadata
     from ottla.client.consumer import AsyncConsumer as AsyncConsumer
     from ottla.client.consumer_sync import Consumer as Consumer
     from ottla.client.delivery import Delivery as Delivery
     from ottla.client.delivery import RecordMetadata as RecordMetadata
+    from ottla.client.error import ConcurrentTransactions as ConcurrentTransactions
+    from ottla.client.error import Fenced as Fenced
+    from ottla.client.error import InvalidProducerEpoch as InvalidProducerEpoch
+    from ottla.client.error import InvalidTxnState as InvalidTxnState
+    from ottla.client.error import ProducerFenced as ProducerFenced
+    from ottla.client.error import TransactionAbortable as TransactionAbortable
+    from ottla.client.error import TransactionAborted as TransactionAborted
     from ottla.client.listener import RebalanceListener as RebalanceListener
     from ottla.client.producer import AsyncProducer as AsyncProducer
-    from ottla.client.producer import Producer as Producer
+    from ottla.client.producer_sync import Producer as Producer
     from ottla.client.record import ConsumerRecord as ConsumerRecord
     from ottla.kernel.error import ErrorCode as ErrorCode
     from ottla.kernel.error import KafkaError as KafkaError
@@ -38,12 +46,20 @@ if TYPE_CHECKING:
 
 #: Where each public name lives; modules are imported when one of their names is first asked for.
 _HOME = {
+    "TransactionAborted": "ottla.client.error",
+    "TransactionAbortable": "ottla.client.error",
+    "ProducerFenced": "ottla.client.error",
+    "InvalidTxnState": "ottla.client.error",
+    "InvalidProducerEpoch": "ottla.client.error",
+    "GroupMetadata": "ottla.client.commit",
+    "Fenced": "ottla.client.error",
+    "ConcurrentTransactions": "ottla.client.error",
     "Admin": "ottla.client.admin.client",
     "AlterOperation": "ottla.client.admin.result",
     "AsyncAdmin": "ottla.client.admin.client",
     "AsyncProducer": "ottla.client.producer",
     "Delivery": "ottla.client.delivery",
-    "Producer": "ottla.client.producer",
+    "Producer": "ottla.client.producer_sync",
     "RecordMetadata": "ottla.client.delivery",
     "AsyncConsumer": "ottla.client.consumer",
     "Consumer": "ottla.client.consumer_sync",
@@ -63,6 +79,14 @@ _HOME = {
 }
 
 __all__ = [
+    "TransactionAborted",
+    "TransactionAbortable",
+    "ProducerFenced",
+    "InvalidTxnState",
+    "InvalidProducerEpoch",
+    "GroupMetadata",
+    "Fenced",
+    "ConcurrentTransactions",
     "Admin",
     "AlterOperation",
     "AsyncAdmin",

@@ -45,6 +45,10 @@ class PartitionQueue:
         self.in_flight: list[ProducerBatch] = []
         self.next_sequence = 0
 
+    def waiting(self) -> list[ProducerBatch]:
+        """The batches that are not on their way."""
+        return [*self.closed, *([self.open] if self.open is not None else [])]
+
 
 class TopicQueue:
     """One topic's partitions, as many as the metadata shows."""
@@ -308,8 +312,7 @@ class Accumulator:
         """Batches that wait to be sent and whose delivery.timeout.ms is over."""
         found = []
         for partition in self.active:
-            waiting = [*partition.closed, partition.open] if partition.open is not None else partition.closed
-            found += [(partition, batch) for batch in waiting if now_ms >= batch.deadline_ms]
+            found += [(partition, batch) for batch in partition.waiting() if now_ms >= batch.deadline_ms]
         return found
 
 

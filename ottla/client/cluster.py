@@ -284,10 +284,11 @@ class Cluster:
         attempt: Callable[[], Awaitable[T]],
         timeout_ms: int,
         on_error: Callable[[KafkaError | NotReachable], None] | None = None,
+        backoff: Backoff | None = None,
     ) -> T:
         """Run `attempt` until it succeeds, fails for good, or `timeout_ms` are over (then the last error)."""
         deadline_ms = now_ms() + timeout_ms
-        backoff = Backoff(self.settings.retry_backoff_ms, self.settings.retry_backoff_max_ms)
+        backoff = backoff or Backoff(self.settings.retry_backoff_ms, self.settings.retry_backoff_max_ms)
         last: KafkaError | NotReachable | None = None
         while True:
             try:

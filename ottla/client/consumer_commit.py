@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from ottla.client.cluster import now_ms
+from ottla.client.commit import CommittedAt, GroupMetadata, Offsets, offsets_of
 from ottla.client.consumer_setting import ConsumerSettings
 from ottla.client.group import Group
 from ottla.client.position import PartitionPosition
@@ -23,9 +24,6 @@ from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.name import TopicPartition
 
 _log = logging.getLogger("ottla.client")
-
-#: What `commit` takes for a partition: the offset of the next record, alone or with metadata.
-Commit = int | tuple[int, str]
 
 
 class CommitCalls:
@@ -41,28 +39,25 @@ class CommitCalls:
     _committing: asyncio.Task[None] | None
     _committed_at_ms: int
 
-    async def commit(self, offsets: Mapping[TopicPartition, Commit] | ConsumerRecord | None = None) -> None:
+    async def commit(self, offsets: Offsets | None = None) -> None:
         """Commit positions, or these offsets (of the next record to read), or all of a record's partition up to it.
 
         Returns when the coordinator has confirmed. KafkaError if the group has rebalanced: nothing was committed then.
         """
         await self._commit(self._to_commit(offsets), self.settings.default_api_timeout_ms)
 
-    def _to_commit(
-        self, offsets: Mapping[TopicPartition, Commit] | ConsumerRecord | None
-    ) -> dict[TopicPartition, tuple[int, int, str]]:
-        if offsets is None:
-            return {one: (offset, -1, "") for one, offset in self._consumed().items()}
-        if isinstance(offsets, ConsumerRecord):
-            partition = TopicPartition(offsets.topic, offsets.partition)
-            return {partition: (offsets.offset + 1, offsets.leader_epoch, "")}
-        return {
-            TopicPartition(*one): (at, -1, "") if isinstance(at, int) else (at[0], -1, at[1])
-            for one, at in offsets.items()
-        }
+    def _to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, CommittedAt]:
+        return offsets_of(self.positions() if offsets is None else offsets)
 
-    def _consumed(self) -> dict[TopicPartition, int]:
-        """Up to where the program has got records."""
+    def group_metadata(self) -> GroupMetadata:
+        """This member of its group, for a producer's `send_offsets`."""
+        if self._group is None:
+            raise OttlaError("group_metadata needs group.id and a subscription or assignment")
+        member_id, generation, instance_id = self._group.identity()
+        return GroupMetadata(self._group.id, generation, member_id, instance_id)
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """By partition the offset of the next record that the program gets, where that is known."""
         with self._lock:
             found = {
                 one: state.position
@@ -76,7 +71,7 @@ class CommitCalls:
                 found[partition] = record.offset
         return found
 
-    async def _commit(self, offsets: dict[TopicPartition, tuple[int, int, str]], timeout_ms: int) -> None:
+    async def _commit(self, offsets: dict[TopicPartition, CommittedAt], timeout_ms: int) -> None:
         if self._group is None:
             raise OttlaError("commit needs group.id: commits belong to a group")
         await self._group.commit(offsets, timeout_ms)

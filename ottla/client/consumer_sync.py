@@ -17,8 +17,8 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from ottla.client.cluster import now_ms
+from ottla.client.commit import GroupMetadata, Offsets
 from ottla.client.consumer import AsyncConsumer
-from ottla.client.consumer_commit import Commit
 from ottla.client.listener import RebalanceListener
 from ottla.client.loop import loop_thread, told_of_forks
 from ottla.client.record import ConsumerRecord
@@ -208,13 +208,21 @@ class Consumer:
         """The numbers of a topic's partitions."""
         return self._thread.run(self._half.partitions_for(topic))
 
-    def commit(self, offsets: Mapping[TopicPartition, Commit] | ConsumerRecord | None = None) -> None:
+    def commit(self, offsets: Offsets | None = None) -> None:
         """Commit positions, or these offsets (of the next record to read), or all of a record's partition up to it."""
         self._thread.run(self._half.commit(offsets))
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """By partition the offset that the group has committed, or None."""
         return self._thread.run(self._half.committed(partitions))
+
+    def group_metadata(self) -> GroupMetadata:
+        """This member of its group, for a producer's `send_offsets`."""
+        return self._half.group_metadata()
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """By partition the offset of the next record that the program gets, where that is known."""
+        return self._half.positions()
 
     def close(self) -> None:
         """Commit what was consumed (with auto-commit), leave the group, close the connections."""

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ottla.client.encode import Run, encode_records
 from ottla.client.error import RequestTimedOut
 from ottla.kernel.error import KafkaError
-from ottla.wire.batch import Header, assemble, read
+from ottla.wire.batch import TRANSACTIONAL, Header, assemble, read
 from ottla.wire.codec import Codec, compress
 
 _CHECKED = struct.Struct(">hiqqqhii")
@@ -60,6 +60,7 @@ class ProducerBatch:
         "size",
         "timestamp",
         "topic",
+        "transactional",
         "values",
         "waiters",
     )
@@ -91,6 +92,7 @@ class ProducerBatch:
         #: Producer id and epoch under which `base_sequence` was given; None before the first send.
         self.producer: tuple[int, int] | None = None
         self.base_sequence = -1
+        self.transactional = False
         #: The encoded, compressed records, and the whole batch.
         self.body: bytes | None = None
         self.count = 0
@@ -125,7 +127,7 @@ class ProducerBatch:
             count = self.records
             producer_id, epoch = self.producer or (-1, -1)
             checked = _CHECKED.pack(
-                codec,
+                codec | TRANSACTIONAL if self.transactional else codec,
                 count - 1,
                 self.runs[0][1],
                 self.max_timestamp,
@@ -137,8 +139,9 @@ class ProducerBatch:
             self.encoded = assemble(0, -1, checked, self.body)
         return self.encoded
 
-    def sequence(self, producer: tuple[int, int], base_sequence: int) -> None:
+    def sequence(self, producer: tuple[int, int], base_sequence: int, *, transactional: bool = False) -> None:
         """Number it; the same records under another number are other bytes."""
+        self.transactional = transactional
         self.producer = producer
         self.base_sequence = base_sequence
         self.encoded = None
@@ -182,7 +185,8 @@ class ProducerBatch:
         part.serial = self.serial
         part.attempts = self.attempts + 1
         if self.producer is not None:
-            part.sequence(self.producer, (self.base_sequence + start) & 0x7FFFFFFF)
+            sequence = (self.base_sequence + start) & 0x7FFFFFFF
+            part.sequence(self.producer, sequence, transactional=self.transactional)
         return part
 
     def succeed(self, offset: int, append_time: int) -> None:

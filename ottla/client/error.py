@@ -8,16 +8,6 @@ from __future__ import annotations
 
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 
-_FENCING = frozenset(
-    {
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.PRODUCER_FENCED,
-        ErrorCode.FENCED_INSTANCE_ID,
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-    }
-)
-
 
 class ClientClosed(OttlaError):
     """The client was closed before, or while, it was used."""
@@ -59,6 +49,51 @@ class Fenced(KafkaError):
     """Another producer or member took this one's place. It cannot go on: close it."""
 
 
+class ProducerFenced(Fenced):
+    """A newer producer has this transactional id. Close this one; whatever it had open was aborted."""
+
+
+class InvalidProducerEpoch(KafkaError):
+    """A partition has seen a newer epoch of this producer: abort, and the coordinator says whether it may go on."""
+
+
+class TransactionAbortable(KafkaError):
+    """The transaction cannot be committed any more. Abort it; the producer can go on with the next one."""
+
+
+class TransactionAborted(KafkaError):
+    """The record was not sent, because its transaction was aborted before."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.OPERATION_NOT_ATTEMPTED, message)
+
+
+class InvalidTxnState(KafkaError):
+    """The coordinator has the transaction in a state in which this cannot be done."""
+
+
+class ConcurrentTransactions(KafkaError):
+    """The coordinator is still busy with the end of the last transaction. It passes; it was waited for in vain."""
+
+
+class InvalidProducerIdMapping(KafkaError):
+    """The coordinator has forgotten this transactional id's producer id (transactional.id.expiration.ms). Close it."""
+
+
+#: The codes that are a class of their own.
+_KINDS: dict[ErrorCode, type[KafkaError]] = {
+    ErrorCode.FENCED_INSTANCE_ID: Fenced,
+    ErrorCode.FENCED_MEMBER_EPOCH: Fenced,
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: Fenced,
+    ErrorCode.PRODUCER_FENCED: ProducerFenced,
+    ErrorCode.INVALID_PRODUCER_EPOCH: InvalidProducerEpoch,
+    ErrorCode.TRANSACTION_ABORTABLE: TransactionAbortable,
+    ErrorCode.INVALID_TXN_STATE: InvalidTxnState,
+    ErrorCode.CONCURRENT_TRANSACTIONS: ConcurrentTransactions,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: InvalidProducerIdMapping,
+}
+
+
 def error_of(code: int, message: str | None = None) -> KafkaError | None:
     """The error that a response's code stands for; None for NONE."""
     if code == 0:
@@ -67,7 +102,7 @@ def error_of(code: int, message: str | None = None) -> KafkaError | None:
         known = ErrorCode(code)
     except ValueError:
         return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message or f"the broker answered the unknown code {code}")
-    return Fenced(known, message or "") if known in _FENCING else KafkaError(known, message or "")
+    return _KINDS.get(known, KafkaError)(known, message or "")
 
 
 def check(code: int, message: str | None = None) -> None:

@@ -97,7 +97,7 @@ class Group(ABC):
         """The topics, or their partitions, are others now."""
 
     @abstractmethod
-    def _identity(self) -> tuple[str, int, str | None]:
+    def identity(self) -> tuple[str, int, str | None]:
         """Member id, generation or epoch, and instance id, as commits bear them."""
 
     @abstractmethod
@@ -146,7 +146,7 @@ class Group(ABC):
 
         async def attempt() -> None:
             connection = await self._coordinator("")
-            member_id, generation, instance_id = self._identity()
+            member_id, generation, instance_id = self.identity()
             request = OffsetCommitRequest(
                 group_id=self.id,
                 generation_id_or_member_epoch=generation,
@@ -161,7 +161,7 @@ class Group(ABC):
             for topic in response.topics:
                 for one in topic.partitions:
                     where = f"committing {topic.name}-{one.partition_index} in group {self.id}"
-                    if one.error_code == ErrorCode.STALE_MEMBER_EPOCH and self._identity()[1] != generation:
+                    if one.error_code == ErrorCode.STALE_MEMBER_EPOCH and self.identity()[1] != generation:
                         # A heartbeat has brought a newer epoch since; the retry's time bounds this.
                         return await attempt()
                     if one.error_code and self._commit_failed(one.error_code) in (Outcome.REJOIN, Outcome.LOST):

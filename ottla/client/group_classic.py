@@ -159,7 +159,7 @@ class ClassicGroup(Group):
         self.membership.lost(reason)
         self._lost = True
 
-    def _identity(self) -> tuple[str, int, str | None]:
+    def identity(self) -> tuple[str, int, str | None]:
         if not self.membership.joined:
             return "", -1, None
         return self.membership.member_id, self.membership.generation, self._settings.group_instance_id

@@ -126,7 +126,7 @@ class ConsumerGroup(Group):
         self.membership.lost()
         self._lost = True
 
-    def _identity(self) -> tuple[str, int, str | None]:
+    def identity(self) -> tuple[str, int, str | None]:
         if not self.membership.joined:
             return "", -1, None
         return self.membership.member_id, self.membership.epoch, self._settings.group_instance_id

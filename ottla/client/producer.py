@@ -1,10 +1,10 @@
-"""The producers: `AsyncProducer` on asyncio, and `Producer` for code that does not await.
+"""The producer for asyncio. `producer_sync.Producer` is the same for code that does not await.
 
 Rules:
 - `send` puts a record into its partition's open batch and returns; it waits only for a topic's metadata, and for room
   in `buffer.memory`, at most `max.block.ms`.
 - Records of one partition keep the order of their `send` calls.
-- `Producer.send` runs in the caller's thread up to the batch: any threads may share a producer.
+- With transactions a record is taken only while one is open, and belongs to that one.
 
 KIPs: 98 (idempotence), 480 (sticky partitions), 794 (balance), 82 (headers), 91 (delivery timeout).
 """
@@ -18,22 +18,21 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
-from ottla.client.accumulator import RECORD_OVERHEAD, Accumulator, PartitionQueue
+from ottla.client.accumulator import Accumulator, PartitionQueue
 from ottla.client.cluster import Cluster, MachineClock, now_ms
 from ottla.client.delivery import Delivery, ProducerBatch, TableDelivery
 from ottla.client.error import BufferFull, ClientClosed
-from ottla.client.loop import forked, loop_thread, told_of_forks
-from ottla.client.partitioner import key_hash
 from ottla.client.producer_setting import ProducerSettings
+from ottla.client.producer_transaction import TransactionCalls
 from ottla.client.sender import Sender
 from ottla.client.serializer import plain_bytes
 from ottla.client.setting import Given
+from ottla.client.transaction import Transactions
+from ottla.client.transactor import Transactor
 from ottla.kernel.error import KafkaError
 from ottla.wire.batch import Header
-
-T = TypeVar("T")
 
 #: What `headers` may be: pairs, or a mapping; contents bytes, text (as UTF-8) or None.
 Headers = Sequence[tuple[str, bytes | str | None]] | Mapping[str, bytes | str | None]
@@ -46,7 +45,7 @@ TABLE_BATCH_BYTES = 512 * 1024
 _now_ns = time.time_ns
 
 
-class AsyncProducer:
+class AsyncProducer(TransactionCalls):
     """A producer for asyncio. Made on a running loop; `async with` or `close` ends it.
 
     >>> async with AsyncProducer("127.0.0.1:9092") as producer:
@@ -59,8 +58,17 @@ class AsyncProducer:
         self._lock = threading.Lock()
         self._cluster = Cluster(self.settings)
         self._accumulator = Accumulator(self.settings, MachineClock(), random.Random())
-        self._sender = Sender(self._cluster, self._accumulator, self.settings, self._lock)
+        name, timeout_ms = self.settings.transactional_id, self.settings.transaction_timeout_ms
+        self._transactions = None if name is None else Transactions(name, timeout_ms)
+        self._sender = Sender(self._cluster, self._accumulator, self.settings, self._lock, self._transactions)
         self._sender.on_progress.append(self._progressed)
+        self._transactor = None
+        if self._transactions is not None:
+            self._transactor = Transactor(self._cluster, self._sender, self.settings, self._lock, self._transactions)
+        #: `Accumulator.append`; with transactions only while one is open.
+        self.append: Callable[..., Delivery | None] = (
+            self._accumulator.append if self._transactions is None else self._append_open
+        )
         self._closed = False
         self._waiting: list[asyncio.Future[None]] = []
 
@@ -88,7 +96,7 @@ class AsyncProducer:
         while True:
             try:
                 with self._lock:
-                    delivery = self._accumulator.append(topic, raw_value, raw_key, partition, pairs, timestamp)
+                    delivery = self.append(topic, raw_value, raw_key, partition, pairs, timestamp)
             except KeyError:
                 await self.admit(topic)
                 continue
@@ -100,6 +108,11 @@ class AsyncProducer:
             if deadline_ms is None:
                 deadline_ms = now_ms() + self.settings.max_block_ms
             await self.room(deadline_ms)
+
+    def _append_open(self, *record: Any) -> Delivery | None:
+        assert self._transactions is not None
+        self._transactions.check_open()
+        return self._accumulator.append(*record)
 
     async def send_table(
         self,
@@ -143,6 +156,8 @@ class AsyncProducer:
 
     def _put(self, partition: PartitionQueue, batch: ProducerBatch) -> bool:
         with self._lock:
+            if self._transactions is not None:
+                self._transactions.check_open()
             return self._accumulator.put(partition, batch)
 
     async def admit(self, topic: str) -> None:
@@ -167,6 +182,14 @@ class AsyncProducer:
 
         Raises the first KafkaError of a record whose delivery nobody has looked at.
         """
+        await self.settle(progress)
+        failed, self._sender.failed = self._sender.failed, []
+        for batch in failed:
+            if not batch.seen and batch.error is not None:
+                raise batch.error.with_traceback(None)
+
+    async def settle(self, progress: Progress | None = None) -> None:
+        """Send what waits without lingering, and return when it is all over, one way or the other."""
         with self._lock:
             self._accumulator.flushing += 1
             waiting = list(self._accumulator.incomplete)
@@ -184,10 +207,6 @@ class AsyncProducer:
         finally:
             with self._lock:
                 self._accumulator.flushing -= 1
-        failed, self._sender.failed = self._sender.failed, []
-        for batch in failed:
-            if not batch.seen and batch.error is not None:
-                raise batch.error.with_traceback(None)
 
     async def partitions_for(self, topic: str) -> list[int]:
         """The numbers of a topic's partitions."""
@@ -195,11 +214,13 @@ class AsyncProducer:
         return [one.partition for one in self._cluster.metadata.topics[topic].partitions]
 
     async def close(self, *, flush: bool = True) -> None:
-        """Deliver what waits (or let it fail, with `flush=False`), and end."""
+        """Deliver what waits (or let it fail, with `flush=False`), and end. An open transaction is aborted."""
         if self._closed:
             return
         self._closed = True
         try:
+            if self._transactor is not None:
+                await self._transactor.close(self.settle)
             if flush:
                 await self.flush()
         finally:
@@ -219,185 +240,6 @@ class AsyncProducer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close(flush=kind is None)
-
-
-class Producer:
-    """A producer for threads. `with` or `close` ends it.
-
-    >>> with Producer("127.0.0.1:9092") as producer:
-    ...     producer.send("flights", "UA 1545", key="UA").result()
-    """
-
-    def __init__(self, settings: Given = None, /, **keywords: object) -> None:
-        async def make() -> AsyncProducer:
-            return AsyncProducer(settings, **keywords)
-
-        self._thread = loop_thread()
-        self._half = self._thread.run(make())
-        self.settings = self._half.settings
-        read = self.settings
-        self._plain = read.key_serializer is None and read.value_serializer is None and read.partitioner == "default"
-        self._lock = self._half._lock
-        self._acquire = self._lock.acquire
-        self._release = self._lock.release
-        self._room = threading.Condition(self._lock)
-        self._blocked = 0
-        self._accumulator = self._half._accumulator
-        self._topics = self._accumulator.topics
-        self._append: Callable[..., Delivery | None] = self._accumulator.append
-        self._sender = self._half._sender
-        self._sender.on_progress.append(self._progressed)
-        self._is_child = False
-        told_of_forks.add(self)
-
-    def forked(self) -> None:
-        """In a child: no record goes past the check in `_wait`."""
-        self._is_child = True
-        self._plain = False
-        # The parent's thread may have held the lock when it forked.
-        self._lock = threading.Lock()
-        self._append = _nowhere
-
-    def send(
-        self,
-        topic: str,
-        value: object = None,
-        key: object = None,
-        *,
-        partition: int | None = None,
-        headers: Headers | None = None,
-        timestamp: int | None = None,
-    ) -> Delivery:
-        """Hand over a record; ask what comes back for its `result` to know where it lies.
-
-        `timestamp` is in ms since 1970, now by default. Without `partition` the key decides, and without a key any
-        partition will do. BufferFull when there is no room for max.block.ms; KafkaError when the topic is not found.
-        """
-        if timestamp is None:
-            timestamp = _now_ns() // 1_000_000
-        # The common case, bytes into a batch that has room, is `Accumulator.append` written out: a call and a `with`
-        # would double its time.
-        if (
-            self._plain
-            and value.__class__ is bytes
-            and (key is None or key.__class__ is bytes)
-            and partition is None
-            and headers is None
-            and (queue := self._topics.get(topic)) is not None
-        ):
-            number = queue.sticky if key is None else key_hash(key) % len(queue.partitions)
-            self._acquire()
-            try:
-                batch = queue.partitions[number].open
-                if batch is not None and (key is None) is (batch.keys is None) and batch.headers is None:
-                    size = batch.size + len(value) + RECORD_OVERHEAD
-                    if key is not None:
-                        size += len(key)
-                    if size <= batch.limit:
-                        values = batch.values
-                        index = len(values)
-                        values.append(value)
-                        if batch.keys is not None:
-                            batch.keys.append(key)
-                        batch.size = size
-                        if timestamp != batch.timestamp:
-                            batch.stamp(index, timestamp)
-                        return Delivery(batch, index)
-            finally:
-                self._release()
-        raw_value, raw_key, pairs = convert(self.settings, value, key, headers)
-        try:
-            with self._lock:
-                delivery = self._append(topic, raw_value, raw_key, partition, pairs, timestamp)
-        except KeyError:
-            delivery = None
-        if delivery is None:
-            delivery = self._wait(topic, raw_value, raw_key, partition, pairs, timestamp)
-        if self._accumulator.stirred:
-            self._accumulator.stirred = False
-            self._sender.signal()
-        return delivery
-
-    def send_table(
-        self,
-        topic: str,
-        table: Any,
-        *,
-        value: str = "value",
-        key: str | None = None,
-        partition: str | None = None,
-        timestamp: str | None = None,
-    ) -> TableDelivery:
-        """Hand over the rows of a pyarrow Table or RecordBatch; ask what comes back for its `result`.
-
-        `value`, `key`, `partition` and `timestamp` name columns: binary or string, binary or string, integer, timestamp
-        or integer (ms). Rows go where `send` would put them. Needs the extra ottla[arrow].
-        """
-        work = self._half.send_table(topic, table, value=value, key=key, partition=partition, timestamp=timestamp)
-        return self._thread.run(work)
-
-    def _wait(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        partition: int | None,
-        pairs: Sequence[Header] | None,
-        timestamp: int,
-    ) -> Delivery:
-        """The way of a record that finds no metadata or no room."""
-        if self._is_child:
-            raise forked()
-        if self._half._closed:
-            raise ClientClosed("this producer is closed")
-        if topic not in self._accumulator.topics:
-            self._thread.run(self._half.admit(topic))
-        deadline_ms = now_ms() + self.settings.max_block_ms
-        with self._lock:
-            while True:
-                delivery = self._append(topic, value, key, partition, pairs, timestamp)
-                if delivery is not None:
-                    return delivery
-                self._sender.signal()
-                self._blocked += 1
-                try:
-                    if not self._room.wait(max(0, deadline_ms - now_ms()) / 1000):
-                        raise buffer_full(self.settings)
-                finally:
-                    self._blocked -= 1
-
-    def _progressed(self) -> None:
-        if self._blocked:
-            with self._lock:
-                self._room.notify_all()
-
-    def flush(self, timeout: float | None = None, progress: Progress | None = None) -> None:
-        """Send what waits without lingering, and return when all records sent so far are delivered.
-
-        Raises the first KafkaError of a record whose delivery nobody has looked at; TimeoutError after `timeout`
-        seconds.
-        """
-        self._thread.run(self._half.flush(progress), timeout)
-
-    def partitions_for(self, topic: str) -> list[int]:
-        """The numbers of a topic's partitions."""
-        return self._thread.run(self._half.partitions_for(topic))
-
-    def close(self, *, flush: bool = True) -> None:
-        """Deliver what waits (or let it fail, with `flush=False`), and end."""
-        self._thread.run(self._half.close(flush=flush))
-
-    def __enter__(self) -> Producer:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close(flush=kind is None)
-
-
-def _nowhere(*record: object) -> None:
-    """`Accumulator.append` in a child of the process that made the producer: nothing is taken."""
 
 
 def convert(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.client.serializer import Serializer, serializer
-from ottla.client.setting import ClientSettings, flag, integer, one_of, setting
+from ottla.client.setting import ClientSettings, flag, integer, one_of, optional_text, setting
 from ottla.kernel.error import OttlaError
 from ottla.wire.codec import CODEC_BY_NAME, Codec
 
@@ -70,6 +70,15 @@ class ProducerSettings(ClientSettings):
     enable_idempotence: bool = setting(
         "enable.idempotence", True, flag, "The broker drops what a retry sends twice, and keeps the order (KIP-98)."
     )
+    transactional_id: str | None = setting(
+        "transactional.id",
+        None,
+        optional_text,
+        "The name of a producer with transactions; a newer producer of the same name locks this one out.",
+    )
+    transaction_timeout_ms: int = setting(
+        "transaction.timeout.ms", 60_000, integer(1), "The coordinator aborts a transaction that is open for so long."
+    )
     partitioner: Partitioner | str = setting(
         "partitioner",
         "default",
@@ -84,7 +93,11 @@ class ProducerSettings(ClientSettings):
     def check(self, given: frozenset[str]) -> None:
         """Idempotence needs acks=all and few requests in flight; where it was not asked for, it yields."""
         super().check(given)
-        asked = "enable_idempotence" in given
+        asked = "enable_idempotence" in given or self.transactional_id is not None
+        if self.transactional_id is not None and not self.enable_idempotence:
+            raise OttlaError("transactional.id needs enable.idempotence: leave that out")
+        if self.transactional_id == "":
+            raise OttlaError("transactional.id is empty: name the producer, or leave it out")
         if self.enable_idempotence and self.acks != -1:
             if asked:
                 raise OttlaError("enable.idempotence needs acks=all: leave acks out")

@@ -26,9 +26,10 @@ from ottla.client.delivery import ProducerBatch
 from ottla.client.error import NotReachable, RequestTimedOut, check, error_of
 from ottla.client.metadata import Node
 from ottla.client.producer_setting import ProducerSettings
+from ottla.client.transaction import Transactions
 from ottla.client.turn import Turns
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.name import NO_UUID
+from ottla.kernel.name import NO_UUID, TopicPartition
 from ottla.wire.api import ApiKey
 from ottla.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.api.produce import (
@@ -50,8 +51,13 @@ _LOST_TRACK = frozenset(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     }
 )
+#: The first version of Produce that adds a partition to a transaction by writing to it (KIP-890).
+_JOINS_BY_WRITING = 12
 #: The first version of Produce with topic ids.
 _TOPIC_IDS = 13
+
+#: Between two tries while a transaction's end is under way (Java's client waits as long).
+TRANSACTION_PAUSE_MS = 20
 
 Item = tuple[PartitionQueue, ProducerBatch]
 
@@ -62,17 +68,25 @@ class Sender(Turns):
     purpose = "produce"
 
     def __init__(
-        self, cluster: Cluster, accumulator: Accumulator, settings: ProducerSettings, lock: threading.Lock
+        self,
+        cluster: Cluster,
+        accumulator: Accumulator,
+        settings: ProducerSettings,
+        lock: threading.Lock,
+        transactions: Transactions | None,
     ) -> None:
         super().__init__(cluster, settings, lock)
         #: Producer id and epoch; None while there is none, or with idempotence off.
         self.producer: tuple[int, int] | None = None
         #: Called on the loop, without the lock, when batches have ended or memory is free.
         self.on_progress: list[Callable[[], None]] = []
+        #: Called on the loop when partitions wait to be added to the transaction.
+        self.on_pending: Callable[[], None] | None = None
         #: A failure that nobody has looked at yet.
         self.failed: list[ProducerBatch] = []
         self._accumulator = accumulator
         self._settings = settings
+        self._transactions = transactions
         self._timer: asyncio.TimerHandle | None = None
         self._in_flight: dict[int, int] = {}
         self._renewing = False
@@ -107,12 +121,16 @@ class Sender(Turns):
         for node_id, items in loads.items():
             self._transmit(node_id, items)
         self._finish(ended)
+        if self._transactions is not None and self._transactions.pending and self.on_pending is not None:
+            self.on_pending()
         if next_ms is not None:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = self._loop.call_later(max(0, next_ms - now) / 1000, self.wake)
 
     def _may_send(self) -> bool:
+        if self._transactions is not None:
+            return self._transactions.sends
         if not self._settings.enable_idempotence or (self.producer is not None and not self._renewing):
             return True
         if self._accumulator.active and not self._initialising and not any(self._in_flight.values()):
@@ -123,6 +141,7 @@ class Sender(Turns):
     def _collect(self, now: int, loads: dict[int, list[Item]]) -> int | None:
         """Take what can be sent now, by node. Returns when there will be more, if that is known."""
         next_ms: int | None = None
+        transactions = self._transactions
         bytes_by_node: dict[int, int] = {}
         for partition in list(self._accumulator.active):
             due = self._accumulator.due_ms(partition, now)
@@ -140,6 +159,8 @@ class Sender(Turns):
                 continue
             if self._open_connection(node_id) is None:
                 continue
+            if transactions is not None and not transactions.admit(TopicPartition(partition.topic, partition.number)):
+                continue
             waiting = partition.closed[0] if partition.closed else partition.open
             assert waiting is not None
             load = bytes_by_node.get(node_id, 0)
@@ -149,7 +170,7 @@ class Sender(Turns):
             bytes_by_node[node_id] = load + waiting.size
             batch = self._accumulator.take(partition)
             if self.producer is not None and batch.producer != self.producer:
-                batch.sequence(self.producer, partition.next_sequence)
+                batch.sequence(self.producer, partition.next_sequence, transactional=transactions is not None)
                 partition.next_sequence = (partition.next_sequence + batch.records) & 0x7FFFFFFF
             loads.setdefault(node_id, []).append((partition, batch))
             if partition in self._accumulator.active and (next_ms is None or next_ms > now):
@@ -171,13 +192,18 @@ class Sender(Turns):
                 data = topics[batch.topic] = TopicProduceData(name=batch.topic, topic_id=topic_id)
             records = batch.encode(settings.compression_type, settings.compression_level)
             data.partition_data.append(PartitionProduceData(index=partition.number, records=records))
+        transactions = self._transactions
         request = ProduceRequest(
+            transactional_id=None if transactions is None else transactions.transactional_id,
             acks=settings.acks,
             timeout_ms=settings.request_timeout_ms,
             topic_data=list(topics.values()),
         )
         try:
-            version = connection.version_of(ApiKey.PRODUCE, _TOPIC_IDS - 1 if named else None)
+            at_most = _TOPIC_IDS - 1 if named else None
+            if transactions is not None and transactions.version < 2:
+                at_most = _JOINS_BY_WRITING - 1
+            version = connection.version_of(ApiKey.PRODUCE, at_most)
             if settings.acks == 0:
                 connection.send_unanswered(request, version)
                 return self._sent_unanswered(items)
@@ -188,6 +214,27 @@ class Sender(Turns):
         answer.add_done_callback(functools.partial(self._answered, node_id, items))
 
     # ---- in
+
+    def abort(self, error: KafkaError) -> None:
+        """Give up every batch that is not on its way; those that are get their answer."""
+        ended: list[ProducerBatch] = []
+        with self._lock:
+            for partition in list(self._accumulator.active):
+                for batch in partition.waiting():
+                    self._end(partition, batch, error, ended)
+        for batch in ended:
+            # Nobody has to be told twice: the program aborts.
+            batch.seen = True
+            batch.fail(error)
+        self._tell()
+
+    def renumber(self, producer: tuple[int, int] | None) -> None:
+        """Another producer id or epoch: every partition's sequence begins at 0. Under the lock."""
+        if producer != self.producer:
+            self.producer = producer
+            for topic in self._accumulator.topics.values():
+                for partition in topic.partitions:
+                    partition.next_sequence = 0
 
     def _sent_unanswered(self, items: list[Item]) -> None:
         with self._lock:
@@ -258,12 +305,22 @@ class Sender(Turns):
         retriable = code.retriable
         if batch.producer is not None and code in _LOST_TRACK:
             # Behind a batch that failed before, "out of order" only says so; the first in line says that we are lost.
-            if partition.in_flight[0] is batch and not any(one.attempts for one in partition.closed):
-                self._renewing = True
-            retriable = True
+            lost = partition.in_flight[0] is batch and not any(one.attempts for one in partition.closed)
+            if self._transactions is None:
+                self._renewing = self._renewing or lost
+                retriable = True
+            else:
+                # Nothing mends it within the transaction.
+                retriable = not lost and code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if self._transactions is not None and not self._transactions.sends:
+            retriable = False
         if retriable and now < batch.deadline_ms and batch.attempts < self._settings.retries:
             self._cluster.metadata.request_update(now)
-            backoff = Backoff(self._settings.retry_backoff_ms, self._settings.retry_backoff_max_ms)
+            # The end of the last transaction is short; the pause is Kafka's for its requests to the coordinator.
+            first_ms = (
+                TRANSACTION_PAUSE_MS if code is ErrorCode.CONCURRENT_TRANSACTIONS else self._settings.retry_backoff_ms
+            )
+            backoff = Backoff(first_ms, self._settings.retry_backoff_max_ms)
             backoff.attempts = batch.attempts
             return self._accumulator.put_back(partition, batch, now + backoff.next_ms())
         self._end(partition, batch, error if now < batch.deadline_ms else self._too_late(batch, error), ended)
@@ -272,7 +329,9 @@ class Sender(Turns):
         self, partition: PartitionQueue, batch: ProducerBatch, error: KafkaError, ended: list[ProducerBatch]
     ) -> None:
         self._accumulator.complete(partition, batch)
-        if batch.producer is not None:
+        if self._transactions is not None:
+            self._transactions.given_up(error, numbered=batch.producer is not None)
+        elif batch.producer is not None:
             # Its sequence numbers are a gap now, or were written without our knowing.
             self._renewing = True
         batch.error = error
@@ -337,16 +396,13 @@ class Sender(Turns):
             ended: list[ProducerBatch] = []
             with self._lock:
                 for partition in list(self._accumulator.active):
-                    for batch in [*partition.closed, *([partition.open] if partition.open is not None else [])]:
+                    for batch in partition.waiting():
                         self._end(partition, batch, why, ended)
             self._finish(ended)
         else:
             with self._lock:
-                self.producer = (response.producer_id, response.producer_epoch)
+                self.renumber((response.producer_id, response.producer_epoch))
                 self._renewing = False
-                for topic in self._accumulator.topics.values():
-                    for partition in topic.partitions:
-                        partition.next_sequence = 0
         finally:
             self._initialising = False
             self.wake()

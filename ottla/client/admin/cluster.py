@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.client.admin.call import Calls, collect
+from ottla.client.admin.call import Calls, by_topic, collect
 from ottla.client.admin.result import (
     ClusterDescription,
     FeatureLevels,
@@ -57,10 +57,9 @@ class ClusterCalls(Calls):
         """By broker (all live ones when none are named) its log directories with the replicas in them."""
         wanted = None
         if topics is not None:
-            grouped: dict[str, list[int]] = {}
-            for topic, partition in topics:
-                grouped.setdefault(topic, []).append(partition)
-            wanted = [DescribableLogDirTopic(topic=name, partitions=numbers) for name, numbers in grouped.items()]
+            wanted = [
+                DescribableLogDirTopic(topic=name, partitions=numbers) for name, numbers in by_topic(topics).items()
+            ]
         if brokers is None:
             brokers = [node.id for node in (await self.describe_cluster()).nodes]
         found: dict[int, tuple[LogDirDescription, ...] | KafkaError] = {}

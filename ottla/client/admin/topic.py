@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ottla.client.admin.call import Calls, collect
+from ottla.client.admin.call import Calls, by_topic, collect
 from ottla.client.admin.result import (
     CreatedTopic,
     NewTopic,
@@ -39,12 +39,19 @@ from ottla.wire.api.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
     TopicRequest,
 )
 from ottla.wire.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from ottla.wire.api.elect_leaders import TopicPartitions as ElectedTopic
-from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
+from ottla.wire.api.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 
 #: The paged description asks for at most this many partitions at once (Apache's brokers give no more than 2,000).
 _PAGE_PARTITIONS = 2000
@@ -169,10 +176,7 @@ class TopicCalls(Calls):
         """Make the preferred replica leader (or any, if `unclean`); of all partitions when none are named."""
         topics = None
         if partitions is not None:
-            grouped: dict[str, list[int]] = {}
-            for one in partitions:
-                grouped.setdefault(one.topic, []).append(one.partition)
-            topics = [ElectedTopic(topic=topic, partitions=numbers) for topic, numbers in grouped.items()]
+            topics = [ElectedTopic(topic=topic, partitions=numbers) for topic, numbers in by_topic(partitions).items()]
         request = ElectLeadersRequest(
             election_type=int(unclean), topic_partitions=topics, timeout_ms=self._settings.request_timeout_ms
         )
@@ -215,16 +219,7 @@ class TopicCalls(Calls):
         if error := error_of(first.error_code, f"topic {first.name}"):
             return error
         partitions = [
-            PartitionDescription(
-                one.partition_index,
-                self._seen(one.leader_id) if one.leader_id >= 0 else None,
-                one.leader_epoch,
-                self._nodes(one.replica_nodes),
-                self._nodes(one.isr_nodes),
-                self._nodes(one.offline_replicas),
-                self._nodes(one.eligible_leader_replicas or ()),
-                self._nodes(one.last_known_elr or ()),
-            )
+            self._partition(one, self._nodes(one.eligible_leader_replicas or ()), self._nodes(one.last_known_elr or ()))
             for page in pages
             for one in page.partitions
         ]
@@ -234,18 +229,25 @@ class TopicCalls(Calls):
     def _described(self, topic: MetadataResponseTopic) -> TopicDescription | KafkaError:
         if error := error_of(topic.error_code, f"topic {topic.name}"):
             return error
-        partitions = [
-            PartitionDescription(
-                one.partition_index,
-                self._seen(one.leader_id) if one.leader_id >= 0 else None,
-                one.leader_epoch,
-                self._nodes(one.replica_nodes),
-                self._nodes(one.isr_nodes),
-                self._nodes(one.offline_replicas),
-            )
-            for one in sorted(topic.partitions, key=lambda one: one.partition_index)
-        ]
+        partitions = [self._partition(one) for one in sorted(topic.partitions, key=lambda one: one.partition_index)]
         return TopicDescription(topic.name or "", Uuid(bytes(topic.topic_id)), topic.is_internal, tuple(partitions))
+
+    def _partition(
+        self,
+        one: MetadataResponsePartition | DescribeTopicPartitionsResponsePartition,
+        elr: tuple[Node, ...] | None = None,
+        last_known_elr: tuple[Node, ...] | None = None,
+    ) -> PartitionDescription:
+        return PartitionDescription(
+            one.partition_index,
+            self._seen(one.leader_id) if one.leader_id >= 0 else None,
+            one.leader_epoch,
+            self._nodes(one.replica_nodes),
+            self._nodes(one.isr_nodes),
+            self._nodes(one.offline_replicas),
+            elr,
+            last_known_elr,
+        )
 
     def _nodes(self, ids: Iterable[int]) -> tuple[Node, ...]:
         return tuple(self._seen(node_id) for node_id in ids)

@@ -1,0 +1,36 @@
+"""What can be committed for a group, and by whom. Consumers commit it, and producers within a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ottla.client.record import ConsumerRecord
+from ottla.kernel.name import TopicPartition
+
+#: What a program gives for a partition: the offset of the next record to read, alone or with metadata.
+Commit = int | tuple[int, str]
+#: The offsets of partitions, or a record: all of its partition up to it.
+Offsets = Mapping[TopicPartition, Commit] | ConsumerRecord
+#: (offset, leader epoch, metadata) of a partition.
+CommittedAt = tuple[int, int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadata:
+    """A consumer as its group knows it; offsets in a transaction are refused when it is no longer a member."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+def offsets_of(offsets: Offsets) -> dict[TopicPartition, CommittedAt]:
+    """Offsets to commit, in one form; a record stands for the offset after it."""
+    if isinstance(offsets, ConsumerRecord):
+        partition = TopicPartition(offsets.topic, offsets.partition)
+        return {partition: (offsets.offset + 1, offsets.leader_epoch, "")}
+    return {
+        TopicPartition(*one): (at, -1, "") if isinstance(at, int) else (at[0], -1, at[1]) for one, at in offsets.items()
+    }

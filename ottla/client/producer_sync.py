@@ -1,0 +1,281 @@
+"""The producer for code that does not await: `AsyncProducer` on the loop thread.
+
+Rules:
+- `send` runs in the caller's thread up to the batch: any threads may share a producer.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any
+
+from ottla.client.accumulator import RECORD_OVERHEAD
+from ottla.client.cluster import now_ms
+from ottla.client.commit import Offsets
+from ottla.client.delivery import Delivery, TableDelivery
+from ottla.client.error import ClientClosed
+from ottla.client.loop import forked, loop_thread, told_of_forks
+from ottla.client.partitioner import key_hash
+from ottla.client.producer import AsyncProducer, Headers, Progress, buffer_full, convert
+from ottla.client.producer_transaction import Reader, group_offsets, not_aborted
+from ottla.client.setting import Given
+from ottla.kernel.error import KafkaError, OttlaError
+from ottla.wire.batch import Header
+
+_now_ns = time.time_ns
+
+
+class Producer:
+    """A producer for threads. `with` or `close` ends it.
+
+    >>> with Producer("127.0.0.1:9092") as producer:
+    ...     producer.send("flights", "UA 1545", key="UA").result()
+    """
+
+    def __init__(self, settings: Given = None, /, **keywords: object) -> None:
+        async def make() -> AsyncProducer:
+            return AsyncProducer(settings, **keywords)
+
+        self._thread = loop_thread()
+        self._half = self._thread.run(make())
+        self.settings = self._half.settings
+        read = self.settings
+        self._transactions = self._half._transactions
+        self._may_be_plain = (
+            read.key_serializer is None and read.value_serializer is None and read.partitioner == "default"
+        )
+        #: May `send` take its short way? With transactions only while one is open.
+        self._plain = self._may_be_plain and self._transactions is None
+        self._lock = self._half._lock
+        self._acquire = self._lock.acquire
+        self._release = self._lock.release
+        self._room = threading.Condition(self._lock)
+        self._blocked = 0
+        self._accumulator = self._half._accumulator
+        self._topics = self._accumulator.topics
+        self._append: Callable[..., Delivery | None] = self._half.append
+        self._sender = self._half._sender
+        self._sender.on_progress.append(self._progressed)
+        self._is_child = False
+        told_of_forks.add(self)
+
+    def forked(self) -> None:
+        """In a child: no record goes past the check in `_wait`."""
+        self._is_child = True
+        self._plain = self._may_be_plain = False
+        # The parent's thread may have held the lock when it forked.
+        self._lock = threading.Lock()
+        self._append = _nowhere
+
+    def send(
+        self,
+        topic: str,
+        value: object = None,
+        key: object = None,
+        *,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery:
+        """Hand over a record; ask what comes back for its `result` to know where it lies.
+
+        `timestamp` is in ms since 1970, now by default. Without `partition` the key decides, and without a key any
+        partition will do. BufferFull when there is no room for max.block.ms; KafkaError when the topic is not found.
+        """
+        if timestamp is None:
+            timestamp = _now_ns() // 1_000_000
+        # The common case, bytes into a batch that has room, is `Accumulator.append` written out: a call and a `with`
+        # would double its time.
+        if (
+            self._plain
+            and value.__class__ is bytes
+            and (key is None or key.__class__ is bytes)
+            and partition is None
+            and headers is None
+            and (queue := self._topics.get(topic)) is not None
+        ):
+            number = queue.sticky if key is None else key_hash(key) % len(queue.partitions)
+            self._acquire()
+            try:
+                batch = queue.partitions[number].open
+                if batch is not None and (key is None) is (batch.keys is None) and batch.headers is None:
+                    size = batch.size + len(value) + RECORD_OVERHEAD
+                    if key is not None:
+                        size += len(key)
+                    if size <= batch.limit:
+                        values = batch.values
+                        index = len(values)
+                        values.append(value)
+                        if batch.keys is not None:
+                            batch.keys.append(key)
+                        batch.size = size
+                        if timestamp != batch.timestamp:
+                            batch.stamp(index, timestamp)
+                        return Delivery(batch, index)
+            finally:
+                self._release()
+        raw_value, raw_key, pairs = convert(self.settings, value, key, headers)
+        try:
+            with self._lock:
+                delivery = self._append(topic, raw_value, raw_key, partition, pairs, timestamp)
+        except KeyError:
+            delivery = None
+        if delivery is None:
+            delivery = self._wait(topic, raw_value, raw_key, partition, pairs, timestamp)
+        if self._accumulator.stirred:
+            self._accumulator.stirred = False
+            self._sender.signal()
+        return delivery
+
+    def send_table(
+        self,
+        topic: str,
+        table: Any,
+        *,
+        value: str = "value",
+        key: str | None = None,
+        partition: str | None = None,
+        timestamp: str | None = None,
+    ) -> TableDelivery:
+        """Hand over the rows of a pyarrow Table or RecordBatch; ask what comes back for its `result`.
+
+        `value`, `key`, `partition` and `timestamp` name columns: binary or string, binary or string, integer, timestamp
+        or integer (ms). Rows go where `send` would put them. Needs the extra ottla[arrow].
+        """
+        work = self._half.send_table(topic, table, value=value, key=key, partition=partition, timestamp=timestamp)
+        return self._thread.run(work)
+
+    def _wait(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        pairs: Sequence[Header] | None,
+        timestamp: int,
+    ) -> Delivery:
+        """The way of a record that finds no metadata or no room."""
+        if self._is_child:
+            raise forked()
+        if self._half._closed:
+            raise ClientClosed("this producer is closed")
+        if topic not in self._accumulator.topics:
+            self._thread.run(self._half.admit(topic))
+        deadline_ms = now_ms() + self.settings.max_block_ms
+        with self._lock:
+            while True:
+                delivery = self._append(topic, value, key, partition, pairs, timestamp)
+                if delivery is not None:
+                    return delivery
+                self._sender.signal()
+                self._blocked += 1
+                try:
+                    if not self._room.wait(max(0, deadline_ms - now_ms()) / 1000):
+                        raise buffer_full(self.settings)
+                finally:
+                    self._blocked -= 1
+
+    def _progressed(self) -> None:
+        if self._blocked:
+            with self._lock:
+                self._room.notify_all()
+
+    def flush(self, timeout: float | None = None, progress: Progress | None = None) -> None:
+        """Send what waits without lingering, and return when all records sent so far are delivered.
+
+        Raises the first KafkaError of a record whose delivery nobody has looked at; TimeoutError after `timeout`
+        seconds.
+        """
+        self._thread.run(self._half.flush(progress), timeout)
+
+    # ---- transactions
+
+    def transaction(self) -> Transaction:
+        """`with producer.transaction():` commits at the end of its body, and aborts when that raises."""
+        return Transaction(self)
+
+    def init_transactions(self) -> None:
+        """Lock out every earlier producer with this transactional id; what it had open is aborted."""
+        self._thread.run(self._half.init_transactions())
+
+    def begin_transaction(self) -> None:
+        """Open a transaction: what is sent from now on belongs to it."""
+        self._thread.run(self._half.begin_transaction())
+        self._plain = self._may_be_plain
+
+    def send_offsets(self, reader: Reader, offsets: Offsets | None = None) -> None:
+        """Commit offsets with the transaction: a consumer's positions, or these offsets of a group.
+
+        They count for the group when the transaction is committed, and never if it is aborted. Give the consumer (or
+        its `group_metadata()`), so that a member that has lost its partitions meanwhile is refused.
+        """
+        group, found = group_offsets(reader, offsets)
+        self._thread.run(self._half.send_group_offsets(group, found))
+
+    def commit_transaction(self) -> None:
+        """Deliver what was sent and commit. A KafkaError that is not `Fenced` leaves the transaction to be aborted."""
+        self._plain = self._may_be_plain and self._transactions is None
+        self._thread.run(self._half.commit_transaction())
+
+    def abort_transaction(self) -> None:
+        """Undo the transaction. What had not been sent fails with TransactionAborted."""
+        self._plain = self._may_be_plain and self._transactions is None
+        self._thread.run(self._half.abort_transaction())
+
+    # ---- the rest
+
+    def partitions_for(self, topic: str) -> list[int]:
+        """The numbers of a topic's partitions."""
+        return self._thread.run(self._half.partitions_for(topic))
+
+    def close(self, *, flush: bool = True) -> None:
+        """Deliver what waits (or let it fail, with `flush=False`), and end."""
+        self._thread.run(self._half.close(flush=flush))
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(flush=kind is None)
+
+
+class Transaction:
+    """An open transaction of a `Producer`; `with` begins and ends it."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+
+    def send_offsets(self, reader: Reader, offsets: Offsets | None = None) -> None:
+        """The producer's `send_offsets`."""
+        self._producer.send_offsets(reader, offsets)
+
+    def __enter__(self) -> Transaction:
+        self._producer.init_transactions()
+        self._producer.begin_transaction()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            return self._abort_for(error)
+        try:
+            self._producer.commit_transaction()
+        except BaseException as failure:
+            self._abort_for(failure)
+            raise
+
+    def _abort_for(self, error: BaseException) -> None:
+        try:
+            self._producer.abort_transaction()
+        except (KafkaError, OttlaError) as failure:
+            not_aborted(failure, error)
+
+
+def _nowhere(*record: object) -> None:
+    """`Accumulator.append` in a child of the process that made the producer: nothing is taken."""
