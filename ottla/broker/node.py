@@ -28,6 +28,7 @@ from ottla.broker.flush import Flusher
 from ottla.broker.groups import Groups
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.quorum import MetadataLog
+from ottla.broker.telemetry import Telemetry
 from ottla.broker.topic_view import topics_changed
 from ottla.broker.transactions import Transactions
 from ottla.cluster.image import BROKER, GROUP, TOPIC, Image
@@ -96,6 +97,7 @@ class Node:
         self.transactions = Transactions(self)
         self.housekeeping = Housekeeping(self)
         self.cleaner = Cleaner(self)
+        self.telemetry = Telemetry(self.rng)
         #: The newest committed metadata that this node has followed.
         self.image = Image.empty()
         self.store: Store
@@ -175,6 +177,7 @@ class Node:
             self._endpoints[each.name] = advertise(self.settings, each, listener.port)
 
     def _connection_closed(self, connection: Connection, why: str) -> None:
+        self.telemetry.forget(connection)
         _log.debug("connection of %s:%d closed: %s", *connection.peer, why)
 
     # ---- what there is
@@ -266,6 +269,7 @@ class Node:
         for name in (*event.created, *event.changed):
             self._lead(new, name)
         self._configure(old, new)
+        self.telemetry.follow(old, new)
         if event.created or event.changed or event.deleted:
             self.groups.topics_changed(event)
         if new.changed_configs(old, GROUP) or new.changed_configs(old, BROKER):

@@ -1,4 +1,4 @@
-"""How nodes join: ControllerRegistration (key 70), BrokerRegistration (key 62), and what lets a broker serve.
+"""How nodes come and go: ControllerRegistration (key 70), BrokerRegistration (key 62), UnregisterBroker (key 64).
 
 Rules:
 - A new incarnation of a broker is registered fenced; its epoch is the offset of its first record.
@@ -15,15 +15,18 @@ from typing import Any
 from ottla.cluster.decision import Decision
 from ottla.cluster.election import take_over
 from ottla.cluster.feature import DIRECTORIES_FROM
-from ottla.cluster.image import METADATA_VERSION, Image
+from ottla.cluster.image import METADATA_VERSION, NO_LEADER, Image
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import Uuid
 from ottla.wire.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from ottla.wire.api.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
+from ottla.wire.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from ottla.wire.record.metadata import (
     BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
+    UnregisterBrokerRecord,
 )
 from ottla.wire.record.registration import BrokerEndpoint, BrokerFeature, ControllerEndpoint, ControllerFeature
 
@@ -97,6 +100,27 @@ def unfence(image: Image, broker_id: int, *, crashed: bool) -> list[Any]:
     broker = image.brokers[broker_id]
     change = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, fenced=_UNFENCE)
     return [change, *take_over(image, broker_id, crashed=crashed)]
+
+
+def unregister_broker(image: Image, node_id: int, request: UnregisterBrokerRequest) -> Decision:
+    """Forget a broker that will not come back; what it led has no leader any more.
+
+    This node is refused: Apache Kafka takes it, and the broker is then of no use until it is started again.
+    """
+    broker = image.brokers.get(request.broker_id)
+    if broker is None:
+        why = f"Broker ID {request.broker_id} is not currently registered"
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, why)
+    if request.broker_id == node_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker {node_id} is the node that you ask; stop it first")
+    records: list[Any] = [
+        PartitionChangeRecord(topic_id=topic.topic_id, partition_id=index, leader=NO_LEADER)
+        for topic in image.topics.values()
+        for index, partition in enumerate(topic.partitions)
+        if partition.leader == request.broker_id
+    ]
+    records.append(UnregisterBrokerRecord(broker_id=request.broker_id, broker_epoch=broker.epoch))
+    return Decision(records, UnregisterBrokerResponse(error_message=None))
 
 
 def check_broker_epoch(image: Image, broker_id: int, broker_epoch: int) -> None:

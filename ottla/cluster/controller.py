@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.cluster.broker import unregister_broker
 from ottla.cluster.config import alter_configs, incremental_alter_configs
 from ottla.cluster.creation import create_partitions, create_topics
 from ottla.cluster.decision import Decision
@@ -18,18 +19,23 @@ from ottla.cluster.election import elect_leaders
 from ottla.cluster.feature import update_features
 from ottla.cluster.image import Image
 from ottla.cluster.producer_id import allocate_producer_ids
+from ottla.cluster.quota import alter_client_quotas
 from ottla.cluster.reassignment import alter_reassignments, list_reassignments
+from ottla.cluster.scram import alter_user_scram_credentials
 from ottla.kernel.port import Rng
 from ottla.kernel.server_settings import ServerSettings
 from ottla.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
+from ottla.wire.api.alter_client_quotas import AlterClientQuotasRequest
 from ottla.wire.api.alter_configs import AlterConfigsRequest
 from ottla.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from ottla.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from ottla.wire.api.create_partitions import CreatePartitionsRequest
 from ottla.wire.api.create_topics import CreateTopicsRequest
 from ottla.wire.api.delete_topics import DeleteTopicsRequest
 from ottla.wire.api.elect_leaders import ElectLeadersRequest
 from ottla.wire.api.incremental_alter_configs import IncrementalAlterConfigsRequest
 from ottla.wire.api.list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.wire.api.unregister_broker import UnregisterBrokerRequest
 from ottla.wire.api.update_features import UpdateFeaturesRequest
 
 #: A request whose version nobody named is as new as this program knows.
@@ -66,4 +72,10 @@ class Controller:
                 return list_reassignments(image, request)
             case UpdateFeaturesRequest():
                 return update_features(image, self._settings.node_id, request, version)
+            case AlterClientQuotasRequest():
+                return alter_client_quotas(image, request)
+            case AlterUserScramCredentialsRequest():
+                return alter_user_scram_credentials(image, request)
+            case UnregisterBrokerRequest():
+                return unregister_broker(image, self._settings.node_id, request)
         raise TypeError(f"the controller does not take {type(request).__name__}")

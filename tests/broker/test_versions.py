@@ -250,6 +250,7 @@ FILLS: dict[int, Fill] = {
     ApiKey.INIT_PRODUCER_ID: _init_producer_id,
     ApiKey.DESCRIBE_QUORUM: _describe_quorum,
     ApiKey.API_VERSIONS: _named(),
+    ApiKey.DESCRIBE_ACLS: _named(resource_type_filter=1, operation=1, permission_type=1),
 }
 
 

@@ -19,6 +19,9 @@ from ottla.broker.handlers import (
     produce,
     producer_id,
     quorum,
+    quota,
+    security,
+    telemetry,
     transaction,
 )
 
@@ -37,5 +40,8 @@ __all__ = [
     "produce",
     "producer_id",
     "quorum",
+    "quota",
+    "security",
+    "telemetry",
     "transaction",
 ]

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _NAMED_FROM = 3
+#: Offered only where the metrics go somewhere (KIP-714).
+_TELEMETRY = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 #: Features whose range begins at 0 confuse clients that ask with an older version (KAFKA-17011).
 _ZERO_FEATURES_FROM = 4
 
@@ -54,6 +56,7 @@ def offer(node: Node, version: int) -> ApiVersionsResponse:
                 max_version=handler.api.stable_versions.stop - 1,
             )
             for key, handler in sorted(HANDLERS.items())
+            if key not in _TELEMETRY or node.telemetry.exporter is not None
         ],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)

@@ -1,4 +1,4 @@
-"""What the controller decides: topics, partitions, settings, features, elections, reassignments.
+"""What the controller decides: topics, partitions, settings, quotas, credentials, features, elections, reassignments.
 
 On a cluster a broker wraps these in Envelope and sends them to the active controller; this node is its own controller,
 so they go to it by a call. A change is in the metadata log, synced, before the response leaves. Versions and error
@@ -13,7 +13,9 @@ from typing import Any
 from ottla.broker.dispatch import Call, handles
 from ottla.kernel.error import KafkaError
 from ottla.wire.api import ApiKey
+from ottla.wire.api import alter_client_quotas as quotas
 from ottla.wire.api import alter_configs as configs
+from ottla.wire.api import alter_user_scram_credentials as scram
 from ottla.wire.api import create_partitions as partitions
 from ottla.wire.api import create_topics as creation
 from ottla.wire.api import delete_topics as deletion
@@ -69,10 +71,34 @@ def _refuse_change(request: configs.AlterConfigsRequest, _: int, error: KafkaErr
     )
 
 
+def _refuse_quotas(request: quotas.AlterClientQuotasRequest, _: int, error: KafkaError) -> Any:
+    return quotas.AlterClientQuotasResponse(
+        entries=[
+            quotas.ResponseEntryData(
+                error_code=error.code, error_message=error.message or None, entity=list(each.entity)
+            )
+            for each in request.entries
+        ]
+    )
+
+
+def _refuse_credentials(request: scram.AlterUserScramCredentialsRequest, _: int, error: KafkaError) -> Any:
+    users = dict.fromkeys([each.name for each in request.deletions] + [each.name for each in request.upsertions])
+    return scram.AlterUserScramCredentialsResponse(
+        results=[
+            scram.AlterUserScramCredentialsResult(user=user, error_code=error.code, error_message=error.message or None)
+            for user in users
+        ]
+    )
+
+
 @handles(ApiKey.CREATE_TOPICS, refuse=_refuse_creation)
 @handles(ApiKey.DELETE_TOPICS, refuse=_refuse_deletion)
 @handles(ApiKey.CREATE_PARTITIONS, refuse=_refuse_growth)
 @handles(ApiKey.ALTER_CONFIGS, refuse=_refuse_change)
+@handles(ApiKey.ALTER_CLIENT_QUOTAS, refuse=_refuse_quotas)
+@handles(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, refuse=_refuse_credentials)
+@handles(ApiKey.UNREGISTER_BROKER)
 @handles(ApiKey.ELECT_LEADERS)
 @handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
 @handles(ApiKey.LIST_PARTITION_REASSIGNMENTS)

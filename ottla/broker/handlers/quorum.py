@@ -1,11 +1,18 @@
-"""DescribeQuorum (key 55): the metadata quorum's leader, epoch and voters (KIP-595, KIP-642)."""
+"""DescribeQuorum (key 55), AddRaftVoter (key 80), RemoveRaftVoter (key 81): the quorum and its voters.
+
+This node is a quorum of one and replicates its log to nobody: a voter that could be added is never caught up, which is
+the answer that Apache Kafka gives after a while of waiting, and the only voter there is cannot go.
+
+KIPs: 595, 642 DescribeQuorum, 853 voters.
+"""
 
 from __future__ import annotations
 
 from ottla.broker.dispatch import Call, handles
-from ottla.kernel.error import ErrorCode
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import METADATA_TOPIC, NO_UUID
 from ottla.wire.api import ApiKey
+from ottla.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from ottla.wire.api.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -15,6 +22,7 @@ from ottla.wire.api.describe_quorum import (
     ResponsePartitionData,
     ResponseTopicData,
 )
+from ottla.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
 _DIRECTORIES_FROM = 2
 
@@ -63,3 +71,54 @@ def _partition(call: Call, topic: str, index: int) -> ResponsePartitionData:
             for each in quorum.membership.voters
         ],
     )
+
+
+@handles(ApiKey.ADD_RAFT_VOTER)
+def add_voter(call: Call, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
+    """Refused, after the checks that Kafka makes first."""
+    node = call.node
+    _check_cluster(call, request.cluster_id)
+    if request.voter_id < 0 or request.voter_directory_id == NO_UUID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Add voter request didn't include a valid voter")
+    names = {each.name for each in request.listeners}
+    default = node.settings.controller_listener_names[0]
+    if default not in names:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Add voter request didn't include the endpoint ({', '.join(sorted(names))}) for the default listener "
+            f"{default}",
+        )
+    _check_voters_change(call, "adding")
+    for voter in node.quorum.membership.voters:
+        if voter.voter.node_id == request.voter_id:
+            why = f"The voter id for {request.voter_id} is already part of the set of voters"
+            raise KafkaError(ErrorCode.DUPLICATE_VOTER, why)
+    why = "This node replicates its metadata log to nobody, so no other voter can catch up with it"
+    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, why)
+
+
+@handles(ApiKey.REMOVE_RAFT_VOTER)
+def remove_voter(call: Call, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
+    """Refused, after the checks that Kafka makes first."""
+    _check_cluster(call, request.cluster_id)
+    if request.voter_id < 0 or request.voter_directory_id == NO_UUID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Remove voter request didn't include a valid voter")
+    _check_voters_change(call, "removing")
+    raise KafkaError(
+        ErrorCode.VOTER_NOT_FOUND,
+        f"Cannot remove voter {request.voter_id}: it is not in the set of voters, or the only one in it",
+    )
+
+
+def _check_cluster(call: Call, cluster_id: str | None) -> None:
+    own = call.node.cluster_id
+    if cluster_id is not None and cluster_id != own:
+        why = f'The given id "{cluster_id}" doesn\'t match the cluster id "{own}"'
+        raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, why)
+
+
+def _check_voters_change(call: Call, what: str) -> None:
+    level = call.node.quorum.membership.kraft_version
+    if not level:
+        why = f"Cluster doesn't support {what} voter because the kraft.version feature is {level}"
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, why)

@@ -330,5 +330,4 @@ class NodeDeclaration:
         "The most bytes of metrics that a client may push at once.",
         POSITIVE,
         LOW,
-        served=False,
     )

@@ -22,10 +22,7 @@ def _we_speak_too(left: Any, right: Any) -> bool:
 
 #: APIs that Apache serves to clients and we do not yet, by what they belong to.
 NOT_SERVED = {
-    "security": (17, 29, 30, 31, 36, 38, 39, 40, 41, 50, 51),
-    "quotas": (48, 49),
     "several log directories": (34,),
-    "a quorum of several": (64, 80, 81),
     "share groups": (76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92),
     "streams groups": (88, 89),
 }

@@ -139,7 +139,7 @@ class Side:
 
     def settle(self) -> None:
         """Wait until the broker has seen what its controller wrote so far: a topic made now comes after that."""
-        self.create(f"settled-{next(_SETTLED)}")
+        self.create(f"settled-{next(_SETTLED):06}")
 
     def producer_id(self) -> int:
         """A new producer id. A server that has just started may not have a block of them yet."""

@@ -1,0 +1,140 @@
+"""SASL, ACLs, delegation tokens and SCRAM credentials, as a broker without authentication and authorizer has them.
+
+Rules:
+- On a PLAINTEXT listener everyone is authenticated from the first byte, so a SASL request comes too late.
+- Without an authorizer there is nothing to say of ACLs: SECURITY_DISABLED, each thing of the request alone.
+- Tokens are given to authenticated clients only: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
+- SCRAM credentials are kept in the metadata all the same, for listeners that are to have SASL (KIP-554).
+
+An ACL whose kind of resource, pattern, operation or permission is "unknown" (0) closes the connection, as in Apache
+Kafka.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch import Call, handles
+from ottla.cluster import scram
+from ottla.kernel.error import ErrorCode
+from ottla.net.inbound import PeerError
+from ottla.wire.api import ApiKey
+from ottla.wire.api import create_acls as creation
+from ottla.wire.api import create_delegation_token as token
+from ottla.wire.api import delete_acls as deletion
+from ottla.wire.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from ottla.wire.api.describe_delegation_token import DescribeDelegationTokenRequest, DescribeDelegationTokenResponse
+from ottla.wire.api.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+from ottla.wire.api.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+from ottla.wire.api.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from ottla.wire.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.wire.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+_NO_AUTHORIZER = "No Authorizer is configured."
+#: Of each of Kafka's ACL enumerations. Numbers that it does not have are taken.
+_UNKNOWN = 0
+_REQUESTER_FROM = 3
+_NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+
+
+@handles(ApiKey.SASL_HANDSHAKE)
+def sasl_handshake(call: Call, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+    """This listener has no SASL."""
+    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+
+
+@handles(ApiKey.SASL_AUTHENTICATE)
+def sasl_authenticate(call: Call, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+    """This listener has no SASL."""
+    return SaslAuthenticateResponse(
+        error_code=ErrorCode.ILLEGAL_SASL_STATE,
+        error_message="SaslAuthenticate request received after successful authentication",
+    )
+
+
+# ---- ACLs
+
+
+@handles(ApiKey.DESCRIBE_ACLS)
+def describe_acls(call: Call, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    """There is no authorizer."""
+    _check(request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
+    return DescribeAclsResponse(
+        error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured on the broker"
+    )
+
+
+@handles(ApiKey.CREATE_ACLS)
+def create_acls(call: Call, request: creation.CreateAclsRequest) -> creation.CreateAclsResponse:
+    """There is no authorizer."""
+    for each in request.creations:
+        _check(each.resource_type, each.resource_pattern_type, each.operation, each.permission_type)
+    refused = creation.AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER)
+    return creation.CreateAclsResponse(results=[refused] * len(request.creations))
+
+
+@handles(ApiKey.DELETE_ACLS)
+def delete_acls(call: Call, request: deletion.DeleteAclsRequest) -> deletion.DeleteAclsResponse:
+    """There is no authorizer."""
+    for each in request.filters:
+        _check(each.resource_type_filter, each.pattern_type_filter, each.operation, each.permission_type)
+    refused = deletion.DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER)
+    return deletion.DeleteAclsResponse(filter_results=[refused] * len(request.filters))
+
+
+def _check(*elements: int) -> None:
+    if _UNKNOWN in elements:
+        raise PeerError("an ACL with an unknown element")
+
+
+# ---- delegation tokens
+
+
+@handles(ApiKey.CREATE_DELEGATION_TOKEN)
+def create_token(call: Call, request: token.CreateDelegationTokenRequest) -> token.CreateDelegationTokenResponse:
+    """Not without authentication."""
+    kind, name = call.principal.split(":", 1)
+    response = token.CreateDelegationTokenResponse(
+        error_code=_NOT_ALLOWED,
+        principal_type=kind,
+        principal_name=name,
+        issue_timestamp_ms=-1,
+        expiry_timestamp_ms=-1,
+        max_timestamp_ms=-1,
+    )
+    if call.version >= _REQUESTER_FROM:
+        response.token_requester_principal_type, response.token_requester_principal_name = kind, name
+        if request.owner_principal_name:
+            response.principal_type = request.owner_principal_type or ""
+            response.principal_name = request.owner_principal_name
+    return response
+
+
+@handles(ApiKey.RENEW_DELEGATION_TOKEN)
+def renew_token(call: Call, request: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
+    """Not without authentication."""
+    return RenewDelegationTokenResponse(error_code=_NOT_ALLOWED, expiry_timestamp_ms=-1)
+
+
+@handles(ApiKey.EXPIRE_DELEGATION_TOKEN)
+def expire_token(call: Call, request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
+    """Not without authentication."""
+    return ExpireDelegationTokenResponse(error_code=_NOT_ALLOWED, expiry_timestamp_ms=-1)
+
+
+@handles(ApiKey.DESCRIBE_DELEGATION_TOKEN)
+def describe_tokens(call: Call, request: DescribeDelegationTokenRequest) -> DescribeDelegationTokenResponse:
+    """Not without authentication."""
+    return DescribeDelegationTokenResponse(error_code=_NOT_ALLOWED)
+
+
+# ---- SCRAM
+
+
+@handles(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS)
+def describe_credentials(
+    call: Call, request: DescribeUserScramCredentialsRequest
+) -> DescribeUserScramCredentialsResponse:
+    """The credentials that the metadata has; `decide` alters them."""
+    return scram.describe_user_scram_credentials(call.node.image, request)

@@ -1,0 +1,130 @@
+"""Which metrics a client is asked for, and what becomes of those that it pushes."""
+
+import pytest
+
+from ottla.broker.telemetry import Client, ClientMetrics, Instance, Telemetry
+from ottla.cluster.image import CLIENT_METRICS, Image
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.name import NO_UUID, Uuid
+from ottla.wire.api.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.wire.codec import Codec, compress
+from tests.cluster.scene import Cluster
+
+ME = Client("billing", ("apache-kafka-java", "4.3.1"), ("127.0.0.1", 5))
+CONNECTION = object()
+ID = Uuid(bytes(range(16)))
+
+
+class Scene:
+    """A telemetry over a cluster whose subscriptions change."""
+
+    def __init__(self) -> None:
+        self.cluster = Cluster()
+        self.telemetry = Telemetry(self.cluster.controller._rng)
+        self.received: list[ClientMetrics] = []
+        self.telemetry.exporter = self.received.append
+        self.now_ms = 1_000_000
+        self._seen = Image.empty()
+
+    def subscribe(self, name: str, **values: str) -> None:
+        configs = [AlterableConfig(name=key.replace("_", "."), value=value) for key, value in values.items()]
+        resource = AlterConfigsResource(resource_type=CLIENT_METRICS, resource_name=name, configs=configs)
+        assert not self.cluster.ask(IncrementalAlterConfigsRequest(resources=[resource])).responses[0].error_code
+        self.telemetry.follow(self._seen, self.cluster.image)
+        self._seen = self.cluster.image
+
+    def ask(self, client: Client = ME, instance_id: Uuid = ID) -> Instance:
+        return self.telemetry.ask(CONNECTION, client, instance_id, self.now_ms)
+
+    def push(self, data: bytes, *, subscription: int | None = None, codec: int = 0, terminating: bool = False) -> str:
+        wanted = self.telemetry._instances[ID].subscription_id if subscription is None else subscription
+        try:
+            self.telemetry.push(
+                CONNECTION, ME, ID, wanted, codec, data, terminating=terminating, bytes_max=1000, now_ms=self.now_ms
+            )
+        except KafkaError as error:
+            return error.code.name
+        return "NONE"
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_a_client_has_the_metrics_of_all_that_match_and_the_shortest_interval(scene: Scene) -> None:
+    scene.subscribe("a", metrics="m.one,m.two", interval_ms="5000", match="client_id=bill.*")
+    scene.subscribe("b", metrics="m.two,m.three", interval_ms="2000")
+    scene.subscribe("c", metrics="m.four", interval_ms="100", match="client_id=bill")
+    asked = scene.ask()
+    assert asked.metrics == ("m.one", "m.three", "m.two")
+    assert asked.interval_ms == 2000
+
+
+def test_a_star_is_all_metrics(scene: Scene) -> None:
+    scene.subscribe("a", metrics="m.one")
+    scene.subscribe("b", metrics="*", match="client_software_name=apache.*,client_source_port=5")
+    assert scene.ask().metrics == ("*",)
+
+
+def test_who_has_no_id_gets_one(scene: Scene) -> None:
+    assert scene.ask(instance_id=NO_UUID).instance_id != NO_UUID
+
+
+def test_pushed_metrics_are_decompressed_and_handed_on(scene: Scene) -> None:
+    scene.subscribe("a", metrics="m.one", interval_ms="1000")
+    scene.ask()
+    assert scene.push(compress(Codec.ZSTD, b"otlp" * 50), codec=Codec.ZSTD) == "NONE"
+    [metrics] = scene.received
+    assert (metrics.instance_id, metrics.client, metrics.data) == (ID, ME, b"otlp" * 50)
+
+
+def test_what_comes_within_the_interval_is_refused(scene: Scene) -> None:
+    scene.subscribe("a", metrics="m.one", interval_ms="1000")
+    scene.ask()
+    with pytest.raises(KafkaError) as raised:
+        scene.ask()
+    assert raised.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert scene.push(b"1") == "NONE"
+    assert scene.push(b"2") == "THROTTLING_QUOTA_EXCEEDED"
+    scene.now_ms += 1000
+    assert scene.push(b"3") == "NONE"
+    assert [each.data for each in scene.received] == [b"1", b"3"]
+
+
+def test_a_changed_subscription_makes_the_client_ask_again_at_once(scene: Scene) -> None:
+    scene.subscribe("a", metrics="m.one", interval_ms="60000")
+    old = scene.ask().subscription_id
+    assert scene.push(b"1") == "NONE"
+    scene.subscribe("a", metrics="m.two")
+    assert scene.push(b"2", subscription=old) == "UNKNOWN_SUBSCRIPTION_ID"
+    assert scene.ask().metrics == ("m.two",)
+
+
+def test_after_the_last_push_nothing_is_taken(scene: Scene) -> None:
+    scene.ask()
+    assert scene.push(b"1") == "NONE"
+    assert scene.push(b"2", terminating=True) == "NONE"
+    scene.now_ms += 1_000_000
+    assert scene.push(b"3") == "INVALID_REQUEST"
+
+
+def test_what_is_too_large_or_no_stream_of_its_codec_is_refused(scene: Scene) -> None:
+    scene.subscribe("a", metrics="m.one", interval_ms="100")
+    scene.ask()
+    assert scene.push(b"x" * 1001) == "TELEMETRY_TOO_LARGE"
+    scene.now_ms += 100
+    assert scene.push(b"xyz", codec=Codec.GZIP) == "INVALID_RECORD"
+    scene.now_ms += 100
+    assert scene.push(b"xyz", codec=5) == "UNSUPPORTED_COMPRESSION_TYPE"
+    assert not scene.received
+
+
+def test_a_closed_connection_takes_its_instance_with_it(scene: Scene) -> None:
+    scene.ask()
+    scene.telemetry.forget(CONNECTION)
+    scene.ask()  # would come within the interval
