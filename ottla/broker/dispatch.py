@@ -41,15 +41,14 @@ class Handler:
     def __init__(self, api: Api, function: Callable[[Call, Any], Any], refuse: Refusal | None) -> None:
         self.api = api
         self.function = function
-        self.refuse = refuse or self._set_error_code
+        self.refuse = refuse or self._mirror
 
-    def _set_error_code(self, request: Any, version: int, error: KafkaError) -> Any:
-        response = self.api.response()
-        if not hasattr(response, "error_code"):
-            raise PeerError(f"{self.api.name} has no way to say {error}")
-        response.error_code = error.code
-        if error.message and hasattr(response, "error_message"):
-            response.error_message = error.message
+    def _mirror(self, request: Any, version: int, error: KafkaError) -> Any:
+        from ottla.broker.refusal import refusal
+
+        response = refusal(request, self.api.response, version, error)
+        if response is None:
+            raise PeerError(f"{self.api.name} v{version} has no way to say {error}")
         return response
 
 
@@ -110,6 +109,15 @@ class Dispatch:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._routes: dict[int, _Route] = {}
+        self._around: Callable[[Handler], Handler] | None = None
+
+    def put_around(self, around: Callable[[Handler], Handler] | None) -> None:
+        """From the next request on call what `around` makes of each handler; with None the handlers themselves.
+
+        Tests put faults in here. The routes are made anew, so that nothing is asked where nothing is around.
+        """
+        self._around = around
+        self._routes.clear()
 
     def on_frame(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
         """Stage one of a request, whole. Raises PeerError where the connection has to go."""
@@ -167,6 +175,8 @@ class Dispatch:
             if key == _API_VERSIONS:
                 return None
             raise PeerError(f"{handler.api.name} has no version {version}")
+        if self._around is not None:
+            handler = self._around(handler)
         route = self._routes[key << 16 | version] = _Route(handler, key, version)
         return route
 

@@ -5,29 +5,43 @@
 
 Rules:
 - It is a real node: real sockets on 127.0.0.1, real files, the same code as `ottla start`, on a thread of its own.
-- Without a directory its data are in a temporary one, which goes when it stops.
+- Without a directory its data are in a temporary one, which goes when it stops or the program ends. Nothing there is
+  synced: it is not meant to survive a power failure, and a hundred tests with a fresh node each need not wait for it.
+- What a test wants beyond that is in `faults` and `clock`.
+- After a fork the child has no node: it leaves the parent's thread and directory alone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
+import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.format import format_if_empty
 from ottla.broker.node import Node as BrokerNode
-from ottla.host.disk import HostDisk
-from ottla.host.loop import new_loop
+from ottla.broker.node import Ports
+from ottla.host.disk import HostDisk, HostFile
+from ottla.host.shift import ShiftedClock, new_shifted_loop
 from ottla.kernel.error import OttlaError
 from ottla.kernel.server_settings import ServerSettings
+from ottla.kernel.single_node import single_node
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ottla.broker.fault import Faults
 
 _START_SECONDS_MAX = 60
 _STOP_SECONDS_MAX = 60
+_CALL_SECONDS_MAX = 60
 
 
 class Node:
@@ -54,13 +68,15 @@ class Node:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._node: BrokerNode | None = None
         self._failure: BaseException | None = None
+        self._faults: Faults | None = None
+        self._process = os.getpid()
+        #: The node's clock; `clock.advance(ms)` moves it ahead.
+        self.clock = NodeClock(self._on_loop)
 
     @property
     def bootstrap_servers(self) -> str:
         """`host:port` for the clients' `bootstrap.servers`."""
-        if self._node is None:
-            raise OttlaError("the node is not running; use `with ottla.Node() as node:` or call start()")
-        return ",".join(f"{each.host}:{each.port}" for each in self._node.bound())
+        return ",".join(f"{each.host}:{each.port}" for each in self._running().bound())
 
     @property
     def data(self) -> str:
@@ -70,38 +86,57 @@ class Node:
             raise OttlaError("the node has no directory before it starts")
         return str(directory)
 
+    @property
+    def faults(self) -> Faults:
+        """Faults on request: errors, delays, dropped connections, coordinators that cannot be found."""
+        if self._faults is None:
+            from ottla.broker.fault import Faults
+
+            self._faults = Faults(self._on_loop)
+            if self._node is not None:
+                self._faults.attach(self._node)
+        return self._faults
+
+    def create_topic(self, name: str, partitions: int = 1, settings: Mapping[str, object] | None = None) -> None:
+        """Make a topic; `settings` are its own, by Kafka's names. Raises KafkaError as an admin client would see."""
+        node = self._running()
+        configs = {key: _text(value) for key, value in (settings or {}).items()}
+        self._on_loop(lambda: node.create_topic(name, partitions, configs))
+
+    # ---- life
+
     def start(self) -> Node:
         """Start and return when it serves. Raises OttlaError in words when it cannot."""
         if self._thread is not None:
             raise OttlaError("this node is running already")
         if self._data is None and self._temporary is None:
             self._temporary = tempfile.mkdtemp(prefix="ottla-")
+        self._process = os.getpid()
+        # A program or a notebook that ends without `stop` leaves no directory behind.
+        atexit.register(self.stop)
         ready = threading.Event()
         self._failure = None
         self._thread = threading.Thread(target=self._run, args=(ready,), name="ottla-node", daemon=True)
         self._thread.start()
-        if not ready.wait(_START_SECONDS_MAX):
-            raise OttlaError(f"the node did not start within {_START_SECONDS_MAX} seconds")
-        failure = self._take_failure()
-        if failure is not None:
-            self._thread.join()
-            self._thread = None
-            raise failure
+        try:
+            if not ready.wait(_START_SECONDS_MAX):
+                raise OttlaError(f"the node did not start within {_START_SECONDS_MAX} seconds")
+            failure, self._failure = self._failure, None
+            if failure is not None:
+                raise failure
+        except BaseException:
+            # Ctrl-C meanwhile, too: whoever is not told that it started cannot stop it.
+            ready.wait(_START_SECONDS_MAX)
+            self.stop()
+            raise
         return self
 
-    def _take_failure(self) -> BaseException | None:
-        failure, self._failure = self._failure, None
-        return failure
-
     def _run(self, ready: threading.Event) -> None:
+        loop = new_shifted_loop(self.clock.shifted)
         try:
-            settings = self._settings()
-            format_if_empty(HostDisk(), settings)
-            loop = new_loop()
-            node = BrokerNode(settings, loop)
-            node.on_failure = self._fail
-            node.open()
+            node = self._open(loop)
         except BaseException as error:
+            loop.close()
             self._failure = error
             ready.set()
             return
@@ -113,44 +148,33 @@ class Node:
             loop.run_forever()
             node.close()
         finally:
-            self._node = None
+            self._node = self._loop = None
             loop.close()
 
-    def _settings(self) -> ServerSettings:
-        text = {
-            "process.roles": "broker,controller",
-            "node.id": "1",
-            "listeners": f"PLAINTEXT://{self._host}:{self._port},CONTROLLER://127.0.0.1:0",
-            "controller.listener.names": "CONTROLLER",
-            "controller.quorum.bootstrap.servers": "127.0.0.1:0",
-            "log.dirs": self.data,
-            "offsets.topic.replication.factor": "1",
-            "transaction.state.log.replication.factor": "1",
-            "transaction.state.log.min.isr": "1",
-            "group.initial.rebalance.delay.ms": "0",
-        }
-        return ServerSettings.parse(text | self._overrides)
+    def _open(self, loop: asyncio.AbstractEventLoop) -> BrokerNode:
+        texts = single_node(self.data, self._host, self._port) | self._overrides
+        settings = ServerSettings.parse(texts)
+        disk = _TemporaryDisk() if self._data is None else HostDisk()
+        format_if_empty(disk, settings)
+        node = BrokerNode(settings, loop, Ports(disk, self.clock.shifted))
 
-    def _fail(self, why: str) -> None:
-        self._failure = OttlaError(f"the node stopped: {why}")
-        assert self._loop is not None
-        self._loop.stop()
+        def fail(why: str) -> None:
+            self._failure = OttlaError(f"the node stopped: {why}")
+            loop.stop()
 
-    def create_topic(self, name: str, partitions: int = 1, settings: Mapping[str, object] | None = None) -> None:
-        """Make a topic; `settings` are its own, by Kafka's names. Raises KafkaError as an admin client would see."""
-        node, loop = self._node, self._loop
-        if node is None or loop is None:
-            raise OttlaError("the node is not running; use `with ottla.Node() as node:` or call start()")
-        configs = {key: _text(value) for key, value in (settings or {}).items()}
-
-        async def create() -> None:
-            node.create_topic(name, partitions, configs)
-
-        asyncio.run_coroutine_threadsafe(create(), loop).result(_START_SECONDS_MAX)
+        node.on_failure = fail
+        if self._faults is not None:
+            self._faults.attach(node)
+        node.open()
+        return node
 
     def stop(self) -> None:
         """Stop cleanly; what was written stays in `data` unless it was temporary."""
+        if os.getpid() != self._process:
+            # A child of the process that started it.
+            return
         self._halt()
+        atexit.unregister(self.stop)
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary = None
@@ -164,12 +188,14 @@ class Node:
         thread, loop = self._thread, self._loop
         if thread is None:
             return
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(loop.stop)
+        if loop is not None:
+            # It may have stopped by itself and closed its loop between our two looks.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(loop.stop)
         thread.join(_STOP_SECONDS_MAX)
         if thread.is_alive():
             raise OttlaError(f"the node did not stop within {_STOP_SECONDS_MAX} seconds")
-        self._thread = self._loop = None
+        self._thread = None
 
     def __enter__(self) -> Node:
         return self.start()
@@ -178,6 +204,73 @@ class Node:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    # ---- its thread and others
+
+    def _running(self) -> BrokerNode:
+        if self._node is None:
+            raise OttlaError("the node is not running; use `with ottla.Node() as node:` or call start()")
+        return self._node
+
+    def _on_loop(self, work: Callable[[], None]) -> None:
+        """Do this on the node's thread and return when it is done; here where no node runs."""
+        loop = self._loop
+        if loop is None or threading.current_thread() is self._thread:
+            return work()
+        done: Future[None] = Future()
+
+        def run() -> None:
+            try:
+                work()
+            except BaseException as error:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
+        loop.call_soon_threadsafe(run)
+        return done.result(_CALL_SECONDS_MAX)
+
+
+class NodeClock:
+    """The clock of an embedded node: it runs as the machine's does, and a test can move it ahead."""
+
+    def __init__(self, on_loop: Callable[[Callable[[], None]], None]) -> None:
+        self._on_loop = on_loop
+        #: What the node's ports and timers read.
+        self.shifted = ShiftedClock()
+
+    def now_ms(self) -> int:
+        """What time it is on the node, in milliseconds since 1970."""
+        return self.shifted.now_ms()
+
+    def advance(self, ms: int) -> None:
+        """Let this much time pass on the node in one step: sessions and transactions time out, retention deletes.
+
+        Returns when every timer that became due has run, each once. A node that is stopped starts that much later.
+        """
+        if ms < 0:
+            raise ValueError("time does not go back")
+        self._on_loop(lambda: self.shifted.advance(ms))
+
+
+class _TemporaryFile(HostFile):
+    """A file that is gone before it could matter whether it was synced."""
+
+    __slots__ = ()
+
+    def sync(self) -> None:
+        pass
+
+
+class _TemporaryDisk(HostDisk):
+    """The machine's file system, for a directory that does not outlive the node."""
+
+    __slots__ = ()
+
+    file = _TemporaryFile
+
+    def sync_directory(self, path: str) -> None:
+        pass
 
 
 def _text(value: Any) -> str:

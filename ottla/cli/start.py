@@ -18,26 +18,9 @@ from ottla.cli import STARTED_AT
 from ottla.cli.option import pairs
 from ottla.kernel.error import OttlaError
 from ottla.kernel.server_settings import ServerSettings
+from ottla.kernel.single_node import single_node
 
 DATA = "ottla-data"
-
-
-def single_node(data: str, host: str, port: int) -> dict[str, str]:
-    """The settings of a node that is a cluster of its own."""
-    return {
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "listeners": f"PLAINTEXT://{host}:{port},CONTROLLER://127.0.0.1:{port + 1 if port else 0}",
-        "controller.listener.names": "CONTROLLER",
-        "controller.quorum.bootstrap.servers": f"127.0.0.1:{port + 1 if port else 0}",
-        "log.dirs": data,
-        "offsets.topic.replication.factor": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
-        "group.initial.rebalance.delay.ms": "0",
-    }
 
 
 def read_file(path: str) -> dict[str, str]:
@@ -76,7 +59,8 @@ def start(file: str | None, changes: tuple[str, ...], port: int | None, host: st
     try:
         if file is None:
             directory = str(Path(data or DATA).absolute())
-            texts = single_node(directory, host or "127.0.0.1", 9092 if port is None else port)
+            port = 9092 if port is None else port
+            texts = single_node(directory, host or "127.0.0.1", port, port + 1 if port else 0)
         else:
             texts = read_file(file)
         settings = ServerSettings.parse(texts | overrides)

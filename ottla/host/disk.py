@@ -13,6 +13,7 @@ import shutil
 import struct
 import sys
 from collections.abc import Sequence
+from typing import ClassVar
 
 from ottla.kernel.port import Buffer
 
@@ -104,9 +105,12 @@ class HostDisk:
 
     __slots__ = ()
 
+    #: What `open` gives.
+    file: ClassVar[type[HostFile]] = HostFile
+
     def open(self, path: str, *, create: bool = False) -> HostFile:
         flags = os.O_RDWR | _CLOEXEC | (os.O_CREAT if create else 0)
-        return HostFile(os.open(path, flags, 0o644))
+        return self.file(os.open(path, flags, 0o644))
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)

@@ -92,6 +92,10 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def find(self, session_id: int) -> Session | None:
+        """The session of this id, if there is one."""
+        return self._sessions.get(session_id)
+
     def create(self, by_id: bool, wanted: Iterable[Wanted], now_ms: int) -> Session | None:
         """A new session, or None when all slots are taken by sessions in use."""
         if len(self._sessions) >= self._slots_max and not self._evict(now_ms):
