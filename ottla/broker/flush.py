@@ -58,6 +58,19 @@ class Flusher:
         for log in left:
             self._join(log, one)
 
+    def flush_now(self, log: Log) -> None:
+        """Sync here and now what `flush.messages` wants synced (decision 0180).
+
+        For what coordinators write: nothing may follow from it before it is durable, neither an answer nor a marker.
+        """
+        if log.end_offset - log.recovery_point < log.settings.flush_messages:
+            return
+        try:
+            log.flush(self._now_ms())
+        except OSError as error:
+            self._on_failure(error)
+            raise
+
     def _join(self, log: Log, done: Callable[[], None]) -> None:
         running = self._rounds.get(log)
         if running is not None:

@@ -15,6 +15,7 @@ KIPs: 98 (producers, transactions), 101 and 320 (epochs), 107 (start offset), 51
 import struct
 from bisect import bisect_right
 from collections.abc import Callable
+from threading import Lock
 
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import NO_UUID, Uuid
@@ -23,16 +24,16 @@ from ottla.log import lookup, recovery, retention
 from ottla.log.aborted import AbortedTransaction
 from ottla.log.accept import Fields, append_several, check_header, invalid, single
 from ottla.log.appended import Appended, Origin
-from ottla.log.checkpoint import encode_epochs, read_topic_id, write_text, write_topic_id
+from ottla.log.checkpoint import encode_epochs, read_topic_id, write_topic_id
 from ottla.log.epoch import LeaderEpochs
 from ottla.log.follow import append_as_follower
 from ottla.log.marker import Marker, apply_marker, check_marker
-from ottla.log.path import EPOCHS
 from ottla.log.producer import Producers
 from ottla.log.revise import always_revises, revise
 from ottla.log.segment import Segment, Slice
 from ottla.log.setting import LogSettings
 from ottla.log.snapshot import Snapshots
+from ottla.log.sync import sync
 from ottla.wire.batch import (
     CONTROL,
     HEADER,
@@ -54,9 +55,7 @@ class Log:
 
     __slots__ = (
         "_always_revises",
-        "_epochs_text",
         "_flush_messages",
-        "_generation_synced",
         "_high_watermark",
         "_settings",
         "active",
@@ -69,7 +68,9 @@ class Log:
         "due",
         "end_offset",
         "epochs",
+        "epochs_text",
         "generation",
+        "generation_synced",
         "last_flush_ms",
         "on_recovery_point_lowered",
         "path",
@@ -78,6 +79,7 @@ class Log:
         "segments",
         "snapshots",
         "start_offset",
+        "syncing",
         "topic_id",
     )
 
@@ -113,9 +115,10 @@ class Log:
         #: Raised by every truncation: a sync that began before one says nothing about what came after.
         self.generation = 0
         #: The generation when the last sync began.
-        self._generation_synced = -1
+        self.generation_synced = -1
+        self.syncing = Lock()
         #: The text of the epoch checkpoint if the file is to be written, else None.
-        self._epochs_text: str | None = None
+        self.epochs_text: str | None = None
         #: Segments whose files are to go: (when, segment).
         self.due: list[tuple[int, Segment]] = []
         self.settings = settings
@@ -379,7 +382,7 @@ class Log:
     def note_epochs(self) -> None:
         """If the epochs changed, plan to write their file."""
         if self.epochs.dirty:
-            self._epochs_text = encode_epochs(self.epochs.entries())
+            self.epochs_text = encode_epochs(self.epochs.entries())
             self.epochs.dirty = False
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
@@ -404,34 +407,13 @@ class Log:
 
     def sync(self, *, closing: bool = False) -> None:
         """Make everything that is here now durable. May run on a thread; `synced` tells the log on the loop's."""
-        generation = self.generation
-        segments = list(self.segments)
-        dirty, self.directory_dirty = self.directory_dirty, False
-        text, self._epochs_text = self._epochs_text, None
-        try:
-            for segment, following in zip(segments, [*segments[1:], None], strict=True):
-                if following is None and not closing:
-                    # The active segment's indexes are rebuilt after a crash in any case.
-                    segment.sync()
-                elif following is None or following.base_offset >= self.recovery_point:
-                    segment.sync()
-                    segment.sync_indexes()
-            if text is not None:
-                write_text(self.disk, f"{self.path}/{EPOCHS}", text)
-            if dirty:
-                self.snapshots.sync()
-                self.disk.sync_directory(self.path)
-                self.disk.sync_directory(self.path.rpartition("/")[0])
-        except OSError:
-            self.directory_dirty = True
-            if self._epochs_text is None:
-                self._epochs_text = text
-            raise
-        self._generation_synced = generation
+        # Two at a time would each believe that the other has synced the directory.
+        with self.syncing:
+            self.generation_synced = sync(self, closing=closing)
 
     def synced(self, end_offset: int, now_ms: int | None = None) -> None:
         """A `sync` that began when the log ended at `end_offset` is done."""
-        if self._generation_synced == self.generation:
+        if self.generation_synced == self.generation:
             self.recovery_point = max(self.recovery_point, min(end_offset, self.end_offset))
             if now_ms is not None:
                 self.last_flush_ms = now_ms
