@@ -246,7 +246,9 @@ def _is_own(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
 
 def _check_end(known: Transaction, request: EndTxnRequest, *, bumps: bool) -> tuple[ErrorCode, bool]:
     """(why not, is it a retry of an end that went through)."""
-    retries = bumps and known.state is not State.ONGOING and known.producer_epoch == request.producer_epoch + 1
+    # After an init (EMPTY) the epoch is one higher too, but for a newer producer: the older one stays locked out.
+    ended = known.state in PREPARED or known.state in COMPLETED
+    retries = bumps and ended and known.producer_epoch == request.producer_epoch + 1
     overflowed = (
         bumps
         and known.previous_producer_id == request.producer_id

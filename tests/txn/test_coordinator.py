@@ -126,6 +126,16 @@ def test_a_transaction_commits_and_its_epoch_rises() -> None:
     assert scene.state() is State.COMPLETE_COMMIT
 
 
+def test_an_end_of_a_producer_that_was_locked_out_is_no_repetition() -> None:
+    scene = Scene()
+    older = scene.init()
+    newer = scene.init()
+    assert newer.producer_epoch == older.producer_epoch + 1
+    for commit in (False, True):
+        assert scene.end(older, commit=commit).error_code == ErrorCode.PRODUCER_FENCED
+    assert scene.add(newer, A0) is ErrorCode.NONE
+
+
 def test_with_the_old_protocol_the_epoch_stays() -> None:
     scene = Scene()
     producer = scene.init()
