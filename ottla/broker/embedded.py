@@ -117,16 +117,17 @@ class Node:
         ready = threading.Event()
         self._failure = None
         self._thread = threading.Thread(target=self._run, args=(ready,), name="ottla-node", daemon=True)
-        self._thread.start()
         try:
+            self._thread.start()
             if not ready.wait(_START_SECONDS_MAX):
                 raise OttlaError(f"the node did not start within {_START_SECONDS_MAX} seconds")
             failure, self._failure = self._failure, None
             if failure is not None:
                 raise failure
-        except BaseException:
-            # Ctrl-C meanwhile, too: whoever is not told that it started cannot stop it.
-            ready.wait(_START_SECONDS_MAX)
+        except BaseException as error:
+            # Whoever is not told that it runs cannot stop it. After a Ctrl-C it is stopped when it has come to stand.
+            if isinstance(error, KeyboardInterrupt):
+                ready.wait(_START_SECONDS_MAX)
             self.stop()
             raise
         return self
@@ -149,6 +150,8 @@ class Node:
             node.close()
         finally:
             self._node = self._loop = None
+            if self._faults is not None:
+                self._faults.attach(None)
             loop.close()
 
     def _open(self, loop: asyncio.AbstractEventLoop) -> BrokerNode:
@@ -186,7 +189,7 @@ class Node:
 
     def _halt(self) -> None:
         thread, loop = self._thread, self._loop
-        if thread is None:
+        if thread is None or thread.ident is None:
             return
         if loop is not None:
             # It may have stopped by itself and closed its loop between our two looks.

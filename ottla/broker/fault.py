@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.dispatch import HANDLERS, Call, Handler
 from ottla.broker.fault_rule import Answer, CoordinatorAway, Disconnect, Error, Fault, Hold, Watch, Where
-from ottla.kernel.error import ErrorCode
+from ottla.kernel.error import ErrorCode, OttlaError
 from ottla.wire.api import ApiKey
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ class Faults:
         self._faults: tuple[Fault, ...] = ()
         self._node: Node | None = None
 
-    def attach(self, node: Node) -> None:
-        """Stand before this node's handlers from now on. Called on the node's thread."""
+    def attach(self, node: Node | None) -> None:
+        """Stand before this node's handlers from now on, or before nobody's. Called on the node's thread."""
         self._node = node
         self._put()
 
@@ -202,7 +202,8 @@ class Faults:
         done: list[_T] = []
 
         def run() -> None:
-            assert self._node is not None
+            if self._node is None:
+                raise OttlaError("the node is not running; use `with ottla.Node() as node:` or call start()")
             done.append(work(self._node))
 
         self._on_loop(run)

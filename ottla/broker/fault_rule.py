@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -131,20 +132,28 @@ class Fault:
         return self._left != 0 and self.where.fits(call, request, key)
 
     def take(self) -> bool:
-        """Is it this one's turn? Counts it if so."""
+        """Is it this one's turn?"""
         if self._after:
             self._after -= 1
             return False
         if self._left is not None:
             self._left -= 1
+        return True
+
+    def taken(self) -> None:
+        """Count it. Whoever waits for it finds the request carried out, if it is at all."""
         with self._changed:
             self.hits += 1
             self._changed.notify_all()
-        return True
 
     def perform(self, call: Call, request: Any, key: int, go_on: Callable[[], Any]) -> Any:
         """The reply to a request that fits; `go_on` carries it out."""
-        return self.strike(call, request, key, go_on) if self.take() else go_on()
+        if not self.take():
+            return go_on()
+        try:
+            return self.strike(call, request, key, go_on)
+        finally:
+            self.taken()
 
     def strike(self, call: Call, request: Any, key: int, go_on: Callable[[], Any]) -> Any:
         """The reply to a request that it takes."""
@@ -193,6 +202,8 @@ class Error(Fault):
                 del node.__dict__["leader_of"]
             else:
                 node.__dict__["leader_of"] = before
+            if any(taken):
+                self.taken()
 
     def strike(self, call: Call, request: Any, key: int, go_on: Callable[[], Any]) -> Any:
         error = KafkaError(self.code)
@@ -253,6 +264,7 @@ class Hold(Fault):
         super().__init__(where, times, after)
         self._on_loop = on_loop
         self._delay_ms = delay_ms
+        self._numbers = count()
         self._held: dict[int, Callable[[], None]] = {}
 
     def release(self) -> None:
@@ -265,7 +277,7 @@ class Hold(Fault):
             answer()
 
     def strike(self, call: Call, request: Any, key: int, go_on: Callable[[], Any]) -> Any:
-        number = self.hits
+        number = next(self._numbers)
 
         def keep(value: Any, resolve: Callable[[Any], None]) -> None:
             self._held[number] = lambda: resolve(value)
