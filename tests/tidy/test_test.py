@@ -6,7 +6,14 @@ import re
 from tests.tidy.source import modules, tree
 
 #: Where other programs are the point.
-_MAY_START_PROGRAMS = ("tests/interop/", "tests/spark/", "tests/cli/", "tests/wire/")
+_MAY_START_PROGRAMS = (
+    "tests/interop/",
+    "tests/spark/",
+    "tests/cli/",
+    "tests/wire/",
+    "tests/testing/",
+    "tests/examples/",
+)
 
 
 def test_a_tests_name_is_a_sentence() -> None:
