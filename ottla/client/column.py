@@ -1,9 +1,15 @@
-"""Records as columns: the bytes of batches to NumPy and Arrow arrays and back, without a Python object a record.
+"""Records as columns: the bytes of batches to NumPy and Arrow arrays, without a Python object a record.
 
-Where the records of a batch begin follows from their lengths, one after another. Two ways find it: records of one size
-are recognised by comparing the length bytes at every multiple of that size at once (records that agree there begin
-there, by induction from the first); the others are walked, one short step a record. All else is vectorised: the
-varints of a field are decoded for all records at once, keys and values are gathered by Arrow.
+Where the records of a batch begin follows from their lengths, one after another. Three ways find it:
+
+- Records of one layout (the same sizes, their numbers in the same widths) are recognised by comparing the bytes between
+  the values at every multiple of the first one's size: where these agree, records begin (by induction from the first)
+  and fields lie at the same place in each (`_stretches`).
+- Records of one size are recognised by their length bytes alone; their fields are then found for each.
+- The others are walked, one short step a record.
+
+All else is vectorised: the varints of a field are decoded for all records at once, keys and values are gathered by
+Arrow.
 
 Needs the extra `ottla[arrow]` (NumPy and pyarrow); this module is imported where columns are asked for.
 """
@@ -11,16 +17,16 @@ Needs the extra `ottla[arrow]` (NumPy and pyarrow); this module is imported wher
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise, repeat
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ottla.client.encode import Run
 from ottla.client.record import ConsumerRecord, read_headers
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.batch import BatchHeader, Header
+from ottla.wire.varint import decode_varint
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
@@ -28,6 +34,8 @@ Ints = NDArray[np.int64]
 #: Runs shorter than this are walked; after so many steps of walking a run is looked for again.
 _RUN_MIN = 32
 _WALK_STEPS = 512
+#: Arrow's views hold shorter values themselves.
+_VIEW_INLINE = 12
 
 
 def record_starts(data: Bytes, raw: Any, start: int, end: int, count: int) -> Ints:
@@ -144,7 +152,20 @@ def _raw_varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
 class Fields:
     """The fields of many records: arrays of one length. Sizes of -1 are nulls."""
 
+    timestamp_delta: Ints
+    offset_delta: Ints
+    key_at: Ints
+    key_size: Ints
+    value_at: Ints
+    value_size: Ints
+    header_count: Ints
+    #: Behind the count.
+    header_at: Ints
+    #: Of the record.
+    end_at: Ints
+
     __slots__ = (
+        "end_at",
         "header_at",
         "header_count",
         "key_at",
@@ -168,14 +189,119 @@ class Fields:
             self.header_count, self.header_at = varints(data, self.value_at + np.maximum(self.value_size, 0))
         except IndexError:
             raise _corrupt("a record's field leaves its batch") from None
+        self.end_at = ends
         plain = self.header_count == 0
         if not (plain & (self.header_at == ends) | ~plain & (self.header_at < ends)).all():
             raise _corrupt("a record's fields do not add up to its length")
+
+    @classmethod
+    def joined(cls, parts: Sequence[Fields]) -> Fields:
+        """The fields of several, one after another; positions are in the same bytes."""
+        if len(parts) == 1:
+            return parts[0]
+        found = cls.__new__(cls)
+        for name in cls.__slots__:
+            setattr(found, name, np.concatenate([getattr(part, name) for part in parts]))
+        return found
+
+    def part(self, start: int, end: int) -> Fields:
+        """Those of some records."""
+        found = Fields.__new__(Fields)
+        for name in self.__slots__:
+            setattr(found, name, getattr(self, name)[start:end])
+        return found
 
     @property
     def size(self) -> int:
         """How many records there are."""
         return int(self.key_size.size)
+
+
+def fields_of(data: Bytes, raw: Any, start: int, end: int, count: int) -> Fields:
+    """The fields of the `count` records that fill `data` from `start` to `end`. `raw` are the same bytes.
+
+    CORRUPT_MESSAGE if they do not fill it exactly.
+    """
+    if count >= _RUN_MIN:
+        stretches = _stretches(data, raw, start, end, count)
+        if stretches is not None:
+            return Fields.joined(stretches)
+    return Fields(data, record_starts(data, raw, start, end, count))
+
+
+def _stretches(data: Bytes, raw: Any, start: int, end: int, count: int) -> list[Fields] | None:
+    """The fields where all records are of one layout but for the width of their offset delta; None where not."""
+    found = []
+    first = 0
+    position = start
+    while first < count:
+        # The offset deltas of a whole batch count from 0: at these their varints become longer.
+        most = next(step for step in (64, 8_192, 1_048_576, 1 << 31) if step > first)
+        some = min(most, count) - first
+        part = _stretch(data, raw, position, end, some)
+        if part is None:
+            return None
+        found.append(part[0])
+        position = part[1]
+        first += some
+    return found if position == end else None
+
+
+def _stretch(data: Bytes, raw: Any, position: int, end: int, count: int) -> tuple[Fields, int] | None:
+    """The fields of so many records of the first one's layout, and where they end. None if they are not alike."""
+    try:
+        length, width = _length(raw, position)
+        size = width + length
+        if length < 6 or position + size * count > end:
+            return None
+        stamp_at = position + width + 1
+        offset_at = _after(raw, stamp_at)
+        key_head_at = _after(raw, offset_at)
+        key_size, key_at = decode_varint(raw, key_head_at)
+        value_head_at = key_at + max(key_size, 0)
+        value_size, value_at = decode_varint(raw, value_head_at)
+        tail_at = value_at + max(value_size, 0)
+    except (IndexError, ValueError, KafkaError):
+        return None
+    # The last byte is the header count, which has to be 0: headers differ too much to be of one layout.
+    if tail_at != position + size - 1 or key_size < -1 or value_size < -1 or raw[tail_at]:
+        return None
+    # What lies between the values, a row for each place: NumPy's loops run along the records.
+    rows = data[position : position + size * count].reshape(count, size).T
+    places = [*range(key_at - position), *range(value_head_at - position, value_at - position), size - 1]
+    head = rows[places]
+    # Numbers may differ in all but the bits that say how wide they are.
+    mask = np.full((len(places), 1), 0xFF, dtype=np.uint8)
+    mask[stamp_at - position : key_head_at - position] = 0x80
+    if ((head ^ head[:, :1]) & mask).any():
+        return None
+    fields = Fields.__new__(Fields)
+    base = np.arange(0, size * count, size, dtype=np.int64)
+    fields.timestamp_delta = _numbers(head[stamp_at - position : offset_at - position])
+    fields.offset_delta = _numbers(head[offset_at - position : key_head_at - position])
+    fields.key_at, fields.value_at = base + key_at, base + value_at
+    fields.header_at = fields.end_at = base + (position + size)
+    fields.key_size = np.full(count, key_size, dtype=np.int64)
+    fields.value_size = np.full(count, value_size, dtype=np.int64)
+    fields.header_count = np.zeros(count, dtype=np.int64)
+    return fields, position + size * count
+
+
+def _after(raw: Any, position: int) -> int:
+    """Where the varint there ends."""
+    while raw[position] > 127:
+        position += 1
+    return position + 1
+
+
+def _numbers(places: Any) -> Any:
+    """The zigzag varints whose bytes stand in these rows, all of one width."""
+    if len(places) > 9:
+        raise _corrupt("a varint has more than nine bytes in all records")
+    value = (places[0] & 127).astype(np.int64)
+    for number, place in enumerate(places[1:], 1):
+        value |= (place & 127).astype(np.int64) << (7 * number)
+    return (value >> 1) ^ -(value & 1)
 
 
 def gather(data: Bytes, buffer: Any, at: Ints, sizes: Ints) -> Any:
@@ -194,7 +320,7 @@ def gather(data: Bytes, buffer: Any, at: Ints, sizes: Ints) -> Any:
         return pa.nulls(count, pa.binary())
     size = int(sizes[0])
     if not nulls and size and (sizes == size).all():
-        rows = np.lib.stride_tricks.sliding_window_view(data, size)[at]
+        rows = _windows(data, size)[at]
         offsets = np.arange(0, (count + 1) * size, size, dtype=np.int32)
         return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(rows)])
     # Pieces and the gaps between them are neighbours: as one array over the same bytes they need no copy, and taking
@@ -208,21 +334,58 @@ def gather(data: Bytes, buffer: Any, at: Ints, sizes: Ints) -> Any:
     return both.take(pa.array(index, mask=missing) if nulls else pa.array(index))
 
 
-def decode_objects(body: bytes, header: BatchHeader, topic: str, partition: int, fixed: int) -> list[ConsumerRecord]:
-    """The records of an uncompressed body as `record.decode_batch` gives them; `fixed` is LogAppendTime's, or -1."""
-    data = np.frombuffer(body, dtype=np.uint8)
-    count = header.count
-    fields = Fields(data, record_starts(data, body, 0, len(body), count))
-    offsets = (fields.offset_delta + header.base_offset).tolist()
-    timestamps: Any = repeat(fixed) if fixed >= 0 else (fields.timestamp_delta + header.base_timestamp).tolist()
-    headers: Any = repeat(())
-    if fields.header_count.any():
-        headers = headers_of(body, fields)
-    keys = _pieces(body, fields.key_at, fields.key_size)
-    values = _pieces(body, fields.value_at, fields.value_size)
-    epoch = repeat(header.partition_leader_epoch)
-    rows = zip(repeat(topic, count), repeat(partition), offsets, timestamps, keys, values, headers, epoch, strict=False)
-    return list(map(tuple.__new__, repeat(ConsumerRecord), rows))
+def views(data: Bytes, buffer: Any, at: Ints, sizes: Ints) -> Any:
+    """The same pieces as views into `buffer`: nothing is copied but 16 bytes each, and the array keeps it alive."""
+    import pyarrow as pa
+
+    rows = np.zeros((at.size, 4), dtype=np.int32)
+    missing = sizes < 0
+    rows[:, 0] = np.maximum(sizes, 0)
+    # Up to 12 bytes stand in the view itself; of longer ones the first four do, then which buffer, and where.
+    text = rows.view(np.uint8).reshape(at.size, 16)[:, 4:]
+    long = sizes > _VIEW_INLINE
+    for place in range(_VIEW_INLINE if not long.all() else 4):
+        index = np.flatnonzero(sizes > place) if place < 4 else np.flatnonzero((sizes > place) & ~long)
+        text[index, place] = data[at[index] + place]
+    rows[:, 3][long] = at[long]
+    valid = None if not missing.any() else pa.py_buffer(np.packbits(~missing, bitorder="little"))
+    return pa.Array.from_buffers(pa.binary_view(), at.size, [valid, pa.py_buffer(rows), buffer])
+
+
+class Decoded:
+    """A batch field by field; its records become objects a few at a time: what is handed out at once stays in cache.
+
+    `body` is uncompressed; `fixed` is LogAppendTime's timestamp, or -1.
+    """
+
+    __slots__ = ("_body", "_fields", "_headers", "_same", "_timestamps", "offsets")
+
+    def __init__(self, body: bytes, header: BatchHeader, topic: str, partition: int, fixed: int) -> None:
+        fields = fields_of(np.frombuffer(body, dtype=np.uint8), body, 0, len(body), header.count)
+        self._body = body
+        self._fields = fields
+        self.offsets = fields.offset_delta + header.base_offset
+        self._timestamps = None if fixed >= 0 else fields.timestamp_delta + header.base_timestamp
+        self._headers = headers_of(body, fields) if fields.header_count.any() else None
+        self._same = (topic, partition, fixed, header.partition_leader_epoch)
+
+    def part(self, start: int, end: int) -> list[ConsumerRecord]:
+        """These records."""
+        fields = self._fields
+        topic, partition, fixed, epoch = self._same
+        timestamps: Any = repeat(fixed) if self._timestamps is None else self._timestamps[start:end].tolist()
+        rows = zip(
+            repeat(topic, end - start),
+            repeat(partition),
+            self.offsets[start:end].tolist(),
+            timestamps,
+            _pieces(self._body, fields.key_at[start:end], fields.key_size[start:end]),
+            _pieces(self._body, fields.value_at[start:end], fields.value_size[start:end]),
+            repeat(()) if self._headers is None else self._headers[start:end],
+            repeat(epoch),
+            strict=False,
+        )
+        return list(map(tuple.__new__, repeat(ConsumerRecord), rows))
 
 
 def _pieces(body: bytes, at: Ints, sizes: Ints) -> Any:
@@ -231,7 +394,17 @@ def _pieces(body: bytes, at: Ints, sizes: Ints) -> Any:
             return repeat(None)
         pairs = zip(at.tolist(), sizes.tolist(), strict=True)
         return [body[start : start + size] if size >= 0 else None for start, size in pairs]
+    size = int(sizes[0]) if sizes.size else 0
+    if size and (sizes == size).all():
+        # As elements of so many bytes they become Python's in one call.
+        pieces: list[bytes] = _windows(np.frombuffer(body, dtype=np.uint8), size)[at].view(f"V{size}").ravel().tolist()
+        return pieces
     return [body[start:end] for start, end in zip(at.tolist(), (at + sizes).tolist(), strict=True)]
+
+
+def _windows(data: Bytes, size: int) -> Bytes:
+    """Of each position the bytes that follow, so many."""
+    return np.lib.stride_tricks.sliding_window_view(data, size)
 
 
 def headers_of(body: bytes, fields: Fields) -> list[Sequence[Header]]:
@@ -246,164 +419,6 @@ def headers_of(body: bytes, fields: Fields) -> list[Sequence[Header]]:
         except (IndexError, ValueError) as error:
             raise _corrupt(f"a record's headers cannot be read: {error}") from error
     return found
-
-
-# ---- the other way
-
-
-def encode_columns(values: Any, keys: Any | None, runs: Sequence[Run]) -> bytes | memoryview:
-    """The records of one batch from Arrow binary arrays, uncompressed. The bytes are `encode_records`'s."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    count = len(values)
-    value_sizes = _sizes(values)
-    stamps = np.empty(count, dtype=np.int64)
-    base = runs[0][1]
-    for number, (first, timestamp) in enumerate(runs):
-        stamps[first : runs[number + 1][0] if number + 1 < len(runs) else count] = timestamp - base
-    offset_bytes = _Varints(np.arange(count, dtype=np.int64))
-    stamp_bytes = _Varints(stamps)
-    value_bytes = _Varints(value_sizes)
-    head = 1 + stamp_bytes.width + offset_bytes.width
-    tail = value_bytes.width + np.maximum(value_sizes, 0) + 1
-    if keys is None:
-        key_bytes: _Varints = _Fixed(count, 1)
-        total = head + 1 + tail
-    else:
-        key_sizes = _sizes(keys)
-        key_bytes = _Varints(key_sizes)
-        total = head + key_bytes.width + np.maximum(key_sizes, 0) + tail
-    length_bytes = _Varints(total)
-    zero = _Fixed(count, 0)
-    columns = [length_bytes, zero, stamp_bytes, offset_bytes]
-    columns.append(key_bytes)
-    if keys is None:
-        columns.append(value_bytes)
-        if not values.null_count and (value_sizes == value_sizes[0]).all():
-            return _one_size(columns, values, int(value_sizes[0]))
-        pieces = [_packed(columns), _no_nulls(values)]
-    else:
-        pieces = [_packed(columns), _no_nulls(keys), _packed([value_bytes]), _no_nulls(values)]
-    end = pa.scalar(b"\x00", pa.binary())
-    joined = pc.binary_join_element_wise(*pieces, end, pa.scalar(b"", pa.binary()))
-    if isinstance(joined, pa.ChunkedArray):
-        joined = joined.combine_chunks()
-    _, offsets, data = joined.buffers()
-    edges = np.frombuffer(offsets, dtype=np.int32)[joined.offset : joined.offset + count + 1]
-    return memoryview(data)[int(edges[0]) : int(edges[-1])]
-
-
-class _Varints:
-    """A column of numbers as zigzag varints: a row of bytes for each, and how many of them count."""
-
-    __slots__ = ("rows", "width")
-
-    def __init__(self, numbers: Ints) -> None:
-        zigzag = (numbers << 1) ^ (numbers >> 63)
-        highest = int(zigzag.max()) if zigzag.min() >= 0 else -1
-        most = max(1, -(-highest.bit_length() // 7)) if highest >= 0 else 10
-        unsigned = zigzag.astype(np.uint64)
-        rows = np.empty((numbers.size, most), dtype=np.uint8)
-        width = np.ones(numbers.size, dtype=np.int64)
-        for place in range(most):
-            rows[:, place] = (unsigned >> np.uint64(7 * place)) & np.uint64(127)
-            if place:
-                more = (unsigned >> np.uint64(7 * place)) > 0
-                width += more
-                rows[:, place - 1] |= more.astype(np.uint8) << 7
-        self.rows = rows
-        self.width = width
-
-
-class _Fixed(_Varints):
-    """A column of one byte, the same in all rows."""
-
-    def __init__(self, count: int, byte: int) -> None:
-        self.rows = np.full((count, 1), byte, dtype=np.uint8)
-        self.width = np.ones(count, dtype=np.int64)
-
-
-def _mask(columns: list[_Varints]) -> tuple[Bytes, NDArray[np.bool_]]:
-    rows = np.hstack([one.rows for one in columns])
-    counts = np.hstack([np.arange(one.rows.shape[1]) < one.width[:, None] for one in columns])
-    return rows, counts
-
-
-def _packed(columns: list[_Varints]) -> Any:
-    """The columns' bytes, row after row, as an Arrow binary array."""
-    import pyarrow as pa
-
-    rows, counts = _mask(columns)
-    offsets = np.zeros(len(rows) + 1, dtype=np.int32)
-    np.cumsum(sum(one.width for one in columns), out=offsets[1:])
-    return pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(rows[counts])])
-
-
-def _one_size(columns: list[_Varints], values: Any, size: int) -> bytes:
-    """Values of one size: where the heads are alike in width too, records are rows of one table."""
-    rows, counts = _mask(columns)
-    widths: Any = sum(one.width for one in columns)
-    data = np.frombuffer(values.buffers()[2], dtype=np.uint8) if size else np.empty(0, dtype=np.uint8)
-    first = int(np.frombuffer(values.buffers()[1], dtype=np.int32)[values.offset]) if size else 0
-    table = data[first : first + size * len(values)].reshape(len(values), size)
-    # Widths only grow with the offset, or with the time: a batch falls into few stretches.
-    edges = [0, *(np.flatnonzero(np.diff(widths)) + 1).tolist(), len(values)]
-    parts = []
-    for start, end in pairwise(edges):
-        width = int(widths[start])
-        out = np.zeros((end - start, width + size + 1), dtype=np.uint8)
-        out[:, :width] = rows[start:end][counts[start:end]].reshape(end - start, width)
-        out[:, width : width + size] = table[start:end]
-        parts.append(out.tobytes())
-    return b"".join(parts)
-
-
-def _sizes(array: Any) -> Ints:
-    """Of each value its bytes, -1 for a null."""
-    offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset : array.offset + len(array) + 1]
-    sizes = np.diff(offsets).astype(np.int64)
-    if array.null_count:
-        sizes[np.asarray(array.is_null())] = -1
-    return sizes
-
-
-def _no_nulls(array: Any) -> Any:
-    return array.fill_null(b"") if array.null_count else array
-
-
-def murmur2_all(keys: Any) -> NDArray[np.uint32]:
-    """Murmur2 of each value of an Arrow binary array, as `partitioner.murmur2` computes it."""
-    sizes = _sizes(keys)
-    data = np.frombuffer(keys.buffers()[2] or b"", dtype=np.uint8)
-    offsets = np.frombuffer(keys.buffers()[1], dtype=np.int32)[keys.offset : keys.offset + len(keys)].astype(np.int64)
-    hashes = np.zeros(len(keys), dtype=np.uint32)
-    for size in np.unique(sizes[sizes >= 0]).tolist():
-        index = np.flatnonzero(sizes == size)
-        hashes[index] = _murmur2_of_size(data, offsets[index], size)
-    return hashes
-
-
-def _murmur2_of_size(data: Bytes, at: Ints, size: int) -> NDArray[np.uint32]:
-    multiplier = np.uint32(0x5BD1E995)
-    value = np.full(at.size, np.uint32(0x9747B28C ^ size), dtype=np.uint32)
-    whole = size & ~3
-    for place in range(0, whole, 4):
-        piece = np.zeros(at.size, dtype=np.uint32)
-        for byte in range(4):
-            piece |= data[at + place + byte].astype(np.uint32) << np.uint32(8 * byte)
-        piece *= multiplier
-        piece ^= piece >> np.uint32(24)
-        piece *= multiplier
-        value = (value * multiplier) ^ piece
-    if size != whole:
-        rest = np.zeros(at.size, dtype=np.uint32)
-        for byte in range(size - whole):
-            rest |= data[at + whole + byte].astype(np.uint32) << np.uint32(8 * byte)
-        value = (value ^ rest) * multiplier
-    value ^= value >> np.uint32(13)
-    value *= multiplier
-    return value ^ (value >> np.uint32(15))
 
 
 def _corrupt(why: str) -> KafkaError:

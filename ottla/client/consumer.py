@@ -15,7 +15,7 @@ import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.client.cluster import Cluster, now_ms
 from ottla.client.consumer_commit import CommitCalls
@@ -32,6 +32,10 @@ from ottla.client.record import ConsumerRecord
 from ottla.client.setting import Given
 from ottla.kernel.error import OttlaError
 from ottla.kernel.name import INTERNAL_TOPICS, TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.client.serde import Serde
+    from ottla.client.table import Taken
 
 T = TypeVar("T")
 
@@ -181,10 +185,11 @@ class AsyncConsumer(CommitCalls, PositionCalls):
                 if state.error is not None:
                     if left < records_max:
                         break
-                    error, state.error = state.error, None
-                    raise error
+                    state.raise_error()
                 if state.has_records:
                     left -= some(state, left)
+                    if left == records_max:
+                        state.raise_error()
                     if left <= 0:
                         self._turn = (place + 1) % len(states)
                         break
@@ -205,34 +210,59 @@ class AsyncConsumer(CommitCalls, PositionCalls):
             raise OttlaError(f"{where} cannot be decoded ({error}): seek past it to go on") from error
         return record._replace(key=key, value=value)
 
-    async def poll_table(self, timeout: float = 1.0, *, max_records: int = 1_000_000) -> Any:
+    async def poll_table(
+        self,
+        timeout: float = 1.0,
+        *,
+        max_records: int = 1_000_000,
+        key_serde: Serde | None = None,
+        value_serde: Serde | None = None,
+    ) -> Any:
         """The next records as a pyarrow Table, about `max_records` at most; an empty one if none come within `timeout`
         s.
 
         Columns: topic, partition, offset, timestamp, key, value, headers. It moves the positions and commits as `poll`
-        does. Needs the extra ottla[arrow]. Deserializers are not used: keys and values stay binary.
+        does. Keys and values are binary, or what their serde reads (`ottla.client.serde`); the deserializers of the
+        settings are for records. A value that cannot be read ends the table before it; the next poll raises, until the
+        program seeks past it. Needs the extra ottla[arrow].
         """
-        import pyarrow as pa
+        return self.table(await self._next(timeout, self.take_bytes, max_records), key_serde, value_serde)
 
-        from ottla.client.table import schema
+    def take_bytes(self, records_max: int) -> list[Taken]:
+        """The bytes of what is here already, as `take` gives records."""
+        from ottla.client.table import take
 
-        return pa.Table.from_batches(await self._next(timeout, self.take_tables, max_records), schema())
-
-    def take_tables(self, records_max: int) -> list[Any]:
-        """Record batches of what is here already, as `take` gives records."""
-        from ottla.client.table import take_table
-
-        found: list[Any] = []
+        found: list[Taken] = []
 
         def some(state: PartitionPosition, left: int) -> int:
-            made = take_table(state, left)
-            if made is None:
+            taken = take(state, left)
+            if taken is None:
                 return 0
-            found.append(made)
-            return int(made.num_rows)
+            found.append(taken)
+            return taken.records
 
         self._take_in_turn(records_max, some)
+        # The next fetch runs while these are decoded.
+        self._fetcher.signal()
         return found
+
+    def table(self, taken: list[Taken], key: Serde | None, value: Serde | None) -> Any:
+        """One table of these bytes. What cannot be read is given back: the position stays before it."""
+        import pyarrow as pa
+
+        from ottla.client.table import schema, tables_of
+
+        tables, unreadable = tables_of(taken, key, value)
+        if unreadable:
+            with self._lock:
+                for one in unreadable:
+                    state = self._positions.get(one.partition)
+                    if state is not None:
+                        state.stop(one.offset, one.error if tables else None)
+            self._fetcher.signal()
+            if not tables:
+                raise unreadable[0].error
+        return pa.Table.from_batches(tables, schema(key, value))
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         return self._iterate()

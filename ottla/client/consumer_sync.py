@@ -14,7 +14,7 @@ import queue
 import re
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.client.cluster import now_ms
 from ottla.client.commit import GroupMetadata, Offsets
@@ -24,6 +24,10 @@ from ottla.client.loop import loop_thread, told_of_forks
 from ottla.client.record import ConsumerRecord
 from ottla.client.setting import Given
 from ottla.kernel.name import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.client.serde import Serde
+    from ottla.client.table import Taken
 
 T = TypeVar("T")
 
@@ -127,25 +131,28 @@ class Consumer:
                 return records
         return self._run(half.poll(timeout, max_records=max_records))
 
-    def poll_table(self, timeout: float = 1.0, *, max_records: int = 1_000_000) -> Any:
+    def poll_table(
+        self,
+        timeout: float = 1.0,
+        *,
+        max_records: int = 1_000_000,
+        key_serde: Serde | None = None,
+        value_serde: Serde | None = None,
+    ) -> Any:
         """The next records as a pyarrow Table, about `max_records` at most; an empty one if none come in `timeout` s.
 
-        Columns: topic, partition, offset, timestamp, key, value, headers. Needs the extra ottla[arrow].
+        See `AsyncConsumer.poll_table`. Records are decoded in the caller's thread.
         """
         half = self._half
+        taken: list[Taken] = []
         if half.calm:
             half._in_hand = []
-            tables = half.take_tables(max_records)
-            if tables:
-                import pyarrow as pa
-
-                from ottla.client.table import schema
-
-                if half._group is not None:
-                    half._group.polled_at_ms = now_ms()
-                half._fetcher.signal()
-                return pa.Table.from_batches(tables, schema())
-        return self._run(half.poll_table(timeout, max_records=max_records))
+            taken = half.take_bytes(max_records)
+            if taken and half._group is not None:
+                half._group.polled_at_ms = now_ms()
+        if not taken:
+            taken = self._run(half._next(timeout, half.take_bytes, max_records))
+        return half.table(taken, key_serde, value_serde)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         half = self._half

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ottla.client.encode import Run, encode_records
 from ottla.client.error import RequestTimedOut
 from ottla.kernel.error import KafkaError
-from ottla.wire.batch import TRANSACTIONAL, Header, assemble, read
+from ottla.wire.batch import TRANSACTIONAL, Header, assemble, read, seal
 from ottla.wire.codec import Codec, compress
 
 _CHECKED = struct.Struct(">hiqqqhii")
@@ -63,6 +63,7 @@ class ProducerBatch:
         "transactional",
         "values",
         "waiters",
+        "whole",
     )
 
     def __init__(self, topic: str, partition: int, created_ms: int, deadline_ms: int) -> None:
@@ -96,7 +97,9 @@ class ProducerBatch:
         #: The encoded, compressed records, and the whole batch.
         self.body: bytes | None = None
         self.count = 0
-        self.encoded: bytes | None = None
+        self.encoded: bytes | bytearray | None = None
+        #: Rows of a table, uncompressed: their bytes behind room for the header.
+        self.whole: bytearray | None = None
         #: The end of it.
         self.done = False
         self.offset = -1
@@ -117,10 +120,10 @@ class ProducerBatch:
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
 
-    def encode(self, codec: Codec, level: int | None) -> bytes:
+    def encode(self, codec: Codec, level: int | None) -> bytes | bytearray:
         """The bytes to send; made anew only when the producer id, epoch or sequence has changed."""
         if self.encoded is None:
-            if self.body is None:
+            if self.body is None and self.whole is None:
                 self.body = encode_records(self.values, self.keys, self.headers, self.runs)
                 if codec is not Codec.NONE:
                     self.body = compress(codec, self.body, level)
@@ -136,7 +139,12 @@ class ProducerBatch:
                 self.base_sequence,
                 count,
             )
-            self.encoded = assemble(0, -1, checked, self.body)
+            if self.whole is None:
+                assert self.body is not None
+                self.encoded = assemble(0, -1, checked, self.body)
+            else:
+                # What was sent before may still be on its way: a retry under another number has bytes of its own.
+                self.encoded = seal(self.whole if not self.attempts else bytearray(self.whole), 0, -1, checked)
         return self.encoded
 
     def sequence(self, producer: tuple[int, int], base_sequence: int, *, transactional: bool = False) -> None:
@@ -172,6 +180,8 @@ class ProducerBatch:
         records = batch.records()
         self.values = [one.value for one in records]
         self.keys = [one.key for one in records]
+        self.headers = [one.headers for one in records]
+        self.runs = [(index, one.timestamp) for index, one in enumerate(records)]
 
     def _part(self, start: int, end: int) -> ProducerBatch:
         part = ProducerBatch(self.topic, self.partition, self.created_ms, self.deadline_ms)
@@ -204,7 +214,7 @@ class ProducerBatch:
         self.count = self.records
         self.done = True
         # Deliveries may be kept for long; the records need not be.
-        self.encoded = self.body = self.keys = self.headers = None
+        self.encoded = self.body = self.whole = self.keys = self.headers = None
         self.values = []
         waiters, self.waiters = self.waiters, []
         for told in waiters:

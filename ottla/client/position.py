@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from ottla.client.record import ConsumerRecord, batches, decode_batch
+from ottla.client.record import ConsumerRecord, Unread, batches
 from ottla.kernel.error import KafkaError
 from ottla.kernel.name import TopicPartition
 from ottla.kernel.port import Buffer
@@ -28,6 +28,7 @@ class Chunk:
         self, data: Buffer, offset: int, aborted: Iterable[tuple[int, int]] | None, *, check_crcs: bool
     ) -> None:
         self.data = data
+        #: Bytes that were not taken out yet.
         self.size = len(data)
         self.iterator: Iterator[tuple[int, BatchHeader]] = batches(data, offset, aborted=aborted, check_crcs=check_crcs)
         #: The offset after the last whole batch; `offset` if there is none.
@@ -47,13 +48,13 @@ class PartitionPosition:
         "fetching",
         "high_watermark",
         "last_stable_offset",
-        "leftover",
         "log_start_offset",
         "partition",
         "paused",
         "position",
         "preferred",
         "reset",
+        "unread",
     )
 
     def __init__(self, partition: TopicPartition) -> None:
@@ -65,16 +66,16 @@ class PartitionPosition:
         #: Is a fetch of it on its way?
         self.fetching = False
         self.chunks: deque[Chunk] = deque()
-        #: Bytes in `chunks`.
+        #: Bytes in `chunks` that were not taken out yet.
         self.buffered = 0
-        #: Decoded records that the last poll had no room for, the next one last.
-        self.leftover: list[ConsumerRecord] = []
+        #: The batch of which the last poll took a part; None if it took all.
+        self.unread: Unread | None = None
         #: Found out by fetches; -1 before.
         self.high_watermark = -1
         self.last_stable_offset = -1
         self.log_start_offset = -1
         #: What the next poll raises.
-        self.error: KafkaError | None = None
+        self.error: Exception | None = None
         #: How to find the position: "committed" first, or by a reset policy ("earliest", ...). None once it is known.
         self.reset: str | None = "committed"
         #: The replica that the leader sent us to, and until when (monotonic ms) (KIP-392).
@@ -96,7 +97,7 @@ class PartitionPosition:
 
     def _drop(self) -> None:
         self.chunks.clear()
-        self.leftover = []
+        self.unread = None
         self.buffered = 0
 
     def fetched(self, chunk: Chunk, offset: int) -> bool:
@@ -112,43 +113,61 @@ class PartitionPosition:
     @property
     def has_records(self) -> bool:
         """Is there anything to take?"""
-        return not self.paused and bool(self.leftover or self.chunks)
+        return not self.paused and bool(self.unread or self.chunks)
 
     def take(self, records_max: int) -> list[ConsumerRecord]:
-        """Up to so many records, in order; the position moves behind them."""
+        """Up to so many records, in order; the position moves behind them.
+
+        A batch that cannot be read sets `error`, and the position stays before it.
+        """
         topic, number = self.partition
-        found: list[ConsumerRecord] = self.leftover
-        self.leftover = []
-        while len(found) < records_max and self.chunks:
-            batch = self.next_batch()
-            if batch is None:
-                continue
-            data, position, header = batch
-            assert self.position is not None
-            records = decode_batch(data, position, header, topic, number, self.position)
-            self.position = header.base_offset + header.last_offset_delta + 1
-            if found:
-                found += records
-            else:
-                found = records
-        if len(found) > records_max:
-            self.leftover = found[records_max:]
-            del found[records_max:]
-            self.position = self.leftover[0].offset
-        elif found:
-            assert self.position is not None
-            self.position = self.fetch_offset if not self.chunks else max(self.position, found[-1].offset + 1)
+        found: list[ConsumerRecord] = []
+        while len(found) < records_max:
+            unread = self.unread
+            if unread is None:
+                if not self.chunks:
+                    break
+                assert self.position is not None
+                try:
+                    batch = self.next_batch()
+                    if batch is None:
+                        continue
+                    unread = Unread(*batch, topic, number, self.position)
+                except KafkaError as error:
+                    self.stop(self.position, error)
+                    break
+            records = unread.take(records_max - len(found))
+            found = found + records if found else records
+            self.position = unread.next_offset
+            self.unread = unread if unread else None
+        if self.unread is None and not self.chunks and self.error is None:
+            self.position = self.fetch_offset
         return found
 
+    def stop(self, offset: int, error: Exception | None) -> None:
+        """What lies at `offset` cannot be given: a poll raises `error`, and the next one tries again there."""
+        self.seek(offset)
+        self.error = error
+
+    def raise_error(self) -> None:
+        """Raise what stands in the way, if anything does; it is told once."""
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+
     def next_batch(self) -> tuple[Buffer, int, BatchHeader] | None:
-        """The next batch to show, still encoded, of the first chunk; None when that one is used up (and gone)."""
+        """The next batch to show, still encoded, of the first chunk; None when that one is used up (and gone).
+
+        What is taken out makes room at once: the next fetch runs while this batch is worked on.
+        """
         chunk = self.chunks[0]
         found = next(chunk.iterator, None)
+        taken = chunk.size if found is None else min(chunk.size, found[1].size)
+        chunk.size -= taken
+        self.buffered -= taken
         if found is None:
             self.chunks.popleft()
-            self.buffered -= chunk.size
-            if not self.leftover:
-                # Behind what was not shown too: control batches, aborted transactions.
-                self.position = chunk.end_offset
+            # Behind what was not shown too: control batches, aborted transactions.
+            self.position = chunk.end_offset
             return None
         return (chunk.data, *found)

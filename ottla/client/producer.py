@@ -12,15 +12,14 @@ KIPs: 98 (idempotence), 480 (sticky partitions), 794 (balance), 82 (headers), 91
 from __future__ import annotations
 
 import asyncio
-import functools
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ottla.client.accumulator import Accumulator, PartitionQueue
+from ottla.client.accumulator import Accumulator
 from ottla.client.cluster import Cluster, MachineClock, now_ms
 from ottla.client.delivery import Delivery, ProducerBatch, TableDelivery
 from ottla.client.error import BufferFull, ClientClosed
@@ -33,6 +32,11 @@ from ottla.client.transaction import Transactions
 from ottla.client.transactor import Transactor
 from ottla.kernel.error import KafkaError
 from ottla.wire.batch import Header
+
+if TYPE_CHECKING:
+    from ottla.client.outgoing import Columns
+    from ottla.client.outgoing import Mapping as Named
+    from ottla.client.serde import Serde
 
 #: What `headers` may be: pairs, or a mapping; contents bytes, text (as UTF-8) or None.
 Headers = Sequence[tuple[str, bytes | str | None]] | Mapping[str, bytes | str | None]
@@ -119,34 +123,37 @@ class AsyncProducer(TransactionCalls):
         topic: str,
         table: Any,
         *,
-        value: str = "value",
-        key: str | None = None,
-        partition: str | None = None,
+        value: Columns = "value",
+        key: Columns | None = None,
         timestamp: str | None = None,
+        partition: str | None = None,
+        headers: str | None = None,
+        value_serde: Serde | None = None,
+        key_serde: Serde | None = None,
     ) -> TableDelivery:
-        """Hand over the rows of a pyarrow Table or RecordBatch; await what comes back until all are delivered.
+        """Hand over the rows of a table; await what comes back until all are delivered.
 
-        `value`, `key`, `partition` and `timestamp` name columns: binary or string, binary or string, integer, timestamp
-        or integer (ms). Rows go where `send` would put them. Needs the extra ottla[arrow].
+        A table is pyarrow's Table, RecordBatch or RecordBatchReader, or a data frame of pandas, polars or whatever
+        gives Arrow's PyCapsules. The arguments name its columns: `value` and `key` are binary or string (a null is a
+        tombstone, or no key), or any type that the serde writes, several columns as one struct; `timestamp` is a
+        timestamp or integer (ms); `partition` an integer; `headers` a map, or a list of structs of a key and a value.
+        Rows go where `send` would put them. Needs the extra ottla[arrow].
         """
-        from ottla.client.table import OutgoingTable, fill
+        from ottla.client.outgoing import Mapping as Named
 
         if self._closed:
             raise ClientClosed("this producer is closed")
         if topic not in self._accumulator.topics:
             await self.admit(topic)
-        queue = self._accumulator.topics[topic]
-        settings = self.settings
-        outgoing = OutgoingTable(table, key, value, partition, timestamp, _now_ns() // 1_000_000)
-        batch_bytes = min(max(settings.batch_size, TABLE_BATCH_BYTES), settings.max_request_size // 2)
         batches: list[ProducerBatch] = []
-        sticky = functools.partial(self._accumulator.turn, queue)
-        for number, values, keys, stamps in outgoing.split(len(queue.partitions), sticky, batch_bytes):
-            now = now_ms()
-            batch = ProducerBatch(topic, number, now, now + settings.delivery_timeout_ms)
-            fill(batch, values, keys, stamps, settings.compression_type, settings.compression_level)
-            deadline_ms = now + settings.max_block_ms
-            while not self._put(queue.partitions[number], batch):
+        for batch in self.table_batches(
+            topic, table, Named(value, key, timestamp, partition, headers, value_serde, key_serde)
+        ):
+            deadline_ms = now_ms() + self.settings.max_block_ms
+            while True:
+                with self._lock:
+                    if self.put(batch):
+                        break
                 await self.room(deadline_ms)
             self._sender.wake()
             batches.append(batch)
@@ -154,11 +161,28 @@ class AsyncProducer(TransactionCalls):
             await asyncio.sleep(0)
         return TableDelivery(batches)
 
-    def _put(self, partition: PartitionQueue, batch: ProducerBatch) -> bool:
-        with self._lock:
-            if self._transactions is not None:
-                self._transactions.check_open()
-            return self._accumulator.put(partition, batch)
+    def table_batches(self, topic: str, table: Any, columns: Named) -> Iterator[ProducerBatch]:
+        """The rows of a table as batches, each encoded when it is asked for."""
+        from ottla.client.outgoing import cuts, fill
+
+        settings = self.settings
+        queue = self._accumulator.topics[topic]
+        batch_bytes = min(max(settings.batch_size, TABLE_BATCH_BYTES), settings.max_request_size // 2)
+        for cut in cuts(table, columns, len(queue.partitions), batch_bytes, MachineClock().now_ms):
+            number = cut.partition
+            if number is None:
+                with self._lock:
+                    number = self._accumulator.turn(queue)
+            now = now_ms()
+            batch = ProducerBatch(topic, number, now, now + settings.delivery_timeout_ms)
+            fill(batch, cut, settings.compression_type, settings.compression_level)
+            yield batch
+
+    def put(self, batch: ProducerBatch) -> bool:
+        """Take an encoded batch; False if there is no room. Under the lock."""
+        if self._transactions is not None:
+            self._transactions.check_open()
+        return self._accumulator.put(self._accumulator.topics[batch.topic].partitions[batch.partition], batch)
 
     async def admit(self, topic: str) -> None:
         """Get a topic's partitions before its first record."""

@@ -6,16 +6,17 @@ Rules:
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.client.accumulator import RECORD_OVERHEAD
 from ottla.client.cluster import now_ms
 from ottla.client.commit import Offsets
-from ottla.client.delivery import Delivery, TableDelivery
+from ottla.client.delivery import Delivery, ProducerBatch, TableDelivery
 from ottla.client.error import ClientClosed
 from ottla.client.loop import forked, loop_thread, told_of_forks
 from ottla.client.partitioner import key_hash
@@ -24,6 +25,12 @@ from ottla.client.producer_transaction import Reader, group_offsets, not_aborted
 from ottla.client.setting import Given
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.wire.batch import Header
+
+if TYPE_CHECKING:
+    from ottla.client.outgoing import Columns
+    from ottla.client.serde import Serde
+
+T = TypeVar("T")
 
 _now_ns = time.time_ns
 
@@ -135,18 +142,32 @@ class Producer:
         topic: str,
         table: Any,
         *,
-        value: str = "value",
-        key: str | None = None,
-        partition: str | None = None,
+        value: Columns = "value",
+        key: Columns | None = None,
         timestamp: str | None = None,
+        partition: str | None = None,
+        headers: str | None = None,
+        value_serde: Serde | None = None,
+        key_serde: Serde | None = None,
     ) -> TableDelivery:
-        """Hand over the rows of a pyarrow Table or RecordBatch; ask what comes back for its `result`.
+        """Hand over the rows of a table; ask what comes back for its `result`.
 
-        `value`, `key`, `partition` and `timestamp` name columns: binary or string, binary or string, integer, timestamp
-        or integer (ms). Rows go where `send` would put them. Needs the extra ottla[arrow].
+        See `AsyncProducer.send_table`. Rows are encoded in the caller's thread.
         """
-        work = self._half.send_table(topic, table, value=value, key=key, partition=partition, timestamp=timestamp)
-        return self._thread.run(work)
+        from ottla.client.outgoing import Mapping
+
+        self._check_usable(topic)
+        batches: list[ProducerBatch] = []
+        columns = Mapping(value, key, timestamp, partition, headers, value_serde, key_serde)
+        for batch in self._half.table_batches(topic, table, columns):
+            with self._lock:
+                self._with_room(functools.partial(self._put, batch))
+            self._sender.signal()
+            batches.append(batch)
+        return TableDelivery(batches)
+
+    def _put(self, batch: ProducerBatch) -> bool | None:
+        return self._half.put(batch) or None
 
     def _wait(
         self,
@@ -158,25 +179,33 @@ class Producer:
         timestamp: int,
     ) -> Delivery:
         """The way of a record that finds no metadata or no room."""
+        self._check_usable(topic)
+        with self._lock:
+            return self._with_room(functools.partial(self._append, topic, value, key, partition, pairs, timestamp))
+
+    def _check_usable(self, topic: str) -> None:
+        """Is this producer open, and ours? And what are the topic's partitions?"""
         if self._is_child:
             raise forked()
         if self._half._closed:
             raise ClientClosed("this producer is closed")
         if topic not in self._accumulator.topics:
             self._thread.run(self._half.admit(topic))
+
+    def _with_room(self, put: Callable[[], T | None]) -> T:
+        """What `put` gives as soon as there is room for it. Under the lock; BufferFull after max.block.ms."""
         deadline_ms = now_ms() + self.settings.max_block_ms
-        with self._lock:
-            while True:
-                delivery = self._append(topic, value, key, partition, pairs, timestamp)
-                if delivery is not None:
-                    return delivery
-                self._sender.signal()
-                self._blocked += 1
-                try:
-                    if not self._room.wait(max(0, deadline_ms - now_ms()) / 1000):
-                        raise buffer_full(self.settings)
-                finally:
-                    self._blocked -= 1
+        while True:
+            found = put()
+            if found is not None:
+                return found
+            self._sender.signal()
+            self._blocked += 1
+            try:
+                if not self._room.wait(max(0, deadline_ms - now_ms()) / 1000):
+                    raise buffer_full(self.settings)
+            finally:
+                self._blocked -= 1
 
     def _progressed(self) -> None:
         if self._blocked:

@@ -10,9 +10,10 @@ Rules:
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.port import Buffer
@@ -30,9 +31,14 @@ from ottla.wire.batch import (
 from ottla.wire.codec import decompress
 from ottla.wire.varint import decode_varint
 
+if TYPE_CHECKING:
+    from ottla.client.column import Decoded
+
 _ABORT = 0
 #: Smaller batches are decoded in a loop: NumPy's calls cost more than they save.
 _COLUMNS_MIN = 64
+#: A decoded batch: makes its records from one index to another.
+Part = Callable[[int, int], list["ConsumerRecord"]]
 
 
 class ConsumerRecord(NamedTuple):
@@ -83,20 +89,59 @@ def _is_abort(data: Buffer, position: int, header: BatchHeader) -> bool:
     return record.key is not None and int.from_bytes(record.key[2:4], "big") == _ABORT
 
 
-def decode_batch(
-    data: Buffer, position: int, header: BatchHeader, topic: str, partition: int, offset: int
+class Unread:
+    """The records of one batch that the program has not got yet. A poll takes some of them."""
+
+    __slots__ = ("_at", "_end", "_offsets", "_part", "end_offset")
+
+    def __init__(
+        self, data: Buffer, position: int, header: BatchHeader, topic: str, partition: int, offset: int
+    ) -> None:
+        """From `offset` on. CORRUPT_MESSAGE if it cannot be read."""
+        codec = header.codec
+        raw = memoryview(data)[position + HEADER_BYTES : position + header.size]
+        body = bytes(raw) if not codec else decompress(codec, raw)
+        fixed = header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1
+        #: Where to go on behind it.
+        self.end_offset = header.base_offset + header.last_offset_delta + 1
+        self._offsets: Any
+        self._part: Part
+        columns = _columns() if header.count >= _COLUMNS_MIN else None
+        try:
+            if columns is not None:
+                decoded = columns(body, header, topic, partition, fixed)
+                self._offsets, self._part = decoded.offsets, decoded.part
+            else:
+                records = decode_records_in_turn(body, header, topic, partition, fixed)
+                self._offsets = [record.offset for record in records]
+                self._part = lambda start, end: records[start:end]
+        except KafkaError as error:
+            why = f"{topic}-{partition}: the batch at offset {header.base_offset} cannot be read: {error.message}"
+            raise KafkaError(error.code, why) from error
+        self._at = bisect_left(self._offsets, offset) if offset > header.base_offset else 0
+        self._end = header.count
+
+    def __len__(self) -> int:
+        return self._end - self._at
+
+    @property
+    def next_offset(self) -> int:
+        """Of the record that is taken next; `end_offset` behind the last."""
+        return int(self._offsets[self._at]) if self._at < self._end else self.end_offset
+
+    def take(self, records_max: int) -> list[ConsumerRecord]:
+        """The next ones, at most so many."""
+        start = self._at
+        self._at = min(self._end, start + records_max)
+        return self._part(start, self._at)
+
+
+def decode_records_in_turn(
+    body: bytes, header: BatchHeader, topic: str, partition: int, fixed: int
 ) -> list[ConsumerRecord]:
-    """The records of one batch from `offset` on."""
-    codec = header.codec
-    raw = memoryview(data)[position + HEADER_BYTES : position + header.size]
-    body = bytes(raw) if not codec else decompress(codec, raw)
+    """All records of an uncompressed body, one after another. `fixed` is LogAppendTime's timestamp, or -1."""
     base_offset, base_timestamp, epoch = header.base_offset, header.base_timestamp, header.partition_leader_epoch
-    fixed = header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1
-    fast = _columns() if header.count >= _COLUMNS_MIN else None
-    if fast is not None:
-        found: list[ConsumerRecord] = fast(body, header, topic, partition, fixed)
-        return [record for record in found if record.offset >= offset] if offset > base_offset else found
-    found = []
+    found: list[ConsumerRecord] = []
     append = found.append
     new = tuple.__new__
     record_type = ConsumerRecord
@@ -169,21 +214,18 @@ def decode_batch(
                 timestamp = fixed
             append(new(record_type, (topic, partition, record_offset, timestamp, key, value, own, epoch)))
     except (IndexError, ValueError) as error:
-        why = f"{topic}-{partition}: the batch at offset {base_offset} cannot be read: {error}"
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, why) from error
-    if offset > base_offset:
-        return [record for record in found if record.offset >= offset]
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
     return found
 
 
 @cache
-def _columns() -> Callable[..., list[ConsumerRecord]] | None:
-    """With NumPy, records of a large batch are decoded field by field: that halves the time. None without it."""
+def _columns() -> type[Decoded] | None:
+    """With NumPy, records of a large batch are decoded field by field, in half the time. None without it."""
     try:
-        from ottla.client.column import decode_objects
+        from ottla.client.column import Decoded
     except ImportError:
         return None
-    return decode_objects
+    return Decoded
 
 
 def read_headers(body: bytes, at: int) -> tuple[list[Header], int]:

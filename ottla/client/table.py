@@ -1,221 +1,272 @@
-"""Arrow tables in and out of topics: what `poll_table` gives and `send_table` takes.
+"""Records as Arrow tables: what `poll_table` gives.
 
 Rules:
-- A table of records has the columns topic, partition, offset, timestamp, key, value, headers (see `schema`).
+- A table has the columns topic, partition, offset, timestamp, key, value, headers (see `schema`).
 - Batches are taken whole: a table may hold somewhat more than was asked for, and the position stands behind it.
-- A table that is sent is cut into batches of at most `batch_bytes`; rows of one partition keep their order.
+- Taking bytes is done under the consumer's lock and is quick; `tables_of` then works on them without it.
+- What cannot be read ends the partition's part of the table before it; the rows so far are given, the error comes with
+  the next poll, and the position stays at the record until the program seeks past it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from ottla.client.column import Fields, Ints, encode_columns, gather, headers_of, murmur2_all, record_starts
-from ottla.client.delivery import ProducerBatch
+from ottla.client.column import Bytes, Fields, Ints, fields_of, gather, views
+from ottla.client.column_header import HEADERS, header_column
 from ottla.client.position import PartitionPosition
-from ottla.kernel.error import OttlaError
-from ottla.wire.batch import HEADER_BYTES, LOG_APPEND_TIME
-from ottla.wire.codec import Codec, compress, decompress
+from ottla.client.serde import Serde
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.name import TopicPartition
+from ottla.kernel.port import Buffer
+from ottla.wire.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader
+from ottla.wire.codec import Codec, decompress
 
-_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-
-
-def schema() -> Any:
-    """The columns of a polled table."""
-    return pa.schema(
-        [
-            ("topic", pa.dictionary(pa.int32(), pa.string())),
-            ("partition", pa.int32()),
-            ("offset", pa.int64()),
-            ("timestamp", pa.timestamp("ms")),
-            ("key", pa.binary()),
-            ("value", pa.binary()),
-            ("headers", _HEADERS),
-        ]
-    )
+#: Decompressed batches are put together up to this size: one pass over many costs less than a pass over each.
+_TOGETHER_BYTES = 8 * 1024 * 1024
+#: Arrow's binary arrays count bytes in an int32.
+_BYTES_MAX = (1 << 31) - 1
 
 
-def take_table(state: PartitionPosition, records_max: int) -> Any | None:
-    """A record batch of up to so many records (or the rest of a Kafka batch more) of one partition; None for none."""
-    parts: list[tuple[Any, int, int, int, int, int, int]] = []
-    count = 0
+class Taken(NamedTuple):
+    """What a poll took of one partition, still encoded."""
+
+    partition: TopicPartition
+    #: Of the first record that is wanted; batches may begin earlier.
+    offset: int
+    batches: list[tuple[Buffer, int, BatchHeader]]
+    #: How many they hold.
+    records: int
+
+
+class Unreadable(NamedTuple):
+    """Where a partition's records stop making sense, and why."""
+
+    partition: TopicPartition
+    offset: int
+    error: Exception
+
+
+class _Bodies(NamedTuple):
+    """Uncompressed batches in one buffer: the bytes, and (start, end, header) of each."""
+
+    data: Buffer
+    places: list[tuple[int, int, BatchHeader]]
+
+
+class BadRow(Exception):
+    """A value that its serde cannot read: its index, and why."""
+
+    def __init__(self, row: int, why: str) -> None:
+        super().__init__(why)
+        self.row = row
+
+
+def schema(key: Serde | None = None, value: Serde | None = None) -> Any:
+    """The columns of a polled table. A serde that nulls what it cannot read adds a column that says why."""
+    fields = [
+        ("topic", pa.dictionary(pa.int32(), pa.string())),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("ms")),
+        ("key", pa.binary() if key is None else key.type),
+        ("value", pa.binary() if value is None else value.type),
+        ("headers", HEADERS),
+    ]
+    for name, serde in (("key", key), ("value", value)):
+        if serde is not None and serde.errors == "null":
+            fields.append((f"{name}_error", pa.string()))
+    return pa.schema(fields)
+
+
+def take(state: PartitionPosition, records_max: int) -> Taken | None:
+    """Up to so many records (or the rest of a Kafka batch more) of one partition; None for none."""
     asked = state.position
     assert asked is not None
-    # One after another, from wherever records() left off: leftovers of a poll of objects come first.
-    if state.leftover:
-        rewind(state)
+    if state.unread is not None:
+        # A poll of objects took a part of a batch: it is fetched again.
+        state.seek(asked)
+        return None
+    found: list[tuple[Buffer, int, BatchHeader]] = []
+    count = 0
     while state.chunks and count < records_max:
-        batch = state.next_batch()
+        try:
+            batch = state.next_batch()
+        except KafkaError as error:
+            state.stop(state.position or asked, error)
+            break
         if batch is None:
             continue
-        data, position, header = batch
-        raw = memoryview(data)[position + HEADER_BYTES : position + header.size]
-        codec = header.codec
-        body = raw if codec is Codec.NONE else memoryview(decompress(codec, raw))
-        fixed = header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1
-        parts.append((body, header.count, header.base_offset, header.base_timestamp, fixed, position, 0))
-        state.position = header.base_offset + header.last_offset_delta + 1
+        header = batch[2]
+        found.append(batch)
         count += header.count
-    if not parts:
-        return None
-    return _record_batch(state, parts, asked)
+        state.position = header.base_offset + header.last_offset_delta + 1
+    return Taken(state.partition, asked, found, count) if found else None
 
 
-def rewind(state: PartitionPosition) -> None:
-    """Give decoded records back: fetch again from the position."""
-    assert state.position is not None
-    state.seek(state.position)
+def tables_of(
+    taken: Sequence[Taken], key: Serde | None = None, value: Serde | None = None
+) -> tuple[list[Any], list[Unreadable]]:
+    """Record batches of what was taken, and what could not be read of it."""
+    whole = schema(key, value)
+    tables: list[Any] = []
+    bad: list[Unreadable] = []
+    for one in taken:
+        offset = one.offset
+        try:
+            for bodies in _bodies(one.batches):
+                offset = max(one.offset, bodies.places[0][2].base_offset)
+                rows, unreadable = _rows(one, bodies, key, value, whole)
+                if rows.num_rows:
+                    tables.append(rows)
+                if unreadable is not None:
+                    bad.append(unreadable)
+                    break
+        except KafkaError as error:
+            why = f"{one.partition} from offset {offset}: the records cannot be read: {error.message}"
+            bad.append(Unreadable(one.partition, offset, KafkaError(error.code, why)))
+    return tables, bad
 
 
-def _record_batch(state: PartitionPosition, parts: list[Any], asked: int) -> Any:
-    joined = parts[0][0] if len(parts) == 1 else memoryview(b"".join([part[0] for part in parts]))
-    data = np.frombuffer(joined, dtype=np.uint8)
-    starts: list[Ints] = []
-    begin = 0
-    for body, count, *_ in parts:
-        end = begin + len(body)
-        starts.append(record_starts(data, joined, begin, end, count))
-        begin = end
-    at = starts[0] if len(starts) == 1 else np.concatenate(starts)
-    fields = Fields(data, at)
-    counts = [part[1] for part in parts]
-    offsets = fields.offset_delta + np.repeat(np.array([part[2] for part in parts], dtype=np.int64), counts)
-    timestamps = fields.timestamp_delta + np.repeat(np.array([part[3] for part in parts], dtype=np.int64), counts)
-    fixed = np.repeat(np.array([part[4] for part in parts], dtype=np.int64), counts)
-    if (fixed >= 0).any():
-        timestamps = np.where(fixed >= 0, fixed, timestamps)
-    buffer = pa.py_buffer(joined)
+def _bodies(batches: Sequence[tuple[Buffer, int, BatchHeader]]) -> Iterator[_Bodies]:
+    """Batches that lie in one buffer together; those that were compressed are decompressed side by side."""
+    plain: list[tuple[int, int, BatchHeader]] = []
+    buffer: Buffer = b""
+    loose: list[tuple[bytes, BatchHeader]] = []
+    for data, position, header in batches:
+        start, end = position + HEADER_BYTES, position + header.size
+        if plain and (data is not buffer or header.codec is not Codec.NONE):
+            yield _Bodies(buffer, plain)
+            plain = []
+        if loose and (header.codec is Codec.NONE or sum(len(body) for body, _ in loose) > _TOGETHER_BYTES):
+            yield _together(loose)
+            loose = []
+        if header.codec is Codec.NONE:
+            buffer = data
+            plain.append((start, end, header))
+        else:
+            loose.append((decompress(header.codec, memoryview(data)[start:end]), header))
+    if plain:
+        yield _Bodies(buffer, plain)
+    if loose:
+        yield _together(loose)
+
+
+def _together(loose: list[tuple[bytes, BatchHeader]]) -> _Bodies:
+    places = []
+    end = 0
+    for body, header in loose:
+        places.append((end, end + len(body), header))
+        end += len(body)
+    return _Bodies(loose[0][0] if len(loose) == 1 else b"".join([body for body, _ in loose]), places)
+
+
+def _rows(
+    taken: Taken, bodies: _Bodies, key: Serde | None, value: Serde | None, whole: Any
+) -> tuple[Any, Unreadable | None]:
+    if len(bodies.data) > _BYTES_MAX:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a batch of {len(bodies.data)} bytes is more than Arrow holds")
+    data = np.frombuffer(bodies.data, dtype=np.uint8)
+    parts = [fields_of(data, bodies.data, start, end, header.count) for start, end, header in bodies.places]
+    fields = Fields.joined(parts)
+    headers = [header for _, _, header in bodies.places]
+    counts = [part.size for part in parts]
+    offsets = fields.offset_delta + _of_each([header.base_offset for header in headers], counts)
+    timestamps = fields.timestamp_delta + _of_each([header.base_timestamp for header in headers], counts)
+    fixed = [header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1 for header in headers]
+    if max(fixed) >= 0:
+        given = _of_each(fixed, counts)
+        timestamps = np.where(np.asarray(given) >= 0, given, timestamps)
+    skip = int(np.searchsorted(offsets, taken.offset))
+    if skip:
+        # A fetch may begin within a batch.
+        fields, offsets, timestamps = fields.part(skip, fields.size), offsets[skip:], timestamps[skip:]
+    buffer = pa.py_buffer(bodies.data)
+    topic, number = taken.partition
     size = fields.size
-    topic, number = state.partition
+    keys, bad_keys, last_key = _column(data, buffer, fields.key_at, fields.key_size, key)
+    values, bad_values, last_value = _column(data, buffer, fields.value_at, fields.value_size, value)
+    end = min(last_key[0], last_value[0])
     columns = [
         pa.DictionaryArray.from_arrays(pa.array(np.zeros(size, dtype=np.int32)), pa.array([topic])),
         pa.array(np.full(size, number, dtype=np.int32)),
         pa.array(offsets),
-        pa.array(timestamps).cast(pa.timestamp("ms")),
-        gather(data, buffer, fields.key_at, fields.key_size).cast(pa.binary()),
-        gather(data, buffer, fields.value_at, fields.value_size).cast(pa.binary()),
-        _header_column(bytes(joined) if fields.header_count.any() else b"", fields),
+        pa.array(timestamps).view(pa.timestamp("ms")),
+        keys,
+        values,
+        header_column(data, buffer, fields),
     ]
-    table = pa.RecordBatch.from_arrays(columns, schema=schema())
-    skip = int(np.searchsorted(offsets, asked))
-    return table.slice(skip) if skip else table
+    columns += [errors for errors in (bad_keys, bad_values) if errors is not None]
+    rows = pa.RecordBatch.from_arrays([column.slice(0, end) for column in columns], schema=whole)
+    if end == size:
+        return rows, None
+    which, why = ("key", last_key[1]) if last_key[0] == end else ("value", last_value[1])
+    error = OttlaError(
+        f"{topic}-{number} at offset {offsets[end]}: the {which} cannot be read ({why}); "
+        'seek past it to go on, or let the serde give null for it (errors="null")'
+    )
+    return rows, Unreadable(taken.partition, int(offsets[end]), error)
 
 
-def _header_column(body: bytes, fields: Fields) -> Any:
-    """Mostly all empty. The records that have some are read one by one: a list of pairs is an object anyway."""
-    size = fields.size
-    if not fields.header_count.any():
-        empty = pa.array([], _HEADERS.value_type)
-        return pa.ListArray.from_arrays(pa.array(np.zeros(size + 1, dtype=np.int32)), empty).cast(_HEADERS)
-    rows = [[{"key": name, "value": content} for name, content in own] for own in headers_of(body, fields)]
-    return pa.array(rows, _HEADERS)
+def _of_each(numbers: list[int], counts: list[int]) -> Any:
+    """A batch's number for each of its records."""
+    if len(numbers) == 1:
+        return np.int64(numbers[0])
+    return np.repeat(np.array(numbers, dtype=np.int64), counts)
 
 
-# ---- in
+def _column(
+    data: Bytes, buffer: Any, at: Ints, sizes: Ints, serde: Serde | None
+) -> tuple[Any, Any | None, tuple[int, str]]:
+    """Keys or values as their serde gives them; why some are null; and how many rows are good, and why no more."""
+    if serde is not None and serde.view:
+        raw = views(data, buffer, at, sizes)
+    else:
+        raw = gather(data, buffer, at, sizes)
+    if serde is None:
+        return raw, None, (len(raw), "")
+    errors: list[tuple[int, str]] = []
+    try:
+        column = decoded(serde, raw, errors if serde.errors == "null" else None)
+    except BadRow as bad:
+        column = decoded(serde, raw.slice(0, bad.row), None)
+        return column, None, (bad.row, str(bad))
+    if serde.errors != "null":
+        return column, None, (len(raw), "")
+    return column, _said(errors, len(raw)), (len(raw), "")
 
 
-class OutgoingTable:
-    """A table on its way into batches: the columns as Arrow binary arrays, in one piece."""
+def decoded(serde: Serde, raw: Any, errors: list[tuple[int, str]] | None) -> Any:
+    """A column as its serde reads it. What it cannot is null and noted in `errors`; BadRow for the first if None."""
+    if not len(raw):
+        return pa.array([], serde.type)
+    pieces: list[Any] = []
 
-    __slots__ = ("keys", "partitions", "timestamps", "values")
+    def read(start: int, end: int) -> None:
+        """One call reads all; where it fails, halves are tried, so that one bad value costs a few calls."""
+        try:
+            pieces.append(serde.decode(raw.slice(start, end - start)))
+        except (ValueError, KafkaError) as error:
+            if end - start > 1:
+                read(start, (start + end) // 2)
+                read((start + end) // 2, end)
+            elif errors is None:
+                raise BadRow(start, str(error)) from None
+            else:
+                errors.append((start, str(error)))
+                pieces.append(pa.nulls(1, serde.type))
 
-    def __init__(
-        self, table: Any, key: str | None, value: str, partition: str | None, timestamp: str | None, now_ms: int
-    ) -> None:
-        self.values = _binary(table, value)
-        self.keys = None if key is None else _binary(table, key)
-        self.partitions = None if partition is None else np.asarray(_column(table, partition)).astype(np.int64)
-        if timestamp is None:
-            self.timestamps = np.full(len(self.values), now_ms, dtype=np.int64)
-        else:
-            column = _column(table, timestamp)
-            if pa.types.is_timestamp(column.type):
-                column = column.cast(pa.timestamp("ms", column.type.tz)).cast(pa.int64())
-            self.timestamps = np.asarray(column.fill_null(now_ms)).astype(np.int64)
-
-    def split(self, count: int, sticky: Any, batch_bytes: int) -> Iterator[tuple[int, Any, Any | None, Ints]]:
-        """(partition, values, keys, timestamps) of each batch. `sticky()` gives the partition of a batch without
-        keys.
-        """
-        if self.partitions is None and self.keys is None:
-            for start, end in self._cuts(self.values, None, batch_bytes):
-                yield sticky(), self.values.slice(start, end - start), None, self.timestamps[start:end]
-            return
-        if self.partitions is not None:
-            numbers = self.partitions
-            if numbers.size and not (int(numbers.min()) >= 0 and int(numbers.max()) < count):
-                raise OttlaError(f"the topic has {count} partitions, the table names {int(numbers.max())}")
-        else:
-            assert self.keys is not None
-            numbers = (murmur2_all(self.keys) & np.uint32(0x7FFFFFFF)).astype(np.int64) % count
-            if self.keys.null_count:
-                numbers[np.asarray(self.keys.is_null())] = sticky()
-        order = np.argsort(numbers, kind="stable")
-        edges = np.searchsorted(numbers[order], np.arange(count + 1))
-        for number in range(count):
-            index = order[edges[number] : edges[number + 1]]
-            if not index.size:
-                continue
-            values = self.values.take(pa.array(index))
-            keys = None if self.keys is None else self.keys.take(pa.array(index))
-            timestamps = self.timestamps[index]
-            for start, end in self._cuts(values, keys, batch_bytes):
-                some = None if keys is None else keys.slice(start, end - start)
-                yield number, values.slice(start, end - start), some, timestamps[start:end]
-
-    def _cuts(self, values: Any, keys: Any | None, batch_bytes: int) -> Iterator[tuple[int, int]]:
-        sizes = np.diff(_offsets(values)) + 24
-        if keys is not None:
-            sizes = sizes + np.diff(_offsets(keys))
-        total = np.cumsum(sizes)
-        start = 0
-        while start < len(values):
-            before = int(total[start - 1]) if start else 0
-            end = max(start + 1, int(np.searchsorted(total, before + batch_bytes, side="right")))
-            yield start, end
-            start = end
+    read(0, len(raw))
+    return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
 
 
-def fill(
-    batch: ProducerBatch, values: Any, keys: Any | None, timestamps: Ints, codec: Codec, level: int | None
-) -> None:
-    """Encode a batch from columns."""
-    changes = np.flatnonzero(np.diff(timestamps)) + 1
-    batch.runs = [(0, int(timestamps[0]))]
-    batch.runs += zip(changes.tolist(), timestamps[changes].tolist(), strict=True)
-    batch.max_timestamp = int(timestamps.max())
-    batch.count = len(values)
-    body: Any = encode_columns(values, keys, batch.runs)
-    if codec is not Codec.NONE:
-        body = compress(codec, body, level)
-    batch.body = body if isinstance(body, bytes) else bytes(body)
-    batch.size = len(batch.body) + HEADER_BYTES
-
-
-def _column(table: Any, name: str) -> Any:
-    if name not in table.schema.names:
-        raise OttlaError(f"the table has no column {name}: it has {', '.join(table.schema.names)}")
-    column = table.column(name)
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
-def _binary(table: Any, name: str) -> Any:
-    column = _column(table, name)
-    if isinstance(column, pa.ChunkedArray):
-        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    if pa.types.is_binary(column.type):
-        return column
-    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
-    if pa.types.is_string(column.type):
-        return column.view(pa.binary())
-    if any(kind(column.type) for kind in kinds) or "view" in str(column.type):
-        return column.cast(pa.binary())
-    raise OttlaError(f"column {name} is {column.type}: keys and values are binary or string; cast or encode it first")
-
-
-def _offsets(array: Any) -> Any:
-    return np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset : array.offset + len(array) + 1]
+def _said(errors: list[tuple[int, str]], size: int) -> Any:
+    if not errors:
+        return pa.nulls(size, pa.string())
+    index = np.full(size, -1, dtype=np.int64)
+    index[[row for row, _ in errors]] = np.arange(len(errors))
+    return pa.array([why for _, why in errors]).take(pa.array(index, mask=index < 0))

@@ -1,7 +1,6 @@
 """Records to bytes and back: in columns, in a loop, in NumPy, all the same."""
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -9,11 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.client.column import Fields, decode_objects, encode_columns, gather, record_starts
+from ottla.client.column import Decoded, Fields, gather, record_starts
+from ottla.client.column_encode import encode_columns
 from ottla.client.encode import encode_records
-from ottla.client.record import batches, decode_batch
+from ottla.client.record import ConsumerRecord, Unread, batches, decode_records_in_turn
 from ottla.kernel.error import KafkaError
 from ottla.wire.batch import HEADER_BYTES, build, header_at
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 Header = tuple[str, bytes | None]
 Row = tuple[int, bytes | None, bytes | None, list[Header]]
@@ -56,12 +58,22 @@ def test_records_are_encoded_as_the_wire_builds_them(records: list[Row]) -> None
 @given(rows | uniform)
 @settings(max_examples=60, deadline=None)
 def test_columns_are_encoded_as_the_wire_builds_them(records: list[Row]) -> None:
-    batch, times = built([(step, key, value, []) for step, key, value, _ in records])
-    keys = [key for _, key, _, _ in records]
+    batch, times = built(records)
     # Sliced, so that no offset is zero by luck.
     values = pa.array([b"before", *(value for _, _, value, _ in records)], pa.binary())[1:]
-    key_column = pa.array(keys, pa.binary()) if any(key is not None for key in keys) else None
-    assert bytes(encode_columns(values, key_column, runs_of(times))) == batch[HEADER_BYTES:]
+    keys = pa.array([b"before", *(key for _, key, _, _ in records)], pa.binary())[1:]
+    pairs = [None if not own else [{"key": name, "value": content} for name, content in own] for *_, own in records]
+    own = pa.array([[{"key": "before", "value": None}], *pairs], HEADERS)[1:]
+    stamps = np.array(times, dtype=np.int64)
+    body = encode_columns(
+        values,
+        keys if keys.null_count < len(keys) else None,
+        own if own.null_count < len(own) else None,
+        stamps,
+    )
+    assert bytes(body) == batch[HEADER_BYTES:]
+    roomy = encode_columns(values, keys, own, stamps, room=7)
+    assert bytes(roomy) == bytes(7) + batch[HEADER_BYTES:]
 
 
 @given(rows | uniform)
@@ -69,28 +81,35 @@ def test_columns_are_encoded_as_the_wire_builds_them(records: list[Row]) -> None
 def test_what_was_encoded_comes_back_in_a_loop_and_in_columns(records: list[Row]) -> None:
     batch, times = built(records)
     header = header_at(batch)
-    looped = decode_batch(batch, 0, header._replace(count=header.count), "t", 3, 0) if header.count < 64 else None
-    fast = decode_objects(batch[HEADER_BYTES:], header, "t", 3, -1)
+    body = batch[HEADER_BYTES:]
+    looped = decode_records_in_turn(body, header, "t", 3, -1)
+    decoded = Decoded(body, header, "t", 3, -1)
+    fast = decoded.part(0, len(records))
+    parts = decoded.part(0, len(records) // 2) + decoded.part(len(records) // 2, len(records))
+    assert parts == fast
     expected = [
         ("t", 3, n, time, key, value, own)
         for n, (time, (_, key, value, own)) in enumerate(zip(times, records, strict=True))
     ]
     for found in (looped, fast):
-        if found is not None:
-            assert [(*one[:6], list(one.headers)) for one in found] == expected
+        assert [(*one[:6], list(one.headers)) for one in found] == expected
 
 
-@given(rows, st.data())
-@settings(max_examples=100, deadline=None)
+@given(rows | uniform, st.data())
+@settings(max_examples=150, deadline=None)
 def test_broken_records_are_refused_and_never_read_out_of_bounds(records: list[Row], data: st.DataObject) -> None:
     batch, _ = built(records)
     body = bytearray(batch[HEADER_BYTES:])
     position = data.draw(st.integers(0, len(body) - 1))
     body[position] ^= data.draw(st.integers(1, 255))
     header = header_at(batch)
-    broken = batch[:HEADER_BYTES] + bytes(body)
-    looped = partial(decode_batch, broken, 0, header, "t", 0, 0)
-    fast = partial(decode_objects, bytes(body), header, "t", 0, -1)
+
+    def looped() -> list[ConsumerRecord]:
+        return decode_records_in_turn(bytes(body), header, "t", 0, -1)
+
+    def fast() -> list[ConsumerRecord]:
+        return Decoded(bytes(body), header, "t", 0, -1).part(0, header.count)
+
     for read in (looped, fast):
         try:
             found = read()
@@ -115,8 +134,12 @@ def test_batches_before_the_offset_and_control_batches_are_left_out() -> None:
     data = first + control + last
     assert [header.base_offset for _, header in batches(data, 0, aborted=None, check_crcs=True)] == [0, 3]
     assert [header.base_offset for _, header in batches(data, 2, aborted=None, check_crcs=True)] == [3]
-    (found,) = decode_batch(data, 0, header_at(data), "t", 0, 1)
+    unread = Unread(data, 0, header_at(data), "t", 0, 1)
+    assert (unread.next_offset, unread.end_offset) == (1, 2)
+    (found,) = unread.take(5)
     assert (found.offset, found.value) == (1, b"b")
+    assert not unread
+    assert unread.next_offset == 2
 
 
 def test_records_of_an_aborted_transaction_are_left_out_up_to_its_marker() -> None:

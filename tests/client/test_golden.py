@@ -25,7 +25,7 @@ def test_murmur2_is_javas() -> None:
 def test_murmur2_of_a_column_is_javas() -> None:
     import pyarrow as pa
 
-    from ottla.client.column import murmur2_all
+    from ottla.client.column_encode import murmur2_all
 
     keys = pa.array([bytes.fromhex(key) for key, _ in GOLDEN["murmur2"]], pa.binary())
     assert murmur2_all(keys).tolist() == [one for _, one in GOLDEN["murmur2"]]

@@ -4,8 +4,6 @@ import asyncio
 import re
 from collections.abc import Callable
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from ottla.client import (
@@ -246,42 +244,6 @@ def test_asyncio_produces_and_consumes(bootstrap: str, topic: str) -> None:
         return found
 
     assert asyncio.run(work()) == [b"%d" % n for n in range(10)]
-
-
-@pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_a_table_goes_in_and_comes_out_as_columns(bootstrap: str, topic: str, codec: str) -> None:
-    count = 20_000
-    table = pa.table(
-        {
-            "id": pa.array([f"key-{n % 97}" for n in range(count)]),
-            "text": pa.array([None if n % 11 == 0 else b"v" * (n % 50) for n in range(count)], pa.binary()),
-            "at": pa.array([1_700_000_000_000 + n // 7 for n in range(count)]),
-        }
-    )
-    with Producer(bootstrap, compression_type=codec) as producer:
-        producer.send_table(topic, table, key="id", value="text", timestamp="at").result(30)
-        # The same keys one at a time go to the same partitions.
-        same = {n: producer.send(topic, b"x", f"key-{n}").result(30).partition for n in range(97)}
-    tables = []
-    with Consumer(bootstrap) as consumer:
-        consumer.assign(partitions(topic))
-        consumer.seek_to_beginning()
-
-        def enough() -> bool:
-            tables.append(consumer.poll_table(0.5))
-            return bool(sum(one.num_rows for one in tables) >= count + 97)
-
-        eventually(enough, 30)
-        assert sum(consumer.position(one) for one in partitions(topic)) == count + 97
-    got = pa.concat_tables(tables)
-    for number in range(3):
-        rows = got.filter(pc.equal(got["partition"], number)).sort_by("offset")
-        assert rows["offset"].to_pylist() == list(range(rows.num_rows))
-        wanted = [n for n in range(count) if same[n % 97] == number]
-        taken = table.take(pa.array(wanted, pa.int64()))
-        assert rows["value"].to_pylist()[: len(wanted)] == taken["text"].to_pylist()
-        assert rows["key"].to_pylist()[: len(wanted)] == [one.encode() for one in taken["id"].to_pylist()]
-        assert rows["timestamp"].cast(pa.int64()).to_pylist()[: len(wanted)] == taken["at"].to_pylist()
 
 
 @pytest.mark.parametrize("make", [Producer, Consumer, Admin])

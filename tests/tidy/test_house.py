@@ -17,7 +17,14 @@ _CONTRACTS = {contract["name"]: contract for contract in _PYPROJECT["tool"]["imp
 #: Packages that never touch the machine (docs/ARCHITECTURE.md).
 _PURE = {"kernel", "wire", "raft", "replica", "cluster", "group", "txn"}
 #: Modules that are imported only by those who have the extra: spark, arrow, test.
-_EXTRAS = ("ottla/spark/", "ottla/client/column.py", "ottla/client/table.py", "ottla/testing.py")
+_EXTRAS = (
+    "ottla/spark/",
+    "ottla/client/column",
+    "ottla/client/outgoing.py",
+    "ottla/client/serde",
+    "ottla/client/table.py",
+    "ottla/testing.py",
+)
 _PATH = re.compile(r"(?<![\w/.-])((?:ottla|tests|docs|bench|examples|\.ci)/[\w./-]*\w)")
 _LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)")
 
