@@ -13,11 +13,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ottla.client.admin.acl import Acl as Acl
+    from ottla.client.admin.acl import AclFilter as AclFilter
+    from ottla.client.admin.acl import AclOperation as AclOperation
+    from ottla.client.admin.acl import AclPermission as AclPermission
+    from ottla.client.admin.acl import AclResource as AclResource
+    from ottla.client.admin.acl import PatternType as PatternType
     from ottla.client.admin.client import Admin as Admin
     from ottla.client.admin.client import AsyncAdmin as AsyncAdmin
+    from ottla.client.admin.credential import DelegationToken as DelegationToken
+    from ottla.client.admin.credential import ScramCredential as ScramCredential
+    from ottla.client.admin.credential import ScramDeletion as ScramDeletion
+    from ottla.client.admin.credential import ScramMechanism as ScramMechanism
+    from ottla.client.admin.quota import AnyName as AnyName
+    from ottla.client.admin.quota import QuotaEntity as QuotaEntity
+    from ottla.client.admin.replica import Reassignment as Reassignment
+    from ottla.client.admin.replica import Replica as Replica
     from ottla.client.admin.result import AlterOperation as AlterOperation
     from ottla.client.admin.result import CommittedOffset as CommittedOffset
     from ottla.client.admin.result import ConfigResource as ConfigResource
+    from ottla.client.admin.result import Downgrade as Downgrade
     from ottla.client.admin.result import GroupType as GroupType
     from ottla.client.admin.result import NewTopic as NewTopic
     from ottla.client.admin.result import OffsetSpec as OffsetSpec
@@ -46,6 +61,21 @@ if TYPE_CHECKING:
 
 #: Where each public name lives; modules are imported when one of their names is first asked for.
 _HOME = {
+    "ScramMechanism": "ottla.client.admin.credential",
+    "ScramDeletion": "ottla.client.admin.credential",
+    "ScramCredential": "ottla.client.admin.credential",
+    "Replica": "ottla.client.admin.replica",
+    "Reassignment": "ottla.client.admin.replica",
+    "QuotaEntity": "ottla.client.admin.quota",
+    "PatternType": "ottla.client.admin.acl",
+    "Downgrade": "ottla.client.admin.result",
+    "DelegationToken": "ottla.client.admin.credential",
+    "AnyName": "ottla.client.admin.quota",
+    "AclResource": "ottla.client.admin.acl",
+    "AclPermission": "ottla.client.admin.acl",
+    "AclOperation": "ottla.client.admin.acl",
+    "AclFilter": "ottla.client.admin.acl",
+    "Acl": "ottla.client.admin.acl",
     "TransactionAborted": "ottla.client.error",
     "TransactionAbortable": "ottla.client.error",
     "ProducerFenced": "ottla.client.error",
@@ -79,6 +109,21 @@ _HOME = {
 }
 
 __all__ = [
+    "ScramMechanism",
+    "ScramDeletion",
+    "ScramCredential",
+    "Replica",
+    "Reassignment",
+    "QuotaEntity",
+    "PatternType",
+    "Downgrade",
+    "DelegationToken",
+    "AnyName",
+    "AclResource",
+    "AclPermission",
+    "AclOperation",
+    "AclFilter",
+    "Acl",
     "TransactionAborted",
     "TransactionAbortable",
     "ProducerFenced",

@@ -58,15 +58,15 @@ class Calls:
 
         return await self._cluster.retry(attempt, self._settings.default_api_timeout_ms)
 
-    async def _coordinator(self, group: str, attempt: Callable[[Connection], Awaitable[V]]) -> V:
-        """Run `attempt` on the group's coordinator; find it anew when it has moved."""
+    async def _coordinator(self, name: str, attempt: Callable[[Connection], Awaitable[V]], kind: int = GROUP) -> V:
+        """Run `attempt` on the coordinator of this group, or other `kind`; find it anew when it has moved."""
 
         async def once() -> V:
-            return await attempt(await self._cluster.coordinator(GROUP, group, purpose=""))
+            return await attempt(await self._cluster.coordinator(kind, name, purpose=""))
 
         def failed(error: KafkaError | NotReachable) -> None:
             if isinstance(error, NotReachable) or error.code in _COORDINATOR_MOVED:
-                self._cluster.forget_coordinator(GROUP, group)
+                self._cluster.forget_coordinator(kind, name)
 
         return await self._cluster.retry(once, self._settings.default_api_timeout_ms, failed)
 

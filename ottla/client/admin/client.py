@@ -7,10 +7,14 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
+from ottla.client.admin.acl import AclCalls
 from ottla.client.admin.cluster import ClusterCalls
 from ottla.client.admin.config import ConfigCalls
-from ottla.client.admin.group import GroupCalls
+from ottla.client.admin.credential import CredentialCalls
+from ottla.client.admin.quota import QuotaCalls
+from ottla.client.admin.streams_group import StreamsGroupCalls
 from ottla.client.admin.topic import TopicCalls
+from ottla.client.admin.transaction import TransactionAdminCalls
 from ottla.client.cluster import Cluster
 from ottla.client.loop import loop_thread
 from ottla.client.setting import AdminSettings, Given
@@ -19,7 +23,16 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class AsyncAdmin(TopicCalls, ConfigCalls, GroupCalls, ClusterCalls):
+class AsyncAdmin(
+    TopicCalls,
+    ConfigCalls,
+    StreamsGroupCalls,
+    TransactionAdminCalls,
+    AclCalls,
+    QuotaCalls,
+    CredentialCalls,
+    ClusterCalls,
+):
     """Kafka's admin client for asyncio. Made on a running loop; `async with` or `close` ends it.
 
     >>> async with AsyncAdmin("127.0.0.1:9092") as admin:
@@ -93,15 +106,46 @@ class Admin:
     alter_group_offsets = _waits(AsyncAdmin.alter_group_offsets)
     delete_group_offsets = _waits(AsyncAdmin.delete_group_offsets)
     group_lag = _waits(AsyncAdmin.group_lag)
+    describe_share_group = _waits(AsyncAdmin.describe_share_group)
+    list_share_group_offsets = _waits(AsyncAdmin.list_share_group_offsets)
+    alter_share_group_offsets = _waits(AsyncAdmin.alter_share_group_offsets)
+    delete_share_group_offsets = _waits(AsyncAdmin.delete_share_group_offsets)
+    describe_streams_group = _waits(AsyncAdmin.describe_streams_group)
 
     list_offsets = _waits(AsyncAdmin.list_offsets)
     list_offset = _waits(AsyncAdmin.list_offset)
     delete_records = _waits(AsyncAdmin.delete_records)
+    alter_partition_reassignments = _waits(AsyncAdmin.alter_partition_reassignments)
+    list_partition_reassignments = _waits(AsyncAdmin.list_partition_reassignments)
+    alter_replica_log_dirs = _waits(AsyncAdmin.alter_replica_log_dirs)
+    describe_producers = _waits(AsyncAdmin.describe_producers)
+
+    list_transactions = _waits(AsyncAdmin.list_transactions)
+    describe_transactions = _waits(AsyncAdmin.describe_transactions)
+    fence_producers = _waits(AsyncAdmin.fence_producers)
+    terminate_transaction = _waits(AsyncAdmin.terminate_transaction)
+    abort_transaction = _waits(AsyncAdmin.abort_transaction)
+
+    describe_acls = _waits(AsyncAdmin.describe_acls)
+    create_acls = _waits(AsyncAdmin.create_acls)
+    delete_acls = _waits(AsyncAdmin.delete_acls)
+    describe_client_quotas = _waits(AsyncAdmin.describe_client_quotas)
+    alter_client_quotas = _waits(AsyncAdmin.alter_client_quotas)
+    describe_scram_credentials = _waits(AsyncAdmin.describe_scram_credentials)
+    alter_scram_credentials = _waits(AsyncAdmin.alter_scram_credentials)
+    create_delegation_token = _waits(AsyncAdmin.create_delegation_token)
+    renew_delegation_token = _waits(AsyncAdmin.renew_delegation_token)
+    expire_delegation_token = _waits(AsyncAdmin.expire_delegation_token)
+    describe_delegation_tokens = _waits(AsyncAdmin.describe_delegation_tokens)
 
     describe_cluster = _waits(AsyncAdmin.describe_cluster)
     describe_log_dirs = _waits(AsyncAdmin.describe_log_dirs)
     describe_quorum = _waits(AsyncAdmin.describe_quorum)
     describe_features = _waits(AsyncAdmin.describe_features)
+    add_raft_voter = _waits(AsyncAdmin.add_raft_voter)
+    remove_raft_voter = _waits(AsyncAdmin.remove_raft_voter)
+    update_features = _waits(AsyncAdmin.update_features)
+    unregister_broker = _waits(AsyncAdmin.unregister_broker)
     api_versions = _waits(AsyncAdmin.api_versions)
     close = _waits(AsyncAdmin.close)
 

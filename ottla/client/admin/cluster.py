@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ottla.client.admin.call import Calls, by_topic, collect
 from ottla.client.admin.result import (
     ClusterDescription,
+    Downgrade,
     FeatureLevels,
+    Features,
     LogDirDescription,
     QuorumDescription,
     QuorumReplica,
@@ -19,6 +21,7 @@ from ottla.client.metadata import Node
 from ottla.kernel.error import KafkaError
 from ottla.kernel.name import METADATA_TOPIC, NO_UUID, TopicPartition, Uuid
 from ottla.wire.api import ApiKey
+from ottla.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
 from ottla.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.wire.api.describe_log_dirs import (
@@ -34,22 +37,35 @@ from ottla.wire.api.describe_quorum import (
     RequestPartitionData,
     RequestTopicData,
 )
+from ottla.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from ottla.wire.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from ottla.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 
 
 class ClusterCalls(Calls):
     """The part of `AsyncAdmin` about the cluster."""
 
-    async def describe_cluster(self) -> ClusterDescription:
-        """Cluster id and live brokers."""
+    async def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
+        """Cluster id and live brokers, with those that are fenced if asked for."""
         response = await self._any(
-            DescribeClusterRequest(),
+            DescribeClusterRequest(include_fenced_brokers=include_fenced),
             DescribeClusterResponse,
             lambda answer: check(answer.error_code, answer.error_message),
         )
         nodes = tuple(Node(one.broker_id, one.host, one.port, one.rack) for one in response.brokers)
         self._cluster.metadata.add_nodes(nodes)
         controller = next((node for node in nodes if node.id == response.controller_id), None)
-        return ClusterDescription(response.cluster_id, controller, tuple(sorted(nodes, key=lambda node: node.id)))
+        fenced = frozenset(one.broker_id for one in response.brokers if one.is_fenced)
+        ordered = tuple(sorted(nodes, key=lambda node: node.id))
+        return ClusterDescription(response.cluster_id, controller, ordered, fenced)
+
+    async def unregister_broker(self, broker: int) -> None:
+        """Forget a broker that will not come back. BROKER_ID_NOT_REGISTERED if there is none."""
+        await self._any(
+            UnregisterBrokerRequest(broker_id=broker),
+            UnregisterBrokerResponse,
+            lambda answer: check(answer.error_code, answer.error_message),
+        )
 
     async def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, topics: Iterable[TopicPartition] | None = None
@@ -94,11 +110,15 @@ class ClusterCalls(Calls):
             one.high_watermark,
             tuple(_replica(state) for state in one.current_voters),
             tuple(_replica(state) for state in one.observers),
+            {
+                node.node_id: tuple(f"{each.name}://{each.host}:{each.port}" for each in node.listeners)
+                for node in response.nodes
+            },
         )
 
-    async def describe_features(self) -> dict[str, FeatureLevels]:
-        """The features that a broker supports, with their finalized levels."""
-        connection = await self._cluster.any()
+    async def describe_features(self, node_id: int | None = None) -> Features:
+        """The features that a broker (this one, or any) supports, with their finalized levels."""
+        connection = await (self._cluster.any() if node_id is None else self._cluster.node(node_id))
         response = await self._on(
             connection,
             ApiVersionsRequest(client_software_name="ottla", client_software_version="admin"),
@@ -106,10 +126,54 @@ class ClusterCalls(Calls):
             lambda answer: check(answer.error_code),
         )
         finalized = {one.name: one.max_version_level for one in response.finalized_features}
-        return {
-            one.name: FeatureLevels(finalized.get(one.name), one.min_version, one.max_version)
+        features = Features(
+            (one.name, FeatureLevels(finalized.get(one.name), one.min_version, one.max_version))
             for one in response.supported_features
-        }
+        )
+        features.epoch = response.finalized_features_epoch
+        return features
+
+    async def update_features(
+        self, levels: Mapping[str, int], *, downgrade: Downgrade = Downgrade.NO, validate_only: bool = False
+    ) -> Results[str, None]:
+        """Bring features to these levels, all or none; 0 disables one. A lower level needs `downgrade`."""
+        request = UpdateFeaturesRequest(
+            timeout_ms=self._settings.request_timeout_ms,
+            feature_updates=[
+                FeatureUpdateKey(
+                    feature=name,
+                    max_version_level=level,
+                    upgrade_type=int(downgrade),
+                )
+                for name, level in levels.items()
+            ],
+            validate_only=validate_only,
+        )
+        response = await self._any(request, UpdateFeaturesResponse)
+        # From version 2 on there is one answer for all; before it, one for each.
+        whole = error_of(response.error_code, response.error_message)
+        found: dict[str, KafkaError | None] = dict.fromkeys(levels, whole)
+        if whole is None:
+            found.update({one.feature: error_of(one.error_code, one.error_message) for one in response.results})
+        return collect(found)
+
+    async def add_raft_voter(
+        self, voter: int, directory_id: Uuid, endpoints: Mapping[str, tuple[str, int]], *, cluster_id: str | None = None
+    ) -> None:
+        """Let a controller vote in the metadata quorum; `endpoints` by listener name (KIP-853)."""
+        request = AddRaftVoterRequest(
+            cluster_id=cluster_id,
+            timeout_ms=self._settings.request_timeout_ms,
+            voter_id=voter,
+            voter_directory_id=directory_id,
+            listeners=[Listener(name=name, host=host, port=port) for name, (host, port) in endpoints.items()],
+        )
+        await self._any(request, AddRaftVoterResponse, lambda answer: check(answer.error_code, answer.error_message))
+
+    async def remove_raft_voter(self, voter: int, directory_id: Uuid, *, cluster_id: str | None = None) -> None:
+        """Take a controller's vote away (KIP-853)."""
+        request = RemoveRaftVoterRequest(cluster_id=cluster_id, voter_id=voter, voter_directory_id=directory_id)
+        await self._any(request, RemoveRaftVoterResponse, lambda answer: check(answer.error_code, answer.error_message))
 
     async def api_versions(self) -> dict[int, dict[str, tuple[int, int]]]:
         """By live broker the request versions that it takes, lowest and highest, by name."""

@@ -306,6 +306,7 @@ def _modern_group(group: modern.DescribedGroup, node: Node) -> GroupDescription:
             one.member_epoch,
             one.rack_id,
             tuple(one.subscribed_topic_names),
+            None if one.member_type < 0 else one.member_type == 1,
         )
         for one in group.members
     )

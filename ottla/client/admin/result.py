@@ -255,6 +255,8 @@ class MemberDescription:
     epoch: int | None = None
     rack: str | None = None
     subscribed_topics: tuple[str, ...] = ()
+    #: In a consumer group: does it speak that protocol already? None where the broker does not say, or in other groups.
+    upgraded: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +304,8 @@ class ClusterDescription:
     cluster_id: str
     controller: Node | None
     nodes: tuple[Node, ...]
+    #: Which of them are fenced; only when these were asked for.
+    fenced: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,6 +349,8 @@ class QuorumDescription:
     high_watermark: int
     voters: tuple[QuorumReplica, ...]
     observers: tuple[QuorumReplica, ...]
+    #: By node where it listens, LISTENER://HOST:PORT; empty where the leader does not say (before 3.9).
+    endpoints: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,3 +360,17 @@ class FeatureLevels:
     finalized: int | None
     min_supported: int
     max_supported: int
+
+
+class Downgrade(IntEnum):
+    """May `update_features` lower a level? SAFE: only if no metadata gets lost by it."""
+
+    NO = 1
+    SAFE = 2
+    UNSAFE = 3
+
+
+class Features(dict[str, FeatureLevels]):
+    """Features by name. `epoch` is the offset of the metadata that the levels stand for, -1 if not known."""
+
+    epoch: int = -1

@@ -1,0 +1,176 @@
+"""Access control lists: the admin calls about them, and what they take and give (KIP-140, KIP-290)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+from ottla.client.admin.call import Calls, collect
+from ottla.client.admin.result import Results
+from ottla.client.error import check, error_of
+from ottla.kernel.error import KafkaError
+from ottla.wire.api.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+from ottla.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
+from ottla.wire.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+
+
+class AclResource(IntEnum):
+    """What may be done something with."""
+
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(IntEnum):
+    """How a resource's name is meant. In filters only: ANY, and MATCH (whatever would apply to that name)."""
+
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclOperation(IntEnum):
+    """What may be done. ANY is for filters."""
+
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class AclPermission(IntEnum):
+    """May it, or may it not? DENY wins. ANY is for filters."""
+
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Acl:
+    """One line: this principal may, or may not, do this with this resource from this host."""
+
+    resource: AclResource
+    name: str
+    principal: str
+    operation: AclOperation
+    permission: AclPermission = AclPermission.ALLOW
+    pattern: PatternType = PatternType.LITERAL
+    host: str = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class AclFilter:
+    """Which lines are meant; None and ANY leave a part open."""
+
+    resource: AclResource = AclResource.ANY
+    name: str | None = None
+    principal: str | None = None
+    operation: AclOperation = AclOperation.ANY
+    permission: AclPermission = AclPermission.ANY
+    pattern: PatternType = PatternType.ANY
+    host: str | None = None
+
+
+class AclCalls(Calls):
+    """The part of `AsyncAdmin` about access control lists. SECURITY_DISABLED where the cluster has no authorizer."""
+
+    async def describe_acls(self, which: AclFilter | None = None) -> list[Acl]:
+        """All lines that the filter matches, or all there are."""
+        which = which or AclFilter()
+        request = DescribeAclsRequest(
+            resource_type_filter=int(which.resource),
+            resource_name_filter=which.name,
+            pattern_type_filter=int(which.pattern),
+            principal_filter=which.principal,
+            host_filter=which.host,
+            operation=int(which.operation),
+            permission_type=int(which.permission),
+        )
+        response = await self._any(
+            request, DescribeAclsResponse, lambda answer: check(answer.error_code, answer.error_message)
+        )
+        return [
+            Acl(
+                AclResource(resource.resource_type),
+                resource.resource_name,
+                one.principal,
+                AclOperation(one.operation),
+                AclPermission(one.permission_type),
+                PatternType(resource.pattern_type),
+                one.host,
+            )
+            for resource in response.resources
+            for one in resource.acls
+        ]
+
+    async def create_acls(self, acls: Iterable[Acl]) -> Results[Acl, None]:
+        """Add lines; one that is there already is no error."""
+        wanted = list(acls)
+        creations = [
+            AclCreation(
+                resource_type=int(one.resource),
+                resource_name=one.name,
+                resource_pattern_type=int(one.pattern),
+                principal=one.principal,
+                host=one.host,
+                operation=int(one.operation),
+                permission_type=int(one.permission),
+            )
+            for one in wanted
+        ]
+        response = await self._any(CreateAclsRequest(creations=creations), CreateAclsResponse)
+        answers = zip(wanted, response.results, strict=True)
+        return collect({acl: error_of(one.error_code, one.error_message) for acl, one in answers})
+
+    async def delete_acls(self, filters: Iterable[AclFilter]) -> Results[AclFilter, tuple[Acl, ...]]:
+        """Remove what each filter matches; gives what was removed."""
+        wanted = list(filters)
+        asked = [
+            DeleteAclsFilter(
+                resource_type_filter=int(one.resource),
+                resource_name_filter=one.name,
+                pattern_type_filter=int(one.pattern),
+                principal_filter=one.principal,
+                host_filter=one.host,
+                operation=int(one.operation),
+                permission_type=int(one.permission),
+            )
+            for one in wanted
+        ]
+        response = await self._any(DeleteAclsRequest(filters=asked), DeleteAclsResponse)
+        found: dict[AclFilter, tuple[Acl, ...] | KafkaError] = {}
+        for which, result in zip(wanted, response.filter_results, strict=True):
+            failed = [error_of(one.error_code, one.error_message) for one in result.matching_acls if one.error_code]
+            error = error_of(result.error_code, result.error_message) or (failed[0] if failed else None)
+            found[which] = error or tuple(
+                Acl(
+                    AclResource(one.resource_type),
+                    one.resource_name,
+                    one.principal,
+                    AclOperation(one.operation),
+                    AclPermission(one.permission_type),
+                    PatternType(one.pattern_type),
+                    one.host,
+                )
+                for one in result.matching_acls
+            )
+        return collect(found)

@@ -1,0 +1,205 @@
+"""Credentials: SCRAM users (KIP-554) and delegation tokens (KIP-48, KIP-373). The admin calls about them.
+
+A password never leaves the client: what is sent is salted and hashed as often as `iterations` says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from ottla.client.admin.call import Calls, collect
+from ottla.client.admin.result import Results
+from ottla.client.error import check, error_of
+from ottla.kernel.error import KafkaError
+from ottla.wire.api.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from ottla.wire.api.create_delegation_token import (
+    CreatableRenewers,
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+from ottla.wire.api.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribeDelegationTokenOwner,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from ottla.wire.api.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    UserName,
+)
+from ottla.wire.api.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+from ottla.wire.api.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+
+
+class ScramMechanism(IntEnum):
+    """How a password is hashed."""
+
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredential:
+    """A user's password to be set. `iterations` 4,096 is the least that brokers take."""
+
+    user: str
+    mechanism: ScramMechanism
+    password: str = field(repr=False)
+    iterations: int = 4_096
+    #: Random when there is none.
+    salt: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ScramDeletion:
+    """A user's password to be taken away."""
+
+    user: str
+    mechanism: ScramMechanism
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationToken:
+    """A token that a user may log in with, and whose it is. Timestamps are milliseconds since 1970."""
+
+    id: str
+    hmac: bytes = field(repr=False)
+    owner: str
+    requester: str
+    issued_timestamp: int
+    expiry_timestamp: int
+    max_timestamp: int
+    renewers: tuple[str, ...] = ()
+
+
+class CredentialCalls(Calls):
+    """The part of `AsyncAdmin` about SCRAM users and delegation tokens. A principal is written `User:ann`."""
+
+    async def describe_scram_credentials(
+        self, users: Iterable[str] | None = None
+    ) -> Results[str, dict[ScramMechanism, int]]:
+        """By user its mechanisms with their iterations; of all users when none are named."""
+        names = None if users is None else [UserName(name=name) for name in users]
+        response = await self._any(
+            DescribeUserScramCredentialsRequest(users=names),
+            DescribeUserScramCredentialsResponse,
+            lambda answer: check(answer.error_code, answer.error_message),
+        )
+        found: dict[str, dict[ScramMechanism, int] | KafkaError] = {}
+        for one in response.results:
+            known = {ScramMechanism(info.mechanism): info.iterations for info in one.credential_infos}
+            found[one.user] = error_of(one.error_code, one.error_message) or known
+        return collect(found)
+
+    async def alter_scram_credentials(self, changes: Iterable[ScramCredential | ScramDeletion]) -> Results[str, None]:
+        """Set and delete users' passwords."""
+        deletions, upsertions = [], []
+        for one in changes:
+            if isinstance(one, ScramDeletion):
+                deletions.append(ScramCredentialDeletion(name=one.user, mechanism=int(one.mechanism)))
+                continue
+            salt = one.salt or os.urandom(32)
+            # Tens of thousands of rounds take long enough to stand in the way of the loop.
+            salted = await asyncio.to_thread(_salted, one.mechanism, one.password, salt, one.iterations)
+            upsertions.append(
+                ScramCredentialUpsertion(
+                    name=one.user,
+                    mechanism=int(one.mechanism),
+                    iterations=one.iterations,
+                    salt=salt,
+                    salted_password=salted,
+                )
+            )
+        request = AlterUserScramCredentialsRequest(deletions=deletions, upsertions=upsertions)
+        response = await self._any(request, AlterUserScramCredentialsResponse)
+        return collect({one.user: error_of(one.error_code, one.error_message) for one in response.results})
+
+    # ---- delegation tokens
+
+    async def create_delegation_token(
+        self, *, owner: str | None = None, renewers: Iterable[str] = (), max_lifetime_ms: int = -1
+    ) -> DelegationToken:
+        """A token for `owner`, or for the user of this connection; -1: it lives as long as the broker allows."""
+        owner_type, owner_name = (None, None) if owner is None else _principal(owner)
+        pairs = [_principal(one) for one in renewers]
+        request = CreateDelegationTokenRequest(
+            owner_principal_type=owner_type,
+            owner_principal_name=owner_name,
+            renewers=[CreatableRenewers(principal_type=kind, principal_name=name) for kind, name in pairs],
+            max_lifetime_ms=max_lifetime_ms,
+        )
+        one = await self._any(request, CreateDelegationTokenResponse, lambda answer: check(answer.error_code))
+        return DelegationToken(
+            one.token_id,
+            bytes(one.hmac),
+            f"{one.principal_type}:{one.principal_name}",
+            f"{one.token_requester_principal_type}:{one.token_requester_principal_name}",
+            one.issue_timestamp_ms,
+            one.expiry_timestamp_ms,
+            one.max_timestamp_ms,
+            tuple(f"{kind}:{name}" for kind, name in pairs),
+        )
+
+    async def renew_delegation_token(self, hmac: bytes, *, renew_period_ms: int = -1) -> int:
+        """Let it live on; gives its new expiry timestamp."""
+        request = RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=renew_period_ms)
+        response = await self._any(request, RenewDelegationTokenResponse, lambda answer: check(answer.error_code))
+        return response.expiry_timestamp_ms
+
+    async def expire_delegation_token(self, hmac: bytes, *, expiry_period_ms: int = -1) -> int:
+        """Let it end within this time; -1: at once. Gives its new expiry timestamp."""
+        request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=expiry_period_ms)
+        response = await self._any(request, ExpireDelegationTokenResponse, lambda answer: check(answer.error_code))
+        return response.expiry_timestamp_ms
+
+    async def describe_delegation_tokens(self, owners: Iterable[str] | None = None) -> list[DelegationToken]:
+        """The tokens of these owners that this user may see, or all of them."""
+        wanted = None
+        if owners is not None:
+            wanted = [
+                DescribeDelegationTokenOwner(principal_type=kind, principal_name=name)
+                for kind, name in map(_principal, owners)
+            ]
+        response = await self._any(
+            DescribeDelegationTokenRequest(owners=wanted),
+            DescribeDelegationTokenResponse,
+            lambda answer: check(answer.error_code),
+        )
+        return [_token(one) for one in response.tokens]
+
+
+def _salted(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
+    algorithm: Mapping[ScramMechanism, str] = {
+        ScramMechanism.SCRAM_SHA_256: "sha256",
+        ScramMechanism.SCRAM_SHA_512: "sha512",
+    }
+    return hashlib.pbkdf2_hmac(algorithm[mechanism], password.encode(), salt, iterations)
+
+
+def _principal(text: str) -> tuple[str, str]:
+    kind, separator, name = text.partition(":")
+    return (kind, name) if separator else ("User", text)
+
+
+def _token(one: DescribedDelegationToken) -> DelegationToken:
+    return DelegationToken(
+        one.token_id,
+        bytes(one.hmac),
+        f"{one.principal_type}:{one.principal_name}",
+        f"{one.token_requester_principal_type}:{one.token_requester_principal_name}",
+        one.issue_timestamp,
+        one.expiry_timestamp,
+        one.max_timestamp,
+        tuple(f"{each.principal_type}:{each.principal_name}" for each in one.renewers),
+    )

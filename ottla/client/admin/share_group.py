@@ -1,0 +1,165 @@
+"""Share groups: the admin calls about them (KIP-932, KIP-1240). Listing and deleting is as with any group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ottla.client.admin.call import by_topic, collect
+from ottla.client.admin.group import GroupCalls
+from ottla.client.admin.result import GroupDescription, GroupType, MemberDescription, Results
+from ottla.client.connection import Connection
+from ottla.client.error import check, error_of
+from ottla.kernel.error import KafkaError
+from ottla.kernel.name import TopicPartition
+from ottla.wire.api.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+    AlterShareGroupOffsetsResponse,
+)
+from ottla.wire.api.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+    DeleteShareGroupOffsetsResponse,
+)
+from ottla.wire.api.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+    DescribeShareGroupOffsetsResponse,
+)
+from ottla.wire.api.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+
+
+@dataclass(frozen=True, slots=True)
+class ShareOffset:
+    """Where a share group begins in a partition: everything before is done. `lag` is None where the broker is older."""
+
+    start_offset: int
+    leader_epoch: int
+    lag: int | None
+
+
+class ShareGroupCalls(GroupCalls):
+    """The part of `AsyncAdmin` about share groups."""
+
+    async def describe_share_group(self, group: str) -> GroupDescription:
+        """State and members of a share group; its partitions are shared, so many members have the same."""
+
+        async def attempt(connection: Connection) -> GroupDescription:
+            request = ShareGroupDescribeRequest(group_ids=[group])
+            response = await self._on(connection, request, ShareGroupDescribeResponse)
+            one = response.groups[0]
+            check(one.error_code, one.error_message)
+            members = tuple(
+                MemberDescription(
+                    member.member_id,
+                    None,
+                    member.client_id,
+                    member.client_host,
+                    tuple(
+                        TopicPartition(topic.topic_name, number)
+                        for topic in member.assignment.topic_partitions
+                        for number in topic.partitions
+                    ),
+                    None,
+                    member.member_epoch,
+                    member.rack_id,
+                    tuple(member.subscribed_topic_names),
+                )
+                for member in one.members
+            )
+            return GroupDescription(
+                group,
+                GroupType.SHARE,
+                one.group_state,
+                one.assignor_name,
+                members,
+                self._node_of(group),
+                one.group_epoch,
+                one.assignment_epoch,
+                protocol_type="share",
+            )
+
+        return await self._coordinator(group, attempt)
+
+    async def list_share_group_offsets(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> Results[TopicPartition, ShareOffset]:
+        """Where the group begins in each partition that it has read, or in these."""
+        topics = None
+        if partitions is not None:
+            topics = [
+                DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=numbers)
+                for name, numbers in by_topic(partitions).items()
+            ]
+        asked = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=topics)
+
+        async def attempt(connection: Connection) -> DescribeShareGroupOffsetsResponse:
+            def read(answer: DescribeShareGroupOffsetsResponse) -> None:
+                check(answer.groups[0].error_code, answer.groups[0].error_message)
+
+            request = DescribeShareGroupOffsetsRequest(groups=[asked])
+            return await self._on(connection, request, DescribeShareGroupOffsetsResponse, read)
+
+        response = await self._coordinator(group, attempt)
+        found: dict[TopicPartition, ShareOffset | KafkaError] = {}
+        for topic in response.groups[0].topics:
+            for one in topic.partitions:
+                error = error_of(one.error_code, one.error_message)
+                if error is not None or one.start_offset >= 0:
+                    lag = one.lag if one.lag >= 0 else None
+                    found[TopicPartition(topic.topic_name, one.partition_index)] = error or ShareOffset(
+                        one.start_offset, one.leader_epoch, lag
+                    )
+        return collect(found)
+
+    async def alter_share_group_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, int]
+    ) -> Results[TopicPartition, None]:
+        """Let a group without members begin at these offsets. NON_EMPTY_GROUP while it has some."""
+        topics = [
+            AlterShareGroupOffsetsRequestTopic(
+                topic_name=topic,
+                partitions=[
+                    AlterShareGroupOffsetsRequestPartition(
+                        partition_index=number, start_offset=offsets[TopicPartition(topic, number)]
+                    )
+                    for number in numbers
+                ],
+            )
+            for topic, numbers in by_topic(offsets).items()
+        ]
+
+        async def attempt(connection: Connection) -> AlterShareGroupOffsetsResponse:
+            return await self._on(
+                connection,
+                AlterShareGroupOffsetsRequest(group_id=group, topics=topics),
+                AlterShareGroupOffsetsResponse,
+                lambda answer: check(answer.error_code, answer.error_message),
+            )
+
+        response = await self._coordinator(group, attempt)
+        return collect(
+            {
+                TopicPartition(topic.topic_name, one.partition_index): error_of(one.error_code, one.error_message)
+                for topic in response.responses
+                for one in topic.partitions
+            }
+        )
+
+    async def delete_share_group_offsets(self, group: str, topics: Iterable[str]) -> Results[str, None]:
+        """Forget how far a group without members has come in these topics."""
+        asked = [DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics]
+
+        async def attempt(connection: Connection) -> DeleteShareGroupOffsetsResponse:
+            return await self._on(
+                connection,
+                DeleteShareGroupOffsetsRequest(group_id=group, topics=asked),
+                DeleteShareGroupOffsetsResponse,
+                lambda answer: check(answer.error_code, answer.error_message),
+            )
+
+        response = await self._coordinator(group, attempt)
+        return collect({one.topic_name: error_of(one.error_code, one.error_message) for one in response.responses})

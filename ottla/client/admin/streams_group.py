@@ -1,0 +1,127 @@
+"""Streams groups: the admin calls about them (KIP-1071). Listing, deleting and offsets are as with any group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ottla.client.admin.share_group import ShareGroupCalls
+from ottla.client.connection import Connection
+from ottla.client.error import check
+from ottla.client.metadata import Node
+from ottla.wire.api.streams_group_describe import (
+    Assignment,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+    TaskIds,
+)
+
+#: A task: its subtopology and partition.
+Task = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsTasks:
+    """The tasks of a member."""
+
+    active: tuple[Task, ...]
+    standby: tuple[Task, ...]
+    warmup: tuple[Task, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsMember:
+    """An instance of a streams application."""
+
+    id: str
+    epoch: int
+    instance_id: str | None
+    rack: str | None
+    client_id: str
+    host: str
+    process_id: str
+    topology_epoch: int
+    assignment: StreamsTasks
+    target: StreamsTasks
+
+
+@dataclass(frozen=True, slots=True)
+class Subtopology:
+    """A part of a streams application that runs as tasks of its own."""
+
+    id: str
+    source_topics: tuple[str, ...]
+    repartition_sink_topics: tuple[str, ...]
+    state_changelog_topics: tuple[str, ...]
+    repartition_source_topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsGroupDescription:
+    """A streams group with its topology and members."""
+
+    id: str
+    state: str
+    epoch: int
+    assignment_epoch: int
+    topology_epoch: int | None
+    subtopologies: tuple[Subtopology, ...]
+    members: tuple[StreamsMember, ...]
+    coordinator: Node
+
+
+class StreamsGroupCalls(ShareGroupCalls):
+    """The part of `AsyncAdmin` about streams groups."""
+
+    async def describe_streams_group(self, group: str) -> StreamsGroupDescription:
+        """State, topology and members of a streams group. GROUP_ID_NOT_FOUND if there is none."""
+
+        async def attempt(connection: Connection) -> StreamsGroupDescription:
+            request = StreamsGroupDescribeRequest(group_ids=[group])
+            response = await self._on(connection, request, StreamsGroupDescribeResponse)
+            one = response.groups[0]
+            check(one.error_code, one.error_message)
+            subtopologies = () if one.topology is None else one.topology.subtopologies or ()
+            return StreamsGroupDescription(
+                group,
+                one.group_state,
+                one.group_epoch,
+                one.assignment_epoch,
+                None if one.topology is None else one.topology.epoch,
+                tuple(
+                    Subtopology(
+                        sub.subtopology_id,
+                        tuple(sub.source_topics),
+                        tuple(sub.repartition_sink_topics),
+                        tuple(topic.name for topic in sub.state_changelog_topics),
+                        tuple(topic.name for topic in sub.repartition_source_topics),
+                    )
+                    for sub in subtopologies
+                ),
+                tuple(
+                    StreamsMember(
+                        member.member_id,
+                        member.member_epoch,
+                        member.instance_id,
+                        member.rack_id,
+                        member.client_id,
+                        member.client_host,
+                        member.process_id,
+                        member.topology_epoch,
+                        _tasks(member.assignment),
+                        _tasks(member.target_assignment),
+                    )
+                    for member in one.members
+                ),
+                self._node_of(group),
+            )
+
+        return await self._coordinator(group, attempt)
+
+
+def _tasks(assignment: Assignment) -> StreamsTasks:
+    return StreamsTasks(_flat(assignment.active_tasks), _flat(assignment.standby_tasks), _flat(assignment.warmup_tasks))
+
+
+def _flat(tasks: Iterable[TaskIds]) -> tuple[Task, ...]:
+    return tuple((one.subtopology_id, number) for one in tasks for number in one.partitions)

@@ -1,0 +1,184 @@
+"""Transactions of other producers: the admin calls that find, describe, abort and fence them (KIP-588, KIP-664)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ottla.client.admin.call import collect
+from ottla.client.admin.replica import ReplicaCalls
+from ottla.client.admin.result import Results
+from ottla.client.cluster import TRANSACTION
+from ottla.client.connection import Connection
+from ottla.client.error import check, error_of
+from ottla.client.metadata import Node
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.name import TopicPartition
+from ottla.wire.api.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from ottla.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.wire.api.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from ottla.wire.api.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    """A line of `list_transactions`. `state` is Kafka's word: Empty, Ongoing, PrepareCommit, CompleteAbort, ..."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+    coordinator: Node
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """A transactional id as its coordinator knows it. `start_timestamp` is None while no transaction is open."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_timestamp: int | None
+    partitions: tuple[TopicPartition, ...]
+    coordinator: Node
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerEpoch:
+    """A producer id with its epoch."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class TransactionAdminCalls(ReplicaCalls):
+    """The part of `AsyncAdmin` about transactions."""
+
+    async def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        duration_ms: int = -1,
+        pattern: str | None = None,
+    ) -> list[TransactionListing]:
+        """All transactional ids of the cluster, or those in these states, of these producers, open for longer than
+        this, or whose names match the pattern.
+        """
+        request = ListTransactionsRequest(
+            state_filters=list(states),
+            producer_id_filters=list(producer_ids),
+            duration_filter=duration_ms,
+            transactional_id_pattern=pattern,
+        )
+        await self._cluster.update()
+        found = []
+        for node in list(self._cluster.metadata.nodes.values()):
+            response = await self._node(
+                node.id, request, ListTransactionsResponse, lambda answer: check(answer.error_code)
+            )
+            for name in response.unknown_state_filters:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no transaction state {name}")
+            found += [
+                TransactionListing(one.transactional_id, one.producer_id, one.transaction_state, node)
+                for one in response.transaction_states
+            ]
+        return sorted(found, key=lambda one: one.transactional_id)
+
+    async def describe_transactions(self, transactional_ids: Iterable[str]) -> Results[str, TransactionDescription]:
+        """State, producer and partitions of each. TRANSACTIONAL_ID_NOT_FOUND if the coordinator does not know it."""
+
+        async def describe(connection: Connection, name: str) -> TransactionDescription:
+            request = DescribeTransactionsRequest(transactional_ids=[name])
+            response = await self._on(connection, request, DescribeTransactionsResponse)
+            one = response.transaction_states[0]
+            check(one.error_code, f"transactional id {name}")
+            node_id = self._cluster.coordinator_id(TRANSACTION, name)
+            return TransactionDescription(
+                name,
+                one.transaction_state,
+                one.producer_id,
+                one.producer_epoch,
+                one.transaction_timeout_ms,
+                one.transaction_start_time_ms if one.transaction_start_time_ms >= 0 else None,
+                tuple(TopicPartition(topic.topic, number) for topic in one.topics for number in topic.partitions),
+                self._seen(-1 if node_id is None else node_id),
+            )
+
+        return await self._of_each(transactional_ids, describe)
+
+    async def fence_producers(self, transactional_ids: Iterable[str]) -> Results[str, ProducerEpoch]:
+        """Lock out whoever uses these transactional ids now; what they have open is aborted."""
+
+        async def fence(connection: Connection, name: str) -> ProducerEpoch:
+            # The coordinator wants a timeout; it is that of a transaction that nobody begins.
+            request = InitProducerIdRequest(
+                transactional_id=name, transaction_timeout_ms=self._settings.request_timeout_ms
+            )
+            response = await self._on(
+                connection,
+                request,
+                InitProducerIdResponse,
+                lambda answer: check(answer.error_code, f"fencing transactional id {name}"),
+            )
+            return ProducerEpoch(response.producer_id, response.producer_epoch)
+
+        return await self._of_each(transactional_ids, fence)
+
+    async def terminate_transaction(self, transactional_id: str) -> None:
+        """Abort what is open of this transactional id, by locking its producer out (KIP-939)."""
+        (await self.fence_producers([transactional_id])).check()
+
+    async def abort_transaction(self, partition: TopicPartition, start_offset: int) -> None:
+        """Abort a hanging transaction: one that is open in this partition and that its coordinator has forgotten.
+
+        `describe_producers` shows where it starts. INVALID_REQUEST if none is open there from that offset on.
+        """
+        described = (await self.describe_producers([partition]))[partition]
+        owner = next((one for one in described if one.transaction_start_offset == start_offset), None)
+        if owner is None:
+            why = f"{partition} has no open transaction that starts at offset {start_offset}"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+        epoch = 0 if owner.coordinator_epoch is None else owner.coordinator_epoch
+
+        def request(some: list[TopicPartition]) -> WriteTxnMarkersRequest:
+            marker = WritableTxnMarker(
+                producer_id=owner.producer_id,
+                producer_epoch=owner.producer_epoch,
+                transaction_result=False,
+                topics=[WritableTxnMarkerTopic(name=one.topic, partition_indexes=[one.partition]) for one in some],
+                coordinator_epoch=epoch,
+            )
+            return WriteTxnMarkersRequest(markers=[marker])
+
+        def read(response: WriteTxnMarkersResponse) -> dict[TopicPartition, KafkaError | None]:
+            return {
+                TopicPartition(topic.name, one.partition_index): error_of(one.error_code)
+                for marker in response.markers
+                for topic in marker.topics
+                for one in topic.partitions
+            }
+
+        (await self._on_leaders([partition], request, WriteTxnMarkersResponse, read)).check()
+
+    async def _of_each(self, names: Iterable[str], ask: Callable[[Connection, str], Awaitable[T]]) -> Results[str, T]:
+        found: dict[str, T | KafkaError] = {}
+        for name in names:
+
+            async def attempt(connection: Connection, name: str = name) -> T:
+                return await ask(connection, name)
+
+            try:
+                found[name] = await self._coordinator(name, attempt, TRANSACTION)
+            except KafkaError as error:
+                found[name] = error
+        return collect(found)
