@@ -12,12 +12,13 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Callable
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.reply import Later, NoReply, Refusal
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.net.inbound import Connection, Part, PeerError, Slot
-from ottla.wire.api import API, Api
+from ottla.wire.api import API, Api, ApiKey
 from ottla.wire.compile import decoder, encoder
 from ottla.wire.header import RequestHeader, request_header_version, response_header_version
 from ottla.wire.type import Malformed
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("ottla.broker")
 _FIXED_HEADER = struct.Struct(">hhih")
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
-_API_VERSIONS = 18
+_SIZE_BYTES = 4
 
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 
@@ -66,10 +67,21 @@ def handles(key: int, *, refuse: Refusal | None = None) -> Callable[[_Handler], 
     return register
 
 
+class Meter:
+    """What one request costs."""
+
+    __slots__ = ("frame_bytes", "seconds")
+
+    def __init__(self, frame_bytes: int) -> None:
+        self.frame_bytes = frame_bytes
+        #: On the loop, in stage one.
+        self.seconds = -perf_counter()
+
+
 class Call:
     """One request's surroundings: who asks, in which version, of which node."""
 
-    __slots__ = ("client_id", "connection", "correlation_id", "node", "version")
+    __slots__ = ("client_id", "connection", "correlation_id", "meter", "node", "version")
 
     def __init__(self, node: Node, connection: Connection, version: int, correlation_id: int, client_id: str) -> None:
         self.node = node
@@ -77,6 +89,13 @@ class Call:
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
+        #: What the request cost, while there are quotas.
+        self.meter: Meter | None = None
+
+    @property
+    def user(self) -> str:
+        """The name of the principal."""
+        return self.principal.partition(":")[2]
 
     @property
     def client_host(self) -> str:
@@ -134,6 +153,8 @@ class Dispatch:
         except (Malformed, UnicodeDecodeError) as error:
             raise PeerError(f"a {route.handler.api.name} v{version} request that cannot be read: {error}") from error
         call = Call(self._node, connection, version, correlation_id, client_id)
+        if self._node.quotas.active:
+            call.meter = Meter(len(frame) + _SIZE_BYTES)
         try:
             reply = route.handler.function(call, request)
         except KafkaError as error:
@@ -143,6 +164,8 @@ class Dispatch:
         except Exception:
             _log.exception("%s v%d failed", route.handler.api.name, version)
             reply = route.handler.refuse(request, version, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        if call.meter is not None:
+            call.meter.seconds += perf_counter()
         if type(reply) is Later:
             slot.superseded = reply.superseded
             reply.then(lambda value: self._answer(route, call, request, slot, value))
@@ -152,11 +175,13 @@ class Dispatch:
     def _answer(self, route: _Route, call: Call, request: Any, slot: Slot, reply: Any) -> None:
         if call.connection.closed:
             return
+        if isinstance(reply, KafkaError):
+            reply = route.handler.refuse(request, route.version, reply)
+        if call.meter is not None:
+            self._throttle(call, call.meter, route.handler.api.key, reply)
         if isinstance(reply, NoReply):
             slot.fill(())
             return
-        if isinstance(reply, KafkaError):
-            reply = route.handler.refuse(request, route.version, reply)
         try:
             parts = route.encode(reply)
         except Exception:
@@ -166,13 +191,25 @@ class Dispatch:
             return
         slot.fill(_frame(call.correlation_id, parts, tagged_header=route.tagged_response))
 
+    def _throttle(self, call: Call, meter: Meter, key: int, reply: Any) -> None:
+        """Tell the client how long it has to wait, and do not listen to it meanwhile (KIP-219)."""
+        quotas, user, now_ms = self._node.quotas, call.user, self._node.clock.monotonic_ms()
+        throttle_ms = quotas.used(user, call.client_id, meter.seconds, now_ms)
+        if key == ApiKey.PRODUCE:
+            throttle_ms = max(throttle_ms, quotas.produced(user, call.client_id, meter.frame_bytes, now_ms))
+        if not isinstance(reply, NoReply) and hasattr(reply, "throttle_time_ms"):
+            # What the handler itself has found: a fetch that is too fast, changes of the controller.
+            reply.throttle_time_ms = throttle_ms = max(throttle_ms, reply.throttle_time_ms)
+        if throttle_ms:
+            call.connection.mute(throttle_ms / 1000)
+
     def _find(self, key: int, version: int) -> _Route | None:
         """The route of a first request, or None for an ApiVersions version that we do not have."""
         handler = HANDLERS.get(key)
         if handler is None:
             raise PeerError(f"API {key} is not served here")
         if version not in handler.api.stable_versions:
-            if key == _API_VERSIONS:
+            if key == ApiKey.API_VERSIONS:
                 return None
             raise PeerError(f"{handler.api.name} has no version {version}")
         if self._around is not None:
@@ -183,9 +220,9 @@ class Dispatch:
     def _offer_versions(self, correlation_id: int, slot: Slot) -> None:
         from ottla.broker.handlers.api_versions import offer
 
-        handler = HANDLERS[_API_VERSIONS]
+        handler = HANDLERS[ApiKey.API_VERSIONS]
         response = offer(self._node, 0)
-        response.api_keys = [each for each in response.api_keys if each.api_key == _API_VERSIONS]
+        response.api_keys = [each for each in response.api_keys if each.api_key == ApiKey.API_VERSIONS]
         response.error_code = ErrorCode.UNSUPPORTED_VERSION
         slot.fill(_frame(correlation_id, encoder(handler.api.response, 0)(response), tagged_header=False))
 

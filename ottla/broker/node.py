@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from random import SystemRandom
 
 import ottla.broker.handlers  # noqa: F401  (registers every handler)
+from ottla.broker.admission import Admission
 from ottla.broker.clean_worker import ProcessWorker, Worker
 from ottla.broker.cleaner import Cleaner
 from ottla.broker.dispatch import Dispatch
@@ -28,6 +29,7 @@ from ottla.broker.flush import Flusher
 from ottla.broker.groups import Groups
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.quorum import MetadataLog
+from ottla.broker.quota import Quotas
 from ottla.broker.telemetry import Telemetry
 from ottla.broker.topic_view import topics_changed
 from ottla.broker.transactions import Transactions
@@ -88,6 +90,8 @@ class Node:
         )
         self.fetch_sessions = Sessions(settings.max_incremental_fetch_session_cache_slots, self.rng)
         self.dispatch = Dispatch(self)
+        self.quotas = Quotas.of(settings)
+        self.admission = Admission(lambda: self.settings, self.clock.monotonic_ms)
         self.listeners: list[Listener] = []
         #: Every partition that this node leads.
         self.partitions: dict[tuple[str, int], Partition] = {}
@@ -170,6 +174,7 @@ class Node:
                 self._connection_closed,
                 frame_bytes_max=self.settings.socket_request_max_bytes,
                 idle_ms_max=self.settings.connections_max_idle_ms,
+                gate=self.admission,
             )
             listener.bind(each.host, each.port)
             undo.callback(listener.close)
@@ -270,6 +275,9 @@ class Node:
             self._lead(new, name)
         self._configure(old, new)
         self.telemetry.follow(old, new)
+        if new.quotas is not old.quotas:
+            self.quotas.follow(new)
+            self.admission.follow(new)
         if event.created or event.changed or event.deleted:
             self.groups.topics_changed(event)
         if new.changed_configs(old, GROUP) or new.changed_configs(old, BROKER):

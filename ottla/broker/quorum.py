@@ -21,6 +21,7 @@ from ottla.broker.registration import BrokerAddress, broker_request, controller_
 from ottla.cluster.activation import activation_records
 from ottla.cluster.broker import register_broker, register_controller, unfence
 from ottla.cluster.controller import NEWEST, Controller
+from ottla.cluster.decision import Charge, free
 from ottla.cluster.delta import Fold
 from ottla.cluster.feature import CONTROLLER_REGISTRATIONS_FROM, SUPPORTED
 from ottla.cluster.image import Image
@@ -169,12 +170,13 @@ class MetadataLog:
         """Call `subscriber(old, new)` after each commit that changed something."""
         self._subscribers.append(subscriber)
 
-    def handle(self, request: Any, version: int = NEWEST) -> Any:
+    def handle(self, request: Any, version: int = NEWEST, charge: Charge = free) -> Any:
         """Let the controller decide a request; its records are committed when this returns the response.
 
-        KafkaError when the whole request fails; KAFKA_STORAGE_ERROR when the disk failed before.
+        `charge` is told of each partition that comes or goes. KafkaError when the whole request fails;
+        KAFKA_STORAGE_ERROR when the disk failed before.
         """
-        decision = self._controller.handle(self._fold.image, request, version)
+        decision = self._controller.handle(self._fold.image, request, version, charge)
         if decision.records:
             self.submit(decision.records)
         return decision.response

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from ottla.cluster.decision import Decision, refused
 from ottla.cluster.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, Image
 from ottla.cluster.topic import check_name
-from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.group_settings import GroupSettings
 from ottla.kernel.server_settings import ServerSettings
 from ottla.kernel.setting import ConfigType, Setting, Settings
@@ -196,6 +196,7 @@ def _check_resource(
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     elif kind == BROKER:
         _check_broker(settings, name, changes)
+        _check_brokers_together(image, settings, name, after)
     elif kind == GROUP:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
@@ -239,6 +240,16 @@ def _check_broker(settings: ServerSettings, name: str, changes: Mapping[str, str
             except KafkaError as error:
                 # Kafka says so of a bad value too (KAFKA-13609).
                 raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
+
+
+def _check_brokers_together(image: Image, settings: ServerSettings, name: str, after: Mapping[str, str]) -> None:
+    """The node's settings as they would be: what does not fit together must not come into force."""
+    node = after if name else image.config(BROKER, str(settings.node_id))
+    cluster = image.config(BROKER, "") if name else after
+    try:
+        settings.with_dynamic(node, cluster)
+    except OttlaError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
 
 def _check_client_metrics(name: str, after: Mapping[str, str]) -> None:

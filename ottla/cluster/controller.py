@@ -13,7 +13,7 @@ from typing import Any
 from ottla.cluster.broker import unregister_broker
 from ottla.cluster.config import alter_configs, incremental_alter_configs
 from ottla.cluster.creation import create_partitions, create_topics
-from ottla.cluster.decision import Decision
+from ottla.cluster.decision import Charge, Decision, free
 from ottla.cluster.deletion import delete_topics
 from ottla.cluster.election import elect_leaders
 from ottla.cluster.feature import update_features
@@ -49,15 +49,15 @@ class Controller:
         self._settings = settings
         self._rng = rng
 
-    def handle(self, image: Image, request: Any, version: int = NEWEST) -> Decision:
+    def handle(self, image: Image, request: Any, version: int = NEWEST, charge: Charge = free) -> Decision:
         """What a request comes to on this image. TypeError for a request that no controller takes."""
         match request:
             case CreateTopicsRequest():
-                return create_topics(image, self._settings, self._rng, request)
+                return create_topics(image, self._settings, self._rng, request, charge)
             case DeleteTopicsRequest():
-                return delete_topics(image, self._settings, request, version)
+                return delete_topics(image, self._settings, request, version, charge)
             case CreatePartitionsRequest():
-                return create_partitions(image, self._rng, request)
+                return create_partitions(image, self._rng, request, charge)
             case IncrementalAlterConfigsRequest():
                 return incremental_alter_configs(image, self._settings, request)
             case AlterConfigsRequest():

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.cluster.config import check_topic, effective_topic_configs
-from ottla.cluster.decision import Decision, refused
+from ottla.cluster.decision import Charge, Decision, free, refused
 from ottla.cluster.image import TOPIC, Image
 from ottla.cluster.placement import active_of, check_assignment, partition_record, place
 from ottla.cluster.topic import check_name, collision_name, may_collide
@@ -41,7 +41,9 @@ PARTITIONS_MAX = 10_000
 _TOO_MANY = "Excessively large number of partitions per request."
 
 
-def create_topics(image: Image, settings: ServerSettings, rng: Rng, request: CreateTopicsRequest) -> Decision:
+def create_topics(
+    image: Image, settings: ServerSettings, rng: Rng, request: CreateTopicsRequest, charge: Charge = free
+) -> Decision:
     """Make the topics of a request."""
     names = [topic.name for topic in request.topics]
     twice = list(dict.fromkeys(name for name in names if names.count(name) > 1)) if len(set(names)) < len(names) else []
@@ -54,6 +56,7 @@ def create_topics(image: Image, settings: ServerSettings, rng: Rng, request: Cre
     for topic in wanted:
         try:
             made, result = _create(image, settings, rng, topic, collisions)
+            charge(result.num_partitions)
             records += made
         except KafkaError as error:
             result = _failed(topic.name, error.code, refused(error))
@@ -200,7 +203,7 @@ def _failed(name: str, code: ErrorCode, why: str | None) -> CreatableTopicResult
     return CreatableTopicResult(name=name, error_code=code, error_message=why, configs=[])
 
 
-def create_partitions(image: Image, rng: Rng, request: CreatePartitionsRequest) -> Decision:
+def create_partitions(image: Image, rng: Rng, request: CreatePartitionsRequest, charge: Charge = free) -> Decision:
     """Give topics more partitions."""
     names = [topic.name for topic in request.topics]
     twice = {name for name in names if names.count(name) > 1}
@@ -218,7 +221,9 @@ def create_partitions(image: Image, rng: Rng, request: CreatePartitionsRequest) 
             continue
         result = CreatePartitionsTopicResult(name=topic.name, error_message=None)
         try:
-            records += _add_partitions(image, rng, topic)
+            added = _add_partitions(image, rng, topic)
+            charge(len(added))
+            records += added
         except KafkaError as error:
             result.error_code, result.error_message = error.code, refused(error)
         response.results.append(result)

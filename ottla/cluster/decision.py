@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ottla.kernel.error import KafkaError
@@ -12,6 +13,14 @@ class Decision(NamedTuple):
 
     records: list[Any]
     response: Any
+
+
+#: Told how many partitions a command makes or deletes, before it does; a KafkaError refuses them (KIP-599).
+Charge = Callable[[int], None]
+
+
+def free(partitions: int) -> None:
+    """Of whom nothing is asked."""
 
 
 def refused(error: KafkaError) -> str | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from ottla.cluster.decision import Decision
+from ottla.cluster.decision import Charge, Decision, free
 from ottla.cluster.image import Image
-from ottla.kernel.error import ErrorCode
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import NO_UUID, Uuid
 from ottla.kernel.server_settings import ServerSettings
 from ottla.wire.api.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
@@ -16,7 +16,9 @@ from ottla.wire.record.metadata import RemoveTopicRecord
 _DISABLED_FROM = 3
 
 
-def delete_topics(image: Image, settings: ServerSettings, request: DeleteTopicsRequest, version: int) -> Decision:
+def delete_topics(
+    image: Image, settings: ServerSettings, request: DeleteTopicsRequest, version: int, charge: Charge = free
+) -> Decision:
     """Each topic of the request, once."""
     if not settings.delete_topic_enable:
         return Decision([], DeleteTopicsResponse(responses=_disabled(request, version)))
@@ -35,10 +37,15 @@ def delete_topics(image: Image, settings: ServerSettings, request: DeleteTopicsR
             results.append(_failed(each.name, Uuid(each.topic_id), "You may not specify both topic name and topic id."))
     found = _by_id(image, ids, results)
     _by_name(image, names, found, Counter(ids), results)
-    results += [
-        DeletableTopicResult(name=name, topic_id=topic_id, error_message=None) for topic_id, name in found.items()
-    ]
-    records: list[Any] = [RemoveTopicRecord(topic_id=topic_id) for topic_id in found]
+    records: list[Any] = []
+    for topic_id, name in found.items():
+        try:
+            charge(len(image.topics[name].partitions))
+        except KafkaError as error:
+            results.append(_failed(name, topic_id, error.message, error.code))
+            continue
+        results.append(DeletableTopicResult(name=name, topic_id=topic_id, error_message=None))
+        records.append(RemoveTopicRecord(topic_id=topic_id))
     return Decision(records, DeleteTopicsResponse(responses=results))
 
 

@@ -153,6 +153,12 @@ def _check_limits(settings: ServerSettings) -> None:
         settings.max_connections_per_ip != 0 or bool(settings.max_connections_per_ip_overrides),
         "max.connections.per.ip=0 lets nobody in; give max.connections.per.ip.overrides or a number above 0",
     )
+    for each in filter(None, settings.max_connections_per_ip_overrides.split(",")):
+        address, _, count = each.strip().rpartition(":")
+        _require(
+            bool(address) and count.strip().isdecimal(),
+            f"max.connections.per.ip.overrides: {each.strip()} is not address:count",
+        )
     _require(
         "classic" in settings.group_coordinator_rebalance_protocols,
         "group.coordinator.rebalance.protocols: classic cannot be left out; add it",

@@ -107,6 +107,9 @@ class Connection:
         self._writing = False
         self._handling = False
         self._close_when_sent = False
+        #: Set while this peer is not listened to, with what had come behind the request that it waits for.
+        self._muted: asyncio.TimerHandle | None = None
+        self._held = bytearray()
         loop.add_reader(self._fd, self._readable)
 
     # ---- in
@@ -145,7 +148,7 @@ class Connection:
     def _cut(self, data: memoryview) -> None:
         """Hand over each whole frame in `data`; keep what is left of an incomplete one."""
         position, end = 0, len(data)
-        while end - position >= 4:
+        while end - position >= 4 and self._muted is None:
             size = int.from_bytes(data[position : position + 4], "big", signed=True)
             self._check_size(size)
             if end - position - 4 < size:
@@ -155,7 +158,10 @@ class Connection:
                 return
             position += 4 + size
         if position < end:
-            self._keep(data[position:])
+            if self._muted is None:
+                self._keep(data[position:])
+            else:
+                self._held = bytearray(data[position:])
 
     def _keep(self, rest: memoryview) -> None:
         needed = 4 if len(rest) < 4 else 4 + int.from_bytes(rest[:4], "big")
@@ -210,6 +216,40 @@ class Connection:
         self._slots.append(slot)
         self._on_frame(self, frame, slot)
 
+    def mute(self, seconds: float) -> None:
+        """Look at no other request of this peer for so long; replies go out. Twice is until the later end."""
+        if self.closed:
+            return
+        if self._muted is not None:
+            if self._muted.when() >= self._loop.time() + seconds:
+                return
+            self._muted.cancel()
+        self._muted = self._loop.call_later(seconds, self._unmute)
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._fd)
+
+    def _unmute(self) -> None:
+        self._muted = None
+        held, self._held = self._held, bytearray()
+        if held:
+            self._handling = True
+            try:
+                self._cut(memoryview(held))
+            except PeerError as error:
+                self.close(str(error))
+            finally:
+                self._handling = False
+            if self.closed:
+                return
+            self._send_ready()
+        self._read_again()
+
+    def _read_again(self) -> None:
+        if not self.closed and not self._reading and self._muted is None and not self._is_overloaded():
+            self._reading = True
+            self._loop.add_reader(self._fd, self._readable)
+
     # ---- out
 
     def reply_is_ready(self) -> None:
@@ -255,9 +295,7 @@ class Connection:
 
     def _writable(self) -> None:
         self._write()
-        if not self.closed and not self._reading and not self._is_overloaded():
-            self._reading = True
-            self._loop.add_reader(self._fd, self._readable)
+        self._read_again()
 
     def _write_buffers(self) -> None:
         """Send the run of buffers at the head of the queue in one call, and drop what went."""
@@ -308,6 +346,8 @@ class Connection:
         if self.closed:
             return
         self.closed = True
+        if self._muted is not None:
+            self._muted.cancel()
         self._loop.remove_reader(self._fd)
         if self._writing:
             self._loop.remove_writer(self._fd)

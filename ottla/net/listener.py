@@ -2,6 +2,7 @@
 
 Rules:
 - `open` binds at once, so that a taken port is an error before the node says it is ready.
+- A gate says who is let in and when; who is refused is closed, at once or after a while.
 - A connection that said nothing for `connections.max.idle.ms` is closed, as Kafka does.
 """
 
@@ -11,6 +12,8 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable
+from math import isinf
+from typing import Protocol
 
 from ottla.kernel.error import OttlaError
 from ottla.net.inbound import RECEIVE_BUFFER_BYTES, Connection, Slot
@@ -18,6 +21,32 @@ from ottla.net.inbound import RECEIVE_BUFFER_BYTES, Connection, Slot
 _BACKLOG = 1024
 _ACCEPTS_AT_ONCE = 64
 _SWEEPS_PER_IDLE_TIME = 4
+
+
+class Gate(Protocol):
+    """Who is let in."""
+
+    def delay(self) -> float:
+        """Seconds until the next connection may be accepted; infinite until one has gone."""
+
+    def enter(self, address: str) -> float | None:
+        """None when an accepted connection is taken, else seconds until it is to be closed."""
+
+    def leave(self, address: str) -> None:
+        """A connection that was taken is gone."""
+
+
+class OpenGate:
+    """Everyone is let in."""
+
+    def delay(self) -> float:
+        return 0
+
+    def enter(self, address: str) -> float | None:
+        return None
+
+    def leave(self, address: str) -> None:
+        return None
 
 
 class Listener:
@@ -32,6 +61,7 @@ class Listener:
         *,
         frame_bytes_max: int,
         idle_ms_max: int,
+        gate: Gate | None = None,
     ) -> None:
         self.name = name
         self._loop = loop
@@ -44,6 +74,12 @@ class Listener:
         self._sweep: asyncio.TimerHandle | None = None
         self.connections: set[Connection] = set()
         self.port = 0
+        self._gate = gate or OpenGate()
+        #: Set while nobody is accepted: when that ends, or None for when a connection has gone.
+        self._waiting: asyncio.TimerHandle | None = None
+        self._accepting = False
+        #: Refused, and to be closed.
+        self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
 
     def bind(self, host: str, port: int) -> None:
         """Take the address; port 0 takes a free one. Clients wait in the backlog until `serve`."""
@@ -63,14 +99,32 @@ class Listener:
     def serve(self) -> None:
         """Begin to accept."""
         assert self._sock is not None, "bind comes first"
-        self._loop.add_reader(self._sock.fileno(), self._accept)
+        self._accept_again()
         self._plan_sweep()
+
+    def _accept_again(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+        if self._sock is not None and not self._accepting:
+            self._accepting = True
+            self._loop.add_reader(self._sock.fileno(), self._accept)
+
+    def _accept_later(self, seconds: float) -> None:
+        assert self._sock is not None
+        self._accepting = False
+        self._loop.remove_reader(self._sock.fileno())
+        if not isinf(seconds):
+            self._waiting = self._loop.call_later(seconds, self._accept_again)
 
     def _accept(self) -> None:
         assert self._sock is not None
         for _ in range(_ACCEPTS_AT_ONCE):
+            seconds = self._gate.delay()
+            if seconds > 0:
+                return self._accept_later(seconds)
             try:
-                sock, _ = self._sock.accept()
+                sock, peer = self._sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -78,6 +132,10 @@ class Listener:
                     # No descriptor is left: the client waits in the backlog, and the idle sweep frees some.
                     return
                 raise
+            refused_seconds = self._gate.enter(peer[0])
+            if refused_seconds is not None:
+                self._refuse(sock, refused_seconds)
+                continue
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             try:
@@ -87,12 +145,26 @@ class Listener:
             except OSError:
                 # The peer was gone before we could ask for its name.
                 sock.close()
+                self._gate.leave(peer[0])
                 continue
             self.connections.add(connection)
 
     def _closed(self, connection: Connection, why: str) -> None:
         self.connections.discard(connection)
+        self._gate.leave(connection.peer[0])
+        if self._waiting is None:
+            self._accept_again()
         self._on_close(connection, why)
+
+    def _refuse(self, sock: socket.socket, seconds: float) -> None:
+        def close() -> None:
+            self._refused.pop(sock, None)
+            sock.close()
+
+        if seconds > 0:
+            self._refused[sock] = self._loop.call_later(seconds, close)
+        else:
+            close()
 
     def _plan_sweep(self) -> None:
         if self._idle_seconds_max > 0:
@@ -108,10 +180,16 @@ class Listener:
         """Stop to accept and close every connection."""
         if self._sweep is not None:
             self._sweep.cancel()
+        if self._waiting is not None:
+            self._waiting.cancel()
         if self._sock is not None:
             self._loop.remove_reader(self._sock.fileno())
             self._sock.close()
             self._sock = None
+        for sock, handle in self._refused.items():
+            handle.cancel()
+            sock.close()
+        self._refused.clear()
         for connection in list(self.connections):
             connection.close("the node stops")
 

@@ -261,3 +261,25 @@ def test_an_idle_connection_is_closed(loop: asyncio.AbstractEventLoop) -> None:
         served.until(lambda: bool(served.closed))
     assert "connections.max.idle.ms" in served.closed[0]
     served.listener.close()
+
+
+def test_a_muted_peer_is_answered_when_the_time_is_over_and_in_order(loop: asyncio.AbstractEventLoop) -> None:
+    served = Served(loop)
+    [connections] = [served.listener.connections]
+    client = served.client()
+    served.until(lambda: bool(connections))
+    [connection] = connections
+
+    def mute_on_first(frame: bytes, slot: Slot) -> None:
+        slot.fill([frame])
+        if frame == b"first":
+            connection.mute(0.05)
+
+    served.answer = mute_on_first
+    client.sendall(b"".join(len(each).to_bytes(4, "big") + each for each in (b"first", b"second")) + b"\0\0")
+    served.until(lambda: served.frames == [b"first"])
+    client.sendall(b"\0\5third")
+    served.until(lambda: len(served.frames) == 3)
+    assert served.frames == [b"first", b"second", b"third"]
+    client.close()
+    served.listener.close()

@@ -20,6 +20,9 @@ from ottla.wire.api import create_partitions as partitions
 from ottla.wire.api import create_topics as creation
 from ottla.wire.api import delete_topics as deletion
 
+#: From these versions on a client understands that a quota refused it (KIP-599).
+_STRICT_FROM = {creation.CreateTopicsRequest: 6, deletion.DeleteTopicsRequest: 5, partitions.CreatePartitionsRequest: 3}
+
 
 def _refuse_creation(request: creation.CreateTopicsRequest, _: int, error: KafkaError) -> creation.CreateTopicsResponse:
     return creation.CreateTopicsResponse(
@@ -105,4 +108,14 @@ def _refuse_credentials(request: scram.AlterUserScramCredentialsRequest, _: int,
 @handles(ApiKey.UPDATE_FEATURES)
 def decide(call: Call, request: Any) -> Any:
     """Let the controller decide, write what it decided, answer."""
-    return call.node.quorum.handle(request, call.version)
+    node = call.node
+    strict_from = _STRICT_FROM.get(type(request)) if node.quotas.active else None
+    if strict_from is None:
+        return node.quorum.handle(request, call.version)
+    strict = call.version >= strict_from
+    mutations = node.quotas.mutations(call.user, call.client_id, node.clock.monotonic_ms(), strict=strict)
+    if mutations is None:
+        return node.quorum.handle(request, call.version)
+    response = node.quorum.handle(request, call.version, mutations.charge)
+    response.throttle_time_ms = mutations.throttle_ms
+    return response

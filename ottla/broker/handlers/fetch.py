@@ -57,10 +57,14 @@ class ParkedFetch:
     """One fetch request: tried at once, and again by each append while it waits."""
 
     def __init__(self, call: Call, request: FetchRequest) -> None:
+        self.call = call
         self.node: Node = call.node
         self.by_id = call.version >= _BY_ID_FROM
         self.request = request
         self.bytes_max = min(request.max_bytes, self.node.settings.fetch_max_bytes)
+        if self.node.quotas.active:
+            most = self.node.quotas.fetch_bytes_max(call.user, call.client_id)
+            self.bytes_max = self.bytes_max if most is None else min(self.bytes_max, most)
         self.session, self.wanted, self.incremental = self._open_session()
         self.later: Later | None = None
         self._timer: TimerHandle | None = None
@@ -101,7 +105,18 @@ class ParkedFetch:
             found.append((wanted, data))
         if not urgent and found and read_bytes < self.request.min_bytes:
             return None
-        return self._respond(found)
+        return self._throttled(read_bytes) or self._respond(found)
+
+    def _throttled(self, read_bytes: int) -> FetchResponse | None:
+        """The response without records of a client that reads too fast."""
+        if not self.node.quotas.active:
+            return None
+        now_ms = self.node.clock.monotonic_ms()
+        throttle_ms = self.node.quotas.fetched(self.call.user, self.call.client_id, read_bytes, now_ms)
+        if not throttle_ms:
+            return None
+        session_id = self.session.session_id if self.session is not None and self.incremental else NO_SESSION
+        return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id)
 
     def _read(self, wanted: Wanted, bytes_left: int, *, min_one_batch: bool) -> PartitionData:
         try:

@@ -132,7 +132,6 @@ class NetworkDeclaration:
         "How many connections this node takes.",
         NOT_NEGATIVE,
         mode=CLUSTER_WIDE,
-        served=False,
     )
     max_connections_per_ip = integer(
         "max.connections.per.ip",
@@ -140,14 +139,12 @@ class NetworkDeclaration:
         "How many connections one address may have.",
         NOT_NEGATIVE,
         mode=CLUSTER_WIDE,
-        served=False,
     )
     max_connections_per_ip_overrides = string(
         "max.connections.per.ip.overrides",
         "",
         "Other limits for some addresses: host:count, separated by commas.",
         mode=CLUSTER_WIDE,
-        served=False,
     )
     max_connection_creation_rate = integer(
         "max.connection.creation.rate",
@@ -155,7 +152,6 @@ class NetworkDeclaration:
         "How many connections a second this node takes.",
         NOT_NEGATIVE,
         mode=CLUSTER_WIDE,
-        served=False,
     )
     num_network_threads = integer(
         "num.network.threads",
@@ -257,11 +253,9 @@ class NetworkDeclaration:
         importance=LOW,
         served=False,
     )
-    quota_window_num = integer(
-        "quota.window.num", 11, "How many windows a quota is measured over.", POSITIVE, LOW, served=False
-    )
+    quota_window_num = integer("quota.window.num", 11, "How many windows a quota is measured over.", POSITIVE, LOW)
     quota_window_size_seconds = integer(
-        "quota.window.size.seconds", 1, "How long one window of a quota is.", POSITIVE, LOW, served=False
+        "quota.window.size.seconds", 1, "How long one window of a quota is.", POSITIVE, LOW
     )
     controller_quota_window_num = integer(
         "controller.quota.window.num",
@@ -269,7 +263,6 @@ class NetworkDeclaration:
         "How many windows the controller's quota is measured over.",
         POSITIVE,
         LOW,
-        served=False,
     )
     controller_quota_window_size_seconds = integer(
         "controller.quota.window.size.seconds",
@@ -277,5 +270,4 @@ class NetworkDeclaration:
         "How long one window of the controller's quota is.",
         POSITIVE,
         LOW,
-        served=False,
     )

@@ -23,7 +23,12 @@ def test_sasl_comes_too_late_on_a_plaintext_listener(oracle: Oracle, version: in
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_acls_need_an_authorizer(oracle: Oracle, version: int) -> None:
     def script(side: Side) -> None:
-        wanted: dict[str, Any] = {"resource_type_filter": 2, "pattern_type_filter": 3, "operation": 1, "permission_type": 1}
+        wanted: dict[str, Any] = {
+            "resource_type_filter": 2,
+            "pattern_type_filter": 3,
+            "operation": 1,
+            "permission_type": 1,
+        }
         entry = {
             "resource_type": 2,
             "resource_name": "t",
@@ -35,13 +40,8 @@ def test_acls_need_an_authorizer(oracle: Oracle, version: int) -> None:
         for change in ({}, {"operation": 15}, {"operation": 16}, {"resource_type_filter": 0}, {"permission_type": 0}):
             side.ask("DescribeAcls", version, **{**wanted, **change})
             side.ask("DeleteAcls", version, filters=[wanted, {**wanted, **change}])
-        for change in (
-            {},
-            {"operation": 0},
-            {"resource_type": 0},
-            {"permission_type": 0},
-            {"resource_pattern_type": 0},
-        ):
+        for unknown in (None, "operation", "resource_type", "permission_type", "resource_pattern_type"):
+            change = {} if unknown is None else {unknown: 0}
             side.ask("CreateAcls", version, creations=[entry, {**entry, **change}])
         side.ask("CreateAcls", version, creations=[{**entry, "principal": "", "host": "", "resource_name": ""}])
         side.ask("CreateAcls", version, creations=[])
