@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 import ottla
-from ottla.client import Admin
+from ottla.client import Admin, ErrorCode, KafkaError
 from tests.interop import server as servers
 
 _names = count()
@@ -59,3 +59,15 @@ def eventually(holds: Callable[[], bool], timeout_s: float = 15.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < deadline, "it did not come to hold"
+
+
+def serves(admin: Admin, api: str) -> bool:
+    """Does the cluster take this request at all? Where it does not, the client's error must say so."""
+    return all(api in versions for versions in admin.api_versions().values())
+
+
+def refusal(call: Callable[[], object]) -> ErrorCode:
+    """The code with which a call fails; it must."""
+    with pytest.raises(KafkaError) as error:
+        call()
+    return error.value.code

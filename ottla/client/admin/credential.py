@@ -103,7 +103,7 @@ class CredentialCalls(Calls):
         return collect(found)
 
     async def alter_scram_credentials(self, changes: Iterable[ScramCredential | ScramDeletion]) -> Results[str, None]:
-        """Set and delete users' passwords."""
+        """Set and delete users' passwords; of each user one in a call (DUPLICATE_RESOURCE)."""
         deletions, upsertions = [], []
         for one in changes:
             if isinstance(one, ScramDeletion):
