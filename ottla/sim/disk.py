@@ -148,6 +148,8 @@ class SimDisk:
         self.crash_at: int | None = None
         #: How many of the next syncs fail.
         self.syncs_to_fail = 0
+        #: A sync has failed since the last crash.
+        self.has_failed = False
 
     # ---- the port
 
@@ -241,6 +243,7 @@ class SimDisk:
         """Is this one of the syncs that fail?"""
         if self.syncs_to_fail > 0:
             self.syncs_to_fail -= 1
+            self.has_failed = True
             return True
         return False
 
@@ -254,12 +257,17 @@ class SimDisk:
         """Give the disk another size; None is as much as there is memory."""
         self._bytes_max = bytes_max
 
-    def crash(self) -> None:
-        """The power goes and comes back: what was not synced is kept, lost or torn."""
+    def kill(self) -> None:
+        """The process goes, the machine stays: all that was written is there, synced or not."""
         self.generation += 1
         self.crash_at = None
         self.syncs_to_fail = 0
+        self.has_failed = False
         self._locks.clear()
+
+    def crash(self) -> None:
+        """The power goes and comes back: what was not synced is kept, lost or torn."""
+        self.kill()
         self._settle(self._root)
 
     def _settle(self, directory: _Directory) -> None:

@@ -13,12 +13,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from ottla.kernel.error import ErrorCode
 from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from tests.broker.wire_client import WireClient
 from tests.crash.inventory import Entry, again, fetch, marks, read_batches, records
-from tests.crash.load import GroupMember, IdempotentProducer, Reader, TransactionalProducer
+from tests.crash.load import GroupMember, Reader, Sent, Transfer
+
+
+class Sender(Protocol):
+    """Remembers the batches that it sent."""
+
+    @property
+    def sent(self) -> list[Sent]: ...
+
+
+class Transacting(Protocol):
+    """Remembers its transactions over the partitions 0 and 1 of a topic."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def transfers(self) -> list[Transfer]: ...
 
 
 @dataclass
@@ -47,7 +64,7 @@ def partition_log(client: WireClient, topic: str, partition: int) -> list[Entry]
     return entries
 
 
-def check_producers(logs: Sequence[list[Entry]], producers: Iterable[IdempotentProducer]) -> int:
+def check_producers(logs: Sequence[list[Entry]], producers: Iterable[Sender]) -> int:
     """Each partition holds what was sent to it, once, in order, at the acknowledged offsets; how many records."""
     count = 0
     sent: set[bytes] = set()
@@ -73,7 +90,7 @@ def check_producers(logs: Sequence[list[Entry]], producers: Iterable[IdempotentP
     return count
 
 
-def check_transfers(client: WireClient, producer: TransactionalProducer) -> int:
+def check_transfers(client: WireClient, producer: Transacting) -> int:
     """`read_committed` sees all of each committed transaction and nothing of the others; how many were confirmed."""
     visible: set[bytes] = set()
     for partition in (0, 1):

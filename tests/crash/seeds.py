@@ -18,8 +18,19 @@ from tests.cluster.test_metadata_log import (
     test_what_was_answered_survives_a_power_failure as metadata_power_failures,
 )
 from tests.log.test_crash import LogMachine
+from tests.sim.history import run_history
 
 _STEPS = 30
+
+
+def node_killed(seed: int) -> None:
+    """A node whose process dies."""
+    run_history(seed, power=False)
+
+
+def node_without_power(seed: int) -> None:
+    """A node with flush.messages=1 whose machine loses its power."""
+    run_history(seed, power=True)
 
 
 def _histories(count: int) -> None:
@@ -51,6 +62,8 @@ _SCENES: dict[str, Callable[[int], None]] = {
     f"a store and its log, up to {_STEPS} steps, crashes before any effect and in recovery": _histories,
     "the metadata log, crashes before any effect": _each(metadata_crashes),
     "the metadata log, power failures": _each(metadata_power_failures),
+    "a whole node, its process killed in four lives": _each(node_killed),
+    "a whole node with flush.messages=1, power failures in four lives": _each(node_without_power),
 }
 
 

@@ -1,0 +1,135 @@
+"""Connections without a network: whole frames, in order, until somebody closes.
+
+Rules:
+- A frame arrives in a turn of the loop of its own; replies leave in the order of the requests.
+- A node that dies takes its connections with it: what was not delivered is gone.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from ottla.net.inbound import Part, PeerError, Slot
+from ottla.net.listener import Gate, Listener
+from ottla.sim.loop import SimLoop
+
+_HOST = "192.0.2.1"
+_PORT_FIRST = 40_000
+
+
+class SimListener:
+    """`ottla.net.listener.Listener` on the simulated loop. `connect` is the clients' end."""
+
+    def __init__(
+        self,
+        name: str,
+        loop: SimLoop,
+        on_frame: Callable[..., None],
+        on_close: Callable[..., None],
+        *,
+        frame_bytes_max: int,
+        idle_ms_max: int,
+        gate: Gate | None = None,
+    ) -> None:
+        self.name = name
+        self.loop = loop
+        self.on_frame = on_frame
+        self._on_close = on_close
+        self._accepted = 0
+        self._serving = False
+        self.port = 0
+        self.connections: set[SimConnection] = set()
+
+    def bind(self, host: str, port: int) -> None:
+        self.port = port
+
+    def serve(self) -> None:
+        self._serving = True
+
+    def connect(self, on_reply: Callable[[bytes], None], on_lost: Callable[[], None]) -> "SimConnection":
+        """A client comes; ConnectionRefusedError while nobody serves."""
+        if not self._serving:
+            raise ConnectionRefusedError
+        self._accepted += 1
+        connection = SimConnection(self, _PORT_FIRST + self._accepted, on_reply, on_lost)
+        self.connections.add(connection)
+        return connection
+
+    def close(self) -> None:
+        self._serving = False
+        for connection in sorted(self.connections, key=lambda each: each.peer):
+            connection.close("the node stops")
+
+    def forget(self, connection: "SimConnection", why: str) -> None:
+        """A connection has ended."""
+        self.connections.discard(connection)
+        self._on_close(connection, why)
+
+
+class SimConnection:
+    """One client's connection, both ends of it: the node's is what `ottla.net.inbound.Connection` shows."""
+
+    def __init__(
+        self, listener: SimListener, port: int, on_reply: Callable[[bytes], None], on_lost: Callable[[], None]
+    ) -> None:
+        self._listener = listener
+        self._on_reply = on_reply
+        self._on_lost = on_lost
+        self._slots: deque[Slot] = deque()
+        self.listener_name = listener.name
+        self.peer = (_HOST, port)
+        self.client_software = ("", "")
+        self.closed = False
+
+    # ---- the client's end
+
+    def send(self, frame: bytes) -> None:
+        """One request, without its length."""
+        self._listener.loop.call_soon(self._arrive, frame)
+
+    def _arrive(self, frame: bytes) -> None:
+        if self.closed:
+            return
+        if self._slots and self._slots[-1].superseded is not None:
+            self._slots[-1].superseded()
+        slot = Slot(self)  # type: ignore[arg-type]
+        self._slots.append(slot)
+        try:
+            # The node may write into what it is given, as into a receive buffer.
+            self._listener.on_frame(self, memoryview(bytearray(frame)), slot)
+        except PeerError as error:
+            self.close(str(error))
+
+    # ---- the node's end
+
+    def reply_is_ready(self) -> None:
+        while self._slots and self._slots[0].ready and not self.closed:
+            slot = self._slots.popleft()
+            reply = b"".join(_bytes(part) for part in slot.parts)
+            if reply:
+                # Without the length.
+                self._listener.loop.call_soon(self._deliver, reply[4:])
+            if slot.close_after:
+                self.close("closed after the reply")
+
+    def _deliver(self, reply: bytes) -> None:
+        self._on_reply(reply)
+
+    def close(self, why: str) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        for slot in self._slots:
+            if slot.superseded is not None:
+                slot.superseded()
+        self._slots.clear()
+        self._listener.forget(self, why)
+        self._listener.loop.call_soon(self._on_lost)
+
+
+def _bytes(part: Part) -> bytes:
+    return bytes(part) if isinstance(part, bytes | memoryview) else part.bytes()
+
+
+def new_listener(*args: object, **kwargs: object) -> Listener:
+    """`Ports.listener` of a simulated node."""
+    return SimListener(*args, **kwargs)  # type: ignore[arg-type, return-value]
