@@ -154,7 +154,7 @@ class Driver(ABC, Generic[M]):
         """Write records as one batch and replay them."""
         data = bytearray(build([(now_ms, key, value, ()) for key, value in entries], **producer))
         self.partition.append(data, now_ms, Origin.COORDINATOR)
-        self.node.flusher.flush_now(self.partition.log)
+        self.node.flusher.flush_now(self.partition)
         for batch in read(data):
             self.replay_batch(batch)
 

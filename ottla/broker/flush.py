@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 
 from ottla.log.log import Log
+from ottla.replica.partition import Partition
 
 _log = logging.getLogger("ottla.broker")
 
@@ -58,18 +59,19 @@ class Flusher:
         for log in left:
             self._join(log, one)
 
-    def flush_now(self, log: Log) -> None:
+    def flush_now(self, partition: Partition) -> None:
         """Sync here and now what `flush.messages` wants synced (decision 0180).
 
         For what coordinators write: nothing may follow from it before it is durable, neither an answer nor a marker.
         """
-        if log.end_offset - log.recovery_point < log.settings.flush_messages:
+        if not partition.log.must_flush:
             return
         try:
-            log.flush(self._now_ms())
+            partition.log.flush(self._now_ms())
         except OSError as error:
             self._on_failure(error)
             raise
+        partition.tell()
 
     def _join(self, log: Log, done: Callable[[], None]) -> None:
         running = self._rounds.get(log)

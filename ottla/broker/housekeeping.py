@@ -42,7 +42,11 @@ class Housekeeping:
             return
 
         def run() -> None:
-            self._node.quorum.time_passed()
+            try:
+                self._node.quorum.time_passed()
+            except OSError:
+                # The quorum has told the node, which stops.
+                return
             self._plan_quorum()
 
         wait_ms = max(0, deadline_ms - self._node.clock.now_ms())

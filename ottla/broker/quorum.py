@@ -104,6 +104,8 @@ class MetadataLog:
         #: Something was appended since the last sync.
         self._wants_sync = False
         self._failure: OSError | None = None
+        #: Called once when a sync fails; the node stops.
+        self.on_failure: Callable[[OSError], None] = lambda _: None
         self._log: Log
         self._quorum: Quorum
         self._voters: tuple[Voter, ...]
@@ -331,6 +333,7 @@ class MetadataLog:
                 self._log.flush(self._clock.now_ms())
             except OSError as error:
                 self._failure = error
+                self.on_failure(error)
                 raise
             self._step(Synced(self._log.end_offset))
 

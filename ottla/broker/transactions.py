@@ -193,6 +193,6 @@ def write_marker(
         control=True,
     )
     partition.append(bytearray(data), now_ms, Origin.COORDINATOR, transaction_version)
-    node.flusher.flush_now(partition.log)
+    node.flusher.flush_now(partition)
     if tp.topic == OFFSETS_TOPIC:
         node.groups.driver_at(tp.partition).machine.replay_marker(producer_id, committed=committed)

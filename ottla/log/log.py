@@ -56,6 +56,7 @@ class Log:
     __slots__ = (
         "_always_revises",
         "_flush_messages",
+        "_held",
         "_high_watermark",
         "_settings",
         "active",
@@ -112,6 +113,8 @@ class Log:
         self.closed = False
         #: None while nobody has said how far the replicas are: then there are none, and it is the end offset.
         self._high_watermark: int | None = None
+        #: While a sync that `flush.messages` asks for is to come: where that begins which is not shown before it.
+        self._held: int | None = None
         #: Raised by every truncation: a sync that began before one says nothing about what came after.
         self.generation = 0
         #: The generation when the last sync began.
@@ -176,12 +179,19 @@ class Log:
     @property
     def high_watermark(self) -> int:
         """The first offset that is not on all in-sync replicas. The replica layer sets it; alone it is the end."""
-        return self.end_offset if self._high_watermark is None else self._high_watermark
+        if self._high_watermark is not None:
+            return self._high_watermark
+        return self.end_offset if self._held is None else self._held
 
     @high_watermark.setter
     def high_watermark(self, offset: int) -> None:
         self._high_watermark = offset
         self.producers.replicated(offset)
+
+    def hold(self, offset: int) -> None:
+        """Show nothing from `offset` on until it is synced: who reads it must find it again after a power failure."""
+        if self._held is None:
+            self._held = offset
 
     @property
     def last_stable_offset(self) -> int:
@@ -396,10 +406,14 @@ class Log:
     # ---- durability
 
     @property
+    def must_flush(self) -> bool:
+        """Has `flush.messages` been reached?"""
+        return self.end_offset - self.recovery_point >= self._flush_messages
+
+    @property
     def wants_flush(self) -> bool:
         """Has `flush.messages` been reached, or a segment been left behind since the last flush?"""
-        unflushed = self.end_offset - self.recovery_point
-        return unflushed >= self._flush_messages or self.recovery_point < self.active.base_offset
+        return self.must_flush or self.recovery_point < self.active.base_offset
 
     def flush_is_overdue(self, now_ms: int) -> bool:
         """Is something unflushed, and `flush.ms` over?"""
@@ -415,6 +429,8 @@ class Log:
         """A `sync` that began when the log ended at `end_offset` is done."""
         if self.generation_synced == self.generation:
             self.recovery_point = max(self.recovery_point, min(end_offset, self.end_offset))
+            if self._held is not None:
+                self._held = max(self._held, self.recovery_point) if self.must_flush else None
             if now_ms is not None:
                 self.last_flush_ms = now_ms
 
@@ -434,6 +450,7 @@ class Log:
         """Something that may have been synced is gone."""
         self.generation += 1
         self.directory_dirty = True
+        self._held = None
 
     def restart_at(self, offset: int, now_ms: int) -> None:
         """Drop everything, and begin anew at `offset` (a follower that is behind its leader's start, a snapshot)."""

@@ -1,7 +1,8 @@
 """One partition that this node leads: append, read, and tell who waits.
 
 Rules:
-- The high watermark is the end of the log while this node is the whole in-sync replica set.
+- The high watermark is the end of the log while this node is the whole in-sync replica set. Where `flush.messages`
+  asks for a sync, it waits for that.
 - A read is bounded by the high watermark, or by the last stable offset for `read_committed` (KIP-98).
 - A request that names a leader epoch gets FENCED_LEADER_EPOCH when it is old and UNKNOWN_LEADER_EPOCH when it is
   newer than ours (KIP-320).
@@ -49,23 +50,32 @@ class Partition:
 
     @property
     def high_watermark(self) -> int:
-        """The first offset that is not yet on all in-sync replicas."""
-        return self.log.end_offset
+        """The first offset that is not yet on all in-sync replicas, and on the disk where `flush.messages` says so."""
+        return self.log.high_watermark
 
     def append(
         self, data: Buffer, now_ms: int, origin: Origin = Origin.CLIENT, transaction_version: int = 0
     ) -> Appended:
         """Write batches at the end. Raises KafkaError with the code the producer is to get."""
-        appended = self.log.append(
+        log = self.log
+        before = log.end_offset
+        appended = log.append(
             data,
             leader_epoch=self.leader_epoch,
             now_ms=now_ms,
             origin=origin,
             transaction_version=transaction_version,
         )
+        if log.must_flush:
+            log.hold(before)
+        else:
+            self.tell()
+        return appended
+
+    def tell(self) -> None:
+        """There may be more to read."""
         if self.waiting and self.on_append is not None:
             self.on_append(self)
-        return appended
 
     def check_epoch(self, epoch: int) -> None:
         """Compare the leader epoch that a client believes in with ours; -1 says that it does not know."""

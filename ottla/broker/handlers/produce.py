@@ -76,15 +76,25 @@ def produce(call: Call, request: ProduceRequest) -> Reply:
             for topic in request.topic_data
         ]
     )
+    later = _flush(call, unflushed, response) if unflushed else None
     if request.acks == 0:
         for each in response.responses:
             if any(part.error_code for part in each.partition_responses):
                 raise PeerError("a produce request with acks=0 failed")
         return NO_REPLY
-    if not unflushed:
-        return response
+    return response if later is None else later
+
+
+def _flush(call: Call, unflushed: list[Partition], response: ProduceResponse) -> Later:
+    """The response when these partitions are synced, which is also when consumers see what was written."""
     later = Later()
-    call.node.flusher.flush([partition.log for partition in unflushed], lambda: later.resolve(response))
+
+    def done() -> None:
+        for partition in unflushed:
+            partition.tell()
+        later.resolve(response)
+
+    call.node.flusher.flush([partition.log for partition in unflushed], done)
     return later
 
 
@@ -113,7 +123,7 @@ def _append(
         return _failed(data.index, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log cannot be written: {error}"))
     log = partition.log
     if log.wants_flush:
-        if log.end_offset - log.recovery_point >= log.settings.flush_messages:
+        if log.must_flush:
             unflushed.append(partition)
         else:
             # A segment was left behind: it is synced soon, as in Apache Kafka, but nobody waits for that.
