@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.coordinators import Coordinators
@@ -13,15 +14,20 @@ from ottla.group.coordinator import Coordinator
 from ottla.group.event import (
     Append,
     Called,
+    Continue,
+    DeleteShareState,
+    InitializeShareState,
     Loaded,
     SettingsChanged,
+    ShareStateAnswered,
     TimePassed,
     TopicsChanged,
 )
 from ottla.group.setting import GroupOverride
 from ottla.group.setting import GroupSettings as CoordinatorSettings
+from ottla.kernel.error import KafkaError
 from ottla.kernel.group_settings import GroupSettings
-from ottla.kernel.name import OFFSETS_TOPIC
+from ottla.kernel.name import OFFSETS_TOPIC, Uuid
 from ottla.log.marker import read_marker
 from ottla.replica.partition import Partition
 from ottla.wire.batch import Batch
@@ -84,6 +90,9 @@ class GroupDriver(Driver[Coordinator]):
                 each.consumer_session_timeout_ms,
                 each.consumer_heartbeat_interval_ms,
                 each.consumer_assignment_interval_ms,
+                each.share_session_timeout_ms,
+                each.share_heartbeat_interval_ms,
+                each.share_assignment_interval_ms,
             )
             for name, each in groups.items()
         }
@@ -115,8 +124,22 @@ class GroupDriver(Driver[Coordinator]):
         """Put a request to the coordinator; `answer` is called once with the response, now or later."""
         self.step(Called(self.expect(answer), request, version, client_id, client_host, principal))
 
-    def carry_out(self, effect: Append, now_ms: int) -> None:
-        """Append, as part of the producer's transaction where the effect names one."""
+    def carry_out(self, effect: Append | InitializeShareState | DeleteShareState | Continue, now_ms: int) -> None:
+        """Append, as part of the producer's transaction where the effect names one; or ask the share coordinators."""
+        match effect:
+            case InitializeShareState(call_id, group_id, epoch, offsets):
+                self.node.persister.initialize(group_id, epoch, offsets, partial(self._share_answered, call_id))
+            case DeleteShareState(call_id, group_id, partitions):
+                self.node.persister.delete(group_id, partitions, partial(self._share_answered, call_id))
+            case Continue(event):
+                self.step(event)
+            case Append():
+                self._append(effect, now_ms)
+
+    def _share_answered(self, call_id: int, errors: Mapping[tuple[Uuid, int], KafkaError]) -> None:
+        self.step(ShareStateAnswered(call_id, errors))
+
+    def _append(self, effect: Append, now_ms: int) -> None:
         self.append(
             effect.entries,
             now_ms,

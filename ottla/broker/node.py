@@ -29,6 +29,9 @@ from ottla.broker.flush import Flusher
 from ottla.broker.groups import Groups
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.quorum import MetadataLog
+from ottla.broker.share_persister import Persister
+from ottla.broker.share_states import ShareStates
+from ottla.broker.shares import Shares
 from ottla.broker.quota import Quotas
 from ottla.broker.telemetry import Telemetry
 from ottla.broker.topic_view import topics_changed
@@ -37,7 +40,7 @@ from ottla.cluster.image import BROKER, GROUP, TOPIC, Image
 from ottla.host.clock import HostClock
 from ottla.host.disk import HostDisk
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
-from ottla.kernel.name import NO_UUID, OFFSETS_TOPIC, TRANSACTION_TOPIC, TopicPartition, Uuid
+from ottla.kernel.name import NO_UUID, OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC, TopicPartition, Uuid
 from ottla.kernel.port import Clock, Disk, Rng
 from ottla.kernel.server_settings import ServerSettings
 from ottla.kernel.topic_settings import TopicSettings
@@ -99,6 +102,9 @@ class Node:
         self.unled: set[str] = set()
         self.groups = Groups(self)
         self.transactions = Transactions(self)
+        self.share_states = ShareStates(self)
+        self.persister = Persister(self)
+        self.shares = Shares(self)
         self.housekeeping = Housekeeping(self)
         self.cleaner = Cleaner(self)
         self.telemetry = Telemetry(self.rng)
@@ -139,6 +145,9 @@ class Node:
             self.transactions.resume()
             undo.callback(self.transactions.close)
             undo.callback(self.groups.close)
+            undo.callback(self.share_states.close)
+            undo.callback(self.shares.close)
+            undo.callback(self.persister.close)
             self.housekeeping.start()
             undo.callback(self.housekeeping.stop)
             self.cleaner.start()
@@ -184,6 +193,7 @@ class Node:
     def _connection_closed(self, connection: Connection, why: str) -> None:
         self.telemetry.forget(connection)
         _log.debug("connection of %s:%d closed: %s", *connection.peer, why)
+        self.shares.connection_closed(connection)
 
     # ---- what there is
 
@@ -280,8 +290,10 @@ class Node:
             self.admission.follow(new)
         if event.created or event.changed or event.deleted:
             self.groups.topics_changed(event)
+            self.share_states.topics_changed(event)
         if new.changed_configs(old, GROUP) or new.changed_configs(old, BROKER):
             self.groups.settings_changed()
+            self.shares.settings_changed()
 
     def _configure(self, old: Image, new: Image) -> None:
         """Settings changed: a topic's concern its logs, a broker's may concern all of them."""
@@ -317,6 +329,8 @@ class Node:
                 self.groups.lead(partition)
             elif name == TRANSACTION_TOPIC:
                 self.transactions.lead(partition)
+            elif name == SHARE_TOPIC:
+                self.share_states.lead(partition)
 
     def _drop(self, image: Image, name: str) -> None:
         for index in range(len(image.topics[name].partitions)):
@@ -327,9 +341,12 @@ class Node:
                 self.groups.resign(index)
             elif name == TRANSACTION_TOPIC:
                 self.transactions.resign(index)
+            elif name == SHARE_TOPIC:
+                self.share_states.resign(index)
             self.store.delete(partition.tp)
             for wake in list(partition.waiting):
                 wake()
+        self.shares.drop_topic(image.topics[name].topic_id)
 
     # ---- waking those who wait for records
 

@@ -8,6 +8,8 @@ Read `coordinator` first (what the driver does stands there), then `event`, then
     consumer                          a consumer group (KIP-848); its protocol in heartbeat, membership, revision,
                                       target, reconciliation; the assignors in assignor, its expressions in pattern
     conversion, migration             a group changes its kind while it lives; classic members of a consumer group
+    share_group                       a share group (KIP-932); its protocol in share_heartbeat, its dealings with the share
+                                      coordinator in share_state, its records in share_record and share_replay
     offset, commit, fetch, deletion   committed offsets
     description, failure              what people see; what a failed request is answered
     record, replay, subscription      bytes to state and back
@@ -23,12 +25,16 @@ from ottla.group.event import (
     Answer,
     Append,
     Called,
+    Continue,
+    DeleteShareState,
     Effect,
     Entry,
     Event,
+    InitializeShareState,
     Loaded,
     Resigned,
     SettingsChanged,
+    ShareStateAnswered,
     TimePassed,
     TopicsChanged,
 )
@@ -42,15 +48,19 @@ __all__ = [
     "Answer",
     "Append",
     "Called",
+    "Continue",
     "Coordinator",
+    "DeleteShareState",
     "Effect",
     "Entry",
     "Event",
     "GroupOverride",
     "GroupSettings",
+    "InitializeShareState",
     "Loaded",
     "Resigned",
     "SettingsChanged",
+    "ShareStateAnswered",
     "TimePassed",
     "TopicView",
     "TopicsChanged",

@@ -20,6 +20,7 @@ from ottla.group.offset import Committed
 from ottla.group.rebalance import keep_alive
 from ottla.group.record import offset_entry, offset_tombstone
 from ottla.group.shard import Group, Turn
+from ottla.group.share_group import ShareGroup
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import NO_UUID, Uuid
 from ottla.wire.api.offset_commit import (
@@ -137,6 +138,8 @@ def check_member(
     group: Group, member_id: str, instance_id: str | None, generation: int, version: int, transactional: bool = False
 ) -> _PartitionCheck:
     """Whether this member may commit at all; what is returned says it for a partition."""
+    if isinstance(group, ShareGroup):
+        raise _no_consumers(group)
     if isinstance(group, ConsumerGroup):
         return _check_consumer(group, member_id, instance_id, generation, version, transactional)
     if generation < 0 and group.is_empty:
@@ -151,6 +154,11 @@ def check_member(
         # The member knows the generation and not yet its assignment: it has nothing to commit for.
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
     return _anything
+
+
+def _no_consumers(group: ShareGroup) -> KafkaError:
+    """A share group has its offsets elsewhere."""
+    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a consumer group.")
 
 
 def _anything(topic_id: Uuid, partition: int) -> None:
@@ -257,6 +265,8 @@ def delete_offsets(turn: Turn, call: Called) -> None:
     group = turn.shard.groups.get(group_id)
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+    if isinstance(group, ShareGroup):
+        raise _no_consumers(group)
     if isinstance(group, ClassicGroup) and not group.is_empty and not group.is_of_consumers:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
     offsets = turn.shard.offsets

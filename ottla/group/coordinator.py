@@ -27,9 +27,11 @@ from ottla.group.event import (
     Called,
     Effect,
     Event,
+    HeldHeartbeat,
     Loaded,
     Resigned,
     SettingsChanged,
+    ShareStateAnswered,
     TimePassed,
     TopicsChanged,
 )
@@ -51,14 +53,21 @@ from ottla.group.rebalance import (
 from ottla.group.replay import CONSUMER_RECORDS, replay_classic, replay_offset
 from ottla.group.setting import GroupSettings
 from ottla.group.shard import Shard, Turn
+from ottla.group.share_description import describe_share_groups
+from ottla.group.share_group import ShareGroup
+from ottla.group.share_heartbeat import fence_share_member, resume_heartbeat, share_heartbeat, start_share_sessions
+from ottla.group.share_replay import SHARE_RECORDS
+from ottla.group.share_state import alter_share_offsets, delete_share_offsets, forget_state
 from ottla.group.sync import heartbeat, leave_group, sync_group
 from ottla.group.timer import Alarm, TimerKey
 from ottla.group.topic import TopicView
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.port import Rng
+from ottla.wire.api.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from ottla.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.wire.api.delete_groups import DeleteGroupsRequest
+from ottla.wire.api.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
 from ottla.wire.api.describe_groups import DescribeGroupsRequest
 from ottla.wire.api.heartbeat import HeartbeatRequest
 from ottla.wire.api.join_group import JoinGroupRequest
@@ -67,6 +76,8 @@ from ottla.wire.api.list_groups import ListGroupsRequest
 from ottla.wire.api.offset_commit import OffsetCommitRequest
 from ottla.wire.api.offset_delete import OffsetDeleteRequest
 from ottla.wire.api.offset_fetch import OffsetFetchRequest
+from ottla.wire.api.share_group_describe import ShareGroupDescribeRequest
+from ottla.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.wire.api.sync_group import SyncGroupRequest
 from ottla.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 from ottla.wire.record.offset import GroupMetadataKey, LegacyOffsetCommitKey, OffsetCommitKey, parse
@@ -86,6 +97,10 @@ REQUESTS: dict[type, Callable[[Turn, Called], None]] = {
     ListGroupsRequest: list_groups,
     ConsumerGroupHeartbeatRequest: consumer_heartbeat,
     ConsumerGroupDescribeRequest: describe_consumer_groups,
+    ShareGroupHeartbeatRequest: share_heartbeat,
+    ShareGroupDescribeRequest: describe_share_groups,
+    AlterShareGroupOffsetsRequest: alter_share_offsets,
+    DeleteShareGroupOffsetsRequest: delete_share_offsets,
 }
 
 
@@ -129,6 +144,12 @@ class Coordinator:
                 return []
             case Loaded():
                 return self._loaded(now_ms)
+            case ShareStateAnswered():
+                return self._share_state_answered(event, now_ms)
+            case HeldHeartbeat():
+                turn = Turn(self.shard, now_ms)
+                resume_heartbeat(turn, event)
+                return turn.effects()
             case Resigned():
                 return self._resigned(now_ms)
 
@@ -159,6 +180,13 @@ class Coordinator:
             _classic_deadline(turn, group, key)
         elif isinstance(group, ConsumerGroup):
             _consumer_deadline(turn, group, key)
+        elif isinstance(group, ShareGroup) and key.alarm is Alarm.SESSION and key.member_id in group.members:
+            fence_share_member(turn, group, group.members[key.member_id])
+        return turn.effects()
+
+    def _share_state_answered(self, event: ShareStateAnswered, now_ms: int) -> list[Effect]:
+        turn = Turn(self.shard, now_ms)
+        self.shard.share_calls.pop(event.call_id).then(turn, event.errors)
         return turn.effects()
 
     def _expire(self, now_ms: int) -> list[Effect]:
@@ -184,6 +212,9 @@ class Coordinator:
             for group_id in self.shard.groups:
                 turn = Turn(self.shard, now_ms)
                 forget_topics(turn, group_id, event.deleted)
+                group = self.shard.groups[group_id]
+                if isinstance(group, ShareGroup):
+                    forget_state(turn, group, [topic_id for _, topic_id in event.deleted])
                 effects += turn.effects()
         return effects
 
@@ -196,6 +227,9 @@ class Coordinator:
         for group in shard.groups.values():
             if isinstance(group, ConsumerGroup):
                 start_sessions(turn, group)
+                continue
+            if isinstance(group, ShareGroup):
+                start_share_sessions(turn, group)
                 continue
             for member in group.members.values():
                 keep_alive(turn, group, member)
@@ -212,6 +246,11 @@ class Coordinator:
                     answer_join_error(turn, group, member_id, ErrorCode.NOT_COORDINATOR, member_id)
                 for member_id in list(group.syncs):
                     answer_sync_error(turn, group, member_id, ErrorCode.NOT_COORDINATOR)
+        error = KafkaError(ErrorCode.NOT_COORDINATOR)
+        for asked in self.shard.share_calls.values():
+            for call in asked.calls:
+                turn.answer(call.ticket, failure(call.request, call.version, error))
+        self.shard.share_calls.clear()
         self.leading = False
         self.shard.timers.clear()
         return turn.effects()
@@ -227,9 +266,9 @@ class Coordinator:
             case GroupMetadataKey():
                 replay_classic(self.shard, record_key, record_value, self.leading)
             case _:
-                consumer = CONSUMER_RECORDS.get(type(record_key))
-                if consumer is not None:
-                    consumer(self.shard, record_key, record_value)
+                fold = CONSUMER_RECORDS.get(type(record_key)) or SHARE_RECORDS.get(type(record_key))
+                if fold is not None:
+                    fold(self.shard, record_key, record_value)
 
     def replay_marker(self, producer_id: int, *, committed: bool) -> None:
         """Take the marker that ends a transaction in: its offsets count now, or never."""
@@ -246,6 +285,7 @@ class Coordinator:
             group.validate()
             if isinstance(group, ClassicGroup):
                 waiting += [*group.joins.values(), *group.syncs.values()]
+        waiting += [call.ticket for asked in self.shard.share_calls.values() for call in asked.calls]
         assert sorted(waiting) == sorted(self.open), "a request waits for nothing, or is answered and waits"
         assert set(self.shard.offsets.committed) <= set(self.shard.groups)
 

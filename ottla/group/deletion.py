@@ -17,6 +17,9 @@ from ottla.group.event import Called, Entry
 from ottla.group.offset import Committed
 from ottla.group.record import classic_group_tombstone, consumer_group_tombstones, offset_tombstone
 from ottla.group.shard import Group, Turn
+from ottla.group.share_group import ShareGroup
+from ottla.group.share_record import share_group_tombstones
+from ottla.group.share_state import end_state
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.name import NO_UUID, Uuid
 from ottla.wire.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -26,16 +29,29 @@ def group_tombstones(group: Group) -> list[Entry]:
     """What removes the group itself; its offsets stay."""
     if isinstance(group, ConsumerGroup):
         return consumer_group_tombstones(group)
+    if isinstance(group, ShareGroup):
+        return share_group_tombstones(group)
     return [classic_group_tombstone(group.group_id)]
 
 
 def delete_groups(turn: Turn, call: Called) -> None:
-    """Delete groups that have no members."""
+    """Delete groups that have no members; one request is of one group where that is a share group."""
     request: DeleteGroupsRequest = call.request
-    response = DeleteGroupsResponse()
-    for group_id in dict.fromkeys(request.groups_names):
-        response.results.append(DeletableGroupResult(group_id=group_id, error_code=_delete(turn, group_id)))
-    turn.answer(call.ticket, response)
+    names = list(dict.fromkeys(request.groups_names))
+    group = turn.shard.groups.get(names[0]) if len(names) == 1 else None
+    if isinstance(group, ShareGroup) and group.is_empty:
+        end_state(turn, group, call, lambda later, error: _delete_share_group(later, call, names[0], error))
+        return
+    results = [DeletableGroupResult(group_id=group_id, error_code=_delete(turn, group_id)) for group_id in names]
+    turn.answer(call.ticket, DeleteGroupsResponse(results=results))
+
+
+def _delete_share_group(turn: Turn, call: Called, group_id: str, error: ErrorCode) -> None:
+    """The share coordinator has forgotten the group's state, or could not: then the group stays."""
+    error = error or _delete(turn, group_id)
+    turn.answer(
+        call.ticket, DeleteGroupsResponse(results=[DeletableGroupResult(group_id=group_id, error_code=error)])
+    )
 
 
 def _delete(turn: Turn, group_id: str) -> ErrorCode:
@@ -44,6 +60,9 @@ def _delete(turn: Turn, group_id: str) -> ErrorCode:
         return ErrorCode.GROUP_ID_NOT_FOUND
     if not group.is_empty:
         return ErrorCode.NON_EMPTY_GROUP
+    if isinstance(group, ShareGroup) and (group.initialized or group.initializing):
+        # It has been made anew meanwhile.
+        return ErrorCode.GROUP_DELETION_FAILED
     for topic, partition in turn.shard.offsets.all_partitions(group_id):
         turn.append(offset_tombstone(group_id, topic, partition))
     turn.extend(group_tombstones(group))
@@ -53,13 +72,16 @@ def _delete(turn: Turn, group_id: str) -> ErrorCode:
 
 def expire_group(turn: Turn, group: Group) -> None:
     """Delete a group's offsets whose time is over, and the group if it holds nothing any more."""
+    if isinstance(group, ShareGroup):
+        # It has no offsets here, and stays until somebody deletes it.
+        return
     promised = isinstance(group, ClassicGroup) and bool(group.promised)
     if _expire_offsets(turn, group) and group.is_empty and not promised:
         turn.extend(group_tombstones(group))
         turn.timers.cancel_group(group.group_id)
 
 
-def _expire_offsets(turn: Turn, group: Group) -> bool:
+def _expire_offsets(turn: Turn, group: ClassicGroup | ConsumerGroup) -> bool:
     """Delete expired offsets; is nothing left, pending ones included?"""
     offsets = turn.shard.offsets
     nothing_left = not offsets.pending_partitions(group.group_id)
@@ -74,7 +96,7 @@ def _expire_offsets(turn: Turn, group: Group) -> bool:
     return nothing_left
 
 
-def _is_expired(turn: Turn, group: Group, committed: Committed) -> bool:
+def _is_expired(turn: Turn, group: ClassicGroup | ConsumerGroup, committed: Committed) -> bool:
     since_ms = committed.commit_timestamp_ms
     if isinstance(group, ClassicGroup) and group.protocol_type is not None:
         if group.is_empty:

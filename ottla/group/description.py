@@ -14,7 +14,8 @@ from typing import Any
 from ottla.group.classic import ClassicGroup, ClassicMember, ClassicState
 from ottla.group.consumer import ConsumerGroup, ConsumerMember
 from ottla.group.event import Called
-from ottla.group.shard import Turn
+from ottla.group.shard import Group, Turn
+from ottla.group.share_group import ShareGroup
 from ottla.group.target import preferred_assignor
 from ottla.group.topic import TopicView
 from ottla.kernel.error import ErrorCode
@@ -82,15 +83,21 @@ def list_groups(turn: Turn, call: Called) -> None:
     types = {kind.strip().lower() for kind in request.types_filter}
     listed = []
     for group in turn.shard.groups.values():
-        kind = "classic" if isinstance(group, ClassicGroup) else "consumer"
+        kind = _kind_of(group)
         if (not states or group.state.lower() in states) and (not types or kind in types):
-            protocol_type = (group.protocol_type or "") if isinstance(group, ClassicGroup) else "consumer"
+            protocol_type = (group.protocol_type or "") if isinstance(group, ClassicGroup) else kind
             listed.append(
                 ListedGroup(
                     group_id=group.group_id, protocol_type=protocol_type, group_state=group.state, group_type=kind
                 )
             )
     turn.answer(call.ticket, ListGroupsResponse(groups=listed))
+
+
+def _kind_of(group: Group) -> str:
+    if isinstance(group, ClassicGroup):
+        return "classic"
+    return "share" if isinstance(group, ShareGroup) else "consumer"
 
 
 def describe_consumer_groups(turn: Turn, call: Called) -> None:

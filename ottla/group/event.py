@@ -1,11 +1,12 @@
 """What comes into the coordinator (events, in the past tense) and what it wants done (effects, imperative)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.group.setting import GroupOverride, GroupSettings
 from ottla.group.topic import TopicView
+from ottla.kernel.error import KafkaError
 from ottla.kernel.name import Uuid
 
 
@@ -63,7 +64,24 @@ class SettingsChanged:
     overrides: Mapping[str, GroupOverride]
 
 
-Event = Called | Loaded | Resigned | TimePassed | TopicsChanged | SettingsChanged
+@dataclass(frozen=True, slots=True)
+class ShareStateAnswered:
+    """The share coordinator has answered `InitializeShareState` or `DeleteShareState`."""
+
+    call_id: int
+    #: What failed, by topic id and partition.
+    errors: Mapping[tuple[Uuid, int], KafkaError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldHeartbeat:
+    """A share group's heartbeat that waited for state to be begun; `response` is what it would have been told."""
+
+    call: Called
+    response: Any
+
+
+Event = Called | Loaded | Resigned | TimePassed | TopicsChanged | SettingsChanged | ShareStateAnswered | HeldHeartbeat
 
 #: The key and value of a record as they stand in `__consumer_offsets`. A value of None is a tombstone.
 Entry = tuple[bytes, bytes | None]
@@ -89,4 +107,31 @@ class Answer:
     response: Any
 
 
-Effect = Append | Answer
+@dataclass(frozen=True, slots=True)
+class InitializeShareState:
+    """Have the share coordinator begin the state of partitions; its answer comes as `ShareStateAnswered`."""
+
+    call_id: int
+    group_id: str
+    state_epoch: int
+    #: Topic id -> partition -> start offset.
+    offsets: Mapping[Uuid, Mapping[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteShareState:
+    """Have the share coordinator forget the state of partitions; its answer comes as `ShareStateAnswered`."""
+
+    call_id: int
+    group_id: str
+    partitions: Mapping[Uuid, Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """Send this event when the effects before it are carried out."""
+
+    event: Event
+
+
+Effect = Append | Answer | InitializeShareState | DeleteShareState | Continue

@@ -4,10 +4,12 @@ from typing import Any
 
 from ottla.group.fetch import fetch_response, group_error, groups_asked
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.wire.api.alter_share_group_offsets import AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse
 from ottla.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from ottla.wire.api.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ottla.wire.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.wire.api.delete_share_group_offsets import DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse
 from ottla.wire.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
@@ -21,6 +23,9 @@ from ottla.wire.api.offset_commit import (
 )
 from ottla.wire.api.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.wire.api.offset_fetch import OffsetFetchRequest
+from ottla.wire.api.share_group_describe import DescribedGroup as DescribedShareGroup
+from ottla.wire.api.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from ottla.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.wire.api.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -73,6 +78,12 @@ def failure(request: Any, version: int, error: KafkaError) -> Any:
             return LeaveGroupResponse(error_code=code)
         case ConsumerGroupHeartbeatRequest():
             return ConsumerGroupHeartbeatResponse(error_code=code, error_message=error.message or code.name)
+        case ShareGroupHeartbeatRequest():
+            return ShareGroupHeartbeatResponse(error_code=code, error_message=error.message or code.name)
+        case AlterShareGroupOffsetsRequest():
+            return AlterShareGroupOffsetsResponse(error_code=code, error_message=error.message or code.name)
+        case DeleteShareGroupOffsetsRequest():
+            return DeleteShareGroupOffsetsResponse(error_code=code, error_message=error.message or code.name)
         case OffsetFetchRequest():
             groups = [group_error(group, code, version) for group in groups_asked(request, version)]
             return fetch_response(groups, version)
@@ -126,6 +137,10 @@ def _failure_by_part(request: Any, code: ErrorCode) -> Any:
         case ConsumerGroupDescribeRequest():
             return ConsumerGroupDescribeResponse(
                 groups=[DescribedConsumerGroup(group_id=name, error_code=code) for name in request.group_ids]
+            )
+        case ShareGroupDescribeRequest():
+            return ShareGroupDescribeResponse(
+                groups=[DescribedShareGroup(group_id=name, error_code=code) for name in request.group_ids]
             )
         case _:
             raise AssertionError(f"{type(request).__name__} is not a request to a coordinator")

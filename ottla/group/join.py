@@ -29,6 +29,7 @@ from ottla.group.rebalance import (
 )
 from ottla.group.record import classic_group_entry, empty_classic_group_entry
 from ottla.group.shard import Turn
+from ottla.group.share_group import ShareGroup
 from ottla.group.timer import Alarm, TimerKey
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
@@ -48,6 +49,8 @@ def join_group(turn: Turn, call: Called) -> None:
     if not settings.group_min_session_timeout_ms <= request.session_timeout_ms <= settings.group_max_session_timeout_ms:
         raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
     group = turn.shard.groups.get(request.group_id)
+    if isinstance(group, ShareGroup):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if isinstance(group, ConsumerGroup) and group.members:
         join_consumer_group(turn, call, group)
         return

@@ -24,6 +24,7 @@ from ottla.group.record import (
 )
 from ottla.group.revision import Claimed
 from ottla.group.shard import Shard, Turn
+from ottla.group.share_group import ShareGroup
 from ottla.group.timer import Alarm, TimerKey
 from ottla.kernel.error import ErrorCode, KafkaError
 
@@ -165,5 +166,9 @@ def notice_topics(shard: Shard, names: Sequence[str]) -> None:
     for group in shard.groups.values():
         if isinstance(group, ConsumerGroup):
             subscribed = subscribed_topics(group.members.values(), group.resolved)
-            if any(name in subscribed for name in names):
-                group.refresh_deadline_ms = 0
+        elif isinstance(group, ShareGroup):
+            subscribed = dict.fromkeys(name for member in group.members.values() for name in member.topics)
+        else:
+            continue
+        if any(name in subscribed for name in names):
+            group.refresh_deadline_ms = 0

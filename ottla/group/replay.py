@@ -134,7 +134,8 @@ def _consumer_group(shard: Shard, group_id: str, create: bool) -> ConsumerGroup 
     if not create:
         return None
     if group is not None:
-        assert group.protocol_type is None and group.is_empty, f"{group_id} is a classic group with a record of its own"
+        text = f"{group_id} is a group of another kind, with records of its own"
+        assert isinstance(group, ClassicGroup) and group.protocol_type is None and group.is_empty, text
     group = shard.groups[group_id] = ConsumerGroup(group_id)
     return group
 

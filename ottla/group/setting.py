@@ -28,6 +28,12 @@ class GroupSettings:
     #: disabled, upgrade (classic to consumer), downgrade, or bidirectional.
     group_consumer_migration_policy: str = "bidirectional"
 
+    group_share_session_timeout_ms: int = 45_000
+    group_share_heartbeat_interval_ms: int = 5_000
+    group_share_assignment_interval_ms: int = 1_000
+    group_share_initialize_retry_interval_ms: int = 30_000
+    group_share_max_size: int = 200
+
     @classmethod
     def of(cls, server: Any) -> "GroupSettings":
         """Take them from an object that has all of the broker's settings."""
@@ -55,3 +61,6 @@ class GroupOverride:
     consumer_session_timeout_ms: int | None = None
     consumer_heartbeat_interval_ms: int | None = None
     consumer_assignment_interval_ms: int | None = None
+    share_session_timeout_ms: int | None = None
+    share_heartbeat_interval_ms: int | None = None
+    share_assignment_interval_ms: int | None = None

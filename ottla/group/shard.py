@@ -1,19 +1,32 @@
 """What one partition of `__consumer_offsets` holds in memory, and what one step does with it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.group.classic import ClassicGroup
 from ottla.group.consumer import ConsumerGroup
-from ottla.group.event import Answer, Append, Effect, Entry
+from ottla.group.event import Answer, Append, Called, Effect, Entry
 from ottla.group.offset import OffsetStore
 from ottla.group.setting import GroupOverride, GroupSettings
+from ottla.group.share_group import ShareGroup
 from ottla.group.timer import Timers
 from ottla.group.topic import TopicView
+from ottla.kernel.error import KafkaError
+from ottla.kernel.name import Uuid
 from ottla.kernel.port import Rng
 
-Group = ClassicGroup | ConsumerGroup
+Group = ClassicGroup | ConsumerGroup | ShareGroup
+#: What the share coordinator could not do, by topic id and partition.
+StateErrors = Mapping[tuple[Uuid, int], KafkaError]
+
+
+class ShareCall(NamedTuple):
+    """A question to the share coordinator that it has not answered yet."""
+
+    then: "Callable[[Turn, StateErrors], None]"
+    #: The requests that wait for it.
+    calls: tuple[Called, ...]
 
 
 @dataclass(slots=True)
@@ -30,6 +43,9 @@ class Shard:
     overrides: dict[str, GroupOverride] = field(default_factory=dict)
     #: `topics.version` when a topic was last created: regular expressions resolved before it are stale.
     topics_created_version: int = -1
+    #: By the number under which the share coordinator was asked. Of this leader only.
+    share_calls: dict[int, ShareCall] = field(default_factory=dict)
+    share_calls_made: int = 0
 
     def override(self, group_id: str) -> GroupOverride:
         return self.overrides.get(group_id, _NO_OVERRIDE)
@@ -43,6 +59,7 @@ class Turn:
         self.now_ms = now_ms
         self.entries: list[Entry] = []
         self.answers: list[Answer] = []
+        self.actions: list[Effect] = []
         self.producer_id = -1
         self.producer_epoch = -1
 
@@ -63,11 +80,16 @@ class Turn:
     def answer(self, ticket: int, response: Any) -> None:
         self.answers.append(Answer(ticket, response))
 
+    def then(self, action: Effect) -> None:
+        """Have this done when the records are written and the answers given."""
+        self.actions.append(action)
+
     def effects(self) -> list[Effect]:
         effects: list[Effect] = []
         if self.entries:
             effects.append(Append(self.entries, self.producer_id, self.producer_epoch))
         effects.extend(self.answers)
+        effects.extend(self.actions)
         return effects
 
     def new_uuid_text(self) -> str:

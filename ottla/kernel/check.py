@@ -8,7 +8,19 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 _THROTTLED_REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
-_DURATION = re.compile(r"P(?!$)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d{1,9})?S)?)?", re.IGNORECASE)
+_DURATION = re.compile(
+    r"P(?!$)((?P<days>\d+)D)?(T(?=\d)((?P<hours>\d+)H)?((?P<minutes>\d+)M)?((?P<seconds>\d+(\.\d{1,9})?)S)?)?",
+    re.IGNORECASE,
+)
+
+
+def duration_ms(text: str) -> int:
+    """Java's text form of a duration (ISO 8601: P1DT2H3M4.5S) in milliseconds. ValueError."""
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no duration")
+    days, hours, minutes, seconds = (float(match[unit] or 0) for unit in ("days", "hours", "minutes", "seconds"))
+    return int(((days * 24 + hours) * 60 + minutes) * 60_000 + seconds * 1000)
 
 
 class Check(Protocol):

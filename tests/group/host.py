@@ -12,14 +12,19 @@ from ottla.group import (
     Answer,
     Append,
     Called,
+    Continue,
     Coordinator,
+    DeleteShareState,
     Event,
     GroupSettings,
+    InitializeShareState,
     Loaded,
     Resigned,
+    ShareStateAnswered,
     TimePassed,
     TopicsChanged,
 )
+from ottla.kernel.error import KafkaError
 from ottla.kernel.name import Uuid
 from ottla.wire.compile import encode
 
@@ -83,6 +88,12 @@ class Host:
         self.answers: dict[int, Any] = {}
         self._versions: dict[int, int] = {}
         self._tickets = 0
+        #: (epoch, start offset) by group, topic and partition, as a share coordinator holds them.
+        self.share_states: dict[tuple[str, Uuid, int], tuple[int, int]] = {}
+        self.share_calls: list[InitializeShareState | DeleteShareState] = []
+        #: The share coordinator answers only when `answer_share_calls` is called.
+        self.share_waits = False
+        self._follow: list[Event] = []
         self.coordinator = self._new()
         self.send(Loaded())
 
@@ -103,7 +114,31 @@ class Host:
                     assert ticket not in self.answers, f"ticket {ticket} is answered twice"
                     encode(response, self._versions[ticket])
                     self.answers[ticket] = response
-        self.coordinator.validate()
+                case InitializeShareState() | DeleteShareState():
+                    self.share_calls.append(effect)
+                    if not self.share_waits:
+                        self.answer_share_calls()
+                case Continue(event):
+                    self._follow.append(event)
+        if self._follow:
+            self.send(self._follow.pop(0))
+        else:
+            self.coordinator.validate()
+
+    def answer_share_calls(self, errors: dict[tuple[Uuid, int], KafkaError] | None = None) -> None:
+        """The share coordinator answers everything that it was asked."""
+        for call in self.share_calls:
+            match call:
+                case InitializeShareState(_, group_id, epoch, offsets) if not errors:
+                    for topic_id, partitions in offsets.items():
+                        for index, offset in partitions.items():
+                            self.share_states[group_id, topic_id, index] = epoch, offset
+                case DeleteShareState(_, group_id, gone) if not errors:
+                    for topic_id, indexes in gone.items():
+                        for index in indexes:
+                            self.share_states.pop((group_id, topic_id, index), None)
+            self._follow.append(ShareStateAnswered(call.call_id, errors or {}))
+        self.share_calls.clear()
 
     def ask(self, request: Any, version: int, client_id: str = "client") -> int:
         """Send a request; the ticket under which its answer will be in `answers`."""

@@ -18,6 +18,7 @@ from ottla.broker.groups import GroupDriver
 from ottla.broker.reply import Later, Reply
 from ottla.group.failure import failure
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.share.state import SharePartitionKey
 from ottla.wire.api import ApiKey
 from ottla.wire.api.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -28,10 +29,12 @@ from ottla.wire.api.describe_groups import DescribeGroupsRequest, DescribeGroups
 from ottla.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from ottla.wire.api.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
-_GROUP, _TRANSACTION = 0, 1
+_GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _BATCHED_FROM = 4
 _MANY_GROUPS_FROM = 8
+_SHARE_FROM = 6
 #: A bit for each operation that a group knows: read, delete, describe, describe and alter its settings.
 _OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 
@@ -62,8 +65,14 @@ def _find(call: Call, key_type: int, key: str) -> Coordinator:
             call.node.groups.partition_of(key)
         elif key_type == _TRANSACTION:
             call.node.transactions.partition_of(key)
+        elif key_type == _SHARE and call.version >= _SHARE_FROM:
+            call.node.share_states.partition_of(SharePartitionKey.parse(key).text)
         else:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"this node has no coordinator of type {key_type}")
+    except ValueError as error:
+        return Coordinator(
+            key=key, node_id=-1, host="", port=-1, error_code=ErrorCode.INVALID_REQUEST, error_message=str(error)
+        )
     except KafkaError as error:
         return Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message or None
@@ -84,6 +93,9 @@ def _find(call: Call, key_type: int, key: str) -> Coordinator:
 @handles(ApiKey.OFFSET_COMMIT, refuse=failure)
 @handles(ApiKey.OFFSET_DELETE, refuse=failure)
 @handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, refuse=failure)
+@handles(ApiKey.SHARE_GROUP_HEARTBEAT, refuse=failure)
+@handles(ApiKey.ALTER_SHARE_GROUP_OFFSETS, refuse=failure)
+@handles(ApiKey.DELETE_SHARE_GROUP_OFFSETS, refuse=failure)
 def ask_one(call: Call, request: Any) -> Later:
     """Put the request to its group's coordinator."""
     return _ask(call, call.node.groups.driver_of(request.group_id), request)
@@ -152,6 +164,24 @@ def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequest) -
         if request.include_authorized_operations:
             _authorize(groups)
         return ConsumerGroupDescribeResponse(groups=groups)
+
+    return _ask_each(call, [(group_id, one(group_id)) for group_id in request.group_ids], merge)
+
+
+@handles(ApiKey.SHARE_GROUP_DESCRIBE, refuse=failure)
+def share_group_describe(call: Call, request: ShareGroupDescribeRequest) -> Reply:
+    """Share groups (KIP-932), each by its coordinator."""
+
+    def one(group_id: str) -> ShareGroupDescribeRequest:
+        return ShareGroupDescribeRequest(
+            group_ids=[group_id], include_authorized_operations=request.include_authorized_operations
+        )
+
+    def merge(answers: list[ShareGroupDescribeResponse]) -> ShareGroupDescribeResponse:
+        groups = [group for answer in answers for group in answer.groups]
+        if request.include_authorized_operations:
+            _authorize(groups)
+        return ShareGroupDescribeResponse(groups=groups)
 
     return _ask_each(call, [(group_id, one(group_id)) for group_id in request.group_ids], merge)
 

@@ -34,7 +34,6 @@ class GroupOverrideDeclaration:
         "How long a member of this share group may be silent (KIP-932).",
         POSITIVE,
         broker="group.share.session.timeout.ms",
-        served=False,
     )
     share_heartbeat_interval_ms = integer(
         "share.heartbeat.interval.ms",
@@ -42,7 +41,6 @@ class GroupOverrideDeclaration:
         "How often a member of this share group sends its heartbeat.",
         POSITIVE,
         broker="group.share.heartbeat.interval.ms",
-        served=False,
     )
     share_assignment_interval_ms = integer(
         "share.assignment.interval.ms",
@@ -50,21 +48,18 @@ class GroupOverrideDeclaration:
         "How long this share group waits between two assignments.",
         NOT_NEGATIVE,
         broker="group.share.assignment.interval.ms",
-        served=False,
     )
     share_auto_offset_reset = string(
         "share.auto.offset.reset",
         "latest",
         "Where this share group begins: latest, earliest, or by_duration: and how far back.",
         OffsetReset(),
-        served=False,
     )
     share_isolation_level = string(
         "share.isolation.level",
         "read_uncommitted",
         "Whether this share group sees records of transactions that are not committed.",
         OneOf("read_committed", "read_uncommitted"),
-        served=False,
     )
     share_delivery_count_limit = integer(
         "share.delivery.count.limit",
@@ -72,7 +67,6 @@ class GroupOverrideDeclaration:
         "How often a record is delivered to this share group before it is given up.",
         AtLeast(2),
         broker="group.share.delivery.count.limit",
-        served=False,
     )
     share_record_lock_duration_ms = integer(
         "share.record.lock.duration.ms",
@@ -80,7 +74,6 @@ class GroupOverrideDeclaration:
         "How long a record stays with the member that acquired it.",
         AtLeast(1000),
         broker="group.share.record.lock.duration.ms",
-        served=False,
     )
     share_partition_max_record_locks = integer(
         "share.partition.max.record.locks",
@@ -88,13 +81,11 @@ class GroupOverrideDeclaration:
         "How many records of one partition may be acquired at a time.",
         AtLeast(100),
         broker="group.share.partition.max.record.locks",
-        served=False,
     )
     share_renew_acknowledge_enable = boolean(
         "share.renew.acknowledge.enable",
         True,
         "Whether a member may renew its lock on a record (KIP-1222).",
-        served=False,
     )
     streams_session_timeout_ms = integer(
         "streams.session.timeout.ms",

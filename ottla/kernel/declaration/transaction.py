@@ -138,7 +138,6 @@ class TransactionDeclaration:
         POSITIVE,
         LOW,
         internal=True,
-        served=False,
     )
     share_coordinator_load_buffer_size = integer(
         "share.coordinator.load.buffer.size",
@@ -153,7 +152,6 @@ class TransactionDeclaration:
         500,
         "How many updates of share state lie between two snapshots.",
         Between(0, 500),
-        served=False,
     )
     share_coordinator_state_topic_compression_codec = integer(
         "share.coordinator.state.topic.compression.codec",
@@ -176,7 +174,6 @@ class TransactionDeclaration:
         "Partitions of __share_group_state; it cannot be changed once the topic is there.",
         POSITIVE,
         HIGH,
-        served=False,
     )
     share_coordinator_state_topic_prune_interval_ms = integer(
         "share.coordinator.state.topic.prune.interval.ms",
@@ -185,7 +182,6 @@ class TransactionDeclaration:
         POSITIVE,
         LOW,
         internal=True,
-        served=False,
     )
     share_coordinator_state_topic_replication_factor = short(
         "share.coordinator.state.topic.replication.factor",
@@ -201,7 +197,6 @@ class TransactionDeclaration:
         "Segment size of __share_group_state.",
         POSITIVE,
         HIGH,
-        served=False,
     )
     share_coordinator_threads = integer(
         "share.coordinator.threads", 1, "Apache Kafka's threads for the share coordinator.", POSITIVE, served=False

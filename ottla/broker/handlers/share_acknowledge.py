@@ -1,0 +1,162 @@
+"""ShareAcknowledge (key 79): what became of records that a member has (KIP-932).
+
+Rules:
+- It belongs to the member's session and carries its epoch; -1 ends the session when everything is taken in, and what
+  the member still has is available again.
+- A partition fails alone, and then nothing that is said of it counts.
+- The answer comes when all of it is stored.
+
+KIPs: 932, 1222 a lock can be renewed (version 2), by requests that say so and do nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from ottla.broker.dispatch import Call, handles
+from ottla.broker.reply import Later, Reply
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.name import Uuid
+from ottla.share.partition import Acknowledgement, AcknowledgeType
+from ottla.share.session import FINAL_EPOCH, INITIAL_EPOCH, Key
+from ottla.share.state import SharePartitionKey
+from ottla.wire.api import ApiKey
+from ottla.wire.api.share_acknowledge import (
+    PartitionData,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+)
+
+_RENEW_FROM = 2
+_MEMBER_ID_MAX = 36
+
+#: What came of a partition's acknowledgements: None, or why they do not count.
+Outcome = KafkaError | None
+
+
+@handles(ApiKey.SHARE_ACKNOWLEDGE)
+def share_acknowledge(call: Call, request: ShareAcknowledgeRequest) -> Reply:
+    """Take in what a member says, and answer when it is stored."""
+    group_id, member_id = check_member(request)
+    owner = group_id, member_id
+    sessions = call.node.shares.sessions
+    if request.share_session_epoch == INITIAL_EPOCH:
+        raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+    if request.share_session_epoch == FINAL_EPOCH:
+        sessions.find(owner)
+    else:
+        sessions.resume(owner, request.share_session_epoch)
+    later = Later()
+
+    def done(outcomes: dict[Key, Outcome]) -> None:
+        if request.share_session_epoch == FINAL_EPOCH:
+            call.node.shares.end_session(sessions.find(owner))
+        later.resolve(_response(call, group_id, outcomes))
+
+    acknowledge(call, owner, request.topics, done, renews=request.is_renew_ack)
+    return later
+
+
+def check_member(request: Any) -> tuple[str, str]:
+    """(group id, member id) of a request, or INVALID_REQUEST."""
+    if request.group_id is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
+    if not request.member_id or len(request.member_id) > _MEMBER_ID_MAX:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
+    return request.group_id, request.member_id
+
+
+def acknowledge(
+    call: Call,
+    owner: tuple[str, str],
+    topics: Iterable[Any],
+    done: Callable[[dict[Key, Outcome]], None],
+    *,
+    renews: bool,
+) -> None:
+    """Take in the acknowledgements of a request; `done` is called once with what came of each partition's."""
+    asked = [
+        ((Uuid(topic.topic_id), partition.partition_index), partition.acknowledgement_batches)
+        for topic in topics
+        for partition in topic.partitions
+    ]
+    outcomes: dict[Key, Outcome] = dict.fromkeys((key for key, _ in asked), None)
+    left = len(asked) + 1
+
+    def answered(key: Key | None, outcome: Outcome) -> None:
+        nonlocal left
+        left -= 1
+        if key is not None:
+            outcomes[key] = outcome
+        if not left:
+            done(outcomes)
+
+    for key, batches in asked:
+        try:
+            _one(call, owner, key, _parsed(batches, call.version, renews), partial(answered, key))
+        except KafkaError as error:
+            answered(key, error)
+    answered(None, None)
+
+
+def _one(
+    call: Call,
+    owner: tuple[str, str],
+    key: Key,
+    said: Sequence[Acknowledgement],
+    done: Callable[[Outcome], None],
+) -> None:
+    group_id, member_id = owner
+    topic_id, index = key
+    name = call.node.topic_name(topic_id)
+    if name is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    call.node.leader_of(name, index)
+    if not said:
+        done(None)
+        return
+    leader = call.node.shares.find(SharePartitionKey(group_id, topic_id, index))
+    if leader is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    leader.acknowledge(member_id, said, done)
+
+
+def _parsed(batches: Iterable[Any], version: int, renews: bool) -> list[Acknowledgement]:
+    """What is said, if it can be meant; INVALID_REQUEST otherwise."""
+    highest = AcknowledgeType.RENEW if version >= _RENEW_FROM else AcknowledgeType.REJECT
+    parsed = []
+    last_offset = -1
+    for batch in batches:
+        types = batch.acknowledge_types
+        length = batch.last_offset - batch.first_offset + 1
+        valid = (
+            length > 0
+            and batch.first_offset >= last_offset
+            and len(types) in (1, length)
+            and all(AcknowledgeType.GAP <= each <= highest for each in types)
+            and (renews or AcknowledgeType.RENEW not in types)
+        )
+        if not valid:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        last_offset = batch.last_offset
+        parsed.append(Acknowledgement(batch.first_offset, batch.last_offset, types))
+    return parsed
+
+
+def _response(call: Call, group_id: str, outcomes: dict[Key, Outcome]) -> ShareAcknowledgeResponse:
+    topics: dict[Uuid, list[PartitionData]] = {}
+    for (topic_id, index), outcome in outcomes.items():
+        data = PartitionData(partition_index=index)
+        if outcome is not None:
+            data.error_code, data.error_message = outcome.code, outcome.message or None
+        topics.setdefault(topic_id, []).append(data)
+    return ShareAcknowledgeResponse(
+        acquisition_lock_timeout_ms=call.node.shares.settings_of(group_id).share_record_lock_duration_ms,
+        responses=[
+            ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in topics.items()
+        ],
+    )

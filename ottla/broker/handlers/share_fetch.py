@@ -1,0 +1,299 @@
+"""ShareFetch (key 78): acquire and read records of a share group, and acknowledge earlier ones (KIP-932).
+
+Rules:
+- A member reads what its session names (`ottla.share.session`). Epoch 0 begins a session, -1 ends it and reads nothing.
+- What the request acknowledges is taken in before anything is acquired, and stored before the answer leaves.
+- With less than `min_bytes` to read it waits up to `max_wait_ms`; an append wakes it, and records that are available
+  again. A request behind it on the same connection ends the wait at once.
+- The bytes are whole batches of the log around what was acquired: `acquired_records` says which of them are the
+  member's.
+- A request that renews locks (`is_renew_ack`) does nothing else.
+
+KIPs: 932, 1206 how many records are acquired may be strict, 1222 renewal.
+"""
+
+from __future__ import annotations
+
+from asyncio import TimerHandle
+from typing import TYPE_CHECKING
+
+from ottla.broker.dispatch import Call, handles
+from ottla.broker.handlers.share_acknowledge import Outcome, acknowledge, check_member
+from ottla.broker.reply import Later, Reply
+from ottla.broker.share_read import visible_batches
+from ottla.broker.shares import ShareLeader
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.name import Uuid
+from ottla.replica.partition import Fetched
+from ottla.share.partition import Asked
+from ottla.share.session import FINAL_EPOCH, INITIAL_EPOCH, Key, ShareSession
+from ottla.share.state import SharePartitionKey
+from ottla.wire.api import ApiKey
+from ottla.wire.api.share_fetch import (
+    AcquiredRecords,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+_STRICT_MODE = 1
+_RENEW_FROM = 2
+#: How often one fetch passes over what nobody may see before it lets others go on.
+_PASSES_MAX = 64
+
+
+@handles(ApiKey.SHARE_FETCH)
+def share_fetch(call: Call, request: ShareFetchRequest) -> Reply:
+    """Acknowledge, then acquire; wait for records when there are too few and the client has time."""
+    owner = check_member(request)
+    renews = call.version >= _RENEW_FROM and request.is_renew_ack
+    if renews:
+        _check_renewal(request)
+    says = any(each.acknowledgement_batches for topic in request.topics for each in topic.partitions)
+    later = Later()
+    try:
+        session = _session(call, request, owner, says)
+    except KafkaError as error:
+        if error.code is not ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+            raise
+        # At once it would come again at once.
+        limit = error
+        call.node.loop.call_later(request.max_wait_ms / 1000, lambda: later.resolve(limit))
+        return later
+    whole = _Whole(call, request, session, later)
+    if says:
+        acknowledge(call, owner, request.topics, whole.acknowledged, renews=renews)
+    else:
+        whole.acknowledged({})
+    if renews or request.share_session_epoch == FINAL_EPOCH:
+        whole.fetched([])
+    else:
+        ParkedShareFetch(call, request, session, whole).begin(later)
+    return later
+
+
+def _check_renewal(request: ShareFetchRequest) -> None:
+    wrong = [
+        f"{name} must be set to 0, "
+        for name, value in (
+            ("maxBytes", request.max_bytes),
+            ("minBytes", request.min_bytes),
+            ("maxRecords", request.max_records),
+            ("maxWaitMs", request.max_wait_ms),
+        )
+        if value
+    ]
+    if wrong:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{''.join(wrong)}if isRenewAck is true.")
+
+
+def _session(call: Call, request: ShareFetchRequest, owner: tuple[str, str], says: bool) -> ShareSession:
+    sessions = call.node.shares.sessions
+    wanted = [(Uuid(topic.topic_id), each.partition_index) for topic in request.topics for each in topic.partitions]
+    if request.share_session_epoch == FINAL_EPOCH:
+        return sessions.find(owner)
+    if request.share_session_epoch == INITIAL_EPOCH:
+        if says:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        sessions_max = call.node.settings.group_share_max_share_sessions
+        return sessions.begin(owner, wanted, call.connection, sessions_max)
+    forgotten = [(Uuid(topic.topic_id), each) for topic in request.forgotten_topics_data for each in topic.partitions]
+    return sessions.resume(owner, request.share_session_epoch, wanted, forgotten)
+
+
+class _Whole:
+    """The two halves of a request: it is answered when both are there."""
+
+    def __init__(self, call: Call, request: ShareFetchRequest, session: ShareSession, later: Later) -> None:
+        self._call = call
+        self._request = request
+        self._session = session
+        self._later = later
+        self._outcomes: dict[Key, Outcome] | None = None
+        self._found: list[tuple[Key, PartitionData]] | None = None
+
+    def acknowledged(self, outcomes: dict[Key, Outcome]) -> None:
+        """What came of the acknowledgements."""
+        self._outcomes = outcomes
+        self._answer()
+
+    def fetched(self, found: list[tuple[Key, PartitionData]]) -> None:
+        """What was acquired, and what failed."""
+        self._found = found
+        self._answer()
+
+    def _answer(self) -> None:
+        if self._outcomes is None or self._found is None or self._later.resolved:
+            return
+        shares = self._call.node.shares
+        if self._request.share_session_epoch == FINAL_EPOCH:
+            shares.end_session(self._session)
+        parts = dict(self._found)
+        for key, outcome in self._outcomes.items():
+            data = parts.setdefault(key, PartitionData(partition_index=key[1], records=b""))
+            if outcome is not None:
+                data.acknowledge_error_code, data.acknowledge_error_message = outcome.code, outcome.message or None
+        topics: dict[Uuid, list[PartitionData]] = {}
+        for (topic_id, _), data in parts.items():
+            topics.setdefault(topic_id, []).append(data)
+        settings = shares.settings_of(self._session.owner[0])
+        self._later.resolve(
+            ShareFetchResponse(
+                acquisition_lock_timeout_ms=settings.share_record_lock_duration_ms,
+                responses=[
+                    ShareFetchableTopicResponse(topic_id=topic_id, partitions=partitions)
+                    for topic_id, partitions in topics.items()
+                ],
+            )
+        )
+
+
+class ParkedShareFetch:
+    """The fetch of one request: tried at once, and again by each append and release while it waits."""
+
+    def __init__(self, call: Call, request: ShareFetchRequest, session: ShareSession, whole: _Whole) -> None:
+        self.node: Node = call.node
+        self._request = request
+        self._session = session
+        self._whole = whole
+        self._group_id, self._member_id = session.owner
+        self._bytes_max = min(request.max_bytes, self.node.settings.fetch_max_bytes)
+        self._strict = request.share_acquire_mode == _STRICT_MODE
+        self._timer: TimerHandle | None = None
+        self._over = False
+        self._waits: list[ShareLeader] = []
+
+    def begin(self, later: Later) -> None:
+        """Answer now if there is something, or no time."""
+        wants = bool(self._session.partitions) and self._request.max_records > 0 and self._bytes_max > 0
+        found = self._attempt(final=self._request.max_wait_ms <= 0) if wants else []
+        if found is not None:
+            self._whole.fetched(found)
+            return
+        later.superseded = self._finish
+        for key in self._session.partitions:
+            try:
+                self._waits.append(self._leader(key))
+            except KafkaError:
+                # Its topic was deleted a moment ago: the next attempt tells the client.
+                continue
+        for leader in self._waits:
+            leader.partition.waiting[self._try] = None
+            leader.waiting[self._try] = None
+        self._timer = self.node.loop.call_later(self._request.max_wait_ms / 1000, self._finish)
+
+    # -- trying
+
+    def _attempt(self, *, final: bool) -> list[tuple[Key, PartitionData]] | None:
+        """What was acquired and what failed; None when it is worth waiting for more."""
+        found: list[tuple[Key, PartitionData]] = []
+        ready: list[tuple[Key, ShareLeader]] = []
+        for key in list(self._session.partitions):
+            try:
+                leader = self._leader(key)
+                has_room = leader.ready().has_room
+            except KafkaError as error:
+                if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    found.append((key, _failed(key[1], error)))
+                continue
+            if has_room:
+                ready.append((key, leader))
+        reads = []
+        size = 0
+        for key, leader in ready:
+            fetched = self._read(leader, len(ready))
+            if fetched is not None and fetched.records is not None:
+                reads.append((key, leader, fetched))
+                size += len(fetched.records)
+        if not found and not final and size < self._request.min_bytes:
+            return None
+        left = self._request.max_records
+        for key, leader, fetched in reads:
+            data = self._take(leader, fetched, len(ready), left) if left > 0 else None
+            if data is not None:
+                left -= sum(each.last_offset - each.first_offset + 1 for each in data.acquired_records)
+                self._session.move_behind(key)
+                found.append((key, data))
+        return found if found or final else None
+
+    def _leader(self, key: Key) -> ShareLeader:
+        topic_id, index = key
+        name = self.node.topic_name(topic_id)
+        if name is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        partition = self.node.leader_of(name, index)
+        return self.node.shares.lead(SharePartitionKey(self._group_id, topic_id, index), partition)
+
+    def _read(self, leader: ShareLeader, readers: int) -> Fetched | None:
+        """What the log has at the share partition's next offset; None if that is nothing."""
+        bytes_max = max(1, self._bytes_max // readers)
+        try:
+            offset = leader.ready().next_fetch_offset
+            fetched = leader.partition.read(offset, bytes_max, leader.isolation_level, min_one_batch=True)
+        except KafkaError:
+            # Offsets were set behind the end of the log: it gets there, or the offsets are set again.
+            return None
+        return fetched if fetched.records is not None else None
+
+    def _take(
+        self, leader: ShareLeader, fetched: Fetched | None, readers: int, records_max: int
+    ) -> PartitionData | None:
+        asked = Asked(records_max, self._request.batch_size, self._strict)
+        for _ in range(_PASSES_MAX):
+            if fetched is None or fetched.records is None:
+                return None
+            data = fetched.records.bytes()
+            batches = visible_batches(data, fetched.aborted)
+            before = leader.ready().next_fetch_offset
+            acquired, change = leader.ready().acquire(
+                self._member_id, [each for _, each in batches], asked, self.node.clock.now_ms()
+            )
+            leader.store(change)
+            if acquired:
+                first, last = acquired[0].first_offset, acquired[-1].last_offset
+                inside = [at for at, each in batches if each.last_offset >= first and each.first_offset <= last]
+                ends = [at for at, each in batches if each.first_offset > last]
+                end = ends[0] if ends else len(data)
+                return PartitionData(
+                    partition_index=leader.key.partition,
+                    records=data[inside[0] : end],
+                    acquired_records=[
+                        AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
+                        for first, last, count in acquired
+                    ],
+                )
+            if leader.ready().next_fetch_offset == before:
+                return None
+            fetched = self._read(leader, readers)
+        return None
+
+    # -- waiting
+
+    def _try(self) -> None:
+        found = None if self._over else self._attempt(final=False)
+        if found is not None:
+            self._leave(found)
+
+    def _finish(self) -> None:
+        if self._over:
+            return
+        found = self._attempt(final=True)
+        assert found is not None
+        self._leave(found)
+
+    def _leave(self, found: list[tuple[Key, PartitionData]]) -> None:
+        assert self._timer is not None
+        self._over = True
+        self._timer.cancel()
+        for leader in self._waits:
+            leader.partition.waiting.pop(self._try, None)
+            leader.waiting.pop(self._try, None)
+        self._whole.fetched(found)
+
+
+def _failed(index: int, error: KafkaError) -> PartitionData:
+    return PartitionData(partition_index=index, error_code=error.code, error_message=error.message or None, records=b"")

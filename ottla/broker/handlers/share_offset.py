@@ -1,0 +1,123 @@
+"""DescribeShareGroupOffsets (key 90): where share groups stand, and how much is left for them (KIP-932, KIP-1226).
+
+Rules:
+- The offsets are the share coordinators'. What has none, and topics that are not there, are told as offset -1, which
+  is no error.
+- Without topics the answer has every partition whose state the group has begun.
+- The lag is what the log has behind the start, less what is over there already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from ottla.broker.dispatch import Call, handles
+from ottla.broker.reply import Later, Reply
+from ottla.group.share_group import ShareGroup
+from ottla.kernel.error import KafkaError
+from ottla.kernel.name import NO_UUID, Uuid
+from ottla.share.state import UNSET_COUNT, UNSET_OFFSET, SharePartitionKey
+from ottla.wire.api import ApiKey
+from ottla.wire.api.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+
+_UNKNOWN_LAG = -1
+
+
+@handles(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)
+def describe_share_group_offsets(call: Call, request: DescribeShareGroupOffsetsRequest) -> Reply:
+    """One answer a group; a group fails alone."""
+    groups = [_Described(call, asked) for asked in request.groups]
+    later = Later()
+    left = len(groups) + 1
+
+    def done() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            later.resolve(DescribeShareGroupOffsetsResponse(groups=[group.response for group in groups]))
+
+    for group in groups:
+        group.ask(done)
+    done()
+    return later
+
+
+class _Described:
+    """One group's answer, filled as its partitions are answered."""
+
+    def __init__(self, call: Call, asked: DescribeShareGroupOffsetsRequestGroup) -> None:
+        self._call = call
+        self._asked = asked
+        self.response = DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id)
+
+    def ask(self, done: Callable[[], None]) -> None:
+        """Ask for every partition; `done` is called when the last one is there."""
+        try:
+            wanted = self._wanted()
+        except KafkaError as error:
+            self.response.error_code, self.response.error_message = error.code, error.message or None
+            wanted = []
+        left = 1
+
+        def answered(key: SharePartitionKey, answer: DescribeShareGroupOffsetsResponsePartition, result: Any) -> None:
+            nonlocal left
+            self._fill(key, answer, result)
+            left -= 1
+            if not left:
+                done()
+
+        for name, topic_id, indexes in wanted:
+            topic = DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id)
+            self.response.topics.append(topic)
+            for index in indexes:
+                answer = DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=UNSET_OFFSET)
+                topic.partitions.append(answer)
+                if topic_id != NO_UUID:
+                    left += 1
+                    key = SharePartitionKey(self._asked.group_id, topic_id, index)
+                    self._call.node.persister.summary(key, partial(answered, key, answer))
+        left -= 1
+        if not left:
+            done()
+
+    def _wanted(self) -> list[tuple[str, Uuid, Sequence[int]]]:
+        node = self._call.node
+        if self._asked.topics is not None:
+            topics = node.image.topics
+            return [
+                (
+                    each.topic_name,
+                    topics[each.topic_name].topic_id if each.topic_name in topics else NO_UUID,
+                    each.partitions,
+                )
+                for each in self._asked.topics
+            ]
+        group = node.groups.driver_of(self._asked.group_id).machine.shard.groups.get(self._asked.group_id)
+        if not isinstance(group, ShareGroup):
+            return []
+        return [(each.name, topic_id, sorted(each.partitions)) for topic_id, each in group.initialized.items()]
+
+    def _fill(self, key: SharePartitionKey, answer: DescribeShareGroupOffsetsResponsePartition, result: Any) -> None:
+        if isinstance(result, KafkaError):
+            answer.error_code, answer.error_message = result.code, result.message or None
+            return
+        answer.start_offset, answer.leader_epoch = result.start_offset, result.leader_epoch
+        if result.start_offset == UNSET_OFFSET or result.delivery_complete_count == UNSET_COUNT:
+            return
+        name = self._call.node.topic_name(key.topic_id)
+        try:
+            partition = self._call.node.leader_of(name or "", key.partition)
+        except KafkaError as error:
+            answer.error_code, answer.error_message = error.code, error.message or None
+            answer.start_offset, answer.lag = UNSET_OFFSET, _UNKNOWN_LAG
+            return
+        answer.lag = partition.high_watermark - result.start_offset - result.delivery_complete_count

@@ -1,0 +1,87 @@
+"""The share coordinators of this node, one a partition of `__share_group_state`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.coordinators import Coordinators
+from ottla.broker.driver import Driver
+from ottla.broker.topic_view import ImageTopics
+from ottla.group import event as group_event
+from ottla.kernel.name import SHARE_TOPIC
+from ottla.replica.partition import Partition
+from ottla.share.coordinator import Coordinator
+from ottla.share.event import Append, Called, Loaded, Prune, StateSettings, TimePassed, TopicsChanged
+from ottla.wire.batch import Batch
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+
+class ShareStates(Coordinators["ShareStateDriver"]):
+    """All share coordinators of a node."""
+
+    topic = SHARE_TOPIC
+
+    def make(self, partition: Partition) -> ShareStateDriver:
+        """A coordinator that knows every share partition of its partition."""
+        return ShareStateDriver(self.node, partition)
+
+    def create_topic(self) -> None:
+        """`__share_group_state`, on the first need of it."""
+        settings = self.node.settings
+        self.node.create_topic(
+            SHARE_TOPIC,
+            settings.share_coordinator_state_topic_num_partitions,
+            {
+                "cleanup.policy": "delete",
+                "compression.type": "producer",
+                "min.insync.replicas": "1",
+                "retention.ms": "-1",
+                "segment.bytes": str(settings.share_coordinator_state_topic_segment_bytes),
+            },
+        )
+
+    def topics_changed(self, event: group_event.TopicsChanged) -> None:
+        """Tell every coordinator of topics that are gone."""
+        for driver in self.drivers():
+            driver.step(TopicsChanged(ImageTopics(self.node.image), [topic_id for _, topic_id in event.deleted]))
+
+
+class ShareStateDriver(Driver[Coordinator]):
+    """One share coordinator on one partition."""
+
+    def __init__(self, node: Node, partition: Partition) -> None:
+        super().__init__(node, partition, _fresh(node), TimePassed())
+        self.load()
+        self.step(Loaded())
+
+    def replay_batch(self, batch: Batch) -> None:
+        """Every record to `replay`."""
+        for record in batch.records():
+            if record.key is not None:
+                self.machine.replay(record.key, record.value, offset=record.offset)
+
+    def ask(self, request: Any, answer: Callable[[Any], None]) -> None:
+        """Put a request for one share partition; `answer` is called once with the response."""
+        self.step(Called(self.expect(answer), request))
+
+    def carry_out(self, effect: Append | Prune, now_ms: int) -> None:
+        """Append, or cut off what is no longer needed."""
+        if isinstance(effect, Append):
+            self.append(effect.entries, now_ms)
+        else:
+            self.partition.log.advance_start_offset(effect.offset)
+
+
+def _fresh(node: Node) -> Coordinator:
+    settings = node.settings
+    return Coordinator(
+        StateSettings(
+            settings.share_coordinator_snapshot_update_records_per_snapshot,
+            settings.share_coordinator_state_topic_prune_interval_ms,
+            settings.share_coordinator_cold_partition_snapshot_interval_ms,
+        ),
+        ImageTopics(node.image),
+    )

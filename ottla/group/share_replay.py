@@ -1,0 +1,138 @@
+"""The fold of share groups: what each of their records in `__consumer_offsets` does to the state.
+
+As in `replay`: a record alone says what to do, and tombstones of what is not there are nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ottla.group.consumer import LEAVE_EPOCH
+from ottla.group.shard import Shard
+from ottla.group.share_group import NamedPartitions, ShareGroup, ShareMember
+from ottla.wire.record.offset import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMetadataValue,
+)
+
+
+def _share_group(shard: Shard, group_id: str, create: bool) -> ShareGroup | None:
+    group = shard.groups.get(group_id)
+    if isinstance(group, ShareGroup):
+        return group
+    if not create:
+        return None
+    assert group is None, f"{group_id} is a group of another kind"
+    made = shard.groups[group_id] = ShareGroup(group_id)
+    return made
+
+
+def _replay_member(shard: Shard, key: ShareGroupMemberMetadataKey, value: ShareGroupMemberMetadataValue | None) -> None:
+    group = _share_group(shard, key.group_id, value is not None)
+    if group is None:
+        return
+    if value is None:
+        group.members.pop(key.member_id, None)
+        return
+    member = group.members.get(key.member_id) or ShareMember(key.member_id)
+    group.members[key.member_id] = replace(
+        member,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        topics=tuple(sorted(set(value.subscribed_topic_names))),
+    )
+
+
+def _replay_epoch(shard: Shard, key: ShareGroupMetadataKey, value: ShareGroupMetadataValue | None) -> None:
+    group = _share_group(shard, key.group_id, value is not None)
+    if group is None:
+        return
+    if value is None:
+        assert not group.members, f"the tombstone of {key.group_id} comes before those of its members"
+        del shard.groups[key.group_id]
+        return
+    group.epoch = value.epoch
+    group.metadata_hash = value.metadata_hash
+
+
+def _replay_target(
+    shard: Shard, key: ShareGroupTargetAssignmentMemberKey, value: ShareGroupTargetAssignmentMemberValue | None
+) -> None:
+    group = _share_group(shard, key.group_id, value is not None)
+    if group is None:
+        return
+    if value is None:
+        group.targets.pop(key.member_id, None)
+        return
+    group.targets[key.member_id] = {topic.topic_id: tuple(sorted(topic.partitions)) for topic in value.topic_partitions}
+
+
+def _replay_assignment_epoch(
+    shard: Shard, key: ShareGroupTargetAssignmentMetadataKey, value: ShareGroupTargetAssignmentMetadataValue | None
+) -> None:
+    group = _share_group(shard, key.group_id, value is not None)
+    if group is None:
+        return
+    group.assignment_epoch = -1 if value is None else value.assignment_epoch
+    group.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
+
+
+def _replay_current(
+    shard: Shard, key: ShareGroupCurrentMemberAssignmentKey, value: ShareGroupCurrentMemberAssignmentValue | None
+) -> None:
+    group = _share_group(shard, key.group_id, value is not None)
+    if group is None:
+        return
+    member = group.members.get(key.member_id)
+    if value is None:
+        if member is not None:
+            gone = replace(member, epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH, assigned={})
+            group.members[key.member_id] = gone
+        return
+    group.members[key.member_id] = replace(
+        member or ShareMember(key.member_id),
+        epoch=value.member_epoch,
+        previous_epoch=value.previous_member_epoch,
+        assigned={topic.topic_id: tuple(sorted(topic.partitions)) for topic in value.assigned_partitions},
+    )
+
+
+def _replay_state_partitions(
+    shard: Shard, key: ShareGroupStatePartitionMetadataKey, value: ShareGroupStatePartitionMetadataValue | None
+) -> None:
+    group = _share_group(shard, key.group_id, value is not None)
+    if group is None:
+        return
+    if value is None:
+        value = ShareGroupStatePartitionMetadataValue()
+    group.initializing, group.initialized = (
+        {
+            topic.topic_id: NamedPartitions(topic.topic_name, frozenset(topic.partitions))
+            for topic in topics
+            if topic.partitions
+        }
+        for topics in (value.initializing_topics, value.initialized_topics)
+    )
+    group.deleting = frozenset(topic.topic_id for topic in value.deleting_topics)
+
+
+#: What to do for each kind of key of share groups.
+SHARE_RECORDS: dict[type, Callable[[Shard, Any, Any], None]] = {
+    ShareGroupMemberMetadataKey: _replay_member,
+    ShareGroupMetadataKey: _replay_epoch,
+    ShareGroupTargetAssignmentMemberKey: _replay_target,
+    ShareGroupTargetAssignmentMetadataKey: _replay_assignment_epoch,
+    ShareGroupCurrentMemberAssignmentKey: _replay_current,
+    ShareGroupStatePartitionMetadataKey: _replay_state_partitions,
+}

@@ -1,0 +1,120 @@
+"""The responses of a share coordinator, each for one share partition; and how several are made one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ottla.kernel.error import KafkaError
+from ottla.kernel.name import Uuid
+from ottla.share.state import SharePartitionKey, StoredState
+from ottla.wire.api import delete_share_group_state as delete
+from ottla.wire.api import initialize_share_group_state as initialize
+from ottla.wire.api import read_share_group_state as read_state
+from ottla.wire.api import read_share_group_state_summary as read_summary
+from ottla.wire.api import write_share_group_state as write
+
+#: By request: the class of the response, of a topic's part of it, and of a partition's.
+_CLASSES: dict[type, tuple[type, type, type]] = {
+    initialize.InitializeShareGroupStateRequest: (
+        initialize.InitializeShareGroupStateResponse,
+        initialize.InitializeStateResult,
+        initialize.PartitionResult,
+    ),
+    read_state.ReadShareGroupStateRequest: (
+        read_state.ReadShareGroupStateResponse,
+        read_state.ReadStateResult,
+        read_state.PartitionResult,
+    ),
+    write.WriteShareGroupStateRequest: (
+        write.WriteShareGroupStateResponse,
+        write.WriteStateResult,
+        write.PartitionResult,
+    ),
+    delete.DeleteShareGroupStateRequest: (
+        delete.DeleteShareGroupStateResponse,
+        delete.DeleteStateResult,
+        delete.PartitionResult,
+    ),
+    read_summary.ReadShareGroupStateSummaryRequest: (
+        read_summary.ReadShareGroupStateSummaryResponse,
+        read_summary.ReadStateSummaryResult,
+        read_summary.PartitionResult,
+    ),
+}
+
+
+def _one(request: type, key: SharePartitionKey, **fields: Any) -> Any:
+    response, topic, partition = _CLASSES[request]
+    result = partition(partition=key.partition, **fields)
+    return response(results=[topic(topic_id=key.topic_id, partitions=[result])])
+
+
+def failure(request: Any, key: SharePartitionKey, error: KafkaError) -> Any:
+    """The partition's part failed."""
+    return _one(type(request), key, error_code=error.code, error_message=error.message or error.code.name)
+
+
+def initialized(key: SharePartitionKey) -> Any:
+    """State was begun."""
+    return _one(initialize.InitializeShareGroupStateRequest, key)
+
+
+def written(key: SharePartitionKey) -> Any:
+    """A change was stored."""
+    return _one(write.WriteShareGroupStateRequest, key)
+
+
+def deleted(key: SharePartitionKey) -> Any:
+    """State is gone, or was not there."""
+    return _one(delete.DeleteShareGroupStateRequest, key)
+
+
+def read(key: SharePartitionKey, state: StoredState) -> Any:
+    """All of a state."""
+    return _one(
+        read_state.ReadShareGroupStateRequest,
+        key,
+        state_epoch=state.state_epoch,
+        start_offset=state.start_offset,
+        state_batches=[
+            read_state.StateBatch(first_offset=first, last_offset=last, delivery_state=kind, delivery_count=count)
+            for first, last, kind, count in state.batches
+        ],
+    )
+
+
+def summary(key: SharePartitionKey, state: StoredState) -> Any:
+    """A state without its batches; of one that is not there only that it is not."""
+    return _one(
+        read_summary.ReadShareGroupStateSummaryRequest,
+        key,
+        state_epoch=state.state_epoch,
+        leader_epoch=state.leader_epoch,
+        start_offset=state.start_offset,
+        delivery_complete_count=state.delivery_complete_count,
+    )
+
+
+def split(request: Any) -> list[tuple[SharePartitionKey, Any]]:
+    """A request for each share partition of this one."""
+    kind = type(request)
+    parts = []
+    for topic in request.topics:
+        for partition in topic.partitions:
+            key = SharePartitionKey(request.group_id, topic.topic_id, partition.partition)
+            one = type(topic)(topic_id=topic.topic_id, partitions=[partition])
+            parts.append((key, kind(group_id=request.group_id, topics=[one])))
+    return parts
+
+
+def merged(request: Any, answers: Sequence[Any]) -> Any:
+    """One response from those to the parts of a request."""
+    response, topic_class, _ = _CLASSES[type(request)]
+    topics: dict[Uuid, list[Any]] = {}
+    for answer in answers:
+        for topic in answer.results:
+            topics.setdefault(topic.topic_id, []).extend(topic.partitions)
+    return response(
+        results=[topic_class(topic_id=topic_id, partitions=partitions) for topic_id, partitions in topics.items()]
+    )

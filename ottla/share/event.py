@@ -1,0 +1,84 @@
+"""What comes into a share coordinator (events, in the past tense) and what it wants done (effects, imperative)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ottla.kernel.name import Uuid
+
+
+class Topics(Protocol):
+    """The port to the metadata image: which topics there are."""
+
+    def topic_name(self, topic_id: Uuid) -> str | None: ...
+
+    def partition_count(self, name: str) -> int:
+        """0 for a topic that does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateSettings:
+    """The share.coordinator settings. The defaults are Apache Kafka 4.3's."""
+
+    snapshot_update_records_per_snapshot: int = 500
+    state_topic_prune_interval_ms: int = 300_000
+    cold_partition_snapshot_interval_ms: int = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A request arrived that is for one share partition. It is answered in the same step."""
+
+    ticket: int
+    #: One of the requests 83 to 87, with one topic and one partition.
+    request: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Every record of the log was replayed and this node leads the partition: timers start, requests may come."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """`deadline_ms()` was reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsChanged:
+    """The metadata image changed."""
+
+    topics: Topics
+    #: Ids of the topics that are gone.
+    deleted: Iterable[Uuid] = ()
+
+
+Event = Called | Loaded | TimePassed | TopicsChanged
+
+#: The key and value of a record as they stand in `__share_group_state`. A value of None is a tombstone.
+Entry = tuple[bytes, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Append these records as one batch, stamped with this step's time, and replay them at once."""
+
+    entries: Sequence[Entry]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Send this response once everything that was appended so far is committed."""
+
+    ticket: int
+    response: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Prune:
+    """No record before this offset is needed any more."""
+
+    offset: int
+
+
+Effect = Append | Answer | Prune
