@@ -8,8 +8,8 @@ Read `coordinator` first (what the driver does stands there), then `event`, then
     consumer                          a consumer group (KIP-848); its protocol in heartbeat, membership, revision,
                                       target, reconciliation; the assignors in assignor, its expressions in pattern
     conversion, migration             a group changes its kind while it lives; classic members of a consumer group
-    share_group                       a share group (KIP-932); its protocol in share_heartbeat, its dealings with the share
-                                      coordinator in share_state, its records in share_record and share_replay
+    share_group                       a share group (KIP-932); its protocol in share_heartbeat, what it has the share
+                                      coordinator hold in share_state, its records in share_record and share_replay
     offset, commit, fetch, deletion   committed offsets
     description, failure              what people see; what a failed request is answered
     record, replay, subscription      bytes to state and back

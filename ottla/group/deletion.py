@@ -49,9 +49,7 @@ def delete_groups(turn: Turn, call: Called) -> None:
 def _delete_share_group(turn: Turn, call: Called, group_id: str, error: ErrorCode) -> None:
     """The share coordinator has forgotten the group's state, or could not: then the group stays."""
     error = error or _delete(turn, group_id)
-    turn.answer(
-        call.ticket, DeleteGroupsResponse(results=[DeletableGroupResult(group_id=group_id, error_code=error)])
-    )
+    turn.answer(call.ticket, DeleteGroupsResponse(results=[DeletableGroupResult(group_id=group_id, error_code=error)]))
 
 
 def _delete(turn: Turn, group_id: str) -> ErrorCode:
