@@ -96,6 +96,8 @@ _DEFAULTS: dict[str, tuple[int, int]] = {
     "transaction.version": (2, 24),
 }
 
+#: The level of `metadata.version` that brings `kraft.version` 1 as the default.
+_KRAFT_VERSION_FROM = 21
 #: (feature, level) -> the metadata.version without which it cannot be.
 _NEEDS: dict[tuple[str, int], int] = {("eligible.leader.replicas.version", 1): ELR_FROM}
 
@@ -110,7 +112,23 @@ def release_level(text: str) -> int:
         if key in (release.text, release.release):
             return level
     known = ", ".join(release.text for release in METADATA_VERSIONS.values())
-    raise OttlaError(f"Unknown metadata.version {text!r}. Supported are: {known}")
+    raise OttlaError(f"Unknown metadata.version {text!r}. Supported metadata.version are: {known}")
+
+
+def default_levels(metadata_version: int) -> dict[str, int]:
+    """Feature -> its level by default at a level of `metadata.version`, in the order of Kafka's tools."""
+    levels = {METADATA_VERSION: metadata_version, KRAFT_VERSION: int(metadata_version >= _KRAFT_VERSION_FROM)}
+    for feature in ("transaction.version", "group.version", "eligible.leader.replicas.version", "share.version"):
+        levels[feature] = 0
+    for feature, (level, since) in _DEFAULTS.items():
+        levels[feature] = level if metadata_version >= since else 0
+    return levels
+
+
+def needed(feature: str, level: int) -> dict[str, int]:
+    """The levels of other features without which this one cannot be."""
+    least = _NEEDS.get((feature, level))
+    return {} if least is None else {METADATA_VERSION: least}
 
 
 def new_cluster_levels(metadata_version: int, chosen: dict[str, int]) -> dict[str, int]:

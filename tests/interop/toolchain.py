@@ -9,8 +9,10 @@ Rules:
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
+import tarfile
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
@@ -19,6 +21,20 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 CACHE = ROOT / ".cache" / "interop"
 TIMEOUT_S = 600
+
+#: The npm package whose archive carries librdkafka's sources with their tests, and the digest of that archive.
+LIBRDKAFKA_PACKAGE = "@confluentinc/kafka-javascript@1.10.1"
+LIBRDKAFKA_SHA256 = "ada7d703bb1d3237e2292bfabf438d663b6160c9f1ac2a2406b5dc4257c81b66"
+#: A test of librdkafka that asks for three replicas gets one: none of these tests looks at the others.
+LIBRDKAFKA_REPLICAS = ("0098-consumer-txn.cpp", "0103-transactions.c")
+
+#: Kafka's scripts that librdkafka's tests call, and the class of each.
+KAFKA_SCRIPTS = {
+    "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
+    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-run-class.sh": "",
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+}
 
 
 @cache
@@ -38,8 +54,8 @@ def classpath() -> str:
 
 
 @cache
-def java_peer() -> list[str]:
-    """The command of the Java client's program."""
+def java_peer(program: str = "Peer") -> list[str]:
+    """The command of a Java program: `Peer`, the client, or `Tools`, which runs Apache's command-line tools."""
     sources = sorted((HERE / "java").rglob("*.java"))
 
     def build(into: Path) -> None:
@@ -55,7 +71,7 @@ def java_peer() -> list[str]:
         quiet,
         "-cp",
         f"{classes}:{classpath()}",
-        "Peer",
+        program,
     ]
 
 
@@ -84,6 +100,72 @@ def node_peer() -> list[str]:
     return [_tool("node", "kafkajs"), str(_made("node", sources, bring) / "peer.js")]
 
 
+@cache
+def kgo_tests() -> tuple[Path, Path]:
+    """The program of franz-go's own tests, and the directory of their sources, in which it wants to run."""
+    module = HERE / "go"
+    package = "github.com/twmb/franz-go/pkg/kgo"
+
+    def build(into: Path) -> None:
+        _run("go", ["test", "-c", "-o", str(into / "kgo.test"), package], "franz-go's tests", cwd=module)
+
+    program = _made("kgo", [module / "go.mod", module / "go.sum"], build) / "kgo.test"
+    return program, Path(_run("go", ["list", "-f", "{{.Dir}}", package], "franz-go's tests", cwd=module).strip())
+
+
+@cache
+def librdkafka_tests() -> Path:
+    """The directory of librdkafka's tests, built. It needs a C and a C++ compiler, zlib, OpenSSL and RapidJSON."""
+
+    def build(into: Path) -> None:
+        _run("npm", ["pack", "--silent", LIBRDKAFKA_PACKAGE], "librdkafka's tests", cwd=into)
+        (archive,) = into.glob("*.tgz")
+        digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+        if digest != LIBRDKAFKA_SHA256:
+            raise RuntimeError(f"{LIBRDKAFKA_PACKAGE} is not the archive that was reviewed: its digest is {digest}")
+        with tarfile.open(archive) as tar:
+            tar.extractall(into, filter="data")
+        archive.unlink()
+        source = into / "package" / "deps" / "librdkafka"
+        for name in LIBRDKAFKA_REPLICAS:
+            path = source / "tests" / name
+            text = path.read_text()
+            path.write_text(re.sub(r"(create_topic_wait_exists\([^;]*), 3, (\d+\);)", r"\1, 1, \2", text))
+        # Unoptimised, it takes half the time to build and no longer to run. zstd and SASL's libraries it can do without.
+        options = ["gssapi", "curl", "zstd", "optimization", "debug-symbols"]
+        _run(str(source / "configure"), [f"--disable-{option}" for option in options], "librdkafka's tests", cwd=source)
+        lacking = {"SSL", "ZLIB", "RAPIDJSON"} - set(
+            re.findall(r"define WITH_(\w+) 1", (source / "config.h").read_text())
+        )
+        if lacking:
+            raise FileNotFoundError(f"librdkafka's tests need the headers of {', '.join(sorted(lacking))}")
+        jobs = f"-j{os.cpu_count() or 1}"
+        for target in (["-C", "src"], ["-C", "src-cpp"], ["-C", "tests", "build"]):
+            _run("make", [jobs, *target], "librdkafka's tests", cwd=source)
+        _run("make", ["-C", "tests", "java", f"KAFKA_JARS={jars()}"], "librdkafka's tests", cwd=source)
+
+    inputs = [Path(__file__), HERE / "java" / "pom.xml"]
+    return _made("librdkafka", inputs, build) / "package" / "deps" / "librdkafka" / "tests"
+
+
+@cache
+def kafka_home() -> Path:
+    """A directory like an unpacked Kafka: bin/ with the scripts that librdkafka's tests call, and libs/."""
+
+    def write(into: Path) -> None:
+        (into / "libs").symlink_to(jars())
+        (into / "bin").mkdir()
+        options = "-XX:TieredStopAtLevel=1 -Xmx256m -Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+        for name, main in KAFKA_SCRIPTS.items():
+            script = into / "bin" / name
+            script.write_text(
+                f'#!/bin/sh\nexec java {options} -cp "{jars()}/*${{CLASSPATH:+:$CLASSPATH}}" {main} "$@"\n'
+            )
+            script.chmod(0o755)
+
+    return _made("kafka", [Path(__file__), HERE / "java" / "pom.xml"], write)
+
+
 def _made(name: str, inputs: Iterable[Path], make: Callable[[Path], None]) -> Path:
     digest = hashlib.sha256()
     for path in inputs:
@@ -106,9 +188,11 @@ def _tool(name: str, needed_by: str) -> str:
     return path
 
 
-def _run(tool: str, arguments: Sequence[str], needed_by: str, cwd: Path | None = None) -> None:
+def _run(tool: str, arguments: Sequence[str], needed_by: str, cwd: Path | None = None) -> str:
+    """Run a tool to its end; what it printed."""
     command = [_tool(tool, needed_by), *arguments]
     done = subprocess.run(command, cwd=cwd, capture_output=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL)
     if done.returncode:
         said = (done.stdout + done.stderr).decode(errors="replace")
         raise RuntimeError(f"{tool} for {needed_by} ended with {done.returncode}:\n{said[-4000:]}")
+    return done.stdout.decode(errors="replace")
