@@ -121,8 +121,12 @@ class Sender(Turns):
         for node_id, items in loads.items():
             self._transmit(node_id, items)
         self._finish(ended)
-        if self._transactions is not None and self._transactions.pending and self.on_pending is not None:
-            self.on_pending()
+        if self._transactions is not None:
+            if self._transactions.pending and self.on_pending is not None:
+                self.on_pending()
+            if self._transactions.error is not None and self._accumulator.active:
+                # Nothing of it will be sent any more.
+                self.abort(self._transactions.error)
         if next_ms is not None:
             if self._timer is not None:
                 self._timer.cancel()

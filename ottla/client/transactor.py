@@ -198,8 +198,11 @@ class Transactor:
     # ---- requests
 
     def _answered(self, take_in: Callable[..., None], *answer: object) -> None:
-        with self._lock:
-            take_in(*answer)
+        try:
+            with self._lock:
+                take_in(*answer)
+        finally:
+            self._sender.wake()
 
     async def _call(self, connection: Connection, request: object, response: type[T], at_most: int | None = None) -> T:
         return await connection.call(request, response, timeout_ms=self._settings.request_timeout_ms, at_most=at_most)

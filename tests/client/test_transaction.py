@@ -11,6 +11,7 @@ from ottla.client import (
     AsyncConsumer,
     AsyncProducer,
     Consumer,
+    Downgrade,
     Fenced,
     OttlaError,
     Producer,
@@ -42,6 +43,45 @@ def committed(bootstrap: str, topic: str) -> list[bytes]:
 
         eventually(all_read)
         return sorted(found)
+
+
+@pytest.fixture
+def first_protocol(admin: Admin) -> Iterator[None]:
+    """The cluster without KIP-890: partitions are added at the coordinator."""
+    admin.update_features({"transaction.version": 1}, downgrade=Downgrade.SAFE).check()
+    eventually(lambda: admin.describe_features()["transaction.version"].finalized == 1)
+    yield
+    admin.update_features({"transaction.version": 2}).check()
+    eventually(lambda: admin.describe_features()["transaction.version"].finalized == 2)
+
+
+@pytest.mark.usefixtures("first_protocol")
+def test_the_first_protocol_keeps_the_same_promises(bootstrap: str, topic: str, name: str) -> None:
+    one, kept = TopicPartition(topic, 0), []
+    with (
+        Producer(bootstrap, transactional_id=name, linger_ms=0) as producer,
+        Consumer(bootstrap, group_id=f"{name}-group") as consumer,
+    ):
+        consumer.assign([one])
+        consumer.seek(one, 0)
+        for number in range(12):
+            with suppress(ZeroDivisionError), producer.transaction() as transaction:
+                delivery = producer.send(topic, b"%02d" % number, partition=number % 3)
+                transaction.send_offsets(consumer, {one: number})
+                if number % 4 == 2:
+                    delivery.result(30)
+                if number % 2:
+                    raise ZeroDivisionError
+                kept.append(b"%02d" % number)
+        assert producer._transactions is not None
+        assert producer._transactions.version == 1
+        eventually(lambda: committed(bootstrap, topic) == kept)
+        assert consumer.committed([one])[one] == 10
+        with Producer(bootstrap, transactional_id=name) as newer:
+            newer.init_transactions()
+            with pytest.raises(Fenced), producer.transaction():
+                producer.send(topic, b"late").result(30)
+    eventually(lambda: committed(bootstrap, topic) == kept)
 
 
 def test_a_transaction_that_ends_well_is_seen_whole(bootstrap: str, producer: Producer, topic: str) -> None:
@@ -235,3 +275,16 @@ def test_asyncio_has_the_same(bootstrap: str, name: str, topic: str) -> None:
             return found
 
     assert asyncio.run(scene()) == [b"0", b"2"]
+
+
+@pytest.mark.usefixtures("first_protocol")
+def test_who_waits_for_a_record_of_a_locked_out_producer_is_told_at_once(bootstrap: str, topic: str, name: str) -> None:
+    with Producer(bootstrap, transactional_id=name, linger_ms=0) as older:
+        older.init_transactions()
+        with Producer(bootstrap, transactional_id=name) as newer:
+            newer.init_transactions()
+        older.begin_transaction()
+        deliveries = [older.send(topic, b"late", partition=number) for number in range(3)]
+        for delivery in deliveries:
+            with pytest.raises(Fenced):
+                delivery.result(60)
