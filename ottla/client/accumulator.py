@@ -155,7 +155,7 @@ class Accumulator:
             batch.headers.append(headers or ())
         if self._round_robin and key is None:
             self._next_in_turn(queue)
-        return Delivery(batch, index)
+        return Delivery((batch, index))
 
     def _room(self, queue: TopicQueue, number: int, size: int) -> ProducerBatch | None:
         """A batch of this partition that can take `size` more bytes, grown or new; None if memory is out."""

@@ -57,10 +57,12 @@ class ProducerBatch:
         "runs",
         "seen",
         "serial",
+        "since_ns",
         "size",
         "timestamp",
         "topic",
         "transactional",
+        "until_ns",
         "values",
         "waiters",
         "whole",
@@ -74,8 +76,9 @@ class ProducerBatch:
         self.keys: list[bytes | None] | None = None
         self.headers: list[Sequence[Header]] | None = None
         self.runs: list[Run] = []
-        #: Of the last record, ms.
+        #: Of the last record, ms; and the nanoseconds from when and until when it is that ms.
         self.timestamp = -1
+        self.since_ns = self.until_ns = 0
         self.max_timestamp = -1
         #: An upper bound of the encoded size, up to which `limit` it may grow, and what is reserved of buffer.memory.
         self.size = 0
@@ -116,6 +119,8 @@ class ProducerBatch:
     def stamp(self, index: int, timestamp: int) -> None:
         """From this record on it is another ms."""
         self.timestamp = timestamp
+        self.since_ns = timestamp * 1_000_000
+        self.until_ns = self.since_ns + 1_000_000
         self.runs.append((index, timestamp))
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
@@ -243,23 +248,20 @@ class ProducerBatch:
         return found
 
 
-class Delivery:
+class Delivery(tuple["ProducerBatch", int]):
     """One record on its way. Await it, or ask for its `result`, to know where it lies or why it failed."""
 
-    __slots__ = ("_batch", "_index")
-
-    def __init__(self, batch: ProducerBatch, index: int) -> None:
-        self._batch = batch
-        self._index = index
+    # A tuple of its batch and its index there: `send` makes one for each record, and no `__init__` is run for a tuple.
+    __slots__ = ()
 
     @property
     def done(self) -> bool:
         """Is it over, one way or the other?"""
-        return self._batch.done
+        return self[0].done
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Wait, at most `timeout` seconds (then RequestTimedOut). Raises the KafkaError for which it failed."""
-        batch = self._batch
+        batch = self[0]
         if not batch.done:
             over = threading.Event()
             batch.when_done(over.set)
@@ -269,7 +271,7 @@ class Delivery:
 
     def when_done(self, told: Callable[[RecordMetadata | None, KafkaError | None], Any]) -> None:
         """Call `told(metadata, error)` when it is over, one of them None. It runs on the client's loop: be brief."""
-        batch = self._batch
+        batch = self[0]
 
         def tell() -> None:
             try:
@@ -282,7 +284,7 @@ class Delivery:
         batch.when_done(tell)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        batch = self._batch
+        batch = self[0]
         if not batch.done:
             loop = asyncio.get_running_loop()
             over: asyncio.Future[None] = loop.create_future()
@@ -295,7 +297,7 @@ class Delivery:
         return self._outcome()
 
     def _outcome(self) -> RecordMetadata:
-        batch, index = self._batch, self._index
+        batch, index = self
         while batch.parts:
             first, part = batch.parts[1] if index >= batch.parts[1][0] else batch.parts[0]
             batch, index = part, index - first
@@ -312,7 +314,7 @@ class TableDelivery:
     __slots__ = ("_deliveries",)
 
     def __init__(self, batches: Sequence[ProducerBatch]) -> None:
-        self._deliveries = [Delivery(batch, 0) for batch in batches]
+        self._deliveries = [Delivery((batch, 0)) for batch in batches]
 
     @property
     def done(self) -> bool:
@@ -321,12 +323,25 @@ class TableDelivery:
 
     def result(self, timeout: float | None = None) -> list[RecordMetadata]:
         """Where the first row of each batch has come to lie. Raises the first KafkaError; `timeout` is for each."""
-        return [one.result(timeout) for one in self._deliveries]
+        for one in self._deliveries:
+            one.result(timeout)
+        return self._outcomes()
 
     def __await__(self) -> Generator[Any, None, list[RecordMetadata]]:
-        found: list[RecordMetadata] = []
         for one in self._deliveries:
-            found += ((yield from one.__await__()),)
+            yield from one.__await__()
+        return self._outcomes()
+
+    def _outcomes(self) -> list[RecordMetadata]:
+        """Of every batch, or of its halves if it was too large."""
+        left = [batch for batch, _ in reversed(self._deliveries)]
+        found: list[RecordMetadata] = []
+        while left:
+            batch = left.pop()
+            if batch.parts:
+                left += [part for _, part in reversed(batch.parts)]
+            else:
+                found.append(Delivery((batch, 0)).result())
         return found
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.client.accumulator import RECORD_OVERHEAD
+from ottla.client.accumulator import RECORD_OVERHEAD, TopicQueue
 from ottla.client.cluster import now_ms
 from ottla.client.commit import Offsets
 from ottla.client.delivery import Delivery, ProducerBatch, TableDelivery
@@ -54,15 +54,15 @@ class Producer:
         self._may_be_plain = (
             read.key_serializer is None and read.value_serializer is None and read.partitioner == "default"
         )
-        #: May `send` take its short way? With transactions only while one is open.
-        self._plain = self._may_be_plain and self._transactions is None
         self._lock = self._half._lock
         self._acquire = self._lock.acquire
         self._release = self._lock.release
         self._room = threading.Condition(self._lock)
         self._blocked = 0
         self._accumulator = self._half._accumulator
-        self._topics = self._accumulator.topics
+        #: The topics for which `send` may take its short way: all or none. With transactions, while one is open.
+        self._short: dict[str, TopicQueue] = {}
+        self._shorten(self._transactions is None)
         self._append: Callable[..., Delivery | None] = self._half.append
         self._sender = self._half._sender
         self._sender.on_progress.append(self._progressed)
@@ -72,10 +72,14 @@ class Producer:
     def forked(self) -> None:
         """In a child: no record goes past the check in `_wait`."""
         self._is_child = True
-        self._plain = self._may_be_plain = False
+        self._may_be_plain = False
+        self._shorten(False)
         # The parent's thread may have held the lock when it forked.
         self._lock = threading.Lock()
         self._append = _nowhere
+
+    def _shorten(self, may: bool) -> None:
+        self._short = self._accumulator.topics if may and self._may_be_plain else {}
 
     def send(
         self,
@@ -92,38 +96,40 @@ class Producer:
         `timestamp` is in ms since 1970, now by default. Without `partition` the key decides, and without a key any
         partition will do. BufferFull when there is no room for max.block.ms; KafkaError when the topic is not found.
         """
-        if timestamp is None:
-            timestamp = _now_ns() // 1_000_000
         # The common case, bytes into a batch that has room, is `Accumulator.append` written out: a call and a `with`
         # would double its time.
         if (
-            self._plain
-            and value.__class__ is bytes
-            and (key is None or key.__class__ is bytes)
+            value.__class__ is bytes
             and partition is None
             and headers is None
-            and (queue := self._topics.get(topic)) is not None
+            and timestamp is None
+            and (key is None or key.__class__ is bytes)
+            and topic in self._short
         ):
+            now = _now_ns()
+            queue = self._short[topic]
             number = queue.sticky if key is None else key_hash(key) % len(queue.partitions)
             self._acquire()
             try:
                 batch = queue.partitions[number].open
-                if batch is not None and (key is None) is (batch.keys is None) and batch.headers is None:
+                if batch is not None and (batch.keys is None) is (key is None) and batch.headers is None:
                     size = batch.size + len(value) + RECORD_OVERHEAD
                     if key is not None:
                         size += len(key)
                     if size <= batch.limit:
+                        batch.size = size
                         values = batch.values
                         index = len(values)
                         values.append(value)
-                        if batch.keys is not None:
-                            batch.keys.append(key)
-                        batch.size = size
-                        if timestamp != batch.timestamp:
-                            batch.stamp(index, timestamp)
-                        return Delivery(batch, index)
+                        if key is not None:
+                            batch.keys.append(key)  # type: ignore[union-attr]
+                        if not batch.since_ns <= now < batch.until_ns:
+                            batch.stamp(index, now // 1_000_000)
+                        return Delivery((batch, index))
             finally:
                 self._release()
+        if timestamp is None:
+            timestamp = _now_ns() // 1_000_000
         raw_value, raw_key, pairs = convert(self.settings, value, key, headers)
         try:
             with self._lock:
@@ -233,7 +239,7 @@ class Producer:
     def begin_transaction(self) -> None:
         """Open a transaction: what is sent from now on belongs to it."""
         self._thread.run(self._half.begin_transaction())
-        self._plain = self._may_be_plain
+        self._shorten(True)
 
     def send_offsets(self, reader: Reader, offsets: Offsets | None = None) -> None:
         """Commit offsets with the transaction: a consumer's positions, or these offsets of a group.
@@ -246,12 +252,12 @@ class Producer:
 
     def commit_transaction(self) -> None:
         """Deliver what was sent and commit. A KafkaError that is not `Fenced` leaves the transaction to be aborted."""
-        self._plain = self._may_be_plain and self._transactions is None
+        self._shorten(self._transactions is None)
         self._thread.run(self._half.commit_transaction())
 
     def abort_transaction(self) -> None:
         """Undo the transaction. What had not been sent fails with TransactionAborted."""
-        self._plain = self._may_be_plain and self._transactions is None
+        self._shorten(self._transactions is None)
         self._thread.run(self._half.abort_transaction())
 
     # ---- the rest

@@ -132,4 +132,3 @@ def as_binary(column: Any) -> Any:
 
 
 __all__ = ["Errors", "Serde", "binary", "json", "text"]
-
