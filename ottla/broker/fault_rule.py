@@ -8,6 +8,7 @@ Rules:
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -92,7 +93,7 @@ def _said(struct: Any, names: frozenset[str]) -> Iterator[str | bytes]:
                 yield each
 
 
-class Fault:
+class Fault(ABC):
     """One fault. It ends by `remove`, or at the end of a `with` block."""
 
     def __init__(self, where: Where, times: int | None, after: int) -> None:
@@ -155,12 +156,13 @@ class Fault:
         finally:
             self.taken()
 
+    @abstractmethod
     def strike(self, call: Call, request: Any, key: int, go_on: Callable[[], Any]) -> Any:
         """The reply to a request that it takes."""
-        raise NotImplementedError
 
     def removed(self) -> None:
         """It is over."""
+        return
 
 
 class Error(Fault):

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from crc32c import crc32c
+from ottla.wire.checksum import crc32c
 
 from ottla.broker.registration import random_uuid
 from ottla.cluster.image import CLIENT_METRICS, Image

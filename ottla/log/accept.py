@@ -7,13 +7,12 @@ Rules:
 
 from typing import TYPE_CHECKING
 
-from crc32c import crc32c
-
 from ottla.kernel.error import ErrorCode, KafkaError, RefusedBatch
 from ottla.kernel.port import Buffer
 from ottla.log.appended import Appended, Origin
 from ottla.log.setting import LogSettings
 from ottla.wire.batch import CONTROL, CRC_START, HEADER_BYTES, LENGTH_END, MAGIC, PREFIX
+from ottla.wire.checksum import crc32c
 
 if TYPE_CHECKING:
     from ottla.log.log import Log

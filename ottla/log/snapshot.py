@@ -11,11 +11,10 @@ Rules:
 
 import struct
 
-from crc32c import crc32c
-
 from ottla.kernel.port import Disk
 from ottla.log.path import SNAPSHOT, offset_name, parse_offset_name
 from ottla.log.producer import Producer, Producers, Sent
+from ottla.wire.checksum import crc32c
 
 VERSION = 1
 _HEAD = struct.Struct(">hI")

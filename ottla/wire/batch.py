@@ -15,10 +15,9 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.port import Buffer
+from ottla.wire.checksum import crc32c
 from ottla.wire.codec import Codec, codec_of, compress, decompress
 from ottla.wire.varint import decode_varint, encode_varint
 

@@ -1,0 +1,73 @@
+"""How long it takes until a node serves: `python -m bench.start [ROUNDS]`.
+
+- cold: a new interpreter, `ottla.Node()` started, and nothing else; the process's own CPU time beside the wall's.
+- fresh: in a warm process a node, a topic, one record written and read by our client, stopped. What a test suite with
+  a node of its own for each test pays.
+"""
+
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+
+import ottla
+from ottla.client import Consumer, Producer, TopicPartition
+
+COLD = "import os, ottla; ottla.Node().start(); os._exit(0)"
+BARE = "import os; os._exit(0)"
+
+
+def cold(program: str, rounds: int) -> tuple[float, float]:
+    """Medians of wall and CPU milliseconds of a program."""
+    walls, cpus = [], []
+    # Compiled modules are kept, as they are for everybody else.
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    for _ in range(rounds):
+        before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        subprocess.run([sys.executable, "-c", program], check=True, timeout=60, env=environment)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        walls.append(time.perf_counter() - began)
+        cpus.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return 1000 * statistics.median(walls), 1000 * statistics.median(cpus)
+
+
+def fresh(with_clients: bool) -> None:
+    """One test's node."""
+    with ottla.Node() as node:
+        node.create_topic("t")
+        if with_clients:
+            with (
+                Producer(node.bootstrap_servers, linger_ms=0) as producer,
+                Consumer(node.bootstrap_servers, auto_offset_reset="earliest") as consumer,
+            ):
+                producer.send("t", b"v").result(60)
+                consumer.assign([TopicPartition("t", 0)])
+                while not consumer.poll(1):
+                    pass
+
+
+def warm(with_clients: bool, rounds: int) -> tuple[float, float]:
+    """Wall and CPU milliseconds a node."""
+    fresh(with_clients)
+    cpu, began = time.process_time(), time.perf_counter()
+    for _ in range(rounds):
+        fresh(with_clients)
+    return 1000 * (time.perf_counter() - began) / rounds, 1000 * (time.process_time() - cpu) / rounds
+
+
+def main(rounds: int = 20) -> None:
+    """Print the table."""
+    print(f"{'':52}{'wall ms':>9}{'CPU ms':>9}")
+    for name, (wall, cpu) in {
+        "an interpreter that does nothing": cold(BARE, rounds),
+        "a new interpreter, until ottla.Node() serves": cold(COLD, rounds),
+        "a node and a topic, started and stopped": warm(False, 5 * rounds),
+        "the same, a record written and read": warm(True, 5 * rounds),
+    }.items():
+        print(f"{name:52}{wall:9.1f}{cpu:9.1f}")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
