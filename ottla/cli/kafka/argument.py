@@ -41,6 +41,15 @@ class Words:
         return found
 
 
+class Misused(Exception):
+    """Words that do not go together: told as argparse tells it."""
+
+
+def usage_error(message: str) -> Misused:
+    """To be raised by a tool's body."""
+    return Misused(message)
+
+
 class _Parser(argparse.ArgumentParser):
     #: How a wrong use is told.
     wrong: Callable[[argparse.ArgumentParser, str], str]
@@ -72,9 +81,10 @@ def tool(
     commands: Sequence[Command] = (),
     wrong: Callable[[argparse.ArgumentParser, str], str] = _usage,
     help_code: int = 0,
+    words: Sequence[str] | None = None,
     failed: Callable[[Exception], int] | None = None,
 ) -> NoReturn:
-    """Run a tool; ends the process."""
+    """Run a tool; ends the process. `words` stand for the command line."""
     kind = type("_ToolParser", (_Parser,), {"wrong": staticmethod(wrong), "help_code": help_code})
     parser = kind(prog=name, description=about, allow_abbrev=False)
     _add(parser, options, either)
@@ -82,7 +92,15 @@ def tool(
         below = parser.add_subparsers(dest="command", required=True, parser_class=kind)
         for each in commands:
             _add(below.add_parser(each.name, help=each.help, allow_abbrev=False), each.options, each.either)
-    leave(lambda: body(Words(parser.parse_args())), failed)
+
+    def run() -> int:
+        try:
+            return body(Words(parser.parse_args(words)))
+        except Misused as error:
+            parser.error(str(error))
+            raise AssertionError("argparse ends the process") from error
+
+    leave(run, failed)
 
 
 def _add(parser: argparse.ArgumentParser, options: Sequence[Option], either: Sequence[tuple[Option, ...]]) -> None:
@@ -104,6 +122,7 @@ def _add_option(parser: Any, option: Option) -> None:
         keywords |= {"action": "append"} if option.often else {}
         keywords |= {"nargs": "+"} if option.several else {}
         keywords |= {"required": True} if option.required else {}
+        keywords |= {"choices": option.choices} if option.choices else {}
     parser.add_argument(*names, **keywords)
 
 

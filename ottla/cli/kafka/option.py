@@ -48,6 +48,7 @@ class Option:
     required: bool = False
     often: bool = False
     several: bool = False
+    choices: tuple[Any, ...] = ()
 
 
 HELP = Option("help", "Show this.")

@@ -1,0 +1,90 @@
+"""How fast it goes: records and their latencies counted, a pace held. For `ottla perf` and Kafka's perf tools."""
+
+from __future__ import annotations
+
+import time
+from array import array
+
+_SAMPLES_MAX = 500_000
+MEBIBYTE = 1024 * 1024
+
+
+def now_ms() -> int:
+    """The clock of latencies, in whole milliseconds."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class Window:
+    """Records since a moment."""
+
+    __slots__ = ("count", "latency_ms", "latency_ms_max", "size", "started_ms")
+
+    def __init__(self) -> None:
+        self.started_ms = now_ms()
+        self.count = 0
+        self.size = 0
+        self.latency_ms = 0
+        self.latency_ms_max = 0
+
+    def add(self, latency_ms: int, size: int) -> None:
+        """One record."""
+        self.count += 1
+        self.size += size
+        self.latency_ms += latency_ms
+        if latency_ms > self.latency_ms_max:
+            self.latency_ms_max = latency_ms
+
+    @property
+    def seconds(self) -> float:
+        """How long it is open; never nothing."""
+        return max(now_ms() - self.started_ms, 1) / 1000
+
+    @property
+    def rate(self) -> float:
+        """Records a second."""
+        return self.count / self.seconds
+
+    @property
+    def mebibytes_rate(self) -> float:
+        """MiB a second."""
+        return self.size / self.seconds / MEBIBYTE
+
+    @property
+    def latency_ms_mean(self) -> float:
+        """Of all its records."""
+        return self.latency_ms / max(self.count, 1)
+
+
+class Latencies:
+    """A sample of latencies, evenly taken from `expected` of them."""
+
+    def __init__(self, expected: int) -> None:
+        self._every = max(1, expected // _SAMPLES_MAX)
+        self._seen = 0
+        self._sample = array("q")
+
+    def add(self, latency: int) -> None:
+        """One more; of what unit, the caller knows."""
+        if self._seen % self._every == 0:
+            self._sample.append(latency)
+        self._seen += 1
+
+    def percentiles(self, *shares: float) -> list[int]:
+        """Those that so large a share of the sample lies below."""
+        found = sorted(self._sample)
+        return [found[min(int(share * len(found)), len(found) - 1)] if found else 0 for share in shares]
+
+
+class Pace:
+    """Holds back who goes faster than `rate` a second; a rate of 0 or less does not."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._began = time.monotonic()
+
+    def wait(self, count: int) -> None:
+        """After `count` records."""
+        if self._rate > 0:
+            ahead_s = count / self._rate - (time.monotonic() - self._began)
+            if ahead_s > 0.001:
+                time.sleep(ahead_s)
