@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from ottla.client.cluster import now_ms
 from ottla.client.commit import CommittedAt, GroupMetadata, Offsets, offsets_of
@@ -24,6 +25,9 @@ from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.name import TopicPartition
 
 _log = logging.getLogger("ottla.client")
+
+#: How a commit went that nobody waits for.
+Failure = KafkaError | OttlaError | None
 
 
 class CommitCalls:
@@ -75,6 +79,18 @@ class CommitCalls:
         if self._group is None:
             raise OttlaError("commit needs group.id: commits belong to a group")
         await self._group.commit(offsets, timeout_ms)
+
+    async def commit_and_tell(self, offsets: Offsets | None, told: Callable[[Failure], Any] | None) -> None:
+        """`commit`, for one who does not wait: `told` hears how it went."""
+        failure: Failure = None
+        try:
+            await self.commit(offsets)
+        except (KafkaError, OttlaError) as error:
+            failure = error
+        if told is not None:
+            told(failure)
+        elif failure is not None:
+            _log.warning("group %s: a commit failed: %s", self.settings.group_id, failure)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """By partition the offset that the group has committed, or None."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ottla.client.cluster import now_ms
 from ottla.client.commit import GroupMetadata, Offsets
 from ottla.client.consumer import AsyncConsumer
+from ottla.client.consumer_commit import Failure
 from ottla.client.listener import RebalanceListener
 from ottla.client.loop import loop_thread, told_of_forks
 from ottla.client.record import ConsumerRecord
@@ -218,6 +219,12 @@ class Consumer:
     def commit(self, offsets: Offsets | None = None) -> None:
         """Commit positions, or these offsets (of the next record to read), or all of a record's partition up to it."""
         self._thread.run(self._half.commit(offsets))
+
+    def commit_async(self, offsets: Offsets | None = None, told: Callable[[Failure], Any] | None = None) -> None:
+        """The same without waiting. `told(error)` is called on the client's loop when it is over, with None if it went
+        well; without it a failure is only logged.
+        """
+        self._thread.submit(self._half.commit_and_tell(offsets, told))
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """By partition the offset that the group has committed, or None."""

@@ -1,6 +1,10 @@
-"""What the Java client 4.3.1 made of the same input: hashes, assignments, batches (tests/golden/client/java.json)."""
+"""What the Java client 4.3.1 made of the same input: hashes, assignments, batches (tests/golden/client/java.json).
+
+`Vectors.java` makes that file's answers from its questions.
+"""
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +16,10 @@ from ottla.client.partitioner import murmur2
 from ottla.client.protocol import Subscription
 from ottla.kernel.name import TopicPartition
 from ottla.wire.codec import Codec
+from tests.interop.toolchain import classpath
 
-GOLDEN: dict[str, Any] = json.loads(
-    (Path(__file__).parents[1] / "golden" / "client" / "java.json").read_text(encoding="utf-8")
-)
+FILE = Path(__file__).parents[1] / "golden" / "client" / "java.json"
+GOLDEN: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
 
 
 def test_murmur2_is_javas() -> None:
@@ -67,6 +71,23 @@ def test_batches_are_javas_byte_for_byte(case: dict[str, Any]) -> None:
     if producer_id >= 0:
         batch.sequence((producer_id, epoch), sequence)
     assert batch.encode(Codec.NONE, None).hex() == case["bytes"]
+
+
+@pytest.mark.interop
+def test_the_golden_answers_are_javas() -> None:
+    program = str(Path(__file__).parent / "Vectors.java")
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
+    command = ["java", quiet, "-cp", classpath(), program, str(FILE)]
+    answered = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    again = json.loads(answered.stdout)
+    assert again["murmur2"] == GOLDEN["murmur2"]
+    assert again["batches"] == GOLDEN["batches"]
+    for case, other in zip(GOLDEN["assignments"], again["assignments"], strict=True):
+        assert _in_order(other) == _in_order(case)
+
+
+def _in_order(case: dict[str, Any]) -> dict[str, Any]:
+    return {**case, "assigned": {member: sorted(some) for member, some in case["assigned"].items()}}
 
 
 def _bytes(text: str | None) -> bytes | None:

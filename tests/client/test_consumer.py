@@ -1,0 +1,128 @@
+"""A consumer of assigned partitions against a real cluster: positions, resets, pauses, and many kinds of programs."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.client import Consumer, ErrorCode, KafkaError, OttlaError, Producer, TopicPartition
+
+START_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def one(bootstrap: str, topic: str) -> TopicPartition:
+    """A partition of 100 records, a second apart."""
+    with Producer(bootstrap) as producer:
+        for number in range(100):
+            producer.send(topic, b"%03d" % number, partition=0, timestamp=START_MS + 1_000 * number)
+    return TopicPartition(topic, 0)
+
+
+@pytest.fixture
+def consumer(bootstrap: str, one: TopicPartition) -> Iterator[Consumer]:
+    with Consumer(bootstrap, auto_offset_reset="earliest", max_poll_records=10) as made:
+        made.assign([one])
+        yield made
+
+
+def following(consumer: Consumer) -> int:
+    """The offset of the next record that a poll gives."""
+    records = consumer.poll(30)
+    assert records, "nothing came"
+    return records[0].offset
+
+
+def test_polls_give_every_record_once_and_in_order(consumer: Consumer, one: TopicPartition) -> None:
+    offsets: list[int] = []
+    while len(offsets) < 100:
+        records = consumer.poll(10)
+        assert 0 < len(records) <= 10
+        offsets += [record.offset for record in records]
+        assert consumer.position(one) == offsets[-1] + 1
+    assert offsets == list(range(100))
+    assert consumer.poll(0) == []
+
+
+def test_a_seek_goes_where_it_says(consumer: Consumer, one: TopicPartition) -> None:
+    assert following(consumer) == 0
+    consumer.seek(one, 70)
+    assert consumer.position(one) == 70
+    assert following(consumer) == 70
+    consumer.seek_to_beginning([one])
+    assert following(consumer) == 0
+    consumer.seek_to_end()
+    assert consumer.position(one) == 100
+    with pytest.raises(OttlaError, match="there is no offset -1"):
+        consumer.seek(one, -1)
+
+
+def test_offsets_are_found_by_time(consumer: Consumer, one: TopicPartition) -> None:
+    found = consumer.offsets_for_times({one: START_MS + 41_500})
+    assert found == {one: (42, START_MS + 42_000)}
+    assert consumer.offsets_for_times({one: START_MS + 1_000_000}) == {one: None}
+    assert consumer.beginning_offsets([one]) == {one: 0}
+    assert consumer.end_offsets([one]) == {one: 100}
+
+
+def test_a_paused_partition_gives_nothing_and_stays_where_it_is(consumer: Consumer, one: TopicPartition) -> None:
+    assert following(consumer) == 0
+    consumer.pause([one])
+    assert consumer.paused() == {one}
+    assert consumer.poll(0.3) == []
+    consumer.resume([one])
+    assert following(consumer) == 10
+
+
+def test_lag_is_what_is_still_to_read(consumer: Consumer, one: TopicPartition) -> None:
+    assert following(consumer) == 0
+    assert consumer.lag(one) == 90
+
+
+def test_a_reset_begins_where_its_policy_says(bootstrap: str, one: TopicPartition) -> None:
+    for policy, begin in (("earliest", 0), ("latest", 100), ("by_duration:PT1S", 100)):
+        with Consumer(bootstrap, auto_offset_reset=policy) as consumer:
+            consumer.assign([one])
+            assert consumer.position(one) == begin
+    with Consumer(bootstrap, auto_offset_reset="none") as consumer:
+        consumer.assign([one])
+        with pytest.raises(KafkaError) as error:
+            consumer.poll(5)
+        assert error.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+        consumer.seek(one, 1_000)
+        with pytest.raises(KafkaError, match="1000 is gone or not there yet"):
+            consumer.poll(10)
+
+
+def test_values_are_decoded_and_what_cannot_be_says_where_it_is(bootstrap: str, one: TopicPartition) -> None:
+    with Consumer(bootstrap, auto_offset_reset="earliest", value_deserializer="json") as consumer:
+        consumer.assign([one])
+        with pytest.raises(OttlaError, match=f"{one.topic}-0 at offset 0 cannot be decoded"):
+            consumer.poll(10)
+        consumer.seek(one, 100)
+        with Producer(bootstrap, value_serializer="json") as producer:
+            producer.send(one.topic, {"a": 1}, partition=0)
+        assert [record.value for record in consumer.poll(10)] == [{"a": 1}]
+
+
+def test_a_notebook_with_a_running_loop_uses_the_synchronous_clients(bootstrap: str, one: TopicPartition) -> None:
+    async def cell() -> int:
+        with Producer(bootstrap) as producer, Consumer(bootstrap, auto_offset_reset="earliest") as consumer:
+            producer.send(one.topic, b"v", partition=0).result(30)
+            consumer.assign([one])
+            return sum(1 for record in consumer.poll(10))
+
+    assert asyncio.run(cell()) > 0
+
+
+def test_many_threads_share_a_producer(bootstrap: str, topic: str) -> None:
+    with Producer(bootstrap) as producer, Consumer(bootstrap) as consumer:
+        threads = [threading.Thread(target=lambda: [producer.send(topic, b"v") for _ in range(200)]) for _ in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        producer.flush(60)
+        ends = consumer.end_offsets([TopicPartition(topic, number) for number in range(3)])
+        assert sum(ends.values()) == 1_000
