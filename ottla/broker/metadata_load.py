@@ -15,6 +15,7 @@ from ottla.cluster.delta import Fold
 from ottla.cluster.feature import SUPPORTED
 from ottla.cluster.image import Image
 from ottla.kernel.error import OttlaError
+from ottla.log.checkpoint import CorruptCheckpoint
 from ottla.log.log import Log, LogSettings
 from ottla.raft.checkpoint import Membership, changed_membership
 from ottla.wire.batch import read
@@ -48,7 +49,10 @@ def load(files: MetadataFiles, settings: LogSettings, now_ms: int) -> Loaded:
         for value in found.values:
             fold.replay(_parsed(value, snapshot_end_offset), snapshot_end_offset, epoch, -1)
         fold.publish(snapshot_end_offset - 1, epoch, found.last_contained_log_timestamp)
-    log = files.open_log(settings, now_ms, snapshot_end_offset)
+    try:
+        log = files.open_log(settings, now_ms, snapshot_end_offset)
+    except CorruptCheckpoint as error:
+        raise OttlaError(f"{error}; restore it from a backup") from error
     loaded = Loaded(log, fold, membership, snapshot_end_offset, 0)
     try:
         _replay(loaded)

@@ -8,13 +8,15 @@ Rules:
 - Entries live in memory; the files are written behind, when the segment is flushed, rolled or closed. After a crash
   the indexes of all that was not flushed are rebuilt from the log, so an entry that was only in memory costs nothing.
 - The files of the active segment are as long as they may become, zeros at the end; on roll and close they are trimmed.
-- An inactive segment's entries are read on first use.
+- An inactive segment's entries are read on first use. A file that cannot be right is never used: `rebuild`, which the
+  segment sets, fills the index again.
 """
 
 import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 
 from ottla.kernel.port import Disk
 
@@ -26,14 +28,14 @@ RELATIVE_OFFSET_MAX = (1 << 31) - 1
 _SWAP = sys.byteorder == "little"
 
 
-class CorruptIndex(ValueError):
-    """An index file that cannot be what we or Kafka wrote. The segment is read again to rebuild it."""
+class _Corrupt(ValueError):
+    """An index file that cannot be what we or Kafka wrote."""
 
 
 class OffsetIndex:
     """Offset -> position, sparse. `Segment` makes and ends it."""
 
-    __slots__ = ("_disk", "_offsets", "_positions", "_written", "base_offset", "entries_max", "path")
+    __slots__ = ("_disk", "_offsets", "_positions", "_written", "base_offset", "entries_max", "path", "rebuild")
 
     def __init__(self, disk: Disk, path: str, base_offset: int, bytes_max: int) -> None:
         self._disk = disk
@@ -45,6 +47,8 @@ class OffsetIndex:
         self._positions: array[int] = array("i")
         #: How many entries the file has.
         self._written = 0
+        #: Called when the file is damaged; fills this index anew.
+        self.rebuild: Callable[[], None] = self.reset
 
     def __len__(self) -> int:
         return len(self._loaded())
@@ -137,26 +141,31 @@ class OffsetIndex:
         return self._positions
 
     def _loaded(self) -> "array[int]":
-        offsets = self._offsets
-        if offsets is None:
-            data = _read(self._disk, self.path, OFFSET_ENTRY_BYTES)
-            both = array("i", data)
-            if _SWAP:
-                both.byteswap()
-            offsets = both[0::2]
-            positions = both[1::2]
-            if len(offsets) and (offsets[-1] < offsets[0] or positions[-1] < positions[0] or offsets[0] < 0):
-                raise CorruptIndex(f"{self.path}: its last entry lies before its first")
-            self._offsets = offsets
-            self._positions = positions
-            self._written = len(offsets)
-        return offsets
+        if self._offsets is None:
+            try:
+                self._load()
+            except _Corrupt:
+                self.rebuild()
+            assert self._offsets is not None
+        return self._offsets
+
+    def _load(self) -> None:
+        both = array("i", _read(self._disk, self.path, OFFSET_ENTRY_BYTES))
+        if _SWAP:
+            both.byteswap()
+        offsets = both[0::2]
+        positions = both[1::2]
+        if len(offsets) and (offsets[-1] < offsets[0] or positions[-1] < positions[0] or offsets[0] < 0):
+            raise _Corrupt
+        self._offsets = offsets
+        self._positions = positions
+        self._written = len(offsets)
 
 
 class TimeIndex:
     """Timestamp -> offset, sparse. `Segment` makes and ends it."""
 
-    __slots__ = ("_disk", "_offsets", "_timestamps", "_written", "base_offset", "entries_max", "path")
+    __slots__ = ("_disk", "_offsets", "_timestamps", "_written", "base_offset", "entries_max", "path", "rebuild")
 
     def __init__(self, disk: Disk, path: str, base_offset: int, bytes_max: int) -> None:
         self._disk = disk
@@ -167,6 +176,8 @@ class TimeIndex:
         self._timestamps: array[int] | None = None
         self._offsets: array[int] = array("i")
         self._written = 0
+        #: Called when the file is damaged; fills this index anew.
+        self.rebuild: Callable[[], None] = self.reset
 
     def __len__(self) -> int:
         return len(self._loaded())
@@ -239,20 +250,26 @@ class TimeIndex:
             _truncate(self._disk, self.path, len(self._timestamps) * TIME_ENTRY_BYTES)
 
     def _loaded(self) -> "array[int]":
-        timestamps = self._timestamps
-        if timestamps is None:
-            data = _read(self._disk, self.path, TIME_ENTRY_BYTES)
-            timestamps = array("q")
-            offsets = array("i")
-            for timestamp, offset in _TIME_ENTRY.iter_unpack(data):
-                timestamps.append(timestamp)
-                offsets.append(offset)
-            if timestamps and (timestamps[-1] < timestamps[0] or offsets[-1] < 0):
-                raise CorruptIndex(f"{self.path}: its last entry lies before its first")
-            self._timestamps = timestamps
-            self._offsets = offsets
-            self._written = len(timestamps)
-        return timestamps
+        if self._timestamps is None:
+            try:
+                self._load()
+            except _Corrupt:
+                self.rebuild()
+            assert self._timestamps is not None
+        return self._timestamps
+
+    def _load(self) -> None:
+        data = _read(self._disk, self.path, TIME_ENTRY_BYTES)
+        timestamps = array("q")
+        offsets = array("i")
+        for timestamp, offset in _TIME_ENTRY.iter_unpack(data):
+            timestamps.append(timestamp)
+            offsets.append(offset)
+        if timestamps and (timestamps[-1] < timestamps[0] or offsets[-1] < 0):
+            raise _Corrupt
+        self._timestamps = timestamps
+        self._offsets = offsets
+        self._written = len(timestamps)
 
 
 def _read(disk: Disk, path: str, entry_bytes: int) -> bytes:
@@ -260,7 +277,8 @@ def _read(disk: Disk, path: str, entry_bytes: int) -> bytes:
     try:
         size = file.size()
         if size % entry_bytes:
-            raise CorruptIndex(f"{path}: {size} bytes are no whole number of entries of {entry_bytes}")
+            # No whole number of entries.
+            raise _Corrupt
         return file.read(size, 0)
     finally:
         file.close()

@@ -10,16 +10,15 @@ Rules:
 """
 
 from bisect import bisect_right
+from functools import partial
 from typing import TYPE_CHECKING
-
-from crc32c import crc32c
 
 from ottla.kernel.error import KafkaError
 from ottla.kernel.port import Disk
 from ottla.log.checkpoint import CorruptCheckpoint, read_epochs
 from ottla.log.epoch import LeaderEpochs
 from ottla.log.follow import replay
-from ottla.log.index import RELATIVE_OFFSET_MAX, CorruptIndex
+from ottla.log.index import RELATIVE_OFFSET_MAX
 from ottla.log.path import (
     CLEANED,
     DELETED,
@@ -34,6 +33,7 @@ from ottla.log.path import (
 )
 from ottla.log.segment import Segment
 from ottla.wire.batch import CRC_START, HEADER, HEADER_BYTES, LENGTH_END, MAGIC, BatchHeader
+from ottla.wire.checksum import crc32c
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
@@ -53,7 +53,7 @@ def load(log: "Log", now_ms: int, recovery_point: int, log_start_offset: int, cl
         recovery_point, clean = min(recovery_point, damaged), False
     if not clean:
         _recover(log, now_ms, recovery_point, log_start_offset)
-    if log.segments and _end(log.segments[-1]) < log_start_offset:
+    if log.segments and log.segments[-1].next_offset() < log_start_offset:
         # Segments were taken away from under us: what is left lies before the log's start.
         _drop_segments(log, 0)
         log.epochs.clear()
@@ -61,7 +61,7 @@ def load(log: "Log", now_ms: int, recovery_point: int, log_start_offset: int, cl
         log.segments.append(Segment.create(disk, directory, log_start_offset, log.settings, now_ms))
     log.bases = [segment.base_offset for segment in log.segments]
     log.active = log.segments[-1]
-    log.end_offset = _end(log.active)
+    log.end_offset = log.active.next_offset()
     log.start_offset = max(log_start_offset, log.bases[0])
     log.recovery_point = log.end_offset if clean else min(recovery_point, log.end_offset)
     log.epochs.truncate_end(log.end_offset)
@@ -115,7 +115,7 @@ def _recover(log: "Log", now_ms: int, recovery_point: int, log_start_offset: int
         if not _recover_segment(log, segment, slot, now_ms, log_start_offset):
             _drop_segments(log, slot + 1)
             return
-        next_offset = _end(segment)
+        next_offset = segment.next_offset()
         slot += 1
 
 
@@ -191,6 +191,8 @@ def _open_segments(log: "Log", now_ms: int) -> None:
         if suffix in SEGMENT_SUFFIXES and offset not in bases:
             disk.remove(f"{directory}/{name}")
     log.segments = [Segment.open(disk, directory, base, log.settings, now_ms) for base in bases]
+    for segment in log.segments:
+        segment.offset_index.rebuild = segment.time_index.rebuild = partial(rebuild_indexes, segment)
     log.bases = bases
 
 
@@ -208,6 +210,8 @@ def _mend_indexes(log: "Log", recovery_point: int, clean: bool) -> int | None:
 
 def rebuild_indexes(segment: Segment) -> None:
     """Both indexes from the segment's headers. The segment itself is believed."""
+    growing = segment.growing
+    segment.forget_tail()
     segment.offset_index.reset()
     segment.time_index.reset()
     segment.max_timestamp_and_offset = (-1, segment.base_offset)
@@ -215,15 +219,8 @@ def rebuild_indexes(segment: Segment) -> None:
     for position, header in segment.headers():
         segment.written(position, header.size, header.base_offset, header.last_offset, header.max_timestamp)
     segment.deactivate()
-
-
-def _end(segment: Segment) -> int:
-    """The offset after a segment; its indexes are rebuilt if they cannot be right."""
-    try:
-        return segment.next_offset()
-    except CorruptIndex:
-        rebuild_indexes(segment)
-        return segment.next_offset()
+    if growing:
+        segment.preallocate()
 
 
 def _load_epochs(log: "Log") -> bool:

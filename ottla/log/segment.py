@@ -63,6 +63,7 @@ class Segment:
         "directory",
         "file",
         "first_timestamp",
+        "growing",
         "index_interval_bytes",
         "jitter_ms",
         "modified_ms",
@@ -100,6 +101,8 @@ class Segment:
         self.bytes_since_index = 0
         #: The greatest timestamp of the first batch, which time-based rolling counts from; None while not known.
         self.first_timestamp: int | None = None
+        #: Are the index files as long as they may become?
+        self.growing = False
         self.created_ms = now_ms
         self.modified_ms = now_ms
         self.jitter_ms = 0
@@ -172,7 +175,7 @@ class Segment:
         self._tail_lasts.append(last_offset)
         self._tail_positions.append(position)
         if len(self._tail_lasts) > 2 * _TAIL_BATCHES:
-            self._forget_tail(_TAIL_BATCHES)
+            self.forget_tail(_TAIL_BATCHES)
         if self.bytes_since_index > self.index_interval_bytes:
             self.offset_index.append(last_offset, position)
             self.time_index.append(*self.max_timestamp_and_offset)
@@ -237,10 +240,29 @@ class Segment:
             position = self._tail_positions[slot]
             end = self._tail_positions[slot + 1] if slot + 1 < len(lasts) else self.size
             return position, end - position, self._tail_bases[slot]
-        for position, header in self.headers(self.offset_index.lookup(offset)[1]):
+        for position, header in self.headers(self.before(offset)):
             if header.base_offset + header.last_offset_delta >= offset:
                 return position, header.length + LENGTH_END, header.base_offset
         return None
+
+    def before(self, offset: int) -> int:
+        """Where to look for an offset from: what the index says, if there is a batch that begins not behind it."""
+        position = self.offset_index.lookup(offset)[1]
+        if not position:
+            return 0
+        if self._is_batch(position, offset):
+            return position
+        # No checksum guards an index: one that is wrong would hide the records before where it leads.
+        self.offset_index.rebuild()
+        return self.offset_index.lookup(offset)[1]
+
+    def _is_batch(self, position: int, offset: int) -> bool:
+        """Does a batch of this segment begin at `position`, and not behind `offset`?"""
+        head = self.file.read(HEADER_BYTES, position)
+        if len(head) < HEADER_BYTES:
+            return False
+        header = BatchHeader._make(HEADER.unpack(head))
+        return header.magic == MAGIC and self.base_offset <= header.base_offset <= offset
 
     def position_of(self, offset: int) -> int:
         """Where the first batch that ends at or above `offset` begins; the size if there is none."""
@@ -253,7 +275,8 @@ class Segment:
         if positions and end > positions[0]:
             return self._tail_lasts[bisect_left(positions, end) - 1] + 1
         last = first_offset
-        for position, header in self.headers(max(start, self.offset_index.lookup_position(end)[1])):
+        near, at = self.offset_index.lookup_position(end)
+        for position, header in self.headers(max(start, at) if self._is_batch(at, near) else start):
             if position >= end:
                 break
             last = header.last_offset + 1
@@ -285,7 +308,7 @@ class Segment:
     def next_offset(self) -> int:
         """The offset after the last batch."""
         last = self.base_offset
-        for _, header in self.headers(self.offset_index.lookup(self.offset_index.last_offset)[1]):
+        for _, header in self.headers(self.before(self.offset_index.last_offset)):
             last = header.last_offset + 1
         return last
 
@@ -293,11 +316,13 @@ class Segment:
 
     def preallocate(self) -> None:
         """Make the index files as long as they may become: this is the active segment."""
+        self.growing = True
         self.offset_index.preallocate()
         self.time_index.preallocate()
 
     def deactivate(self) -> None:
         """The log rolled past this segment: write the last time index entry, trim the indexes."""
+        self.growing = False
         self.time_index.append(*self.max_timestamp_and_offset)
         self.offset_index.trim()
         self.time_index.trim()
@@ -313,7 +338,7 @@ class Segment:
         self.file.truncate(position)
         self.size = position
         self.bytes_since_index = 0
-        self._forget_tail()
+        self.forget_tail()
         if position == 0:
             self.first_timestamp = None
         # What the time index does not cover yet may hold a greater timestamp.
@@ -332,7 +357,7 @@ class Segment:
             # Durably: a later crash must not bring old batches back behind new ones.
             self.file.sync()
         self.size = position
-        self._forget_tail()
+        self.forget_tail()
 
     def sync(self) -> None:
         """Make the file durable. Called on a thread; it touches nothing but the descriptor."""
@@ -382,7 +407,7 @@ class Segment:
         if self.file.size() != self.size:
             self.file.truncate(self.size)
 
-    def _forget_tail(self, count: int | None = None) -> None:
+    def forget_tail(self, count: int | None = None) -> None:
         del self._tail_bases[:count]
         del self._tail_lasts[:count]
         del self._tail_positions[:count]

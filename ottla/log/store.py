@@ -192,12 +192,16 @@ class Store:
         """Move aside the logs that nobody has asked for: their topics are gone. Their names."""
         strays = sorted(self._unclaimed)
         for tp in strays:
-            log = self._logs.pop(tp)
-            self._home.pop(tp)
-            log.close()
-            self._disk.rename(log.path, self._aside(log.path, STRAY_DIRECTORY, self._now_ms))
-        self._unclaimed.clear()
+            self.set_aside(tp)
         return strays
+
+    def set_aside(self, tp: TopicPartition) -> None:
+        """Move a log of no topic that there is out of the way. Its files stay, for a person to look at."""
+        log = self._logs.pop(tp)
+        self._home.pop(tp)
+        self._unclaimed.discard(tp)
+        log.close()
+        self._disk.rename(log.path, self._aside(log.path, STRAY_DIRECTORY, self._now_ms))
 
     def remove_deleted(self, now_ms: int) -> None:
         """Remove the files of deleted logs and segments that have waited long enough."""
@@ -330,16 +334,19 @@ class Store:
                 raise OttlaError(
                     f"{tp} is in two log directories, {self._home[tp].path} and {path}: take one of them away"
                 )
-            log = Log.open(
-                disk,
-                where,
-                self._settings_of(tp),
-                now_ms=now_ms,
-                recovery_point=directory.points.get(tp, 0),
-                log_start_offset=directory.starts.get(tp, 0),
-                clean=directory.clean,
-                cleaner_offset=directory.cleaner_offsets.get(tp),
-            )
+            try:
+                log = Log.open(
+                    disk,
+                    where,
+                    self._settings_of(tp),
+                    now_ms=now_ms,
+                    recovery_point=directory.points.get(tp, 0),
+                    log_start_offset=directory.starts.get(tp, 0),
+                    clean=directory.clean,
+                    cleaner_offset=directory.cleaner_offsets.get(tp),
+                )
+            except checkpoint.CorruptCheckpoint as error:
+                raise OttlaError(f"{error}; restore {where} from a backup, or move it out of {path}") from error
             self._adopt(tp, log, directory)
             self._unclaimed.add(tp)
 

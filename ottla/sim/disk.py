@@ -253,6 +253,15 @@ class SimDisk:
             return 0
         return min(0, self._bytes_max - self._used() - growth)
 
+    def flip(self, path: str, bit: int) -> None:
+        """One bit of a file turns over at rest; nobody is told."""
+        directory, name = self._parent(path)
+        inode = directory.names[name]
+        assert isinstance(inode, _Inode), f"{path} is a directory"
+        for content in (inode.content, inode.durable):
+            if bit // 8 < len(content):
+                content[bit // 8] ^= 1 << bit % 8
+
     def fill(self, bytes_max: int | None) -> None:
         """Give the disk another size; None is as much as there is memory."""
         self._bytes_max = bytes_max

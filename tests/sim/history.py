@@ -27,6 +27,7 @@ from tests.sim.client import Administrator, Committer, Follower, IdempotentWrite
 _SETTINGS = {
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
+    "log.index.size.max.bytes": "4096",
     # Short lives: everything that happens from time to time happens in each of them.
     "log.roll.ms": "3000",
     "log.flush.offset.checkpoint.interval.ms": "700",
