@@ -29,10 +29,10 @@ from ottla.broker.flush import Flusher
 from ottla.broker.groups import Groups
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.quorum import MetadataLog
+from ottla.broker.quota import Quotas
 from ottla.broker.share_persister import Persister
 from ottla.broker.share_states import ShareStates
 from ottla.broker.shares import Shares
-from ottla.broker.quota import Quotas
 from ottla.broker.telemetry import Telemetry
 from ottla.broker.topic_view import topics_changed
 from ottla.broker.transactions import Transactions
@@ -40,7 +40,7 @@ from ottla.cluster.image import BROKER, GROUP, TOPIC, Image
 from ottla.host.clock import HostClock
 from ottla.host.disk import HostDisk
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
-from ottla.kernel.name import NO_UUID, OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC, TopicPartition, Uuid
+from ottla.kernel.name import NO_UUID, OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC, TopicPartition, Uuid, uuid_text
 from ottla.kernel.port import Clock, Disk, Rng
 from ottla.kernel.server_settings import ServerSettings
 from ottla.kernel.topic_settings import TopicSettings
@@ -138,6 +138,7 @@ class Node:
                 self.disk, self.settings, self.store, self.clock, self.rng, list(self._endpoints.values())
             )
             undo.callback(self.quorum.close)
+            self.quorum.on_failure = lambda error: self.on_failure(f"the metadata log cannot be synced: {error}")
             self._broker_epoch = self.quorum.broker_epoch
             self._follow(self.image, self.quorum.image)
             self.quorum.subscribe(self._follow)
@@ -314,8 +315,10 @@ class Node:
             tp = TopicPartition(name, index)
             log = self.store.get(tp)
             if log is not None and log.topic_id not in (NO_UUID, topic.topic_id):
-                # The directory of an older topic of this name, deleted while we were down (KIP-516).
-                self.store.delete(tp)
+                # The directory of an older topic of this name, deleted while we were down (KIP-516). It is kept, as
+                # it may also be a topic id that the disk has damaged.
+                _log.warning("%s is of another topic (%s) and is set aside", log.path, uuid_text(log.topic_id))
+                self.store.set_aside(tp)
                 log = None
             try:
                 log = log or self.store.create(tp.topic, topic.topic_id, tp.partition)
