@@ -30,14 +30,15 @@ else
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: help env demo test check bench sim crash interop fmt clean
+.PHONY: help env demo test check bench bench-client sim crash interop suites fmt clean
 
 help:
 	@echo 'make demo     a node, a real data set and a Spark pipeline over it, checked and plotted'
 	@echo 'make test     the tests (LONG=1: the long ones too)'
 	@echo 'make check    format, lint, types, import layers, the source under test'
 	@echo 'make interop  other implementations beside this one (SHORT=1: those that are not Python)'
-	@echo 'make bench    beside Apache Kafka; tables go to bench/results'
+	@echo 'make suites   the test suites of franz-go and librdkafka, whole, against a node (half an hour)'
+	@echo 'make bench    beside Apache Kafka, and our client beside others; tables go to bench/results'
 	@echo 'make sim      the simulated disk, crashes before any effect (SEEDS=200)'
 	@echo 'make crash    kill a node under load again and again (KILLS=100 SEED=1)'
 	@echo 'make env      the environment of all of these, in $(VENV)'
@@ -89,8 +90,16 @@ else
 	@$(PY) -m pytest -q -m 'interop$(MARK)' --ignore=tests/interop tests $(ARGS)
 endif
 
+# LONG=1 of interop holds the short forms only: these take long and measure time.
+suites: $(VENV)/.dev
+	@$(PY) -m tests.interop.suite $(ARGS)
+
 bench: $(VENV)/.dev
 	@$(PY) -m bench $(ARGS)
+	@$(PY) -m bench.client $(filter --quick,$(ARGS))
+
+bench-client: $(VENV)/.dev
+	@$(PY) -m bench.client $(ARGS)
 
 sim: $(VENV)/.dev
 	@$(PY) -m pytest -q -m 'not interop' tests/sim $(ARGS)

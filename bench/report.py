@@ -93,7 +93,7 @@ class Run:
     samples: dict[str, dict[str, dict[str, list[float]]]] = field(default_factory=dict)
     #: what broke, a line each
     failures: list[str] = field(default_factory=list)
-    facts: dict[str, Any] = field(default_factory=lambda: _facts())
+    facts: dict[str, Any] = field(default_factory=lambda: facts())
 
     def note(self, work: str, system: str, figures: Mapping[str, float]) -> None:
         for figure, value in figures.items():
@@ -124,22 +124,22 @@ class Run:
         return text
 
     def _caption(self) -> str:
-        facts = self.facts
+        noted = self.facts
         rounds = max((len(values) for row in self.rows() for values in row.rounds.values()), default=0)
         return (
             f"{'Quick run, no measurement. ' if self.quick else ''}"
-            f"{facts['processor']}, {facts['cores']} cores, {facts['memory_gib']} GiB. "
-            f"Medians of {rounds} round{'s' if rounds != 1 else ''}. Commit {facts['commit']}, {facts['date']}."
+            f"{noted['processor']}, {noted['cores']} cores, {noted['memory_gib']} GiB. "
+            f"Medians of {rounds} round{'s' if rounds != 1 else ''}. Commit {noted['commit']}, {noted['date']}."
         )
 
     def _machine(self) -> str:
-        facts = self.facts
-        hardware = f"{facts['processor']}, {facts['cores']} cores, {facts['memory_gib']} GiB"
-        load = f"load average at the start {facts['load_average']:.2f}"
-        return f"- Machine: {hardware}, {facts['kernel']}, {facts['filesystem']}; {load}."
+        noted = self.facts
+        hardware = f"{noted['processor']}, {noted['cores']} cores, {noted['memory_gib']} GiB"
+        load = f"load average at the start {noted['load_average']:.2f}"
+        return f"- Machine: {hardware}, {noted['kernel']}, {noted['filesystem']}; {load}."
 
     def _markdown(self, rows: list[Row]) -> str:
-        facts = self.facts
+        noted = self.facts
         lines = [
             "# Ottla beside Apache Kafka 4.3.1",
             "",
@@ -147,8 +147,8 @@ class Run:
             "",
             *((_QUICK, "") if self.quick else ()),
             self._machine(),
-            f"- Versions: {', '.join(f'{name} {number}' for name, number in facts['versions'].items())}.",
-            f"- Commit {facts['commit']}, {facts['date']}, {facts['took_s'] / 60:.1f} minutes.",
+            f"- Versions: {', '.join(f'{name} {number}' for name, number in noted['versions'].items())}.",
+            f"- Commit {noted['commit']}, {noted['date']}, {noted['took_s'] / 60:.1f} minutes.",
             "",
             "| work | unit | Apache Kafka 4.3.1 | Ottla | Ottla / Apache |",
             "|---|---|---:|---:|---:|",
@@ -192,7 +192,7 @@ def _spread(values: list[float]) -> str:
     return middle if len(values) == 1 else f"{middle} ({number(min(values))} to {number(max(values))})"
 
 
-def _facts() -> dict[str, Any]:
+def facts() -> dict[str, Any]:
     """What the figures were taken on, and with what."""
     cpus, memory = _text("/proc/cpuinfo"), _text("/proc/meminfo")
     model = re.search(r"model name\s*:\s*(.+)", cpus)
@@ -210,6 +210,9 @@ def _facts() -> dict[str, Any]:
             "uvloop": version("uvloop"),
             "Java": (re.search(r'"(.+?)"', _said("java", "-version")) or ["", "unknown"])[1],
             "confluent-kafka": version("confluent-kafka"),
+            "aiokafka": version("aiokafka"),
+            "pyarrow": version("pyarrow"),
+            "NumPy": version("numpy"),
         },
         "commit": _said("git", "describe", "--always", "--dirty", "--abbrev=10") or "unknown",
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
