@@ -2,6 +2,8 @@
 
 Rules:
 - Whoever asks for a coordinator before there is its topic brings the topic about.
+- A coordinator is loaded while the node serves, a piece of its log in each turn of the loop; who asks for it meanwhile
+  is told COORDINATOR_LOAD_IN_PROGRESS and comes again. What fits into one piece is loaded at once.
 - A coordinator whose log refuses an append knows more than its log: it is thrown away, whoever waits for it is told
   NOT_COORDINATOR and comes again, and a second later a new one is loaded from the log.
 """
@@ -11,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ottla.broker.driver import Driver
@@ -34,20 +37,36 @@ class Coordinators(ABC, Generic[D]):
 
     def __init__(self, node: Node) -> None:
         self.node = node
+        #: Those that answer, and those that are being loaded, by partition.
         self._drivers: dict[int, D] = {}
+        self._loading: dict[int, tuple[D, Iterator[None]]] = {}
         self._retries: dict[int, asyncio.TimerHandle] = {}
 
     @abstractmethod
     def make(self, partition: Partition) -> D:
-        """A driver on this partition, loaded and begun."""
+        """A driver on this partition, not loaded yet."""
 
     @abstractmethod
     def create_topic(self) -> None:
         """Make the topic that holds these coordinators' records."""
 
-    def drivers(self) -> list[D]:
-        """Every coordinator, in the order of the partitions."""
+    def loaded(self) -> list[D]:
+        """Every coordinator that answers, in the order of the partitions."""
         return [self._drivers[index] for index in sorted(self._drivers)]
+
+    def loading(self) -> list[D]:
+        """Every coordinator that will."""
+        return [driver for driver, _ in self._loading.values()]
+
+    def drivers(self) -> list[D]:
+        """Every coordinator. COORDINATOR_LOAD_IN_PROGRESS if not all answer yet."""
+        if self._loading:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return self.loaded()
+
+    def find(self, index: int) -> D | None:
+        """The coordinator on a partition, if it answers."""
+        return self._drivers.get(index)
 
     def partition_of(self, name: str) -> int:
         """Which partition holds this group or transactional id."""
@@ -56,29 +75,49 @@ class Coordinators(ABC, Generic[D]):
         return coordinator_partition(name, len(self.node.image.topics[self.topic].partitions))
 
     def driver_of(self, name: str) -> D:
-        """The coordinator of a group or transactional id. NOT_COORDINATOR while its partition is not led here."""
+        """The coordinator of a group or transactional id; as `driver_at`."""
         return self.driver_at(self.partition_of(name))
 
     def driver_at(self, index: int) -> D:
-        """The coordinator on a partition."""
+        """The coordinator on a partition. NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS when there is none."""
         driver = self._drivers.get(index)
         if driver is None:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+            loads = index in self._loading
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loads else ErrorCode.NOT_COORDINATOR)
         return driver
 
     def lead(self, partition: Partition) -> None:
         """A partition of the topic is ours."""
         index = partition.tp.partition
         self._retries.pop(index, None)
+        driver = self.make(partition)
+        idle = not self._loading
+        self._loading[index] = driver, driver.load()
+        self._load(index)
+        if idle and self._loading:
+            self.node.loop.call_soon(self._load_more)
+
+    def _load_more(self) -> None:
+        """A piece of one of them a turn, so that everybody else has theirs."""
+        if self._loading:
+            self._load(next(iter(self._loading)))
+            self.node.loop.call_soon(self._load_more)
+
+    def _load(self, index: int) -> None:
+        driver, pieces = self._loading[index]
         try:
-            driver = self.make(partition)
-        except OSError as error:
-            _log.error("%s cannot be loaded: %s", partition.tp, error)
-            return self._try_again(partition)
+            next(pieces)
+            return
+        except StopIteration:
+            del self._loading[index]
+        except Exception:
+            # One that cannot be read must not keep the others from being loaded.
+            _log.exception("%s cannot be loaded; it is tried again", driver.partition.tp)
+            del self._loading[index]
+            return self._try_again(driver.partition)
         self._drivers[index] = driver
         driver.on_failure = self._replace
-        if driver.failed:
-            self._replace(driver)
+        driver.begin()
 
     def _replace(self, driver: Driver[Any]) -> None:
         self._drivers.pop(driver.partition.tp.partition, None)
@@ -93,11 +132,12 @@ class Coordinators(ABC, Generic[D]):
         retry = self._retries.pop(index, None)
         if retry is not None:
             retry.cancel()
+        self._loading.pop(index, None)
         driver = self._drivers.pop(index, None)
         if driver is not None:
             driver.give_up()
 
     def close(self) -> None:
         """Tell whoever still waits, and stop the timers."""
-        for index in {*self._drivers, *self._retries}:
+        for index in {*self._drivers, *self._loading, *self._retries}:
             self.resign(index)

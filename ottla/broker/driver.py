@@ -1,8 +1,8 @@
 """What drives a coordinator's machine: its log, its timer, and the requests that wait for it.
 
 Rules:
-- A machine is loaded from its partition's log before it answers anything, and its state changes only by `replay` of
-  what was appended.
+- A machine is loaded from its partition's log before it answers anything, a piece at a time (`Coordinators` sees to
+  it), and its state changes only by `replay` of what was appended.
 - Effects are carried out in their order. An answer leaves after the append before it: the one replica of this node
   commits by appending.
 - A step that comes out of carrying out another (a transaction's markers) waits until that one is through.
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from ottla.broker.node import Node
 
 _log = logging.getLogger("ottla.broker")
-_LOAD_BYTES = 1 << 20
+#: One piece of a log that is loaded: some hundred records, a few milliseconds.
+LOAD_BYTES = 32 << 10
 
 
 class Machine(Protocol):
@@ -67,23 +68,32 @@ class Driver(ABC, Generic[M]):
     def carry_out(self, effect: Any, now_ms: int) -> None:
         """Do what the machine wants done, other than an answer."""
 
-    def load(self) -> None:
-        """Replay the whole log."""
-        for batch in self.batches():
-            self.replay_batch(batch)
+    def load(self) -> Iterator[None]:
+        """Replay the whole log, a piece at a time: others may have their turn between two."""
+        for number, batches in enumerate(self.pieces()):
+            if number:
+                yield
+            for batch in batches:
+                self.replay_batch(batch)
 
-    def batches(self) -> Iterator[Batch]:
-        """Everything in the log, from its start on."""
+    @abstractmethod
+    def begin(self) -> None:
+        """All of the log is replayed."""
+
+    def pieces(self) -> Iterator[list[Batch]]:
+        """Everything in the log, from its start to where it ends then."""
         log = self.partition.log
         offset = log.start_offset
-        while offset < log.end_offset:
-            data = log.read(offset, _LOAD_BYTES, end_offset=log.end_offset, min_one_batch=True).bytes()
-            if not data:
+        while offset < log.end_offset and not log.closed:
+            # Retention may have been here since the last piece.
+            offset = max(offset, log.start_offset)
+            data = log.read(offset, LOAD_BYTES, end_offset=log.end_offset, min_one_batch=True).bytes()
+            batches = list(read(data))
+            if not batches:
                 # The cleaner took what stood before the end.
                 return
-            for batch in read(data):
-                yield batch
-                offset = batch.header.last_offset + 1
+            yield batches
+            offset = batches[-1].header.last_offset + 1
 
     def expect(self, answer: Callable[[Any], None]) -> int:
         """A ticket for one request; `answer` is called once with its response."""

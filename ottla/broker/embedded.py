@@ -101,7 +101,15 @@ class Node:
         """Make a topic; `settings` are its own, by Kafka's names. Raises KafkaError as an admin client would see."""
         node = self._running()
         configs = {key: _text(value) for key, value in (settings or {}).items()}
-        self._on_loop(lambda: node.create_topic(name, partitions, configs))
+        made = threading.Event()
+
+        def create() -> None:
+            node.create_topic(name, partitions, configs)
+            node.leadership.when_made([name], made.set)
+
+        self._on_loop(create)
+        if threading.current_thread() is not self._thread:
+            made.wait(_START_SECONDS_MAX)
 
     # ---- life
 

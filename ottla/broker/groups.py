@@ -42,7 +42,7 @@ class Groups(Coordinators["GroupDriver"]):
     topic = OFFSETS_TOPIC
 
     def make(self, partition: Partition) -> GroupDriver:
-        """A coordinator that knows every group of its partition."""
+        """A coordinator of the groups of a partition."""
         return GroupDriver(self.node, partition)
 
     def create_topic(self) -> None:
@@ -60,12 +60,14 @@ class Groups(Coordinators["GroupDriver"]):
 
     def topics_changed(self, event: TopicsChanged) -> None:
         """Tell every coordinator of topics made, grown and deleted."""
-        for driver in self.drivers():
+        for driver in self.loading():
+            driver.missed.append(event)
+        for driver in self.loaded():
             driver.step(event)
 
     def settings_changed(self) -> None:
         """Tell every coordinator that the node's or a group's settings changed."""
-        for driver in self.drivers():
+        for driver in self.loaded():
             driver.step(driver.settings_changed())
 
 
@@ -74,9 +76,19 @@ class GroupDriver(Driver[Coordinator]):
 
     def __init__(self, node: Node, partition: Partition) -> None:
         super().__init__(node, partition, _fresh(node, partition), TimePassed())
-        self.load()
+        #: What changed while this one was being loaded.
+        self.missed: list[TopicsChanged] = []
+
+    def begin(self) -> None:
+        """Tell the machine how the node is set, and what happened while it was loaded."""
         self.step(self.settings_changed())
         self.step(Loaded())
+        if self.missed:
+            names = self.node.image.topics
+            deleted = [(name, topic_id) for each in self.missed for name, topic_id in each.deleted]
+            changed = [name for each in self.missed for name in (*each.created, *each.changed) if name in names]
+            self.step(TopicsChanged(ImageTopics(self.node.image), [], list(dict.fromkeys(changed)), deleted))
+            self.missed.clear()
 
     def settings_changed(self) -> SettingsChanged:
         """What the node and single groups are set to now."""

@@ -76,7 +76,7 @@ class Housekeeping:
     def checkpoint(self) -> None:
         """Sync what rolled since the last time, and write where recovery and reading begin in every log."""
         node = self._node
-        node.lead_again()
+        node.leadership.lead_again()
         node.store.remove_deleted(node.clock.now_ms())
         rolled = [each.log for each in node.partitions.values() if each.log.wants_flush]
         if rolled:

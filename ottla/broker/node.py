@@ -18,16 +18,19 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from random import SystemRandom
+from typing import Any
 
 import ottla.broker.handlers  # noqa: F401  (registers every handler)
 from ottla.broker.admission import Admission
 from ottla.broker.clean_worker import ProcessWorker, Worker
 from ottla.broker.cleaner import Cleaner
+from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.endpoint import Endpoint, advertise
 from ottla.broker.flush import Flusher
 from ottla.broker.groups import Groups
 from ottla.broker.housekeeping import Housekeeping
+from ottla.broker.leadership import Leadership
 from ottla.broker.quorum import MetadataLog
 from ottla.broker.quota import Quotas
 from ottla.broker.share_persister import Persister
@@ -36,15 +39,13 @@ from ottla.broker.shares import Shares
 from ottla.broker.telemetry import Telemetry
 from ottla.broker.topic_view import topics_changed
 from ottla.broker.transactions import Transactions
-from ottla.cluster.image import BROKER, GROUP, TOPIC, Image
+from ottla.cluster.image import BROKER, GROUP, Image
 from ottla.host.clock import HostClock
 from ottla.host.disk import HostDisk
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
-from ottla.kernel.name import NO_UUID, OFFSETS_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC, TopicPartition, Uuid, uuid_text
+from ottla.kernel.name import Uuid
 from ottla.kernel.port import Clock, Disk, Rng
 from ottla.kernel.server_settings import ServerSettings
-from ottla.kernel.topic_settings import TopicSettings
-from ottla.log.setting import LogSettings
 from ottla.log.store import LockingDisk, Store
 from ottla.net.inbound import Connection
 from ottla.net.listener import Listener
@@ -53,6 +54,7 @@ from ottla.replica.partition import Partition
 from ottla.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 _log = logging.getLogger("ottla.broker")
+_PROGRESS_MS = 1000
 
 
 def _threads() -> Executor:
@@ -87,6 +89,9 @@ class Node:
         self.node_id = settings.node_id
         #: Called when the node cannot go on (a disk that fails); whoever runs the node stops it.
         self.on_failure: Callable[[str], None] = lambda why: _log.critical("%s", why)
+        #: Called during a long start with a line about how far it is.
+        self.on_progress: Callable[[str], None] = lambda line: _log.info("%s", line)
+        self._told_ms = 0
         self.pool = ports.pool()
         self.flusher = Flusher(
             loop, self.pool, self.clock.now_ms, lambda error: self.on_failure(f"a log cannot be synced: {error}")
@@ -96,10 +101,9 @@ class Node:
         self.quotas = Quotas.of(settings)
         self.admission = Admission(lambda: self.settings, self.clock.monotonic_ms)
         self.listeners: list[Listener] = []
+        self.leadership = Leadership(self)
         #: Every partition that this node leads.
-        self.partitions: dict[tuple[str, int], Partition] = {}
-        #: Topics with partitions whose directories could not be made (a full disk).
-        self.unled: set[str] = set()
+        self.partitions = self.leadership.partitions
         self.groups = Groups(self)
         self.transactions = Transactions(self)
         self.share_states = ShareStates(self)
@@ -126,21 +130,20 @@ class Node:
         with ExitStack() as undo:
             undo.callback(self.pool.shutdown)
             self._bind(undo)
-            self.store = Store.open(
-                self.disk,
-                self.settings.log_dirs,
-                node_id=self.node_id,
-                now_ms=self.clock.now_ms(),
-                settings_of=self._log_settings,
+            self.store = Store.take(
+                self.disk, self.settings.log_dirs, node_id=self.node_id, settings_of=self.leadership.settings_of
             )
-            undo.callback(lambda: self.store.close(self._broker_epoch))
+            undo.callback(self._close_store)
             self.quorum = MetadataLog.open(
                 self.disk, self.settings, self.store, self.clock, self.rng, list(self._endpoints.values())
             )
             undo.callback(self.quorum.close)
             self.quorum.on_failure = lambda error: self.on_failure(f"the metadata log cannot be synced: {error}")
             self._broker_epoch = self.quorum.broker_epoch
-            self._follow(self.image, self.quorum.image)
+            # The metadata first: a log is opened as its topic is set.
+            self._take_settings(self.quorum.image)
+            self.store.load(self.clock.now_ms(), self._tell_progress)
+            self._follow(Image.empty(), self.quorum.image)
             self.quorum.subscribe(self._follow)
             self.store.delete_strays()
             self.transactions.resume()
@@ -164,6 +167,23 @@ class Node:
         # Syncs under way come to their end before the logs that they are about are closed.
         self.pool.shutdown()
         self._undo.close()
+
+    def _close_store(self) -> None:
+        pool = self._ports.pool()
+        try:
+            self.store.close(self._broker_epoch, pool)
+        finally:
+            pool.shutdown()
+
+    def _tell_progress(self, directory: str, done: int, total: int, *, clean: bool) -> None:
+        """Say how far a start is, when it takes long enough for somebody to wonder."""
+        now_ms = self.clock.monotonic_ms()
+        if not done or now_ms - self._told_ms < _PROGRESS_MS:
+            self._told_ms = self._told_ms if done else now_ms
+            return
+        self._told_ms = now_ms
+        what = "opening" if clean else "recovering after an unclean end"
+        self.on_progress(f"{directory}: {what}, {done:,} of {total:,} logs")
 
     def _bind(self, undo: ExitStack) -> None:
         if not (self.settings.is_broker and self.settings.is_controller):
@@ -230,19 +250,8 @@ class Node:
         return self.image.topic_names.get(Uuid(topic_id))
 
     def leader_of(self, topic: str, index: int) -> Partition:
-        """The partition, which we lead; UNKNOWN_TOPIC_OR_PARTITION when there is none."""
-        partition = self.partitions.get((topic, index))
-        if partition is None:
-            image = self.image.topics.get(topic) if topic in self.unled else None
-            known = image is not None and index < len(image.partitions)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return partition
-
-    def lead_again(self) -> None:
-        """Try the topics that have partitions which could not be made."""
-        names, self.unled = self.unled, set()
-        for name in sorted(names & self.image.topics.keys()):
-            self._lead(self.image, name)
+        """The partition, which we lead; KafkaError says why there is none."""
+        return self.partitions.get((topic, index)) or self.leadership.find(topic, index)
 
     # ---- what changes
 
@@ -272,19 +281,23 @@ class Node:
         self._producer_ids = self._producer_ids[1:]
         return first
 
-    def _log_settings(self, tp: TopicPartition) -> LogSettings:
-        topic = TopicSettings.resolve(self.image.config(TOPIC, tp.topic), self.settings)
-        return LogSettings.of(topic, self.settings.producer_id_expiration_ms)
+    def _take_settings(self, image: Image) -> None:
+        self.image = image
+        own, everyones = image.config(BROKER, str(self.node_id)), image.config(BROKER, "")
+        self.settings = self._file_settings.with_dynamic(own, everyones)
 
     def _follow(self, old: Image, new: Image) -> None:
         """The metadata changed: make, drop and adjust the partitions that it concerns."""
         self.image = new
+        if new.changed_configs(old, BROKER):
+            self._take_settings(new)
+        self.leadership.configure(old, new)
         event = topics_changed(old, new)
-        for name, _ in event.deleted:
-            self._drop(old, name)
+        for name, topic_id in event.deleted:
+            self.leadership.drop(old.topics[name])
+            self.shares.drop_topic(topic_id)
         for name in (*event.created, *event.changed):
-            self._lead(new, name)
-        self._configure(old, new)
+            self.leadership.lead(name)
         self.telemetry.follow(old, new)
         if new.quotas is not old.quotas:
             self.quotas.follow(new)
@@ -296,64 +309,13 @@ class Node:
             self.groups.settings_changed()
             self.shares.settings_changed()
 
-    def _configure(self, old: Image, new: Image) -> None:
-        """Settings changed: a topic's concern its logs, a broker's may concern all of them."""
-        changed = set(new.changed_configs(old, TOPIC))
-        if new.changed_configs(old, BROKER):
-            own, everyones = new.config(BROKER, str(self.node_id)), new.config(BROKER, "")
-            self.settings = self._file_settings.with_dynamic(own, everyones)
-            changed.update(new.topics)
-        for partition in self.partitions.values():
-            if partition.tp.topic in changed:
-                partition.log.settings = self._log_settings(partition.tp)
-
-    def _lead(self, image: Image, name: str) -> None:
-        topic = image.topics[name]
-        for index, each in enumerate(topic.partitions):
-            if (name, index) in self.partitions:
-                continue
-            tp = TopicPartition(name, index)
-            log = self.store.get(tp)
-            if log is not None and log.topic_id not in (NO_UUID, topic.topic_id):
-                # The directory of an older topic of this name, deleted while we were down (KIP-516). It is kept, as
-                # it may also be a topic id that the disk has damaged.
-                _log.warning("%s is of another topic (%s) and is set aside", log.path, uuid_text(log.topic_id))
-                self.store.set_aside(tp)
-                log = None
-            try:
-                log = log or self.store.create(tp.topic, topic.topic_id, tp.partition)
-            except OSError as error:
-                _log.error("%s cannot be made: %s; it is tried again", tp, error)
-                self.unled.add(name)
-                continue
-            partition = self.partitions[tp] = Partition(tp, topic.topic_id, log, each.leader_epoch)
-            partition.on_append = self._wake_later
-            if name == OFFSETS_TOPIC:
-                self.groups.lead(partition)
-            elif name == TRANSACTION_TOPIC:
-                self.transactions.lead(partition)
-            elif name == SHARE_TOPIC:
-                self.share_states.lead(partition)
-
-    def _drop(self, image: Image, name: str) -> None:
-        for index in range(len(image.topics[name].partitions)):
-            partition = self.partitions.pop((name, index), None)
-            if partition is None:
-                continue
-            if name == OFFSETS_TOPIC:
-                self.groups.resign(index)
-            elif name == TRANSACTION_TOPIC:
-                self.transactions.resign(index)
-            elif name == SHARE_TOPIC:
-                self.share_states.resign(index)
-            self.store.delete(partition.tp)
-            for wake in list(partition.waiting):
-                wake()
-        self.shares.drop_topic(image.topics[name].topic_id)
+    def coordinators_of(self, topic: str) -> Coordinators[Any] | None:
+        """Whose records this topic holds."""
+        return next((each for each in (self.groups, self.transactions, self.share_states) if each.topic == topic), None)
 
     # ---- waking those who wait for records
 
-    def _wake_later(self, partition: Partition) -> None:
+    def wake_later(self, partition: Partition) -> None:
         if not self._appended:
             self.loop.call_soon(self._wake)
         self._appended.append(partition)

@@ -36,6 +36,7 @@ def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at
             loop.stop()
 
         node.on_failure = fail
+        node.on_progress = lambda line: say(f"ottla: {line}")
         node.open()
         tune_collector()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -25,7 +25,7 @@ class ShareStates(Coordinators["ShareStateDriver"]):
     topic = SHARE_TOPIC
 
     def make(self, partition: Partition) -> ShareStateDriver:
-        """A coordinator that knows every share partition of its partition."""
+        """A coordinator of the share partitions of a partition."""
         return ShareStateDriver(self.node, partition)
 
     def create_topic(self) -> None:
@@ -45,7 +45,7 @@ class ShareStates(Coordinators["ShareStateDriver"]):
 
     def topics_changed(self, event: group_event.TopicsChanged) -> None:
         """Tell every coordinator of topics that are gone."""
-        for driver in self.drivers():
+        for driver in self.loaded():
             driver.step(TopicsChanged(ImageTopics(self.node.image), [topic_id for _, topic_id in event.deleted]))
 
 
@@ -54,7 +54,9 @@ class ShareStateDriver(Driver[Coordinator]):
 
     def __init__(self, node: Node, partition: Partition) -> None:
         super().__init__(node, partition, _fresh(node), TimePassed())
-        self.load()
+
+    def begin(self) -> None:
+        """The machine may answer."""
         self.step(Loaded())
 
     def replay_batch(self, batch: Batch) -> None:

@@ -9,7 +9,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.coordinators import Coordinators
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: This node's coordinators are never replaced by another's, so one epoch serves.
 _COORDINATOR_EPOCH = 0
+#: Of a load that is cut into pieces: some milliseconds.
+_IDS_AT_ONCE = 200
 
 
 class Transactions(Coordinators["TransactionDriver"]):
@@ -41,14 +43,11 @@ class Transactions(Coordinators["TransactionDriver"]):
     def __init__(self, node: Node) -> None:
         super().__init__(node)
         #: Are all partitions there, so that markers can be written?
-        self._resumed = False
+        self.resumed = False
 
     def make(self, partition: Partition) -> TransactionDriver:
-        """A coordinator that knows every transactional id of its partition."""
-        driver = TransactionDriver(self.node, partition)
-        if self._resumed:
-            driver.step(Loaded())
-        return driver
+        """A coordinator of the transactional ids of a partition."""
+        return TransactionDriver(self.node, partition)
 
     def create_topic(self) -> None:
         """`__transaction_state`, on the first need of it."""
@@ -67,9 +66,9 @@ class Transactions(Coordinators["TransactionDriver"]):
 
     def resume(self) -> None:
         """All partitions are there: transactions whose end was decided before a restart get their markers."""
-        self._resumed = True
-        for driver in self.drivers():
-            driver.step(Loaded())
+        self.resumed = True
+        for driver in self.loaded():
+            driver.begin()
 
     def guard(
         self, transactional_id: str, partition: Partition, producer_id: int, producer_epoch: int, *, implicit: bool
@@ -93,17 +92,26 @@ class TransactionDriver(Driver[Coordinator]):
 
     def __init__(self, node: Node, partition: Partition) -> None:
         super().__init__(node, partition, _fresh(node), TimePassed())
-        self.load()
 
-    def load(self) -> None:
+    def load(self) -> Iterator[None]:
         """Only the last record of each id counts; the ones before it, most of the log, are not even parsed."""
         last: dict[bytes, bytes | None] = {}
-        for batch in self.batches():
-            for record in batch.records():
-                if record.key is not None:
-                    last[record.key] = record.value
-        for key, value in last.items():
+        for number, batches in enumerate(self.pieces()):
+            if number:
+                yield
+            for batch in batches:
+                for record in batch.records():
+                    if record.key is not None:
+                        last[record.key] = record.value
+        for number, (key, value) in enumerate(last.items()):
             self.machine.replay(*parse(key, value))
+            if number % _IDS_AT_ONCE == _IDS_AT_ONCE - 1:
+                yield
+
+    def begin(self) -> None:
+        """Write the markers of transactions whose end was decided, once there are partitions to write them into."""
+        if self.node.transactions.resumed:
+            self.step(Loaded())
 
     def replay_batch(self, batch: Batch) -> None:
         """Every record to `replay`."""
@@ -194,5 +202,7 @@ def write_marker(
     )
     partition.append(bytearray(data), now_ms, Origin.COORDINATOR, transaction_version)
     node.flusher.flush_now(partition)
-    if tp.topic == OFFSETS_TOPIC:
-        node.groups.driver_at(tp.partition).machine.replay_marker(producer_id, committed=committed)
+    groups = node.groups.find(tp.partition) if tp.topic == OFFSETS_TOPIC else None
+    if groups is not None:
+        # One that is being loaded comes to the marker in the log.
+        groups.machine.replay_marker(producer_id, committed=committed)

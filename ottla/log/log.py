@@ -28,6 +28,7 @@ from ottla.log.checkpoint import encode_epochs, read_topic_id, write_topic_id
 from ottla.log.epoch import LeaderEpochs
 from ottla.log.follow import append_as_follower
 from ottla.log.marker import Marker, apply_marker, check_marker
+from ottla.log.path import PARTITION_METADATA
 from ottla.log.producer import Producers
 from ottla.log.revise import always_revises, revise
 from ottla.log.segment import Segment, Slice
@@ -82,6 +83,7 @@ class Log:
         "start_offset",
         "syncing",
         "topic_id",
+        "whole_at",
     )
 
     def __init__(self, disk: Disk, path: str, settings: LogSettings) -> None:
@@ -111,6 +113,8 @@ class Log:
         #: Called before a truncation below the recovery point or the cleaner's offset; the store writes both down.
         self.on_recovery_point_lowered: Callable[[], None] | None = None
         self.closed = False
+        #: The end offset with which everything was found on the disk as a clean end leaves it, or -1.
+        self.whole_at = -1
         #: None while nobody has said how far the replicas are: then there are none, and it is the end offset.
         self._high_watermark: int | None = None
         #: While a sync that `flush.messages` asks for is to come: where that begins which is not shown before it.
@@ -147,13 +151,17 @@ class Log:
         """
         log = cls(disk, path, settings)
         log.cleaner_offset = cleaner_offset
-        disk.make_directory(path)
-        log.topic_id = read_topic_id(disk, path)
+        try:
+            names = disk.list(path)
+        except FileNotFoundError:
+            disk.make_directory(path)
+            names = []
+        if PARTITION_METADATA in names:
+            log.topic_id = read_topic_id(disk, path)
         if log.topic_id == NO_UUID and topic_id != NO_UUID:
             log.topic_id = topic_id
             write_topic_id(disk, path, topic_id)
-        log.snapshots = Snapshots(disk, path)
-        recovery.load(log, now_ms, recovery_point, log_start_offset, clean)
+        recovery.load(log, names, now_ms, recovery_point, log_start_offset, clean)
         log.last_flush_ms = now_ms
         return log
 
@@ -479,15 +487,23 @@ class Log:
         if self.closed:
             return
         self.closed = True
-        self.snapshots.take(self.producers)
-        self.active.deactivate()
-        self.directory_dirty = True
-        end_offset = self.end_offset
-        self.sync(closing=True)
-        self.synced(end_offset)
+        if not self._is_whole:
+            if self.end_offset > self.start_offset:
+                self.snapshots.take(self.producers)
+            self.active.deactivate()
+            self.directory_dirty = True
+            end_offset = self.end_offset
+            self.sync(closing=True)
+            self.synced(end_offset)
         for segment in self.segments:
             segment.close()
         self.due.clear()
+
+    @property
+    def _is_whole(self) -> bool:
+        """Does the directory hold all that there is, because nothing has happened since a clean end?"""
+        same = self.end_offset == self.whole_at and not self.generation and not self.directory_dirty
+        return same and self.epochs_text is None and not any(segment.mended for segment in self.segments)
 
     def discard(self) -> None:
         """Let go without flushing: the log is deleted, or the node died. Slices in flight stay readable."""

@@ -10,6 +10,7 @@ Rules:
 """
 
 from bisect import bisect_right
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,12 +27,14 @@ from ottla.log.path import (
     LOG,
     OFFSET_INDEX,
     SEGMENT_SUFFIXES,
+    SNAPSHOT,
     SWAP,
     TIME_INDEX,
     offset_name,
     parse_offset_name,
 )
 from ottla.log.segment import Segment
+from ottla.log.snapshot import Snapshots
 from ottla.wire.batch import CRC_START, HEADER, HEADER_BYTES, LENGTH_END, MAGIC, BatchHeader
 from ottla.wire.checksum import crc32c
 
@@ -39,16 +42,20 @@ if TYPE_CHECKING:
     from ottla.log.log import Log
 
 
-def load(log: "Log", now_ms: int, recovery_point: int, log_start_offset: int, clean: bool) -> None:
-    """Fill a log from its directory."""
+def load(log: "Log", names: list[str], now_ms: int, recovery_point: int, log_start_offset: int, clean: bool) -> None:
+    """Fill a log from its directory, which holds files of these names."""
     disk, directory = log.disk, log.path
-    _finish_cleaning(disk, directory)
-    epochs_read = _load_epochs(log)
-    if not epochs_read and not clean:
-        # Its file was being replaced when the node died, or never was: only the batches still know the epochs.
-        recovery_point = 0
-    _open_segments(log, now_ms)
-    damaged = _mend_indexes(log, recovery_point, clean)
+    found = _finish_cleaning(disk, directory, names)
+    log.snapshots = Snapshots(disk, directory, [offset for offset, suffix, _ in found.values() if suffix == SNAPSHOT])
+    epochs_read = EPOCHS in names and _load_epochs(log)
+    if not epochs_read:
+        log.epochs.dirty = True
+        if not clean:
+            # Its file was being replaced when the node died, or never was: only the batches still know the epochs.
+            recovery_point = 0
+    _open_segments(log, found, now_ms)
+    snapshots, was_there = log.snapshots.offsets, bool(log.segments)
+    damaged = _mend_indexes(log, found, recovery_point, clean)
     if damaged is not None:
         recovery_point, clean = min(recovery_point, damaged), False
     if not clean:
@@ -69,7 +76,9 @@ def load(log: "Log", now_ms: int, recovery_point: int, log_start_offset: int, cl
     log.note_epochs()
     log.snapshots.keep_of_segments(log.bases)
     rebuild_producers(log, log.end_offset, now_ms, clean=clean)
-    log.active.preallocate()
+    if clean and was_there and not log.generation and set(log.snapshots.offsets) <= set(snapshots):
+        log.whole_at = log.end_offset
+        log.directory_dirty = False
 
 
 def rebuild_producers(log: "Log", end_offset: int, now_ms: int, *, clean: bool = False) -> None:
@@ -183,11 +192,10 @@ def _whole_batch(segment: Segment, position: int, size: int, next_offset: int) -
     return header, data
 
 
-def _open_segments(log: "Log", now_ms: int) -> None:
+def _open_segments(log: "Log", found: Mapping[str, tuple[int, str, str]], now_ms: int) -> None:
     disk, directory = log.disk, log.path
-    names = {name: parsed for name in disk.list(directory) if (parsed := parse_offset_name(name)) and not parsed[2]}
-    bases = sorted(offset for offset, suffix, _ in names.values() if suffix == LOG)
-    for name, (offset, suffix, _) in names.items():
+    bases = sorted(offset for offset, suffix, _ in found.values() if suffix == LOG)
+    for name, (offset, suffix, _) in found.items():
         if suffix in SEGMENT_SUFFIXES and offset not in bases:
             disk.remove(f"{directory}/{name}")
     log.segments = [Segment.open(disk, directory, base, log.settings, now_ms) for base in bases]
@@ -196,11 +204,13 @@ def _open_segments(log: "Log", now_ms: int) -> None:
     log.bases = bases
 
 
-def _mend_indexes(log: "Log", recovery_point: int, clean: bool) -> int | None:
+def _mend_indexes(
+    log: "Log", found: Mapping[str, tuple[int, str, str]], recovery_point: int, clean: bool
+) -> int | None:
     """Rebuild the missing indexes of segments that recovery will not read. The base offset of one that is damaged."""
     count = len(log.segments) if clean else _first_unsure(log.bases, recovery_point)
     for segment in log.segments[:count]:
-        if not all(log.disk.exists(segment.path(kind)) for kind in (OFFSET_INDEX, TIME_INDEX)):
+        if not all(offset_name(segment.base_offset, kind) in found for kind in (OFFSET_INDEX, TIME_INDEX)):
             try:
                 rebuild_indexes(segment)
             except KafkaError:
@@ -210,7 +220,7 @@ def _mend_indexes(log: "Log", recovery_point: int, clean: bool) -> int | None:
 
 def rebuild_indexes(segment: Segment) -> None:
     """Both indexes from the segment's headers. The segment itself is believed."""
-    growing = segment.growing
+    segment.mended = True
     segment.forget_tail()
     segment.offset_index.reset()
     segment.time_index.reset()
@@ -219,8 +229,6 @@ def rebuild_indexes(segment: Segment) -> None:
     for position, header in segment.headers():
         segment.written(position, header.size, header.base_offset, header.last_offset, header.max_timestamp)
     segment.deactivate()
-    if growing:
-        segment.preallocate()
 
 
 def _load_epochs(log: "Log") -> bool:
@@ -230,11 +238,7 @@ def _load_epochs(log: "Log") -> bool:
     except CorruptCheckpoint:
         entries = None
     log.epochs = LeaderEpochs(entries or [])
-    if entries is None:
-        log.epochs.dirty = True
-        log.note_epochs()
-        return False
-    return True
+    return entries is not None
 
 
 def _drop_segments(log: "Log", slot: int) -> None:
@@ -250,9 +254,12 @@ def _drop_segments(log: "Log", slot: int) -> None:
         log.disk.sync_directory(log.path)
 
 
-def _finish_cleaning(disk: Disk, directory: str) -> None:
-    """Deal with the temporary files of the cleaner and of deletions, as Kafka does."""
-    parsed = {name: found for name in disk.list(directory) if (found := parse_offset_name(name)) and found[2]}
+def _finish_cleaning(disk: Disk, directory: str, names: list[str]) -> dict[str, tuple[int, str, str]]:
+    """Deal with the temporary files of the cleaner and of deletions, as Kafka does. The log's files then, by name."""
+    every = {name: found for name in names if (found := parse_offset_name(name))}
+    parsed = {name: found for name, found in every.items() if found[2]}
+    if not parsed:
+        return every
     cleaned = [offset for offset, _, suffix in parsed.values() if suffix == CLEANED]
     swaps = {name: offset for name, (offset, _, temporary) in parsed.items() if temporary == SWAP}
     for name, offset in list(swaps.items()):
@@ -266,7 +273,7 @@ def _finish_cleaning(disk: Disk, directory: str) -> None:
     bases = sorted({offset for name, offset in swaps.items() if parsed[name][1] == LOG})
     if bases:
         end = _end_of_swap(disk, f"{directory}/{offset_name(bases[-1], LOG)}{SWAP}", bases[-1])
-        for name in disk.list(directory):
+        for name in names:
             found = parse_offset_name(name)
             # The cleaned segment may be empty, and ends where it begins then.
             replaced = found is not None and (bases[0] <= found[0] < end or found[0] in bases)
@@ -275,6 +282,8 @@ def _finish_cleaning(disk: Disk, directory: str) -> None:
     # The batches first: where their `.swap` is gone, the rest of the files belongs to what lies in place already.
     for name in sorted(swaps, key=lambda name: parsed[name][1] != LOG):
         disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
+    left = ((name, parse_offset_name(name)) for name in disk.list(directory))
+    return {name: found for name, found in left if found and not found[2]}
 
 
 def _end_of_swap(disk: Disk, path: str, base_offset: int) -> int:

@@ -63,9 +63,9 @@ class Segment:
         "directory",
         "file",
         "first_timestamp",
-        "growing",
         "index_interval_bytes",
         "jitter_ms",
+        "mended",
         "modified_ms",
         "offset_index",
         "size",
@@ -99,10 +99,10 @@ class Segment:
         self._offset_of_max_timestamp = base_offset
         self.index_interval_bytes = settings.index_interval_bytes
         self.bytes_since_index = 0
+        #: Its indexes were rebuilt, and may not be on the disk yet.
+        self.mended = False
         #: The greatest timestamp of the first batch, which time-based rolling counts from; None while not known.
         self.first_timestamp: int | None = None
-        #: Are the index files as long as they may become?
-        self.growing = False
         self.created_ms = now_ms
         self.modified_ms = now_ms
         self.jitter_ms = 0
@@ -133,7 +133,6 @@ class Segment:
             segment.offset_index.reset()
             segment.time_index.reset()
             segment.transaction_index.reset()
-            segment.preallocate()
         except OSError:
             segment.close()
             segment.remove()
@@ -308,24 +307,19 @@ class Segment:
     def next_offset(self) -> int:
         """The offset after the last batch."""
         last = self.base_offset
+        if not self.size:
+            return last
         for _, header in self.headers(self.before(self.offset_index.last_offset)):
             last = header.last_offset + 1
         return last
 
     # ---- life
 
-    def preallocate(self) -> None:
-        """Make the index files as long as they may become: this is the active segment."""
-        self.growing = True
-        self.offset_index.preallocate()
-        self.time_index.preallocate()
-
     def deactivate(self) -> None:
-        """The log rolled past this segment: write the last time index entry, trim the indexes."""
-        self.growing = False
+        """The log rolled past this segment: add the last time index entry, write the indexes."""
         self.time_index.append(*self.max_timestamp_and_offset)
-        self.offset_index.trim()
-        self.time_index.trim()
+        self.offset_index.finish()
+        self.time_index.finish()
         self._repair_end()
 
     def truncate(self, offset: int) -> int:
@@ -347,7 +341,6 @@ class Segment:
             if header.max_timestamp > timestamp:
                 timestamp, at = header.max_timestamp, header.last_offset
         self._max_timestamp, self._offset_of_max_timestamp = timestamp, at
-        self.preallocate()
         return dropped
 
     def cut(self, position: int) -> None:

@@ -10,9 +10,10 @@ Rules:
 """
 
 import struct
+from collections.abc import Iterable
 
 from ottla.kernel.port import Disk
-from ottla.log.path import SNAPSHOT, offset_name, parse_offset_name
+from ottla.log.path import SNAPSHOT, offset_name
 from ottla.log.producer import Producer, Producers, Sent
 from ottla.wire.checksum import crc32c
 
@@ -77,12 +78,11 @@ class Snapshots:
 
     __slots__ = ("_disk", "_offsets", "directory")
 
-    def __init__(self, disk: Disk, directory: str) -> None:
+    def __init__(self, disk: Disk, directory: str, offsets: Iterable[int]) -> None:
         self._disk = disk
         self.directory = directory
-        names = (parse_offset_name(name) for name in disk.list(directory))
-        #: Rising.
-        self._offsets = sorted(name[0] for name in names if name and name[1:] == (SNAPSHOT, ""))
+        #: Of those that there are, rising.
+        self._offsets = sorted(offsets)
 
     @property
     def latest(self) -> int | None:

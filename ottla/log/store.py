@@ -11,6 +11,8 @@ Rules:
 import re
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
 from typing import Protocol
 
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
@@ -29,6 +31,12 @@ class Lock(Protocol):
     """A held lock file."""
 
     def close(self) -> None: ...
+
+
+class Progress(Protocol):
+    """Told of each log that is about to be opened: its directory, how many of how many are, and whether it is clean."""
+
+    def __call__(self, directory: str, done: int, total: int, *, clean: bool) -> None: ...
 
 
 class LockingDisk(Disk, Protocol):
@@ -72,6 +80,35 @@ class Directory:
         self.lowered = 0
 
 
+@dataclass(slots=True)
+class NewLog:
+    """A log that is to be: `begin` makes its files, on any thread; `adopt`, on the loop, makes it the store's."""
+
+    _store: "Store"
+    _disk: Disk
+    tp: TopicPartition
+    topic_id: Uuid
+    _directory: Directory
+    _settings: LogSettings
+    _now_ms: int
+    _log: Log | None = None
+
+    def begin(self) -> "NewLog":
+        """Make the directory and the files. OSError if the disk does not take them; then it may be tried again."""
+        path = f"{self._directory.path}/{self.tp}"
+        self._log = Log.open(self._disk, path, self._settings, now_ms=self._now_ms, clean=True, topic_id=self.topic_id)
+        return self
+
+    def adopt(self) -> Log:
+        """Give it to the store."""
+        assert self._log is not None, "begin comes first"
+        self._store.adopt(self.tp, self._log, self._directory)
+        if self._directory.cleaner_offsets.pop(self.tp, None) is not None:
+            # Of an older topic of this name.
+            self._store.cleaner_task(self.tp)()
+        return self._log
+
+
 class Store:
     """`Store.open` makes it; the node ends it with `close`."""
 
@@ -86,6 +123,8 @@ class Store:
         #: Directories to be removed: (when, path).
         self._due: list[tuple[int, str]] = []
         self._now_ms = 0
+        #: Have all logs been opened? Before, there is nothing to write down.
+        self._loaded = False
 
     @classmethod
     def open(
@@ -99,18 +138,41 @@ class Store:
         settings_of: Callable[[TopicPartition], LogSettings],
     ) -> "Store":
         """Lock and check the directories, and open every log in them. OttlaError says what is wrong with one."""
-        store = cls(disk, settings_of)
-        store._now_ms = now_ms
+        store = cls.take(disk, dirs, node_id=node_id, cluster_id=cluster_id, settings_of=settings_of)
         try:
-            for path in dirs:
-                store._directories.append(_take(disk, path.rstrip("/") or "/", node_id, cluster_id))
-            store._check_ids()
-            for directory in store._directories:
-                store._load(directory, now_ms)
+            store.load(now_ms)
         except BaseException:
             store._let_go()
             raise
         return store
+
+    @classmethod
+    def take(
+        cls,
+        disk: LockingDisk,
+        dirs: Sequence[str],
+        *,
+        node_id: int,
+        cluster_id: str | None = None,
+        settings_of: Callable[[TopicPartition], LogSettings],
+    ) -> "Store":
+        """Lock and check the directories. `load` opens the logs, once it is known how each topic is set."""
+        store = cls(disk, settings_of)
+        try:
+            for path in dirs:
+                store._directories.append(_take(disk, path.rstrip("/") or "/", node_id, cluster_id))
+            store._check_ids()
+        except BaseException:
+            store._let_go()
+            raise
+        return store
+
+    def load(self, now_ms: int, progress: Progress | None = None) -> None:
+        """Open every log in the directories; `progress` is told after each one."""
+        self._now_ms = now_ms
+        for directory in self._directories:
+            self._load(directory, now_ms, progress)
+        self._loaded = True
 
     # ---- what it is
 
@@ -147,29 +209,25 @@ class Store:
     def create(self, topic: str, topic_id: Uuid, partition: int) -> Log:
         """A new, empty log. KafkaError INCONSISTENT_TOPIC_ID if there is one of another topic by this name."""
         tp = TopicPartition(topic, partition)
-        self._unclaimed.discard(tp)
-        log = self._logs.get(tp)
+        log = self.get(tp)
         if log is not None:
             if NO_UUID not in (log.topic_id, topic_id) and log.topic_id != topic_id:
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{tp} is another topic's of the same name")
             return log
+        return self.plan([tp], topic_id)[0].begin().adopt()
+
+    def plan(self, partitions: Sequence[TopicPartition], topic_id: Uuid) -> list["NewLog"]:
+        """Where these logs, which are not there yet, will lie: each in the directory that has the fewest."""
         counts = {directory.path: 0 for directory in self._directories}
-        for home in self._home.values():
-            counts[home.path] += 1
-        directory = min(self._directories, key=lambda each: counts[each.path])
-        log = Log.open(
-            self._disk,
-            f"{directory.path}/{tp}",
-            self._settings_of(tp),
-            now_ms=self._now_ms,
-            clean=True,
-            topic_id=topic_id,
-        )
-        self._adopt(tp, log, directory)
-        if directory.cleaner_offsets.pop(tp, None) is not None:
-            # Of an older topic of this name.
-            self._write_cleaner_offsets(directory)
-        return log
+        if len(counts) > 1:
+            for home in self._home.values():
+                counts[home.path] += 1
+        planned = []
+        for tp in partitions:
+            directory = min(self._directories, key=lambda each: counts[each.path])
+            counts[directory.path] += 1
+            planned.append(NewLog(self, self._disk, tp, topic_id, directory, self._settings_of(tp), self._now_ms))
+        return planned
 
     def delete(self, tp: TopicPartition, now_ms: int | None = None) -> None:
         """Drop a log: gone at once, its files after `file.delete.delay.ms`."""
@@ -188,11 +246,23 @@ class Store:
         self._disk.rename(log.path, target)
         self._due.append((now_ms + log.settings.file_delete_delay_ms, target))
 
+    def release(self, tp: TopicPartition) -> None:
+        """Let go of a log whose directory stays."""
+        log = self._logs.pop(tp)
+        self._home.pop(tp)
+        for segment in log.segments:
+            segment.close()
+        log.discard()
+
     def delete_strays(self) -> list[TopicPartition]:
         """Move aside the logs that nobody has asked for: their topics are gone. Their names."""
         strays = sorted(self._unclaimed)
+        homes = {self._home[tp].path for tp in strays}
         for tp in strays:
             self.set_aside(tp)
+        for directory in homes:
+            # A topic that is made by one of these names must not find the old one's log after a crash.
+            self._disk.sync_directory(directory)
         return strays
 
     def set_aside(self, tp: TopicPartition) -> None:
@@ -225,16 +295,26 @@ class Store:
         """The same as calls that may run on another thread: what they write is fixed now."""
         return [self._checkpoint_task(directory) for directory in self._directories]
 
-    def close(self, broker_epoch: int = -1) -> None:
+    def close(self, broker_epoch: int = -1, pool: Executor | None = None) -> None:
         """Flush and close all logs, write the checkpoints and the mark of a clean shutdown, let go of the locks.
+
+        The logs are closed on the threads of `pool`, several at a time, if there is one.
 
         The mark carries the epoch of the broker's registration: by it the controller knows the same broker again
         (KIP-966).
         """
-        logs = self._logs
+        if not self._loaded:
+            return self._let_go()
         try:
-            for log in logs.values():
-                log.close()
+            if pool is None:
+                for log in self._logs.values():
+                    log.close()
+            else:
+                # Every one comes to its end before the first failure is told.
+                closing = [pool.submit(log.close) for log in self._logs.values()]
+                failed = [error for each in closing if (error := each.exception()) is not None]
+                if failed:
+                    raise failed[0]
             for directory in self._directories:
                 self._checkpoint_task(directory)()
             for directory in self._directories:
@@ -304,7 +384,7 @@ class Store:
 
     # ---- opening
 
-    def _load(self, directory: Directory, now_ms: int) -> None:
+    def _load(self, directory: Directory, now_ms: int, progress: Progress | None) -> None:
         disk, path = self._disk, directory.path
         directory.clean, _ = checkpoint.take_clean_shutdown(disk, path)
         for name, attribute in (
@@ -319,17 +399,10 @@ class Store:
                 # As Kafka: without recovery points all is read, without start offsets the first segment counts, and
                 # without the cleaner's all is dirty.
                 setattr(directory, attribute, {})
-        for name in disk.list(path):
-            where = f"{path}/{name}"
-            if not disk.is_directory(where):
-                continue
-            if _TEMPORARY.fullmatch(name):
-                if name.endswith(DELETE_DIRECTORY):
-                    disk.remove_tree(where)
-                continue
-            tp = parse_partition_name(name)
-            if tp is None or tp.topic == METADATA_TOPIC:
-                continue
+        found = self._partitions_in(path)
+        for done, (tp, where) in enumerate(found):
+            if progress is not None:
+                progress(path, done, len(found), clean=directory.clean)
             if tp in self._logs:
                 raise OttlaError(
                     f"{tp} is in two log directories, {self._home[tp].path} and {path}: take one of them away"
@@ -347,10 +420,25 @@ class Store:
                 )
             except checkpoint.CorruptCheckpoint as error:
                 raise OttlaError(f"{error}; restore {where} from a backup, or move it out of {path}") from error
-            self._adopt(tp, log, directory)
+            self.adopt(tp, log, directory)
             self._unclaimed.add(tp)
 
-    def _adopt(self, tp: TopicPartition, log: Log, directory: Directory) -> None:
+    def _partitions_in(self, path: str) -> list[tuple[TopicPartition, str]]:
+        """The partitions' directories in a log directory. What was left to be deleted goes."""
+        disk, found = self._disk, []
+        for name in disk.list(path):
+            where = f"{path}/{name}"
+            if _TEMPORARY.fullmatch(name):
+                if name.endswith(DELETE_DIRECTORY) and disk.is_directory(where):
+                    disk.remove_tree(where)
+                continue
+            tp = parse_partition_name(name)
+            if tp is not None and tp.topic != METADATA_TOPIC and disk.is_directory(where):
+                found.append((tp, where))
+        return found
+
+    def adopt(self, tp: TopicPartition, log: Log, directory: Directory) -> None:
+        """From now on this log is ours."""
         self._logs[tp] = log
         self._home[tp] = directory
         log.on_recovery_point_lowered = lambda: self._points_lowered(directory)

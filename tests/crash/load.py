@@ -25,6 +25,10 @@ from ottla.wire.codec import Codec
 from tests.broker.wire_client import WireClient
 from tests.crash.inventory import fetch, read_batches
 
+#: What a node that has just started says while it reads its coordinators' logs, and a marker that is not written yet.
+_AGAIN = frozenset(
+    {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_ENOUGH_REPLICAS}
+)
 _PATIENCE_S = 30.0
 _BATCH_RECORDS_MAX = 20
 _RECORD_BYTES_MAX = 400
@@ -98,7 +102,7 @@ class Worker(Thread):
                 self._ending.wait(0.01) if not self._ending.is_set() else Event().wait(0.01)
                 continue
             part = until(answer) if until else answer
-            if part.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
+            if part.error_code in _AGAIN:
                 assert time.monotonic() < deadline, f"{self.name}: {part}"
                 continue
             assert part.error_code == 0, f"{self.name}: {ErrorCode(part.error_code)!r} {part}"

@@ -85,11 +85,35 @@ def test_what_a_clean_end_leaves_is_kafkas(disk: SimDisk) -> None:
     assert disk.open("/a/t-0/00000000000000000000.timeindex").size() == 12
 
 
-def test_an_active_segments_indexes_are_preallocated(disk: SimDisk) -> None:
-    store = Store.open(disk, ["/a"], node_id=1, now_ms=1, settings_of=lambda _: LogSettings())
+def test_an_active_segment_has_no_index_files_before_a_clean_end(disk: SimDisk) -> None:
+    store = _open(disk)
     store.create("t", _ID, 0)
-    assert disk.open("/a/t-0/00000000000000000000.index").size() == 10_485_760
-    assert disk.open("/a/t-0/00000000000000000000.timeindex").size() == 10_485_756
+    names = ["00000000000000000000.log", "partition.metadata"]
+    assert disk.list("/a/t-0") == names
+    store.close()
+    more = ["00000000000000000000.index", "00000000000000000000.timeindex", "leader-epoch-checkpoint"]
+    assert disk.list("/a/t-0") == sorted(names + more)
+
+
+def test_a_log_that_nobody_touched_costs_the_stop_nothing(disk: SimDisk) -> None:
+    store = _open(disk)
+    _fill(store)
+    for partition in range(10):
+        store.create("idle", _ID, partition)
+    store.close()
+    store = _open(disk)
+    before = disk.effects
+    store.close()
+    # Three checkpoints and the mark, each made, emptied, written, synced, renamed, and its directory synced.
+    assert disk.effects - before <= 4 * 6
+    store = _open(disk)
+    log = store.get(TopicPartition("t", 0))
+    assert log is not None
+    log.append(build([(1000, b"k", b"v", [])]), leader_epoch=2, now_ms=1000)
+    store.close()
+    again = _open(disk).get(TopicPartition("t", 0))
+    assert again is not None
+    assert again.end_offset == log.end_offset
 
 
 def test_the_clean_mark_holds_for_one_start(disk: SimDisk) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.dispatch import Call, handles
+from ottla.broker.reply import Later
 from ottla.kernel.error import KafkaError
 from ottla.wire.api import ApiKey
 from ottla.wire.api import alter_client_quotas as quotas
@@ -107,7 +108,17 @@ def _refuse_credentials(request: scram.AlterUserScramCredentialsRequest, _: int,
 @handles(ApiKey.LIST_PARTITION_REASSIGNMENTS)
 @handles(ApiKey.UPDATE_FEATURES)
 def decide(call: Call, request: Any) -> Any:
-    """Let the controller decide, write what it decided, answer."""
+    """Let the controller decide, write what it decided, answer when the topics that it made can be used."""
+    response = _decide(call, request)
+    if isinstance(response, creation.CreateTopicsResponse | partitions.CreatePartitionsResponse):
+        made = response.topics if isinstance(response, creation.CreateTopicsResponse) else response.results
+        later = Later()
+        call.node.leadership.when_made([each.name for each in made], lambda: later.resolve(response))
+        return response if later.resolved else later
+    return response
+
+
+def _decide(call: Call, request: Any) -> Any:
     node = call.node
     strict_from = _STRICT_FROM.get(type(request)) if node.quotas.active else None
     if strict_from is None:

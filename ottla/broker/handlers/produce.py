@@ -157,7 +157,7 @@ def _check_attributes(call: Call, transactional_id: str | None, partition: Parti
                 implicit=call.version >= _IMPLICIT_FROM,
             )
         except KafkaError as error:
-            if error.code is ErrorCode.NOT_COORDINATOR:
+            if error.code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
                 # Producers know this one as a reason to send the batch again.
                 raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, error.message) from error
             raise

@@ -1,0 +1,216 @@
+"""The partitions that this node leads, as the metadata image has them.
+
+Rules:
+- A topic's logs are made before its partitions are led. The files of a few are made at once, on the node's threads and
+  with the loop waiting; those of many (`_AT_ONCE_MAX`) while the loop goes on. Until then a partition's clients get
+  NOT_LEADER_OR_FOLLOWER and come again; CreateTopics waits for them.
+- Only one making of a topic is under way at a time. What became of the topic meanwhile is looked at when it is done.
+- A log that cannot be made (a full disk) is tried again by the housekeeping.
+- A change of metadata costs what it touches, not what there is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+from ottla.cluster.image import BROKER, TOPIC, Image, TopicImage
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.name import INTERNAL_TOPICS, NO_UUID, TopicPartition, uuid_text
+from ottla.kernel.topic_settings import TopicSettings
+from ottla.log.log import Log
+from ottla.log.setting import LogSettings
+from ottla.log.store import NewLog
+from ottla.replica.partition import Partition
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+_log = logging.getLogger("ottla.broker")
+#: So many logs are made while the loop waits: some milliseconds, so that a small topic is there with its metadata.
+_AT_ONCE_MAX = 12
+
+
+class Leadership:
+    """A node's partitions. The node makes it, and has it follow the metadata."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        #: Every partition that is led here.
+        self.partitions: dict[tuple[str, int], Partition] = {}
+        #: Topics with partitions whose directories could not be made (a full disk).
+        self.unled: set[str] = set()
+        #: Topics whose logs are being made, and who waits for them.
+        self._making: dict[str, list[Callable[[], None]]] = {}
+        #: What the topics' settings come to, by topic; "" has those of all that have none of their own.
+        self._settings: dict[str, LogSettings] = {}
+
+    def find(self, topic: str, index: int) -> Partition:
+        """The partition; a KafkaError that says why it is not led here."""
+        partition = self.partitions.get((topic, index))
+        if partition is not None:
+            return partition
+        image = self._node.image.topics.get(topic)
+        if image is not None and index < len(image.partitions):
+            if topic in self._making:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if topic in self.unled:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def settings_of(self, tp: TopicPartition) -> LogSettings:
+        """How the log of a partition is set."""
+        node = self._node
+        own = node.image.config(TOPIC, tp.topic)
+        name = tp.topic if own else ""
+        settings = self._settings.get(name)
+        if settings is None:
+            topic = TopicSettings.resolve(own, node.settings)
+            settings = self._settings[name] = LogSettings.of(topic, node.settings.producer_id_expiration_ms)
+        return settings
+
+    def when_made(self, topics: Iterable[str], done: Callable[[], None]) -> None:
+        """Call `done` when none of these topics is being made any more: at once, if none is."""
+        waits = [name for name in topics if name in self._making]
+        left = len(waits)
+
+        def one() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                done()
+
+        for name in waits:
+            self._making[name].append(one)
+        if not waits:
+            done()
+
+    # ---- following the metadata
+
+    def configure(self, old: Image, new: Image) -> None:
+        """Settings of topics changed, or those of the node, which `ottla.broker.node` has taken over already."""
+        changed: Iterable[str] = new.changed_configs(old, TOPIC)
+        if new.changed_configs(old, BROKER):
+            self._settings.clear()
+            changed = new.topics
+        else:
+            for name in changed:
+                self._settings.pop(name, None)
+        for name in changed:
+            topic = new.topics.get(name)
+            for index in range(len(topic.partitions) if topic else 0):
+                partition = self.partitions.get((name, index))
+                if partition is not None:
+                    partition.log.settings = self.settings_of(partition.tp)
+
+    def lead(self, name: str) -> None:
+        """Lead every partition of a topic that is not led yet."""
+        if name in self._making:
+            return
+        topic = self._node.image.topics[name]
+        missing = []
+        for index in range(len(topic.partitions)):
+            if (name, index) in self.partitions:
+                continue
+            tp = TopicPartition(name, index)
+            log = self._claim(tp, topic)
+            if log is None:
+                missing.append(tp)
+            else:
+                self._led(tp, topic, log)
+        if missing:
+            self._make(topic, missing)
+
+    def lead_again(self) -> None:
+        """Try the topics that have partitions which could not be made."""
+        names, self.unled = self.unled, set()
+        for name in sorted(names & self._node.image.topics.keys()):
+            self.lead(name)
+
+    def drop(self, topic: TopicImage) -> None:
+        """The topic is gone."""
+        for index in range(len(topic.partitions)):
+            partition = self.partitions.pop((topic.name, index), None)
+            if partition is None:
+                continue
+            coordinators = self._node.coordinators_of(topic.name)
+            if coordinators is not None:
+                coordinators.resign(index)
+            self._node.store.delete(partition.tp)
+            for wake in list(partition.waiting):
+                wake()
+        self._settings.pop(topic.name, None)
+
+    def _claim(self, tp: TopicPartition, topic: TopicImage) -> Log | None:
+        """The log that the store has for this partition."""
+        log = self._node.store.get(tp)
+        if log is not None and log.topic_id not in (NO_UUID, topic.topic_id):
+            # The directory of an older topic of this name, deleted while we were down (KIP-516). It is kept, as it may
+            # also be a topic id that the disk has damaged.
+            _log.warning("%s is of another topic (%s) and is set aside", log.path, uuid_text(log.topic_id))
+            self._node.store.set_aside(tp)
+            return None
+        if log is not None and log.topic_id == NO_UUID and not log.end_offset:
+            # Its making was cut short by a crash.
+            self._node.store.release(tp)
+            return None
+        return log
+
+    def _led(self, tp: TopicPartition, topic: TopicImage, log: Log) -> None:
+        epoch = topic.partitions[tp.partition].leader_epoch
+        partition = self.partitions[tp] = Partition(tp, topic.topic_id, log, epoch)
+        partition.on_append = self._node.wake_later
+        coordinators = self._node.coordinators_of(tp.topic)
+        if coordinators is not None:
+            coordinators.lead(partition)
+
+    # ---- making logs
+
+    def _make(self, topic: TopicImage, missing: list[TopicPartition]) -> None:
+        node = self._node
+        planned = node.store.plan(missing, topic.topic_id)
+        began = [node.pool.submit(log.begin) for log in planned]
+        if len(planned) <= _AT_ONCE_MAX or topic.name in INTERNAL_TOPICS:
+            # Whoever needs a coordinator's topic has it in the same breath.
+            for log, future in zip(planned, began, strict=True):
+                self._made(topic, log, future)
+            return
+        self._making[topic.name] = []
+        left = len(began)
+
+        def one(_: Future[NewLog]) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                self._all_made(topic, planned, began)
+
+        for future in began:
+            future.add_done_callback(lambda future: node.loop.call_soon_threadsafe(one, future))
+
+    def _all_made(self, topic: TopicImage, planned: list[NewLog], began: list[Future[NewLog]]) -> None:
+        waiting = self._making.pop(topic.name)
+        now = self._node.image.topics.get(topic.name)
+        for log, future in zip(planned, began, strict=True):
+            if now is not None and now.topic_id == topic.topic_id:
+                self._made(now, log, future)
+            elif future.exception() is None:
+                # Its topic was deleted meanwhile.
+                log.adopt()
+                self._node.store.delete(log.tp)
+        if now is not None:
+            # It has grown meanwhile, or another topic has its name.
+            self.lead(topic.name)
+        for done in waiting:
+            self.when_made([topic.name], done)
+
+    def _made(self, topic: TopicImage, log: NewLog, future: Future[NewLog]) -> None:
+        error = future.exception()
+        if error is None:
+            self._led(log.tp, topic, log.adopt())
+        elif isinstance(error, OSError):
+            _log.error("%s cannot be made: %s; it is tried again", log.tp, error)
+            self.unled.add(topic.name)
+        else:
+            raise error

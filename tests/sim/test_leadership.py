@@ -1,0 +1,128 @@
+"""The making of many logs beside the loop, and coordinators that are loaded while the node serves: by seeds."""
+
+from random import Random
+
+import pytest
+
+from ottla.broker.driver import LOAD_BYTES
+from ottla.broker.node import Node
+from ottla.group.offset import Committed
+from ottla.group.record import offset_entry
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.name import OFFSETS_TOPIC, TopicPartition
+from ottla.log.log import Origin
+from ottla.sim.disk import Crashed
+from ottla.sim.machine import Machine
+from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.batch import build
+
+#: More than the loop waits for.
+_MANY = 20
+
+
+def _machine(seed: int) -> Machine:
+    machine = Machine(Random(seed), {"offsets.topic.num.partitions": "1"})
+    machine.start()
+    return machine
+
+
+def _node(machine: Machine) -> Node:
+    assert machine.node is not None
+    return machine.node
+
+
+def _led(machine: Machine, topic: str) -> int:
+    """How many partitions of a topic are led, each by the log of that topic and no other."""
+    node = _node(machine)
+    found = [each for tp, each in node.partitions.items() if tp[0] == topic]
+    assert all(each.log.topic_id == node.image.topics[topic].topic_id == each.topic_id for each in found)
+    return len(found)
+
+
+def test_the_loop_goes_on_while_many_logs_are_made() -> None:
+    machine = _machine(1)
+    node = _node(machine)
+    node.create_topic("small", 3)
+    assert _led(machine, "small") == 3
+    node.create_topic("many", _MANY)
+    assert _led(machine, "many") == 0
+    with pytest.raises(KafkaError) as caught:
+        node.leader_of("many", 0)
+    assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    made: list[int] = []
+    node.leadership.when_made(["many", "small"], lambda: made.append(_led(machine, "many")))
+    assert not made
+    machine.settle()
+    assert made == [_MANY]
+    node.leadership.when_made(["many"], lambda: made.append(0))
+    assert made == [_MANY, 0]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_topic_that_is_deleted_and_made_again_while_its_logs_are_made_has_its_own(seed: int) -> None:
+    machine = _machine(seed)
+    node = _node(machine)
+    for turns in range(6):
+        node.create_topic("t", _MANY)
+        for _ in range(turns * 4):
+            machine.loop.turn()
+        node.quorum.handle(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]))
+    node.create_topic("t", _MANY)
+    machine.settle()
+    assert _led(machine, "t") == _MANY
+    node.partitions["t", 3].append(build([(1, None, b"kept", ())]), 1)
+    machine.stop()
+    machine.start()
+    assert _led(machine, "t") == _MANY
+    assert _node(machine).partitions["t", 3].log.end_offset == 1
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_topic_whose_making_is_cut_short_anywhere_is_whole_after_the_start(seed: int) -> None:
+    effects = 0
+    for crash_after in range(0, 400, 5):
+        machine = _machine(seed)
+        node = _node(machine)
+        began = machine.disk.effects
+        machine.disk.crash_at = began + crash_after
+        try:
+            node.create_topic("t", _MANY)
+            machine.settle()
+            effects = machine.disk.effects - began
+        except Crashed:
+            pass
+        machine.power_off()
+        machine.start()
+        machine.settle()
+        there = "t" in _node(machine).image.topics
+        assert not there or _led(machine, "t") == _MANY
+        if effects:
+            assert there
+            break
+    assert effects, "the crash never came after the last effect"
+
+
+def test_a_coordinator_is_loaded_while_the_node_serves() -> None:
+    machine = _machine(3)
+    node = _node(machine)
+    node.groups.partition_of("any")
+    partition = node.partitions[TopicPartition(OFFSETS_TOPIC, 0)]
+    number = 0
+    while partition.log.size < 5 * LOAD_BYTES:
+        entries = []
+        for _ in range(50):
+            key, value = offset_entry(f"group-{number}", "t", 0, Committed(number, -1, "", 1))
+            entries.append((1, key, value, ()))
+            number += 1
+        partition.append(bytearray(build(entries)), 1, Origin.COORDINATOR)
+    machine.stop()
+    machine.start()
+    node = _node(machine)
+    for ask in (lambda: node.groups.driver_of("group-1"), lambda: node.groups.drivers()):
+        with pytest.raises(KafkaError) as caught:
+            ask()
+        assert caught.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    node.create_topic("while-it-loads", 1)
+    machine.settle()
+    assert len(node.groups.driver_of("group-1").machine.shard.groups) == number
+    assert not node.groups.loading()
