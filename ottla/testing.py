@@ -4,8 +4,8 @@ def test_my_service(ottla_node, ottla_topic):
     service = Service(bootstrap_servers=ottla_node.bootstrap_servers, topic=ottla_topic)
 
 `ottla_node.faults` makes the node fail as the test says, `ottla_node.clock` lets time pass on it: the list is in
-docs/internals/testing.md. A fresh node takes about ten milliseconds; where many tests share one, write a fixture of a wider
-scope around `ottla.Node()`.
+docs/internals/testing.md. A fresh node takes about ten milliseconds; where many tests share one, write a fixture of a
+wider scope around `ottla.Node()`.
 """
 
 from collections.abc import Iterator
