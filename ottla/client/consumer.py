@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.client.cluster import Cluster, now_ms
 from ottla.client.consumer_commit import CommitCalls
+from ottla.client.consumer_metric import ConsumerMeter, ConsumerMetrics
 from ottla.client.consumer_position import PositionCalls
 from ottla.client.consumer_setting import ConsumerSettings
 from ottla.client.error import ClientClosed
@@ -54,7 +55,8 @@ class AsyncConsumer(CommitCalls, PositionCalls):
         self._lock = threading.Lock()
         self._cluster = Cluster(self.settings)
         self._positions: dict[TopicPartition, PartitionPosition] = {}
-        self._fetcher = Fetcher(self._cluster, self.settings, self._positions, self._lock)
+        self.meter = ConsumerMeter(now_ms())
+        self._fetcher = Fetcher(self._cluster, self.settings, self._positions, self._lock, self.meter)
         self._fetcher.on_data.append(self.something_to_do)
         self._group: Group | None = None
         self._names: frozenset[str] = frozenset()
@@ -144,7 +146,7 @@ class AsyncConsumer(CommitCalls, PositionCalls):
     async def _next(self, timeout: float, take: Callable[[int], list[T]], records_max: int) -> list[T]:
         """What `take` finds, as soon as it finds something; with all of a poll's duties."""
         self._in_hand = []
-        deadline_ms = now_ms() + int(timeout * 1000)
+        deadline_ms = self.polled() + int(timeout * 1000)
         while True:
             joining = await self._maintain(deadline_ms)
             found = take(records_max)
@@ -155,6 +157,24 @@ class AsyncConsumer(CommitCalls, PositionCalls):
             if left_ms <= 0:
                 return []
             await self._wait(left_ms, joining)
+
+    def polled(self) -> int:
+        """The program has asked for records: it lives. Gives the time."""
+        now = now_ms()
+        self.meter.polled(now)
+        if self._group is not None:
+            self._group.polled_at_ms = now
+        return now
+
+    def metrics(self) -> ConsumerMetrics:
+        """What the consumer has measured of itself, by Kafka's names."""
+        with self._lock:
+            lag = {
+                one: max(0, state.end_offset(stable=self.settings.read_committed) - state.position)
+                for one, state in self._positions.items()
+                if state.position is not None and state.high_watermark >= 0
+            }
+            return self.meter.snapshot(lag, len(self._positions), now_ms())
 
     def take(self, records_max: int) -> list[ConsumerRecord]:
         """Records that are here already. It does not wait, and does none of a poll's other duties."""
@@ -193,6 +213,8 @@ class AsyncConsumer(CommitCalls, PositionCalls):
                     if left <= 0:
                         self._turn = (place + 1) % len(states)
                         break
+        if left < records_max:
+            self.meter.consumed(records_max - left, now_ms())
 
     def _decoded(self, record: ConsumerRecord) -> ConsumerRecord:
         key, value = record.key, record.value
@@ -284,7 +306,6 @@ class AsyncConsumer(CommitCalls, PositionCalls):
         joining = None
         self._auto_commit()
         if self._group is not None and self._subscribed_at_all():
-            self._group.polled_at_ms = now_ms()
             if self._group.busy:
                 joining = await self._group.poll()
         elif not self._positions:
@@ -366,6 +387,7 @@ class AsyncConsumer(CommitCalls, PositionCalls):
 
     async def assign_more(self, partitions: set[TopicPartition]) -> None:
         """They come; the listener hears of it when they are ours."""
+        self.meter.rebalanced()
         await self._cluster.known({one.topic for one in partitions}, self.settings.default_api_timeout_ms)
         with self._lock:
             for one in sorted(partitions):

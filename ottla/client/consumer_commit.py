@@ -17,6 +17,7 @@ from typing import Any
 
 from ottla.client.cluster import now_ms
 from ottla.client.commit import CommittedAt, GroupMetadata, Offsets, offsets_of
+from ottla.client.consumer_metric import ConsumerMeter
 from ottla.client.consumer_setting import ConsumerSettings
 from ottla.client.group import Group
 from ottla.client.position import PartitionPosition
@@ -37,6 +38,7 @@ class CommitCalls:
     _positions: dict[TopicPartition, PartitionPosition]
     _lock: threading.Lock
     _group: Group | None
+    meter: ConsumerMeter
     #: Records that an iteration has in hand, the next one last.
     _in_hand: list[ConsumerRecord]
     #: The automatic commit that is under way, and when the last one began.
@@ -78,7 +80,10 @@ class CommitCalls:
     async def _commit(self, offsets: dict[TopicPartition, CommittedAt], timeout_ms: int) -> None:
         if self._group is None:
             raise OttlaError("commit needs group.id: commits belong to a group")
+        began_ms = now_ms()
         await self._group.commit(offsets, timeout_ms)
+        now = now_ms()
+        self.meter.committed(now - began_ms, now)
 
     async def commit_and_tell(self, offsets: Offsets | None, told: Callable[[Failure], Any] | None) -> None:
         """`commit`, for one who does not wait: `told` hears how it went."""

@@ -83,7 +83,7 @@ class PositionCalls:
     async def lag(self, partition: TopicPartition) -> int | None:
         """How many records are still to read, as of the last fetch; None before the first."""
         state = self._state(partition)
-        end = state.last_stable_offset if self.settings.read_committed else state.high_watermark
+        end = state.end_offset(stable=self.settings.read_committed)
         return None if end < 0 else max(0, end - await self.position(partition))
 
     async def pause(self, partitions: Iterable[TopicPartition]) -> None:

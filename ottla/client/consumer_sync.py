@@ -16,10 +16,10 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.client.cluster import now_ms
 from ottla.client.commit import GroupMetadata, Offsets
 from ottla.client.consumer import AsyncConsumer
 from ottla.client.consumer_commit import Failure
+from ottla.client.consumer_metric import ConsumerMetrics
 from ottla.client.listener import RebalanceListener
 from ottla.client.loop import loop_thread, told_of_forks
 from ottla.client.record import ConsumerRecord
@@ -126,8 +126,7 @@ class Consumer:
             half._in_hand = []
             records = half.take(max_records or self.settings.max_poll_records)
             if records:
-                if half._group is not None:
-                    half._group.polled_at_ms = now_ms()
+                half.polled()
                 half._fetcher.signal()
                 return records
         return self._run(half.poll(timeout, max_records=max_records))
@@ -149,8 +148,8 @@ class Consumer:
         if half.calm:
             half._in_hand = []
             taken = half.take_bytes(max_records)
-            if taken and half._group is not None:
-                half._group.polled_at_ms = now_ms()
+            if taken:
+                half.polled()
         if not taken:
             taken = self._run(half._next(timeout, half.take_bytes, max_records))
         return half.table(taken, key_serde, value_serde)
@@ -237,6 +236,10 @@ class Consumer:
     def positions(self) -> dict[TopicPartition, int]:
         """By partition the offset of the next record that the program gets, where that is known."""
         return self._half.positions()
+
+    def metrics(self) -> ConsumerMetrics:
+        """What the consumer has measured of itself, by Kafka's names."""
+        return self._half.metrics()
 
     def close(self) -> None:
         """Commit what was consumed (with auto-commit), leave the group, close the connections."""

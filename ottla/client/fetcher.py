@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 
 from ottla.client.cluster import Cluster, now_ms
 from ottla.client.connection import Connection
+from ottla.client.consumer_metric import ConsumerMeter
 from ottla.client.consumer_setting import ConsumerSettings
 from ottla.client.error import error_of
 from ottla.client.fetch_session import FetchSession, Wanted
@@ -68,11 +69,13 @@ class Fetcher(Turns):
         settings: ConsumerSettings,
         positions: dict[TopicPartition, PartitionPosition],
         lock: threading.Lock,
+        meter: ConsumerMeter,
     ) -> None:
         super().__init__(cluster, settings, lock)
         #: Called on the loop when a poll that waits should look again.
         self.on_data: list[Callable[[], None]] = []
         self._settings = settings
+        self._meter = meter
         self._positions = positions
         #: By node the session, and the connection that it lives on.
         self._sessions: dict[int, tuple[Connection, FetchSession]] = {}
@@ -150,13 +153,14 @@ class Fetcher(Turns):
         with self._lock:
             for partition in wants:
                 self._positions[partition].fetching = True
-        answer.add_done_callback(functools.partial(self._answered, node_id, session, wants))
+        answer.add_done_callback(functools.partial(self._answered, node_id, session, wants, now_ms()))
 
     def _answered(
         self,
         node_id: int,
         session: FetchSession,
         wants: dict[TopicPartition, Wanted],
+        sent_ms: int,
         answer: asyncio.Future[FetchResponse],
     ) -> None:
         self._busy.discard(node_id)
@@ -184,13 +188,17 @@ class Fetcher(Turns):
         metadata = self._cluster.metadata
         metadata.add_nodes(Node(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints)
         troubled = False
+        size = 0
         for topic in response.responses:
             name = topic.topic or metadata.topic_names.get(bytes(topic.topic_id), "")
             for data in topic.partitions:
                 partition = TopicPartition(name, data.partition_index)
                 want = wants.get(partition)
+                size += 0 if data.records is None else len(data.records)
                 if want is not None:
                     troubled = not self._took(partition, want, data) or troubled
+        now = now_ms()
+        self._meter.fetched(size, now - sent_ms, now)
         for told in self.on_data:
             told()
         if troubled:

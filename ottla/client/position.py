@@ -110,6 +110,10 @@ class PartitionPosition:
             self.fetch_offset = chunk.end_offset
         return True
 
+    def end_offset(self, *, stable: bool) -> int:
+        """Up to where it can be read, as of the last fetch; -1 before."""
+        return self.last_stable_offset if stable else self.high_watermark
+
     @property
     def has_records(self) -> bool:
         """Is there anything to take?"""

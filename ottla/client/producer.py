@@ -23,6 +23,7 @@ from ottla.client.accumulator import Accumulator
 from ottla.client.cluster import Cluster, MachineClock, now_ms
 from ottla.client.delivery import Delivery, ProducerBatch, TableDelivery
 from ottla.client.error import BufferFull, ClientClosed
+from ottla.client.producer_metric import ProducerMetrics
 from ottla.client.producer_setting import ProducerSettings
 from ottla.client.producer_transaction import TransactionCalls
 from ottla.client.sender import Sender
@@ -195,11 +196,14 @@ class AsyncProducer(TransactionCalls):
         self._sender.wake()
         freed = asyncio.get_running_loop().create_future()
         self._waiting.append(freed)
+        began_ms = now_ms()
         try:
-            async with asyncio.timeout(max(0, deadline_ms - now_ms()) / 1000):
+            async with asyncio.timeout(max(0, deadline_ms - began_ms) / 1000):
                 await freed
         except TimeoutError:
             raise buffer_full(self.settings) from None
+        finally:
+            self._sender.meter.waited_for_room(now_ms() - began_ms, now_ms())
 
     async def flush(self, progress: Progress | None = None) -> None:
         """Send what waits without lingering, and return when all records sent so far are delivered.
@@ -236,6 +240,16 @@ class AsyncProducer(TransactionCalls):
         """The numbers of a topic's partitions."""
         await self._cluster.known([topic], self.settings.max_block_ms)
         return [one.partition for one in self._cluster.metadata.topics[topic].partitions]
+
+    def metrics(self, *, blocked: int = 0) -> ProducerMetrics:
+        """What the producer has measured of itself, by Kafka's names. `blocked` threads wait for room beside tasks."""
+        return self._sender.meter.snapshot(
+            in_flight=self._sender.requests_in_flight,
+            memory=self.settings.buffer_memory,
+            memory_used=self._accumulator.memory_used,
+            waiting=len(self._waiting) + blocked,
+            now_ms=now_ms(),
+        )
 
     async def close(self, *, flush: bool = True) -> None:
         """Deliver what waits (or let it fail, with `flush=False`), and end. An open transaction is aborted."""

@@ -21,6 +21,7 @@ from ottla.client.error import ClientClosed
 from ottla.client.loop import forked, loop_thread, told_of_forks
 from ottla.client.partitioner import key_hash
 from ottla.client.producer import AsyncProducer, Headers, Progress, buffer_full, convert
+from ottla.client.producer_metric import ProducerMetrics
 from ottla.client.producer_transaction import Reader, group_offsets, not_aborted
 from ottla.client.setting import Given
 from ottla.kernel.error import KafkaError, OttlaError
@@ -128,16 +129,15 @@ class Producer:
                         return Delivery((batch, index))
             finally:
                 self._release()
-        if timestamp is None:
-            timestamp = _now_ns() // 1_000_000
+        stamp = _now_ns() // 1_000_000 if timestamp is None else timestamp
         raw_value, raw_key, pairs = convert(self.settings, value, key, headers)
         try:
             with self._lock:
-                delivery = self._append(topic, raw_value, raw_key, partition, pairs, timestamp)
+                delivery = self._append(topic, raw_value, raw_key, partition, pairs, stamp)
         except KeyError:
             delivery = None
         if delivery is None:
-            delivery = self._wait(topic, raw_value, raw_key, partition, pairs, timestamp)
+            delivery = self._wait(topic, raw_value, raw_key, partition, pairs, stamp)
         if self._accumulator.stirred:
             self._accumulator.stirred = False
             self._sender.signal()
@@ -225,6 +225,10 @@ class Producer:
         seconds.
         """
         self._thread.run(self._half.flush(progress), timeout)
+
+    def metrics(self) -> ProducerMetrics:
+        """What the producer has measured of itself, by Kafka's names."""
+        return self._half.metrics(blocked=self._blocked)
 
     # ---- transactions
 

@@ -25,6 +25,7 @@ from ottla.client.cluster import Backoff, Cluster, now_ms
 from ottla.client.delivery import ProducerBatch
 from ottla.client.error import NotReachable, RequestTimedOut, check, error_of
 from ottla.client.metadata import Node
+from ottla.client.producer_metric import ProducerMeter
 from ottla.client.producer_setting import ProducerSettings
 from ottla.client.transaction import Transactions
 from ottla.client.turn import Turns
@@ -82,6 +83,7 @@ class Sender(Turns):
         self.on_progress: list[Callable[[], None]] = []
         #: Called on the loop when partitions wait to be added to the transaction.
         self.on_pending: Callable[[], None] | None = None
+        self.meter = ProducerMeter(now_ms())
         #: A failure that nobody has looked at yet.
         self.failed: list[ProducerBatch] = []
         self._accumulator = accumulator
@@ -187,6 +189,7 @@ class Sender(Turns):
         settings = self._settings
         topics: dict[str, TopicProduceData] = {}
         named = False
+        now, size, count = now_ms(), 0, 0
         for partition, batch in items:
             data = topics.get(batch.topic)
             if data is None:
@@ -196,6 +199,10 @@ class Sender(Turns):
                 data = topics[batch.topic] = TopicProduceData(name=batch.topic, topic_id=topic_id)
             records = batch.encode(settings.compression_type, settings.compression_level)
             data.partition_data.append(PartitionProduceData(index=partition.number, records=records))
+            self.meter.batch_sent(len(records), now - batch.created_ms, now)
+            size += len(records)
+            count += batch.records
+        self.meter.request_sent(count, size, now)
         transactions = self._transactions
         request = ProduceRequest(
             transactional_id=None if transactions is None else transactions.transactional_id,
@@ -215,7 +222,7 @@ class Sender(Turns):
         except KafkaError as error:
             return self._all_failed(items, error)
         self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
-        answer.add_done_callback(functools.partial(self._answered, node_id, items))
+        answer.add_done_callback(functools.partial(self._answered, node_id, items, now))
 
     # ---- in
 
@@ -249,7 +256,7 @@ class Sender(Turns):
         self._tell()
         self.wake()
 
-    def _answered(self, node_id: int, items: list[Item], answer: asyncio.Future[ProduceResponse]) -> None:
+    def _answered(self, node_id: int, items: list[Item], sent_ms: int, answer: asyncio.Future[ProduceResponse]) -> None:
         self._in_flight[node_id] -= 1
         if answer.cancelled():
             return self._all_failed(items, KafkaError(ErrorCode.NETWORK_EXCEPTION, "the request was given up"))
@@ -259,6 +266,8 @@ class Sender(Turns):
                 raise error
             return self._all_failed(items, error)
         response = answer.result()
+        now = now_ms()
+        self.meter.answered(now - sent_ms, now)
         metadata = self._cluster.metadata
         metadata.add_nodes(Node(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints)
         parts: dict[tuple[str, int], PartitionProduceResponse] = {}
@@ -326,6 +335,7 @@ class Sender(Turns):
             )
             backoff = Backoff(first_ms, self._settings.retry_backoff_max_ms)
             backoff.attempts = batch.attempts
+            self.meter.retried(batch.records, now)
             return self._accumulator.put_back(partition, batch, now + backoff.next_ms())
         self._end(partition, batch, error if now < batch.deadline_ms else self._too_late(batch, error), ended)
 
@@ -338,6 +348,7 @@ class Sender(Turns):
         elif batch.producer is not None:
             # Its sequence numbers are a gap now, or were written without our knowing.
             self._renewing = True
+        self.meter.failed(batch.records, now_ms())
         batch.error = error
         ended.append(batch)
 
@@ -375,6 +386,11 @@ class Sender(Turns):
                 if name in topics:
                     self.set_partitions(name)
         self.wake()
+
+    @property
+    def requests_in_flight(self) -> int:
+        """How many wait for their answer."""
+        return sum(self._in_flight.values())
 
     def set_partitions(self, topic: str) -> None:
         """Give the accumulator what the metadata says of a topic that it shows. Under the lock."""

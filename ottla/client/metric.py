@@ -1,0 +1,85 @@
+"""What a client measures of itself, by Kafka's names: sums, rates, means and maxima over the last half to one minute.
+
+Pure. One `Sampled` takes one number an event (a batch, a request, a poll), never one a record. A snapshot is a frozen
+dataclass of `producer_metric` or `consumer_metric`; `named` gives it by Kafka's names (`record-send-rate`).
+
+Rules:
+- Rates are per second. A mean or maximum of nothing is NaN, as in Kafka.
+- A window is 30 s long (`metrics.sample.window.ms`); the present and the last one count.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from typing import Any
+
+WINDOW_MS = 30_000
+
+
+class Sampled:
+    """Values as they come, forgotten after two windows; `total` and `count` are of all time."""
+
+    __slots__ = ("_before", "_began_ms", "_max", "_seen", "_started_ms", "_sum", "count", "total")
+
+    def __init__(self, now_ms: int) -> None:
+        self.total = 0.0
+        self.count = 0
+        #: Of the present window; `_before` has the (count, sum, max) of the last one.
+        self._seen = 0
+        self._sum = 0.0
+        self._max = -math.inf
+        self._before = (0, 0.0, -math.inf)
+        self._began_ms = now_ms
+        self._started_ms = now_ms
+
+    def record(self, value: float, now_ms: int) -> None:
+        """One more event."""
+        if now_ms - self._began_ms >= WINDOW_MS:
+            self._turn(now_ms)
+        self.count += 1
+        self.total += value
+        self._seen += 1
+        self._sum += value
+        if value > self._max:
+            self._max = value
+
+    def _turn(self, now_ms: int) -> None:
+        fresh = now_ms - self._began_ms < 2 * WINDOW_MS
+        self._before = (self._seen, self._sum, self._max) if fresh else (0, 0.0, -math.inf)
+        self._started_ms = self._began_ms if fresh else now_ms
+        self._seen, self._sum, self._max = 0, 0.0, -math.inf
+        self._began_ms = now_ms
+
+    def _window(self, now_ms: int) -> tuple[int, float, float, float]:
+        """(count, sum, max, seconds) of what is not forgotten yet."""
+        if now_ms - self._began_ms >= WINDOW_MS:
+            self._turn(now_ms)
+        count, total, greatest = self._before
+        seconds = max(1.0, (now_ms - self._started_ms) / 1000)
+        return count + self._seen, total + self._sum, max(greatest, self._max), seconds
+
+    def rate(self, now_ms: int) -> float:
+        """The sum a second."""
+        _, total, _, seconds = self._window(now_ms)
+        return total / seconds
+
+    def frequency(self, now_ms: int) -> float:
+        """How many events a second."""
+        count, _, _, seconds = self._window(now_ms)
+        return count / seconds
+
+    def mean(self, now_ms: int) -> float:
+        """NaN if there was no event."""
+        count, total, _, _ = self._window(now_ms)
+        return total / count if count else math.nan
+
+    def greatest(self, now_ms: int) -> float:
+        """NaN if there was no event."""
+        count, _, greatest, _ = self._window(now_ms)
+        return greatest if count else math.nan
+
+
+def named(metrics: Any) -> dict[str, Any]:
+    """A snapshot by Kafka's names."""
+    return {one.name.replace("_", "-"): getattr(metrics, one.name) for one in fields(metrics)}

@@ -1,0 +1,68 @@
+"""What clients measure of themselves."""
+
+import math
+
+import pytest
+
+from ottla.client import Consumer, Producer, TopicPartition
+from ottla.client.metric import WINDOW_MS, Sampled
+
+
+def test_rates_are_of_the_last_windows_and_totals_of_all_time() -> None:
+    sampled = Sampled(0)
+    sampled.record(100, 10_000)
+    sampled.record(300, 20_000)
+    assert (sampled.rate(20_000), sampled.frequency(20_000)) == (20, 0.1)
+    assert (sampled.mean(20_000), sampled.greatest(20_000)) == (200, 300)
+    sampled.record(50, WINDOW_MS + 1_000)
+    assert (sampled.mean(WINDOW_MS + 1_000), sampled.greatest(WINDOW_MS + 1_000)) == (150, 300)
+    much_later = 10 * WINDOW_MS
+    assert (sampled.rate(much_later), sampled.total, sampled.count) == (0, 450, 3)
+    assert math.isnan(sampled.mean(much_later))
+    assert math.isnan(sampled.greatest(much_later))
+
+
+def test_the_last_window_counts_until_it_is_two_windows_old() -> None:
+    sampled = Sampled(0)
+    sampled.record(9, 1_000)
+    sampled.record(1, WINDOW_MS + 500)
+    assert sampled.greatest(2 * WINDOW_MS - 1) == 9
+    sampled.record(1, 2 * WINDOW_MS + 600)
+    assert sampled.greatest(2 * WINDOW_MS + 600) == 1
+
+
+def test_a_producer_tells_what_it_has_sent(bootstrap: str, topic: str) -> None:
+    with Producer(bootstrap, buffer_memory=1_000_000) as producer:
+        assert producer.metrics().record_send_total == 0
+        for _ in range(100):
+            producer.send(topic, b"v" * 100)
+        producer.flush()
+        metrics = producer.metrics()
+        assert metrics.record_send_total == 100
+        assert metrics.outgoing_byte_total > 10_000
+        assert metrics.batch_size_max >= metrics.batch_size_avg > 100
+        assert metrics.request_latency_avg >= 0
+        assert 0 < metrics.request_total <= 100
+        assert (metrics.record_error_total, metrics.record_retry_total, metrics.requests_in_flight) == (0, 0, 0)
+        assert (metrics.buffer_total_bytes, metrics.buffer_available_bytes) == (1_000_000, 1_000_000)
+        assert metrics.named()["record-send-rate"] == pytest.approx(metrics.record_send_rate)
+
+
+def test_a_consumer_tells_what_it_has_read_and_what_is_left(bootstrap: str, topic: str, name: str) -> None:
+    one = TopicPartition(topic, 0)
+    with Producer(bootstrap) as producer:
+        for _ in range(100):
+            producer.send(topic, b"v" * 100, partition=0)
+    with Consumer(bootstrap, group_id=name, auto_offset_reset="earliest", max_poll_records=30) as consumer:
+        consumer.assign([one])
+        assert math.isnan(consumer.metrics().last_poll_seconds_ago)
+        assert len(consumer.poll(30)) == 30
+        consumer.commit()
+        metrics = consumer.metrics()
+        assert metrics.records_consumed_total == 30
+        assert metrics.bytes_consumed_total > 10_000
+        assert metrics.records_lag == {one: 70}
+        assert (metrics.records_lag_max, metrics.assigned_partitions) == (70, 1)
+        assert (metrics.fetch_total > 0, metrics.commit_total) == (True, 1)
+        assert metrics.named()["records-lag-max"] == 70
+        assert metrics.last_poll_seconds_ago >= 0
