@@ -2,8 +2,9 @@
 
 import subprocess
 from types import TracebackType
-from typing import IO, NamedTuple
+from typing import IO
 
+from tests.cli.tool import Said
 from tests.interop import toolchain
 
 #: Console script to the class behind it.
@@ -35,14 +36,6 @@ CLASSES = {
     "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
 }
-
-
-class Said(NamedTuple):
-    """What a tool wrote, and its exit code."""
-
-    code: int
-    out: str
-    err: str
 
 
 class ApacheTools:

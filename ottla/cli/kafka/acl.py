@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.error import caused
-from ottla.cli.kafka.option import CONTROLLER, Given, Option, Usage, forbid
+from ottla.cli.kafka.option import CONTROLLER, Given, Option, Refused, Usage, forbid
 from ottla.cli.kafka.tool import Failed, admin, admin_of, command
 from ottla.kernel.error import KafkaError, OttlaError
 
@@ -85,7 +85,7 @@ def _run(given: Given) -> int:
     try:
         with admin(given["bootstrap-server"] or given["bootstrap-controller"], admin_of(given)) as client:
             {"add": _add, "remove": _remove, "list": _list}[action](given, client)
-    except (KafkaError, OttlaError, Failed) as error:
+    except (KafkaError, OttlaError, Failed, Refused) as error:
         print(f"Error while executing ACL command: {caused(error)}")
         return 1
     return 0

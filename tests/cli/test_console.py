@@ -1,0 +1,48 @@
+"""Kafka's tools, ours, answer what Apache's have answered (tests/cli/console)."""
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ottla
+from tests.cli.console_scene import play, read, scenes
+from tests.cli.kafka_tool import SCRIPTS, kafka
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """A node of its own: scenes change the settings of brokers and users."""
+    with ottla.Node() as node:
+        yield node.bootstrap_servers
+
+
+@pytest.mark.parametrize("path", scenes(), ids=lambda path: path.stem)
+def test_our_tools_answer_as_apaches(path: Path, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OTTLA_WRITE_SCENES", raising=False)
+    play(path, kafka, server, f"s{uuid.uuid4().hex[:8]}", tmp_path)
+
+
+def test_every_tool_has_a_scene() -> None:
+    played = {step.command.split()[1] for path in scenes() for step in read(path)[1] if step.command.startswith("$")}
+    scripts = {name for name in SCRIPTS if name.startswith("kafka-") and not name.endswith(".sh")}
+    assert scripts - played == set()
+
+
+def test_each_tool_is_there_with_sh_too() -> None:
+    names = {name for name in SCRIPTS if name.startswith("kafka-")}
+    assert {name for name in names if not name.endswith(".sh") and f"{name}.sh" not in names} == set()
+    assert all(SCRIPTS[name] == SCRIPTS[name.removesuffix(".sh")] for name in names)
+
+
+def test_importing_a_tool_is_quick() -> None:
+    """No client, no rich: an option that is wrong is told at once."""
+    program = (
+        "import sys, ottla.cli.kafka.topic; print([n for n in ('ottla.client', 'rich', 'asyncio') if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=30, env=os.environ, check=True)
+    assert done.stdout == b"[]\n"
