@@ -56,8 +56,11 @@ class ShareStateDriver(Driver[Coordinator]):
         super().__init__(node, partition, _fresh(node), TimePassed())
 
     def begin(self) -> None:
-        """The machine may answer."""
+        """The machine may answer; topics may have gone before their state did."""
         self.step(Loaded())
+        topics = ImageTopics(self.node.image)
+        gone = {key.topic_id for key in self.machine.states if topics.topic_name(key.topic_id) is None}
+        self.step(TopicsChanged(topics, gone))
 
     def replay_batch(self, batch: Batch) -> None:
         """Every record to `replay`."""
