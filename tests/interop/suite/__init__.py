@@ -1,0 +1,8 @@
+"""Test suites that were not written here, run against the node.
+
+- `kgo.py`: the tests of franz-go's client (its Go module carries them)
+- `librdkafka.py`: librdkafka's tests that need a broker (the npm package @confluentinc/kafka-javascript carries them)
+- `outcome.py`: what a test said, and whether that was expected: `expected/*.txt` lists what does not pass, with reasons
+
+`make suites` runs them whole and writes SUITES.md; `make interop` runs a short form of each (`test_suite.py`).
+"""

@@ -1,0 +1,88 @@
+"""`make suites`: every suite whole, each on a node of its own, and the table of what passed in SUITES.md.
+
+python -m tests.interop.suite [--server apache] [--only kgo|librdkafka] [NUMBER...]
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.interop import server as servers
+from tests.interop.server import SINGLE_NODE, Server
+from tests.interop.suite import kgo, librdkafka
+from tests.interop.suite.outcome import FAILED, PASSED, SKIPPED, Report
+
+TABLE = Path(__file__).resolve().parent / "SUITES.md"
+
+
+@contextmanager
+def serving(kind: str, settings: Mapping[str, str]) -> Iterator[str]:
+    """A node for one suite; gives its address."""
+    with tempfile.TemporaryDirectory(prefix="ottla-suite-") as directory:
+        server = Server(servers.kind(kind), Path(directory), settings, base=SINGLE_NODE)
+        server.start()
+        try:
+            yield server.bootstrap
+        finally:
+            server.stop()
+
+
+def reports(kind: str, only: str | None, numbers: list[str], show: Callable[[str], None]) -> Iterator[Report]:
+    """Run what was asked for, one suite after another."""
+    if only in (None, "kgo"):
+        show("franz-go's tests")
+        with serving(kind, kgo.BROKER_SETTINGS) as bootstrap:
+            yield kgo.run(bootstrap, kgo.RECORDS_LONG)
+    for protocol in ("classic", "consumer"):
+        if only in (None, "librdkafka"):
+            show(f"librdkafka's tests, {protocol} protocol")
+            with serving(kind, librdkafka.BROKER_SETTINGS) as bootstrap:
+                yield librdkafka.run(bootstrap, protocol, numbers)
+        if only in (None, "librdkafka") and not numbers:
+            show(f"librdkafka's tests without auto-creation, {protocol} protocol")
+            with serving(kind, librdkafka.NO_AUTO_CREATE_SETTINGS) as bootstrap:
+                yield librdkafka.run(bootstrap, protocol, librdkafka.NO_AUTO_CREATE, scenario="noautocreate")
+
+
+def table(ran: list[Report]) -> str:
+    """SUITES.md."""
+    lines = [
+        "# Suites that were not written here",
+        "",
+        "Written by `make suites`. What does not pass is in expected/, each with its reason.",
+        "",
+        "| suite | passed | failed | skipped | seconds of tests |",
+        "|---|---|---|---|---|",
+    ]
+    for one in ran:
+        counts = " | ".join(str(one.count(state)) for state in (PASSED, FAILED, SKIPPED))
+        lines.append(f"| {one.suite} | {counts} | {sum(each.seconds for each in one.outcomes):.0f} |")
+    lines += ["", "## What did not pass", ""]
+    for one in ran:
+        for each in one.outcomes:
+            if each.state != PASSED:
+                known = one.expected.get(each.name)
+                lines.append(f"- {one.suite}: {each.name} {each.state}: {known.reason if known else each.said}")
+    return "\n".join([*lines, ""])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.interop.suite")
+    parser.add_argument("--server", choices=("ottla", "apache"), default="ottla")
+    parser.add_argument("--only", choices=("kgo", "librdkafka"))
+    parser.add_argument("numbers", nargs="*", help="librdkafka's test numbers; all when none is given")
+    given = parser.parse_args()
+    ran = []
+    for report in reports(given.server, given.only, given.numbers, lambda line: print(f"== {line}", flush=True)):
+        print(report.text(), flush=True)
+        ran.append(report)
+    if given.server == "ottla" and given.only is None and not given.numbers:
+        TABLE.write_text(table(ran))
+    return 1 if any(report.surprises for report in ran) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,177 @@
+"""librdkafka's tests that need a broker, from the sources in the npm package @confluentinc/kafka-javascript.
+
+One process a test number, so that one that aborts or hangs takes no other with it; several at a time.
+The tests that need no broker (their own mock, parsing, settings) are left out: they say nothing about the node.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tests.interop import toolchain
+from tests.interop.suite.outcome import FAILED, PASSED, SKIPPED, Outcome, Report, expected_of, judged
+
+#: The short form: each in about ten seconds or less, and together one of each kind.
+SHORT = (
+    *("0001", "0002", "0003", "0005", "0007", "0008", "0011", "0012", "0013", "0014", "0015", "0016", "0017", "0019"),
+    *("0021", "0022", "0029", "0031", "0034", "0035", "0036", "0038", "0039", "0040", "0041", "0042", "0044", "0048"),
+    *("0053", "0054", "0056", "0057", "0060", "0063", "0064", "0065", "0067", "0070", "0073", "0082", "0083", "0085"),
+    *("0086", "0090", "0099", "0110", "0112", "0130", "0140"),
+)
+#: The short form of the consumer protocol of KIP-848: what joins groups.
+SHORT_CONSUMER = (
+    "0014",
+    "0019",
+    "0022",
+    "0029",
+    "0040",
+    "0042",
+    "0056",
+    "0060",
+    "0064",
+    "0083",
+    "0099",
+    "0130",
+    "0140",
+)
+
+PARALLEL = 4
+#: Above the longest test's own limit (0113: 600 s, 0150: 360 s).
+TIMEOUT_S = 900
+#: librdkafka's own limits are for a quiet machine.
+PATIENCE = 2
+
+#: What librdkafka's own cluster is started with, beside defaults.
+BROKER_SETTINGS = {"num.partitions": "4"}
+
+#: The tests of its other scenario: topics are not made by being asked for.
+NO_AUTO_CREATE = ("0045", "0107", "0111")
+NO_AUTO_CREATE_SETTINGS = {**BROKER_SETTINGS, "auto.create.topics.enable": "false"}
+
+_STATES = {"PASSED": PASSED, "FAILED": FAILED, "RUNNING": FAILED, "SKIPPED": SKIPPED}
+_ROW = re.compile(r"^\| (\d{4}_\w+) +\| +(\w+) \| +([0-9.]+)s \|(.*)$", re.MULTILINE)
+_COLOR = re.compile(r"\x1b\[\d+m")
+_FAILURE = re.compile(r"^### Test \"[^\n]* failed at [^\n]*\n([^\n]*)", re.MULTILINE)
+_TABLE = re.compile(r"_TEST\((\d{4})_(\w+),\s*([^,)]+)")
+
+
+@dataclass(frozen=True)
+class Broker:
+    """Where the tests find their broker, and how they use it."""
+
+    bootstrap: str
+    #: of groups: classic or consumer
+    protocol: str
+    #: which of librdkafka's cluster settings it has: default or noautocreate
+    scenario: str = "default"
+
+
+def run(bootstrap: str, protocol: str, numbers: Sequence[str] = (), scenario: str = "default") -> Report:
+    """Run the tests of these numbers, or all, with groups of the classic or the consumer protocol."""
+    toolchain.librdkafka_tests()
+    broker = Broker(bootstrap, protocol, scenario)
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        ran = list(pool.map(lambda number: _run(broker, number), numbers or all_numbers()))
+    suite = f"librdkafka ({protocol}{'' if scenario == 'default' else ', ' + scenario})"
+    outcomes = [one for some in ran for one in some]
+    return judged(suite, outcomes, expected_of("librdkafka"), lambda one: _alone(broker, one))
+
+
+def all_numbers() -> list[str]:
+    """The numbers of all tests that need a broker."""
+    return sorted({number for number, _, flags in _table() if not _left_out(flags)})
+
+
+def _left_out(flags: str) -> bool:
+    return any(flag in flags for flag in ("LOCAL", "MANUAL")) or flags.strip() == "TEST_F_KNOWN_ISSUE"
+
+
+def _table() -> list[tuple[str, str, str]]:
+    """number, name and flags of each test"""
+    source = (toolchain.librdkafka_tests() / "test.c").read_text()
+    return _TABLE.findall(source[source.index("struct test tests[]") :])
+
+
+def _alone(broker: Broker, outcome: Outcome) -> Outcome:
+    found = [one for one in _run(broker, outcome.name[:4]) if one.name == outcome.name]
+    return found[0] if found else outcome
+
+
+def _run(broker: Broker, number: str) -> list[Outcome]:
+    tests = toolchain.librdkafka_tests()
+    with tempfile.TemporaryDirectory(prefix="ottla-librdkafka-") as directory:
+        settings = Path(directory) / "test.conf"
+        settings.write_text(
+            f"metadata.broker.list={broker.bootstrap}\n"
+            f"test.timeout.multiplier={PATIENCE}\n"
+            f"test.topic.prefix=librdkafka{number}\n"
+            "test.topic.random=true\n"
+        )
+        home = toolchain.kafka_home()
+        environment = {
+            **os.environ,
+            "LD_LIBRARY_PATH": f"{tests.parent}/src:{tests.parent}/src-cpp",
+            "RDKAFKA_TEST_CONF": str(settings),
+            "TESTS": number,
+            "TEST_KAFKA_VERSION": "4.3.1",
+            "TEST_CONSUMER_GROUP_PROTOCOL": broker.protocol,
+            "TEST_SCENARIO": broker.scenario,
+            "KAFKA_PATH": str(home),
+            "BROKERS": broker.bootstrap,
+        }
+        environment.pop("CI", None)  # there its limits become shorter
+        began = time.monotonic()
+        text = _said(["./test-runner", "-L", "-p1"], tests, environment)
+    return parse(number, text, time.monotonic() - began)
+
+
+def _said(command: list[str], directory: Path, environment: dict[str, str]) -> str:
+    """The output of a test process. Children of it (a JVM, a fork) go with it."""
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            command,
+            cwd=directory,
+            env=environment,
+            stdout=output,
+            stderr=output,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            process.wait(TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        output.seek(0)
+        return output.read().decode(errors="replace")
+
+
+def parse(number: str, text: str, seconds: float) -> list[Outcome]:
+    """The outcomes of one test number: its summary's rows, or one failure when it ended without a summary."""
+    text = _COLOR.sub("", text)
+    outcomes = [
+        Outcome(name, _STATES[state], float(took), said.strip())
+        for name, state, took, said in _ROW.findall(text)
+        if "negative test flags" not in said  # needs no broker
+        if "requires test scenario" not in said
+        if not (state == "SKIPPED" and not said.strip())  # of another scenario
+    ]
+    failures = [failure.strip() for failure in _FAILURE.findall(text)]
+    failed = [one for one in outcomes if one.state == FAILED]
+    if failures and not failed:
+        return [*outcomes, Outcome(_only(number), FAILED, seconds, failures[0])]
+    if not outcomes and "================= Running test" in text:
+        return [Outcome(_only(number), FAILED, seconds, f"no summary; its last words: {text[-300:]!r}")]
+    return [replace(one, said=failures[0]) if one in failed and failures else one for one in outcomes]
+
+
+def _only(number: str) -> str:
+    """The test of a number that needs a broker; of several, the first."""
+    return next(f"{which}_{name}" for which, name, flags in _table() if which == number and not _left_out(flags))

@@ -1,0 +1,109 @@
+"""What a foreign test said, and whether it was expected.
+
+An expectation is a line of `expected/NAME.txt`: the test's name, `fails` or `skips`, and the reason.
+Rules:
+- A test that is not listed must pass. A skipped one has not: what a suite leaves out, it leaves out for a reason.
+- A test that failed and is not listed runs once more, alone: these suites measure time, and the machine may be busy.
+- A listed test that passes is no failure; it is told, so that its line can go.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+_STATES = {"fails": FAILED, "skips": SKIPPED}
+EXPECTED = Path(__file__).resolve().parent / "expected"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One test's end."""
+
+    name: str
+    state: str
+    seconds: float
+    #: what it said when it did not pass
+    said: str = ""
+    #: it passed when it ran again, alone
+    again: bool = False
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What is known not to pass."""
+
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """One run of a suite."""
+
+    suite: str
+    outcomes: Sequence[Outcome]
+    expected: Mapping[str, Expectation]
+
+    @property
+    def surprises(self) -> list[Outcome]:
+        """What did not pass and is not listed."""
+        return [one for one in self.outcomes if one.state != PASSED and not self._listed(one)]
+
+    @property
+    def needless(self) -> list[str]:
+        """What is listed and passed."""
+        return [one.name for one in self.outcomes if one.state == PASSED and one.name in self.expected]
+
+    def count(self, state: str) -> int:
+        return sum(one.state == state for one in self.outcomes)
+
+    def text(self) -> str:
+        lines = [
+            f"{self.suite}: {self.count(PASSED)} passed, {self.count(FAILED)} failed, {self.count(SKIPPED)} skipped"
+        ]
+        lines += [f"  unexpected: {one.name} {one.state}: {one.said}" for one in self.surprises]
+        lines += [f"  passed when it ran alone: {one.name}: {one.said}" for one in self.outcomes if one.again]
+        lines += [f"  passed, though listed: {name}" for name in self.needless]
+        return "\n".join(lines)
+
+    def _listed(self, outcome: Outcome) -> bool:
+        known = self.expected.get(outcome.name)
+        return known is not None and known.state == outcome.state
+
+
+def expectations(text: str) -> dict[str, Expectation]:
+    """Parse a list: `NAME fails|skips REASON` a line; `#` begins a comment."""
+    found: dict[str, Expectation] = {}
+    for line in text.splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, state, reason = [*line.split(maxsplit=2), "", ""][:3]
+        if state not in _STATES or not reason:
+            raise ValueError(f"not `NAME fails|skips REASON`: {line!r}")
+        if name in found:
+            raise ValueError(f"{name} is listed twice")
+        found[name] = Expectation(_STATES[state], reason)
+    return found
+
+
+def expected_of(suite: str) -> dict[str, Expectation]:
+    """The list of a suite."""
+    return expectations((EXPECTED / f"{suite}.txt").read_text())
+
+
+def judged(
+    suite: str,
+    outcomes: Iterable[Outcome],
+    expected: Mapping[str, Expectation],
+    again: Callable[[Outcome], Outcome],
+) -> Report:
+    """The report of a run, each surprise having had its second chance by `again`."""
+    ran = list(outcomes)
+    report = Report(suite, ran, expected)
+    for one in report.surprises:
+        if one.state == FAILED:
+            second = again(one)
+            if second.state == PASSED:
+                ran[ran.index(one)] = replace(second, again=True, said=one.said)
+    return Report(suite, ran, expected)

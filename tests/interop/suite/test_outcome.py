@@ -1,0 +1,87 @@
+"""What the foreign suites print is understood, and nothing that did not pass goes unnoticed."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.interop.suite import kgo
+from tests.interop.suite.outcome import (
+    EXPECTED,
+    FAILED,
+    PASSED,
+    SKIPPED,
+    Expectation,
+    Outcome,
+    Report,
+    expectations,
+    expected_of,
+    judged,
+)
+
+GO = """\
+=== RUN   TestGood
+--- PASS: TestGood (0.01s)
+=== RUN   TestGroup
+=== RUN   TestGroup/range
+    group_test.go:12: saw double offset
+--- FAIL: TestGroup (1.50s)
+    --- FAIL: TestGroup/range (1.25s)
+--- SKIP: TestShare (0.00s)
+    share_test.go:7: not served
+FAIL
+"""
+
+
+def test_the_output_of_go_tells_each_test_and_subtest() -> None:
+    found = kgo.parse(GO)
+    assert [(one.name, one.state, one.seconds) for one in found] == [
+        ("TestGood", PASSED, 0.01),
+        ("TestGroup", FAILED, 1.5),
+        ("TestGroup/range", FAILED, 1.25),
+        ("TestShare", SKIPPED, 0.0),
+    ]
+    assert found[1].said == "group_test.go:12: saw double offset"
+    assert found[3].said == "share_test.go:7: not served"
+
+
+def test_a_test_that_is_not_listed_must_pass() -> None:
+    outcomes = [Outcome("a", PASSED, 1), Outcome("b", FAILED, 1), Outcome("c", SKIPPED, 1)]
+    assert [one.name for one in Report("s", outcomes, {}).surprises] == ["b", "c"]
+
+
+def test_a_test_that_is_listed_as_skipped_may_not_fail() -> None:
+    expected = {"a": Expectation(SKIPPED, "r"), "b": Expectation(FAILED, "r")}
+    report = Report("s", [Outcome("a", FAILED, 1), Outcome("b", FAILED, 1)], expected)
+    assert [one.name for one in report.surprises] == ["a"]
+
+
+def test_a_listed_test_that_passes_is_told_and_fails_nothing() -> None:
+    report = Report("s", [Outcome("a", PASSED, 1)], {"a": Expectation(FAILED, "r")})
+    assert report.surprises == []
+    assert report.needless == ["a"]
+    assert "passed, though listed: a" in report.text()
+
+
+def test_a_surprise_runs_once_more_and_both_ends_are_told() -> None:
+    asked: list[str] = []
+
+    def again(one: Outcome) -> Outcome:
+        asked.append(one.name)
+        return replace(one, state=PASSED if one.name == "slow" else FAILED)
+
+    outcomes = [Outcome("good", PASSED, 1), Outcome("slow", FAILED, 1, "late"), Outcome("bad", FAILED, 1, "wrong")]
+    report = judged("s", outcomes, {}, again)
+    assert asked == ["slow", "bad"]
+    assert [one.name for one in report.surprises] == ["bad"]
+    assert "passed when it ran alone: slow: late" in report.text()
+
+
+@pytest.mark.parametrize("line", ["a", "a fails", "a passes why", "a fails why\na skips why"])
+def test_a_list_with_a_line_that_says_too_little_is_refused(line: str) -> None:
+    with pytest.raises(ValueError, match=r"not `NAME|listed twice"):
+        expectations(line)
+
+
+def test_the_lists_of_the_tree_are_well_formed() -> None:
+    for path in EXPECTED.glob("*.txt"):
+        expected_of(path.stem)

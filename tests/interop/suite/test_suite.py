@@ -1,0 +1,40 @@
+"""The short form of each suite: every test of it that is quick must pass, but for those that are known and listed."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.interop import server as servers
+from tests.interop.server import SINGLE_NODE, Server
+from tests.interop.suite import kgo, librdkafka
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(1200)]
+
+#: One node serves all suites: they make topics and groups of their own.
+SETTINGS: Mapping[str, str] = {**kgo.BROKER_SETTINGS, **librdkafka.BROKER_SETTINGS}
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A node whose groups wait as long as Kafka's do, which these suites expect."""
+    directory: Path = tmp_path_factory.mktemp("suite")
+    node = Server(servers.kind("ottla"), directory, SETTINGS, base=SINGLE_NODE)
+    node.start()
+    yield node.bootstrap
+    node.stop()
+
+
+def test_the_tests_of_franz_go_pass(bootstrap: str) -> None:
+    report = kgo.run(bootstrap, kgo.RECORDS_SHORT)
+    assert not report.surprises, report.text()
+
+
+def test_the_tests_of_librdkafka_pass(bootstrap: str) -> None:
+    report = librdkafka.run(bootstrap, "classic", librdkafka.SHORT)
+    assert not report.surprises, report.text()
+
+
+def test_the_tests_of_librdkafka_pass_with_the_consumer_protocol(bootstrap: str) -> None:
+    report = librdkafka.run(bootstrap, "consumer", librdkafka.SHORT_CONSUMER)
+    assert not report.surprises, report.text()
