@@ -41,7 +41,8 @@ from ottla.wire.api.share_group_heartbeat import (
     TopicPartitions,
 )
 
-#: Apache Kafka's number, not a setting.
+#: Apache Kafka's numbers, not settings.
+_MEMBER_ID_MAX = 36
 _REFRESH_INTERVAL_MS = 2_147_483_647
 
 
@@ -77,6 +78,8 @@ def _check_request(request: ShareGroupHeartbeatRequest) -> None:
     for what, value in (("MemberId", request.member_id), ("GroupId", request.group_id), ("RackId", request.rack_id)):
         if value is not None and not value.strip() and not problem:
             problem = f"{what} can't be empty."
+    if not problem and len(request.member_id) > _MEMBER_ID_MAX:
+        problem = "Invalid member id in the request."
     if not problem and request.member_epoch == 0 and not request.subscribed_topic_names:
         problem = "SubscribedTopicNames must be set in first request."
     if not problem and request.member_epoch < LEAVE_EPOCH:

@@ -138,7 +138,8 @@ def alter_share_offsets(turn: Turn, call: Called) -> None:
     asked: dict[Uuid, NamedPartitions] = {}
     for topic in request.topics:
         answer, found = _alter_topic(turn, topic)
-        response.responses.append(answer)
+        # As in Apache Kafka, topics that are not there come first.
+        response.responses.insert(0 if answer.topic_id == NO_UUID else len(response.responses), answer)
         if found:
             offsets[answer.topic_id] = found
             asked[answer.topic_id] = NamedPartitions(topic.topic_name, frozenset(found))

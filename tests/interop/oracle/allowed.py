@@ -23,7 +23,6 @@ def _we_speak_too(left: Any, right: Any) -> bool:
 #: APIs that Apache serves to clients and we do not yet, by what they belong to.
 NOT_SERVED = {
     "several log directories": (34,),
-    "share groups": (76, 77, 78, 79, 83, 84, 85, 86, 87, 90, 91, 92),
     "streams groups": (88, 89),
 }
 
