@@ -38,6 +38,11 @@ _WALK_STEPS = 512
 _VIEW_INLINE = 12
 
 
+def as_bytes(buffer: Any) -> Bytes:
+    """A buffer as an array, without a copy."""
+    return np.frombuffer(buffer, dtype=np.uint8) if len(buffer) else np.empty(0, dtype=np.uint8)
+
+
 def record_starts(data: Bytes, raw: Any, start: int, end: int, count: int) -> Ints:
     """Where `count` records begin that fill `data` from `start` to `end`. `raw` are the same bytes, for the walk.
 
@@ -119,9 +124,9 @@ def _length(raw: Any, position: int) -> tuple[int, int]:
 
 def varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
     """The zigzag varints that begin at each of `at`, and where each ends."""
-    raw = _raw_varints(data, at)
-    value, end = raw
-    return (value >> 1) ^ -(value & 1), end
+    value, end = _raw_varints(data, at)
+    # The shift is of an unsigned number: 64 bits may all be in use.
+    return (value.view(np.uint64) >> np.uint64(1)).view(np.int64) ^ -(value & 1), end
 
 
 def _raw_varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:

@@ -274,17 +274,26 @@ class AsyncConsumer(CommitCalls, PositionCalls):
 
         from ottla.client.table import schema, tables_of
 
-        tables, unreadable = tables_of(taken, key, value)
+        try:
+            tables, unreadable = tables_of(taken, key, value)
+        except BaseException:
+            # A serde failed as a whole, or Ctrl-C: nothing of this was given.
+            self._give_back((one.partition, one.offset, None) for one in taken)
+            raise
         if unreadable:
-            with self._lock:
-                for one in unreadable:
-                    state = self._positions.get(one.partition)
-                    if state is not None:
-                        state.stop(one.offset, one.error if tables else None)
-            self._fetcher.signal()
+            self._give_back((one.partition, one.offset, one.error if tables else None) for one in unreadable)
             if not tables:
                 raise unreadable[0].error
         return pa.Table.from_batches(tables, schema(key, value))
+
+    def _give_back(self, stops: Iterable[tuple[TopicPartition, int, Exception | None]]) -> None:
+        """Go on at these offsets, after a poll that raises the error, if there is one."""
+        with self._lock:
+            for partition, offset, error in stops:
+                state = self._positions.get(partition)
+                if state is not None:
+                    state.stop(offset, error)
+        self._fetcher.signal()
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         return self._iterate()

@@ -13,9 +13,10 @@ A class of one's own works as well: see `Serde`. Needs the extra `ottla[arrow]`;
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, cast
 
+import numpy as np
 import pyarrow as pa
 
 from ottla.kernel.error import OttlaError
@@ -92,6 +93,27 @@ def json(schema: Any = None, *, errors: Errors = "raise") -> Serde:
     return Json(schema, checked(errors))
 
 
+def avro(schema: Any, *, registry: Callable[[int], Any] | None = None, errors: Errors = "raise") -> Serde:
+    """Avro, to be read. `schema` (its JSON, or what that parses to) says the type of the column.
+
+    With `registry`, which gives the schema of an id, values are in Confluent's wire format, and what was written with
+    another schema is resolved to this one.
+    """
+    from ottla.client.serde_avro import Avro
+
+    return Avro(schema, registry, checked(errors))
+
+
+def protobuf(message: Any, *, confluent: bool = False, errors: Errors = "raise") -> Serde:
+    """Protobuf: a message class or its descriptor says the fields. Needs the extra `ottla[protobuf]`.
+
+    With `confluent`, values are in Confluent's wire format; whatever their schema's id, they are read as this message.
+    """
+    from ottla.client.serde_protobuf import Protobuf
+
+    return Protobuf(message, checked(errors), confluent=confluent)
+
+
 def checked(errors: str) -> Errors:
     """The policy, if it is one."""
     if errors in ("raise", "null"):
@@ -110,6 +132,12 @@ def arrow_type(schema: Any) -> Any:
     raise OttlaError(
         f"a schema is a pyarrow type or schema, or a mapping of names to types, not {type(schema).__name__}"
     )
+
+
+def spread(found: Any, values: Any) -> Any:
+    """`found`, of the values that are not null, with nulls where `values` has them."""
+    valid = np.asarray(values.is_valid())
+    return found.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
 
 
 def as_binary(column: Any) -> Any:
@@ -131,4 +159,4 @@ def as_binary(column: Any) -> Any:
     raise OttlaError(f"a column of {kind} has no form in bytes of its own: give a serde (serde.json()), or cast it")
 
 
-__all__ = ["Errors", "Serde", "binary", "json", "text"]
+__all__ = ["Errors", "Serde", "avro", "binary", "json", "protobuf", "text"]

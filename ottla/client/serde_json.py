@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.client.column_encode import offsets_of
-from ottla.client.serde import Errors, Serde, arrow_type
+from ottla.client.serde import Errors, Serde, arrow_type, spread
 from ottla.kernel.error import OttlaError
 
 _OPEN, _CLOSE, _NONE = (pa.scalar(text, pa.binary()) for text in (b'{"v":', b"}\n", b""))
@@ -65,7 +65,7 @@ class Json(Serde):
         found = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
         if self._read_as != self.type:
             found = found.cast(self.type)
-        return found if len(present) == len(values) else _spread(found, values)
+        return found if len(present) == len(values) else spread(found, values)
 
     def encode(self, column: Any) -> Any:
         written = to_json(column).view(pa.binary())
@@ -77,13 +77,6 @@ def _short_lines(values: Any) -> bool:
     edges = offsets_of(values)
     data = memoryview(values.buffers()[2])[int(edges[0]) : int(edges[-1])]
     return int(np.diff(edges).max()) < _BLOCK_BYTES // 2 and b"\n" not in bytes(data)
-
-
-def _spread(found: Any, values: Any) -> Any:
-    """Put nulls where `values` has them."""
-    valid = values.is_valid()
-    place = pc.subtract(pc.cumulative_sum(valid.cast(pa.int64())), 1)
-    return found.take(pc.if_else(valid, place, pa.scalar(None, pa.int64())))
 
 
 def _readable(kind: Any) -> Any:
