@@ -1,0 +1,164 @@
+"""`@frozen`: a frozen dataclass with slots that costs nothing until it is used.
+
+    @frozen
+    class Moved:
+        partition: int
+        epoch: int = 0
+
+Rules:
+- It is what `@dataclass(frozen=True, slots=True)` is, for `dataclasses.replace` and `fields`, for `match` and for mypy.
+- `__init__`, `__eq__`, `__hash__` and `__repr__` are compiled when they are first called.
+- That nobody assigns to a field is mypy's to see; at run time nothing stands in the way, and nothing slows `__init__`.
+
+Not obvious: the standard decorator compiles seven functions for every class at import, 0.4 ms, and a node has a hundred
+of them (docs/decisions/0123-values-are-compiled-on-first-use.md).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar, dataclass_transform
+
+_T = TypeVar("_T")
+_MISSING = dataclasses.MISSING
+#: The default of what a factory makes.
+_MADE = object()
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
+def frozen(cls: type[_T]) -> type[_T]:
+    """Make the class. Its annotated names are its fields, in their order, behind those that it inherits."""
+    namespace = dict(cls.__dict__)
+    own = {name: namespace.pop(name, _MISSING) for name, kind in _annotations(cls).items() if not _is_class_var(kind)}
+    inherited: dict[str, Any] = getattr(cls, "__value_defaults__", {})
+    namespace.pop("__dict__", None)
+    namespace.pop("__weakref__", None)
+    defaults = {**inherited, **own}
+    namespace.update(
+        __slots__=tuple(own),
+        __match_args__=tuple(defaults),
+        __value_defaults__=defaults,
+        __dataclass_fields__=_Fields(),
+    )
+    owner: list[Any] = []
+    for name in _SOURCES.keys() - namespace.keys():
+        namespace[name] = _stub(name, owner)
+    kind: Any = type(cls)
+    made: type[_T] = kind(cls.__name__, cls.__bases__, namespace)
+    owner.append(made)
+    return made
+
+
+class _Fields:
+    """`__dataclass_fields__`, made when somebody asks for it."""
+
+    def __get__(self, instance: object, cls: Any) -> dict[str, dataclasses.Field[Any]]:
+        kinds = _annotations(cls)
+        names = [
+            (name, kinds.get(name, Any), default if isinstance(default, dataclasses.Field) else _field(default))
+            for name, default in cls.__value_defaults__.items()
+        ]
+        twin: Any = dataclasses.make_dataclass("_", names)
+        made: dict[str, dataclasses.Field[Any]] = twin.__dataclass_fields__
+        cls.__dataclass_fields__ = made
+        return made
+
+
+def _field(default: Any) -> Any:
+    return dataclasses.field() if default is _MISSING else dataclasses.field(default=default)
+
+
+if sys.version_info >= (3, 14):
+    # They are evaluated when they are asked for (PEP 749); names that are not there yet shall not matter.
+    from annotationlib import Format, get_annotations
+
+    def _annotations(cls: type) -> dict[str, Any]:
+        return get_annotations(cls, format=Format.FORWARDREF)
+
+else:
+
+    def _annotations(cls: type) -> dict[str, Any]:
+        return inspect.get_annotations(cls)
+
+
+def _is_class_var(kind: Any) -> bool:
+    return "ClassVar" in (kind if isinstance(kind, str) else repr(kind))
+
+
+# ---- the methods
+
+
+def _stub(name: str, owner: list[Any]) -> Callable[..., Any]:
+    """The method before its first call: it puts the real one in its place, and calls that."""
+
+    def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        (cls,) = owner
+        method = _compile(cls, name)
+        setattr(cls, name, method)
+        return method(self, *arguments, **keywords)
+
+    return call
+
+
+def _compile(cls: Any, name: str) -> Any:
+    scope: dict[str, Any] = {}
+    lines = _SOURCES[name](cls, scope)
+    exec(compile("\n    ".join(lines), f"<{cls.__module__}.{cls.__qualname__}.{name}>", "exec"), scope)
+    method = scope[name]
+    method.__qualname__ = f"{cls.__qualname__}.{name}"
+    method.__module__ = cls.__module__
+    return method
+
+
+def _init(cls: Any, scope: dict[str, Any]) -> list[str]:
+    parameters, body = ["self"], []
+    for name, declared in cls.__value_defaults__.items():
+        made, default = name, declared
+        if isinstance(declared, dataclasses.Field):
+            assert declared.init, f"{name}: a field that is not given is not supported"
+            default = declared.default
+            if declared.default_factory is not _MISSING:
+                scope[f"_new_{name}"], default = declared.default_factory, _MADE
+                scope["_made"], made = _MADE, f"_new_{name}() if {name} is _made else {name}"
+        if default is _MISSING:
+            parameters.append(name)
+        else:
+            scope[f"_default_{name}"] = default
+            parameters.append(f"{name}=_default_{name}")
+        body.append(f"self.{name} = {made}")
+    if hasattr(cls, "__post_init__"):
+        body.append("self.__post_init__()")
+    return [f"def __init__({', '.join(parameters)}):", *(body or ["pass"])]
+
+
+def _names(cls: Any, said: str) -> list[str]:
+    """The fields that are not kept out of `repr` or `compare`."""
+    return [
+        name
+        for name, declared in cls.__value_defaults__.items()
+        if not isinstance(declared, dataclasses.Field) or getattr(declared, said)
+    ]
+
+
+def _parts(cls: Any, of: str) -> str:
+    return "(" + "".join(f"{of}.{name}, " for name in _names(cls, "compare")) + ")"
+
+
+def _eq(cls: Any, scope: dict[str, Any]) -> list[str]:
+    compared = f"{_parts(cls, 'self')} == {_parts(cls, 'other')}"
+    return ["def __eq__(self, other):", f"return {compared} if other.__class__ is self.__class__ else NotImplemented"]
+
+
+def _hash(cls: Any, scope: dict[str, Any]) -> list[str]:
+    return ["def __hash__(self):", f"return hash({_parts(cls, 'self')})"]
+
+
+def _repr(cls: Any, scope: dict[str, Any]) -> list[str]:
+    shown = ", ".join(f"{name}={{self.{name}!r}}" for name in _names(cls, "repr"))
+    return ["def __repr__(self):", f"return f'{{self.__class__.__qualname__}}({shown})'"]
+
+
+_SOURCES = {"__init__": _init, "__eq__": _eq, "__hash__": _hash, "__repr__": _repr}
