@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from ottla.broker.dispatch import Call
 from ottla.broker.reply import Later, NoReply
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.value import frozen
 from ottla.net.inbound import PeerError
 from ottla.wire.api import ApiKey
 from ottla.wire.schema import Struct, fields
@@ -51,7 +51,7 @@ _OF_SESSION = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Where:
     """Which requests are meant. What is None does not matter."""
 

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from random import SystemRandom
 from typing import Any
 
@@ -46,6 +46,7 @@ from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.name import Uuid
 from ottla.kernel.port import Clock, Disk, Rng
 from ottla.kernel.server_settings import ServerSettings
+from ottla.kernel.value import frozen
 from ottla.log.store import LockingDisk, Store
 from ottla.net.inbound import Connection
 from ottla.net.listener import Listener
@@ -61,7 +62,7 @@ def _threads() -> Executor:
     return ThreadPoolExecutor(2, thread_name_prefix="ottla-disk")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ports:
     """What a node takes from the world, besides its loop. The defaults are the machine's; `ottla.sim` has others."""
 

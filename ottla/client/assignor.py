@@ -13,13 +13,13 @@ KIPs: 54 (sticky), 341 and 429 (generations, cooperation), 345 (static members f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from ottla.client.protocol import Subscription
 from ottla.kernel.name import TopicPartition, java_string_hash
+from ottla.kernel.value import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Candidate:
     """A member as the assignors see it."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ottla.client.record import ConsumerRecord
 from ottla.kernel.name import TopicPartition
+from ottla.kernel.value import frozen
 
 #: What a program gives for a partition: the offset of the next record to read, alone or with metadata.
 Commit = int | tuple[int, str]
@@ -16,7 +16,7 @@ Offsets = Mapping[TopicPartition, Commit] | ConsumerRecord
 CommittedAt = tuple[int, int, str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupMetadata:
     """A consumer as its group knows it; offsets in a transaction are refused when it is no longer a member."""
 

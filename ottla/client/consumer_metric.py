@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ottla.client.metric import Sampled, named
 from ottla.kernel.name import TopicPartition
+from ottla.kernel.value import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConsumerMetrics:
     """A snapshot. Times in ms, sizes in bytes, rates per second."""
 

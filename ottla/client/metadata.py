@@ -11,16 +11,16 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.name import NO_UUID, TopicPartition, Uuid
+from ottla.kernel.value import frozen
 from ottla.wire.api.metadata import MetadataResponse, MetadataResponseTopic
 
 NO_LEADER = -1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Node:
     """A broker as clients reach it."""
 
@@ -33,7 +33,7 @@ class Node:
         return f"{self.host}:{self.port} (node {self.id})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionState:
     """One partition as the metadata shows it. `leader` is NO_LEADER (-1) while there is none."""
 
@@ -45,7 +45,7 @@ class PartitionState:
     offline: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicState:
     """One topic as the metadata shows it; `partitions` by number, without gaps."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ottla.client.metric import Sampled, named
+from ottla.kernel.value import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProducerMetrics:
     """A snapshot. Times in ms, sizes in bytes, rates per second."""
 

@@ -6,11 +6,11 @@ The broker passes these bytes on unread. Written in version 3, read in every ver
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import TopicPartition
 from ottla.kernel.port import Buffer
+from ottla.kernel.value import frozen
 from ottla.wire.compile import decode, encode
 from ottla.wire.record import consumer_protocol as wire
 from ottla.wire.type import Malformed
@@ -18,7 +18,7 @@ from ottla.wire.type import Malformed
 _VERSION = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Subscription:
     """What a member wants and has: topics, the partitions it owns, and in which generation it got these."""
 

@@ -10,10 +10,10 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.kernel.name import Uuid
+from ottla.kernel.value import frozen
 from ottla.wire.record.metadata import (
     AccessControlEntryRecord,
     DelegationTokenRecord,
@@ -96,7 +96,7 @@ class BrokerImage(NamedTuple):
 QuotaEntity = tuple[tuple[str, str | None], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Image:
     """The metadata up to and with `offset`. `Image.empty()` is where every log begins."""
 

@@ -13,17 +13,18 @@ Like those of Apache Kafka 4, they do not look at racks.
 
 from bisect import insort
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heapify, heapreplace
 
 from ottla.group.consumer import Target
 from ottla.kernel.name import Uuid
+from ottla.kernel.value import frozen
 
 #: The balancing of members with overlapping subscriptions stops after so many rounds. Each about halves what is left.
 _ROUNDS_MAX = 16
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Subscriber:
     """A member as an assignor sees it."""
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from ottla.group.classic import CONSUMER_PROTOCOL, Protocols
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import Uuid
+from ottla.kernel.value import frozen
 
 #: Topic id -> partition -> the epoch at which the member got it.
 Owned = Mapping[Uuid, Mapping[int, int]]
@@ -70,7 +71,7 @@ class Resolved(NamedTuple):
     timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConsumerMember:
     """One member."""
 

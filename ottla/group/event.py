@@ -1,16 +1,17 @@
 """What comes into the coordinator (events, in the past tense) and what it wants done (effects, imperative)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ottla.group.setting import GroupOverride, GroupSettings
 from ottla.group.topic import TopicView
 from ottla.kernel.error import KafkaError
 from ottla.kernel.name import Uuid
+from ottla.kernel.value import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Called:
     """A request arrived for a group of this partition. It is answered exactly once, in this step or a later one."""
 
@@ -25,12 +26,12 @@ class Called:
     principal: str = "User:ANONYMOUS"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Loaded:
     """Every record of the log was replayed and this node leads the partition: timers start, requests may come."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Resigned:
     """This node no longer leads, or an append failed: whoever still waits is told NOT_COORDINATOR.
 
@@ -38,12 +39,12 @@ class Resigned:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TimePassed:
     """`deadline_ms()` was reached."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicsChanged:
     """The metadata image changed in a way that may concern groups."""
 
@@ -56,7 +57,7 @@ class TopicsChanged:
     deleted: Sequence[tuple[str, Uuid]] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SettingsChanged:
     """The broker's settings, or those of single groups, changed."""
 
@@ -64,7 +65,7 @@ class SettingsChanged:
     overrides: Mapping[str, GroupOverride]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShareStateAnswered:
     """The share coordinator has answered `InitializeShareState` or `DeleteShareState`."""
 
@@ -73,7 +74,7 @@ class ShareStateAnswered:
     errors: Mapping[tuple[Uuid, int], KafkaError] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HeldHeartbeat:
     """A share group's heartbeat that waited for state to be begun; `response` is what it would have been told."""
 
@@ -87,7 +88,7 @@ Event = Called | Loaded | Resigned | TimePassed | TopicsChanged | SettingsChange
 Entry = tuple[bytes, bytes | None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Append:
     """Append these records as one batch, stamped with this step's time, and replay them at once.
 
@@ -99,7 +100,7 @@ class Append:
     producer_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """Send this response once everything the coordinator has appended so far is committed."""
 
@@ -107,7 +108,7 @@ class Answer:
     response: Any
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InitializeShareState:
     """Have the share coordinator begin the state of partitions; its answer comes as `ShareStateAnswered`."""
 
@@ -118,7 +119,7 @@ class InitializeShareState:
     offsets: Mapping[Uuid, Mapping[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeleteShareState:
     """Have the share coordinator forget the state of partitions; its answer comes as `ShareStateAnswered`."""
 
@@ -127,7 +128,7 @@ class DeleteShareState:
     partitions: Mapping[Uuid, Sequence[int]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Continue:
     """Send this event when the effects before it are carried out."""
 

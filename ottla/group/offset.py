@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ottla.kernel.name import NO_UUID, Uuid
+from ottla.kernel.value import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Committed:
     """One committed offset, as the log has it."""
 

@@ -11,14 +11,15 @@ Rules:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ottla.group.consumer import ConsumerMember, MemberState, Owned, Target
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import Uuid
+from ottla.kernel.value import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Goal:
     """Where a member must get to, and what stands in its way."""
 

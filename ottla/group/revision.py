@@ -11,7 +11,6 @@ Rules:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ottla.group.consumer import (
     ConsumerGroup,
@@ -38,6 +37,7 @@ from ottla.group.target import members_with, topic_ids
 from ottla.group.timer import Alarm, TimerKey
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import Uuid
+from ottla.kernel.value import frozen
 
 #: Apache Kafka's numbers, not settings.
 _REGEX_REFRESH_MIN_MS = 10_000
@@ -47,7 +47,7 @@ _REFRESH_INTERVAL_MS = 2_147_483_647
 Claimed = Mapping[Uuid, frozenset[int]] | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Revision:
     """The group as it will be when what was written so far is replayed."""
 

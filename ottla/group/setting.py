@@ -1,11 +1,13 @@
 """The settings a coordinator needs, by Kafka's names with underscores for dots."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
+from ottla.kernel.value import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class GroupSettings:
     """The broker's group settings. The defaults are Apache Kafka 4.3's."""
 
@@ -54,7 +56,7 @@ class GroupSettings:
         return self.group_consumer_migration_policy.lower() in ("downgrade", "bidirectional")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupOverride:
     """What one group sets for itself (config resource of type GROUP). None: the broker's value."""
 

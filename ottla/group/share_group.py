@@ -18,6 +18,7 @@ from typing import NamedTuple
 from ottla.group.consumer import Target
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import Uuid
+from ottla.kernel.value import frozen
 
 
 class ShareState(StrEnum):
@@ -38,7 +39,7 @@ class NamedPartitions(NamedTuple):
 Held = Mapping[Uuid, NamedPartitions]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShareMember:
     """One member."""
 

@@ -11,10 +11,10 @@ Rules:
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ottla.kernel.error import KafkaError
 from ottla.kernel.port import Disk, File
+from ottla.kernel.value import frozen
 from ottla.log.aborted import read_entries
 from ottla.log.decoder import DECODERS, as_json, json_of
 from ottla.log.path import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
@@ -39,7 +39,7 @@ _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DumpOptions:
     """The tool's flags by their names."""
 

@@ -1,8 +1,8 @@
 """The plain numbers one log needs, resolved from topic and broker settings by whoever opens it."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ottla.kernel.value import frozen
 from ottla.wire.codec import CODEC_BY_NAME, Codec
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 UNLIMITED = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogSettings:
     """Defaults are Kafka 4.3.1's. Names are the topic settings' with `_` for `.`, the unit last."""
 

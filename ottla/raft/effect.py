@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ottla.kernel.value import frozen
 from ottla.raft.role import Election, Voter
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SaveElection:
     """Make this durable before anything that follows. Of two in a row the second says all."""
 
     election: Election
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AppendLeaderChange:
     """Begin the epoch in the log: who leads it, and by whose votes. Then tell `Appended`."""
 
@@ -26,7 +26,7 @@ class AppendLeaderChange:
     granting: tuple[Voter, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Append:
     """Append these records as one batch of this epoch. Then tell `Appended`."""
 
@@ -34,33 +34,33 @@ class Append:
     records: Sequence[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AppendNoOp:
     """Append a record that says only that the leader lives. Then tell `Appended`."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sync:
     """Make the log durable up to its end. Then tell `Synced`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Commit:
     """Everything below `high_watermark` is committed: replay it, let the responses leave."""
 
     high_watermark: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WriteSnapshot:
     """Write a snapshot of everything below `end_offset`. Then tell `SnapshotWritten`."""
 
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CleanLog:
     """A new snapshot stands: drop the snapshots and segments that are past their retention."""
 

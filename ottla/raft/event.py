@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ottla.kernel.value import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class Started:
     """The node is up. Its log ends at `end_offset`, its newest snapshot at `snapshot_end_offset`."""
 
@@ -17,14 +18,14 @@ class Started:
     bytes_since_snapshot: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Submitted:
     """The controller wants these records in the log, together."""
 
     records: Sequence[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Appended:
     """What was to be appended is in the log, which now ends at `end_offset`."""
 
@@ -32,21 +33,21 @@ class Appended:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Synced:
     """The log is durable up to `end_offset`."""
 
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SnapshotWritten:
     """There is a snapshot of everything below `end_offset`."""
 
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TimePassed:
     """`deadline_ms` has come."""
 

@@ -11,9 +11,10 @@ KIPs: 595 the protocol, 630 snapshots, 835 NoOp records, 853 voters with directo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ottla.kernel.error import OttlaError
+from ottla.kernel.value import frozen
 from ottla.raft.effect import (
     Append,
     AppendLeaderChange,
@@ -29,7 +30,7 @@ from ottla.raft.event import Appended, Event, SnapshotWritten, Started, Submitte
 from ottla.raft.role import Candidate, Election, Leader, Role, Unattached, Voter
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QuorumSettings:
     """The plain numbers a quorum needs. Defaults are Kafka's."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.kernel.name import NO_UUID, Uuid
+from ottla.kernel.value import frozen
 
 NO_NODE = -1
 
@@ -25,14 +25,14 @@ class Election(NamedTuple):
     voted: Voter | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unattached:
     """Knows of no leader."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Candidate:
     """Asks for votes; its own is saved."""
 
@@ -41,7 +41,7 @@ class Candidate:
     granted: frozenset[Voter]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Leader:
     """Writes the log."""
 

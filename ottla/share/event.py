@@ -1,10 +1,10 @@
 """What comes into a share coordinator (events, in the past tense) and what it wants done (effects, imperative)."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ottla.kernel.name import Uuid
+from ottla.kernel.value import frozen
 
 
 class Topics(Protocol):
@@ -16,7 +16,7 @@ class Topics(Protocol):
         """0 for a topic that does not exist."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StateSettings:
     """The share.coordinator settings. The defaults are Apache Kafka 4.3's."""
 
@@ -25,7 +25,7 @@ class StateSettings:
     cold_partition_snapshot_interval_ms: int = 300_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Called:
     """A request arrived that is for one share partition. It is answered in the same step."""
 
@@ -34,17 +34,17 @@ class Called:
     request: Any
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Loaded:
     """Every record of the log was replayed and this node leads the partition: timers start, requests may come."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TimePassed:
     """`deadline_ms()` was reached."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicsChanged:
     """The metadata image changed."""
 
@@ -59,14 +59,14 @@ Event = Called | Loaded | TimePassed | TopicsChanged
 Entry = tuple[bytes, bytes | None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Append:
     """Append these records as one batch, stamped with this step's time, and replay them at once."""
 
     entries: Sequence[Entry]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """Send this response once everything that was appended so far is committed."""
 
@@ -74,7 +74,7 @@ class Answer:
     response: Any
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prune:
     """No record before this offset is needed any more."""
 

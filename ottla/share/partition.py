@@ -16,11 +16,11 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.value import frozen
 from ottla.share.state import RecordState, StateBatch, combine
 from ottla.share.window import Run, Window
 
@@ -73,7 +73,7 @@ class Write(NamedTuple):
     batches: tuple[StateBatch, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Limits:
     """A group's settings for its records."""
 

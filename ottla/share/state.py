@@ -10,12 +10,13 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from itertools import pairwise
 from typing import NamedTuple
 
 from ottla.kernel.name import Uuid, parse_uuid, uuid_text
+from ottla.kernel.value import frozen
 
 #: No start offset was set: the partition's leader finds one by `share.auto.offset.reset`.
 UNSET_OFFSET = -1
@@ -64,7 +65,7 @@ class SharePartitionKey(NamedTuple):
         return cls(group_id, parse_uuid(topic_id), int(partition))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoredState:
     """What the share coordinator holds of one share partition. Immutable: every change makes another one."""
 

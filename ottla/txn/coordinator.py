@@ -11,11 +11,11 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.name import TopicPartition
+from ottla.kernel.value import frozen
 from ottla.txn.event import (
     Answer,
     Append,
@@ -45,7 +45,7 @@ _MINUTE_MS = 60_000
 _EPOCH_BUMPS_FROM = 5
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TransactionSettings:
     """The broker's transaction settings. The defaults are Apache Kafka 4.3's."""
 

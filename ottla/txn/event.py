@@ -1,15 +1,15 @@
 """What comes into the coordinator (events, in the past tense) and what it wants done (effects, imperative)."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from ottla.kernel.name import TopicPartition
+from ottla.kernel.value import frozen
 
 #: The key and value of a record as they stand in `__transaction_state`. A value of None is a tombstone.
 Entry = tuple[bytes, bytes | None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Called:
     """A request for a transactional id of this partition. It is answered exactly once, in this step."""
 
@@ -18,19 +18,19 @@ class Called:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Loaded:
     """Every record of the log was replayed: transactions whose end is decided go on, requests may come."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MarkersWritten:
     """Every partition of the transaction has its marker."""
 
     transactional_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TimePassed:
     """`deadline_ms()` was reached."""
 
@@ -38,14 +38,14 @@ class TimePassed:
 Event = Called | Loaded | MarkersWritten | TimePassed
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Append:
     """Append these records as one batch and replay them at once."""
 
     entries: list[Entry]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """Send this response once everything appended so far is committed."""
 
@@ -53,7 +53,7 @@ class Answer:
     response: Any
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WriteMarkers:
     """Write the transaction's end into each of its partitions, then report `MarkersWritten`."""
 

@@ -9,10 +9,11 @@ Rules:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 
 from ottla.kernel.name import TopicPartition
+from ottla.kernel.value import frozen
 from ottla.wire.record.transaction import (
     PartitionsSchema,
     TransactionLogKey,
@@ -55,7 +56,7 @@ PREPARED = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
 COMPLETED = (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Transaction:
     """One transactional id at one moment. Only replay puts a new one in its place."""
 

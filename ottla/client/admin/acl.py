@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
 
 from ottla.client.admin.call import Calls, collect
 from ottla.client.admin.result import Results
 from ottla.client.error import check, error_of
 from ottla.kernel.error import KafkaError
+from ottla.kernel.value import frozen
 from ottla.wire.api.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from ottla.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 from ottla.wire.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
@@ -64,7 +64,7 @@ class AclPermission(IntEnum):
     ALLOW = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Acl:
     """One line: this principal may, or may not, do this with this resource from this host."""
 
@@ -77,7 +77,7 @@ class Acl:
     host: str = "*"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AclFilter:
     """Which lines are meant; None and ANY leave a part open."""
 

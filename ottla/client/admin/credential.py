@@ -9,13 +9,14 @@ import asyncio
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 
 from ottla.client.admin.call import Calls, collect
 from ottla.client.admin.result import Results
 from ottla.client.error import check, error_of
 from ottla.kernel.error import KafkaError
+from ottla.kernel.value import frozen
 from ottla.wire.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -49,7 +50,7 @@ class ScramMechanism(IntEnum):
     SCRAM_SHA_512 = 2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScramCredential:
     """A user's password to be set. `iterations` 4,096 is the least that brokers take."""
 
@@ -61,7 +62,7 @@ class ScramCredential:
     salt: bytes | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScramDeletion:
     """A user's password to be taken away."""
 
@@ -69,7 +70,7 @@ class ScramDeletion:
     mechanism: ScramMechanism
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DelegationToken:
     """A token that a user may log in with, and whose it is. Timestamps are milliseconds since 1970."""
 

@@ -7,11 +7,11 @@ default of that part: `{"user": "ann", "client-id": None}`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from ottla.client.admin.call import Calls, collect
 from ottla.client.admin.result import Results
 from ottla.client.error import check, error_of
+from ottla.kernel.value import frozen
 from ottla.wire.api.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -29,7 +29,7 @@ from ottla.wire.api.describe_client_quotas import (
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QuotaEntity:
     """Whom a quota is for: (part, name) pairs in order; the name None is the default."""
 
@@ -41,7 +41,7 @@ class QuotaEntity:
         return cls(tuple(sorted(parts.items())))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AnyName:
     """In a filter: whatever name this part has, the default too."""
 

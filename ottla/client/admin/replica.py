@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from ottla.client.admin.call import by_topic, collect
 from ottla.client.admin.offset import OffsetCalls
@@ -11,6 +10,7 @@ from ottla.client.admin.result import Results
 from ottla.client.error import check, error_of
 from ottla.kernel.error import KafkaError
 from ottla.kernel.name import TopicPartition
+from ottla.kernel.value import frozen
 from ottla.wire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -35,7 +35,7 @@ from ottla.wire.api.list_partition_reassignments import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reassignment:
     """A partition that moves: all its replicas for now, those that come, and those that go."""
 
@@ -44,7 +44,7 @@ class Reassignment:
     removing: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ActiveProducer:
     """A producer that a partition remembers. `transaction_start_offset` is None while it has none open there."""
 
@@ -56,7 +56,7 @@ class ActiveProducer:
     transaction_start_offset: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Replica:
     """One broker's copy of a partition."""
 

@@ -7,13 +7,14 @@ when that thing is asked for. Nothing is lost silently: `check` raises the first
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, IntEnum
 from typing import Generic, TypeVar
 
 from ottla.client.metadata import Node
 from ottla.kernel.error import KafkaError
 from ottla.kernel.name import TopicPartition, Uuid
+from ottla.kernel.value import frozen
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -58,7 +59,7 @@ class Results(Mapping[K, V], Generic[K, V]):
 # ---- topics
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewTopic:
     """A topic to create. -1 takes the broker's default; `assignments` (partition to replicas) replaces both numbers."""
 
@@ -69,7 +70,7 @@ class NewTopic:
     assignments: Mapping[int, Sequence[int]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CreatedTopic:
     """What the cluster made. Numbers are -1 when the broker is too old to say."""
 
@@ -80,7 +81,7 @@ class CreatedTopic:
     configs: Mapping[str, str | None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicListing:
     """A line of `list_topics`."""
 
@@ -89,7 +90,7 @@ class TopicListing:
     internal: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionDescription:
     """A partition and who holds it. `leader` is None while there is none; `elr` (KIP-966) None on older brokers."""
 
@@ -103,7 +104,7 @@ class PartitionDescription:
     last_known_elr: tuple[Node, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicDescription:
     """A topic with its partitions, by number."""
 
@@ -127,7 +128,7 @@ class OffsetSpec(IntEnum):
     EARLIEST_PENDING_UPLOAD = -6
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListedOffset:
     """An offset with its record's timestamp (-1 if there is no record there) and leader epoch (None if not known)."""
 
@@ -136,7 +137,7 @@ class ListedOffset:
     leader_epoch: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommittedOffset:
     """What a group has committed for a partition: the offset of the next record to read."""
 
@@ -158,7 +159,7 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfigResource:
     """One thing with settings: `ConfigResource(ResourceType.TOPIC, "flights")`. Broker "": all brokers."""
 
@@ -180,7 +181,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_GROUP_CONFIG = 8
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfigSynonym:
     """Another name and place from which the value could come; the first of an entry's synonyms is in force."""
 
@@ -189,7 +190,7 @@ class ConfigSynonym:
     source: ConfigSource
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConfigEntry:
     """One setting of a resource. `value` is None when it is sensitive or not set."""
 
@@ -230,7 +231,7 @@ class GroupType(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupListing:
     """A line of `list_groups`. `state` is Kafka's word: Stable, Empty, PreparingRebalance, Assigning, Dead, ..."""
 
@@ -240,7 +241,7 @@ class GroupListing:
     protocol_type: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MemberDescription:
     """One member and what is assigned to it."""
 
@@ -259,7 +260,7 @@ class MemberDescription:
     upgraded: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupDescription:
     """A classic or consumer group."""
 
@@ -276,7 +277,7 @@ class GroupDescription:
     protocol_type: str = "consumer"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionLag:
     """How far a group is behind in one partition. What is not known is None."""
 
@@ -297,7 +298,7 @@ class PartitionLag:
 # ---- cluster
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClusterDescription:
     """The cluster as its brokers show it. Under KRaft, `controller` is a broker that forwards to the controller."""
 
@@ -308,7 +309,7 @@ class ClusterDescription:
     fenced: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReplicaLogDir:
     """One replica in a log directory. `offset_lag` is how far it is behind; `future` marks one that is being moved."""
 
@@ -318,7 +319,7 @@ class ReplicaLogDir:
     future: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LogDirDescription:
     """A log directory of one broker. `total_bytes` and `usable_bytes` are of its volume, -1 if not known."""
 
@@ -329,7 +330,7 @@ class LogDirDescription:
     usable_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QuorumReplica:
     """A voter or observer of the metadata quorum. Timestamps are milliseconds, -1 if not known."""
 
@@ -340,7 +341,7 @@ class QuorumReplica:
     last_caught_up_timestamp: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class QuorumDescription:
     """The metadata quorum as its leader sees it."""
 
@@ -353,7 +354,7 @@ class QuorumDescription:
     endpoints: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FeatureLevels:
     """A feature's finalized level (None if it has none) and the levels that the broker supports."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from ottla.client.admin.call import by_topic, collect
 from ottla.client.admin.group import GroupCalls
@@ -12,6 +11,7 @@ from ottla.client.connection import Connection
 from ottla.client.error import check, error_of
 from ottla.kernel.error import KafkaError
 from ottla.kernel.name import TopicPartition
+from ottla.kernel.value import frozen
 from ottla.wire.api.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -32,7 +32,7 @@ from ottla.wire.api.describe_share_group_offsets import (
 from ottla.wire.api.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ShareOffset:
     """Where a share group begins in a partition: everything before is done. `lag` is None where the broker is older."""
 

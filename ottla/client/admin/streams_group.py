@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from ottla.client.admin.share_group import ShareGroupCalls
 from ottla.client.connection import Connection
 from ottla.client.error import check
 from ottla.client.metadata import Node
+from ottla.kernel.value import frozen
 from ottla.wire.api.streams_group_describe import (
     Assignment,
     StreamsGroupDescribeRequest,
@@ -20,7 +20,7 @@ from ottla.wire.api.streams_group_describe import (
 Task = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StreamsTasks:
     """The tasks of a member."""
 
@@ -29,7 +29,7 @@ class StreamsTasks:
     warmup: tuple[Task, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StreamsMember:
     """An instance of a streams application."""
 
@@ -45,7 +45,7 @@ class StreamsMember:
     target: StreamsTasks
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Subtopology:
     """A part of a streams application that runs as tasks of its own."""
 
@@ -56,7 +56,7 @@ class Subtopology:
     repartition_source_topics: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StreamsGroupDescription:
     """A streams group with its topology and members."""
 

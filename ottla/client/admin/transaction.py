@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from ottla.client.admin.call import collect
@@ -15,6 +14,7 @@ from ottla.client.error import check, error_of
 from ottla.client.metadata import Node
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import TopicPartition
+from ottla.kernel.value import frozen
 from ottla.wire.api.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from ottla.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.api.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -28,7 +28,7 @@ from ottla.wire.api.write_txn_markers import (
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TransactionListing:
     """A line of `list_transactions`. `state` is Kafka's word: Empty, Ongoing, PrepareCommit, CompleteAbort, ..."""
 
@@ -38,7 +38,7 @@ class TransactionListing:
     coordinator: Node
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TransactionDescription:
     """A transactional id as its coordinator knows it. `start_timestamp` is None while no transaction is open."""
 
@@ -52,7 +52,7 @@ class TransactionDescription:
     coordinator: Node
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProducerEpoch:
     """A producer id with its epoch."""
 
