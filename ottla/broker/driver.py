@@ -22,7 +22,7 @@ from ottla.group.failure import append_error
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.log.log import Origin
 from ottla.replica.partition import Partition
-from ottla.wire.batch import Batch, build, read
+from ottla.wire.batch import Batch, build, check, read
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
@@ -89,6 +89,9 @@ class Driver(ABC, Generic[M]):
             offset = max(offset, log.start_offset)
             data = log.read(offset, LOAD_BYTES, end_offset=log.end_offset, min_one_batch=True).bytes()
             batches = list(read(data))
+            for batch in batches:
+                # What a coordinator knows nobody else checks: rather none than one that is wrong.
+                check(batch.data)
             if not batches:
                 # The cleaner took what stood before the end.
                 return

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from ottla.kernel.error import KafkaError, OttlaError
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.sim.disk import SimDisk
 from ottla.sim.machine import Machine
+from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from tests.crash.check import partition_log
 from tests.sim.actor import SimClient
 from tests.sim.history import History
@@ -65,8 +66,8 @@ def test_a_flipped_index_hides_nothing(seed: int) -> None:
 def test_a_flipped_bit_of_a_log_is_no_record_that_nobody_wrote(seed: int) -> None:
     history = _stopped(seed, clean=seed % 3 > 0)
     path = _flip(history.machine, history.random, (".log",))
-    if "__" in path:
-        # Metadata and coordinators: read whole at the start, cut where the CRC is wrong.
+    if "__cluster_metadata" in path:
+        # Read whole at the start, and cut where the CRC is wrong.
         return
     history.machine.start()
     history.machine.settle()
@@ -78,6 +79,25 @@ def test_a_flipped_bit_of_a_log_is_no_record_that_nobody_wrote(seed: int) -> Non
             # Where the bit is, the reader's own check of the CRC ends the reading.
             with suppress(KafkaError):
                 assert all(each.control or each.value in sent for each in partition_log(client, topic, index))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_coordinator_whose_log_has_a_flipped_bit_knows_nothing_wrong(seed: int) -> None:
+    history = _stopped(seed, clean=True)
+    for part in range(2):
+        name = next(
+            each for each in history.machine.disk.list(f"/data/__consumer_offsets-{part}") if each[-4:] == ".log"
+        )
+        # In the last value of the first segment's first batch.
+        path = f"/data/__consumer_offsets-{part}/{name}"
+        size = int.from_bytes(history.machine.disk.open(path).read(4, 8), "big")
+        history.machine.disk.flip(path, 8 * (12 + size - 12))
+    history.machine.start()
+    history.machine.settle()
+    client: Any = SimClient(history.machine)
+    for group in (history.committer.group, history.member.group, history.transactor.group):
+        answer = client.ask(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)]), 8)
+        assert answer.groups[0].error_code == ErrorCode.NOT_COORDINATOR
 
 
 @pytest.mark.parametrize("seed", range(4))
