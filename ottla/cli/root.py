@@ -26,7 +26,13 @@ _TOOLS = {
     "consume": ("ottla.cli.consume:consume", "Read records, those that are there and those that come."),
     "groups": ("ottla.cli.group:groups", "List and describe groups, see their lag, reset their offsets."),
     "configs": ("ottla.cli.config:configs", "Show, explain and change settings."),
+    "transactions": ("ottla.cli.transaction:transactions", "List transactions, find and abort those that hang."),
+    "quotas": ("ottla.cli.quota:quotas", "Show and change how much users and clients may do."),
+    "acls": ("ottla.cli.acl:acls", "Show and change who may do what."),
     "cluster": ("ottla.cli.cluster:cluster", "Show the nodes, the quorum and the disks."),
+    "disks": ("ottla.cli.disk:disks", "Show the log directories and what takes room in them."),
+    "features": ("ottla.cli.feature:features", "Show the features of the cluster, raise or lower their levels."),
+    "perf": ("ottla.cli.perf:perf", "Measure how fast a cluster takes and gives records."),
     "dump-log": ("ottla.cli.dump:dump_log", "Show what is in the files of a log."),
     "completion": ("ottla.cli.completion:completion", "Print the line that makes your shell complete these tools."),
 }

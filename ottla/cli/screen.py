@@ -168,6 +168,8 @@ _WORDS = {
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "this user may not do that with the group",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this user may not do that with the cluster",
     ErrorCode.OFFSET_OUT_OF_RANGE: "there is no such offset",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "nobody has used it in a transaction",
+    ErrorCode.SECURITY_DISABLED: "the cluster lets everybody do everything; set authorizer.class.name on its nodes",
 }
 
 

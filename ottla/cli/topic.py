@@ -236,6 +236,41 @@ def delete(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], yes:
 @topics.command()
 @cluster
 @click.argument("name", shell_complete=complete_topic)
+@click.option("--before", "target", required=True, metavar="WHERE", help="latest (all), an offset, -N, or a time.")
+@click.option("-p", "--partition", "only", type=int, multiple=True, help="Only this partition; may be given often.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@as_json
+def trim(
+    bootstrap: str, client: tuple[str, ...], name: str, target: str, only: tuple[int, ...], yes: bool, as_json: bool
+) -> None:
+    """Delete the records of a topic before a place, for ever.
+
+    WHERE is latest, an offset (100), so many before the end (-100 keeps the last 100), or a time (2026-11-21T06:00).
+    """
+    import sys
+
+    from ottla.cli import screen
+    from ottla.cli.group import offsets_at
+    from ottla.client import TopicPartition
+
+    with admin(bootstrap, client) as ask:
+        numbers = [each.partition for each in ask.describe_topic(name).partitions if not only or each.partition in only]
+        partitions = [TopicPartition(name, number) for number in numbers]
+        starts, goals = offsets_at(ask, partitions, "earliest"), offsets_at(ask, partitions, target)
+        count = sum(goals[each] - starts[each] for each in partitions)
+        if not yes and sys.stdin.isatty():
+            click.confirm(f"delete {count:,} records of {name} for ever?", abort=True, err=True)
+        results = ask.delete_records(goals)
+    rows = [{"partition": each.partition, "start_offset": results[each]} for each in partitions]
+    if as_json:
+        screen.document({"topic": name, "deleted": count, "partitions": rows})
+        return
+    screen.done(f"deleted {count:,} records of {name}")
+
+
+@topics.command()
+@cluster
+@click.argument("name", shell_complete=complete_topic)
 @click.option("-p", "--partitions", type=click.IntRange(1), required=True, help="How many it shall have.")
 def grow(bootstrap: str, client: tuple[str, ...], name: str, partitions: int) -> None:
     """Give a topic more partitions. New records with a key may then go elsewhere than the old ones with it."""

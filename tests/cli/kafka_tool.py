@@ -1,6 +1,7 @@
 """Run one of Kafka's tools as its console script does, in this process."""
 
 import io
+import signal
 import sys
 import tomllib
 from contextlib import redirect_stderr, redirect_stdout
@@ -21,6 +22,7 @@ def kafka(tool: str, *arguments: str, typed: str | bytes = "") -> Said:
     module, _, function = SCRIPTS[tool].partition(":")
     stdin = io.TextIOWrapper(io.BytesIO(typed.encode() if isinstance(typed, str) else typed))
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     with (
         mock.patch.object(sys, "argv", [tool, *arguments]),
         mock.patch.object(sys, "stdin", stdin),
@@ -29,6 +31,8 @@ def kafka(tool: str, *arguments: str, typed: str | bytes = "") -> Said:
         pytest.raises(SystemExit) as left,
     ):
         getattr(import_module(module), function)()
+    for number, handler in handlers.items():  # the verifiable clients take them over
+        signal.signal(number, handler)
     code = left.value.code
     assert isinstance(code, int)
     return Said(code, _written(out), _written(err))

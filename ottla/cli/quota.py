@@ -1,0 +1,131 @@
+"""`ottla quotas`: how much users, clients and addresses may do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ottla.cli.option import admin, as_json, cluster, pairs
+from ottla.kernel.error import OttlaError
+
+_DEFAULT = "default"
+_whom = click.option("-u", "--user", help="The user; `default` for all without quotas of their own.")
+_client_id = click.option("-c", "--client-id", help="The client's id; `default` likewise.")
+_ip = click.option("-i", "--ip", help="The address; `default` likewise.")
+_NAMES = (
+    "producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate, connection_creation_rate"
+)
+
+
+@click.group(invoke_without_command=True)
+@cluster
+@as_json
+@click.pass_context
+def quotas(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
+    """Show and change how much users, clients and addresses may do. Alone it lists."""
+    if context.invoked_subcommand is None:
+        context.invoke(list_, bootstrap=bootstrap, client=client, as_json=as_json)
+
+
+@quotas.command("list")
+@cluster
+@as_json
+def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
+    """All quotas."""
+    from ottla.cli import screen
+
+    with admin(bootstrap, client) as ask:
+        found = ask.describe_client_quotas()
+    entries: list[dict[str, dict[str, Any]]] = [
+        {"entity": {part: name if name is not None else _DEFAULT for part, name in entity.parts}, "quotas": values}
+        for entity, values in sorted(found.items(), key=str)
+    ]
+    if as_json:
+        screen.document(entries)
+        return
+    columns = [screen.Column("who", "name"), screen.Column("quota"), screen.Column("at most", numeric=True)]
+    rows = [
+        (" ".join(f"{part} {name}" for part, name in each["entity"].items()), quota, _shown(quota, value))
+        for each in entries
+        for quota, value in sorted(each["quotas"].items())
+    ]
+    screen.table(columns, rows, empty="there are no quotas; ottla quotas set --user NAME producer_byte_rate=1000000")
+
+
+def _shown(quota: str, value: float) -> str:
+    from ottla.cli import screen
+
+    if not screen.on_terminal():
+        return repr(value)
+    if quota.endswith("byte_rate"):
+        return f"{screen.size(int(value))}/s"
+    return f"{value:,.0f} %" if quota == "request_percentage" else f"{value:,.0f}/s"
+
+
+def _entity(user: str | None, client_id: str | None, ip: str | None) -> dict[str, str | None]:
+    given = {"user": user, "client-id": client_id, "ip": ip}
+    found = {part: None if name == _DEFAULT else name for part, name in given.items() if name is not None}
+    if not found:
+        raise click.UsageError("whose quota? give --user, --client-id or both, or --ip")
+    return found
+
+
+@quotas.command("set")
+@cluster
+@_whom
+@_client_id
+@_ip
+@click.argument("changes", nargs=-1, required=True, metavar="QUOTA=NUMBER...")
+def set_(
+    bootstrap: str,
+    client: tuple[str, ...],
+    user: str | None,
+    client_id: str | None,
+    ip: str | None,
+    changes: tuple[str, ...],
+) -> None:
+    """Set quotas: producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate; of an address:
+    connection_creation_rate.
+    """
+    from ottla.cli import screen
+
+    entity = _entity(user, client_id, ip)
+    wanted: dict[str, float | None] = {}
+    for name, text in pairs(changes, "set").items():
+        try:
+            wanted[name] = float(text)
+        except ValueError:
+            raise OttlaError(f"{name}={text}: it takes a number") from None
+    with admin(bootstrap, client) as ask:
+        ask.alter_client_quotas([(entity, wanted)]).check()
+    for name, value in wanted.items():
+        screen.done(f"{_named(entity)}: {name}={value}")
+
+
+@quotas.command()
+@cluster
+@_whom
+@_client_id
+@_ip
+@click.argument("names", nargs=-1, required=True, metavar="QUOTA...")
+def unset(
+    bootstrap: str,
+    client: tuple[str, ...],
+    user: str | None,
+    client_id: str | None,
+    ip: str | None,
+    names: tuple[str, ...],
+) -> None:
+    """Take quotas away."""
+    from ottla.cli import screen
+
+    entity = _entity(user, client_id, ip)
+    with admin(bootstrap, client) as ask:
+        ask.alter_client_quotas([(entity, dict.fromkeys(names))]).check()
+    for name in names:
+        screen.done(f"{_named(entity)}: no {name} of its own")
+
+
+def _named(entity: dict[str, str | None]) -> str:
+    return " ".join(f"{part} {name if name is not None else _DEFAULT}" for part, name in entity.items())

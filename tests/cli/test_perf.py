@@ -1,0 +1,68 @@
+"""ottla perf, and what Kafka's perf tools and verifiable clients say when all goes well."""
+
+import json
+import re
+
+import pytest
+
+from tests.cli.kafka_tool import kafka
+from tests.cli.tool import Tool
+
+
+def test_what_perf_writes_it_reads_again(tool: Tool, topic: str) -> None:
+    written = tool("perf", "produce", topic, "-n", "500", "-s", "20", "--json").json
+    assert written["records"] == 500
+    assert set(written["latency_ms"]) == {"mean", "p50", "p95", "p99", "p99.9", "most"}
+    read = tool("perf", "consume", topic, "--json").json
+    assert read["records"] == 500
+    assert tool("perf", "consume", topic, "-n", "100", "-g", topic, "--json").json["records"] >= 100
+
+
+def test_latency_needs_no_topic_and_leaves_none(tool: Tool) -> None:
+    before = tool("topics", "--json").json
+    assert tool("perf", "latency", "-n", "5", "--json").json["records"] == 5
+    assert {each["topic"] for each in tool("topics", "--json").json} == {each["topic"] for each in before}
+
+
+def test_kafkas_perf_tools_print_kafkas_lines(bootstrap: str, topic: str) -> None:
+    where = ("--bootstrap-server", bootstrap, "--topic", topic)
+    said = kafka("kafka-producer-perf-test", *where, "--num-records", "300", "--throughput", "-1", "--record-size", "9")
+    number = r"\d+(\.\d+)?"
+    assert re.fullmatch(
+        rf"300 records sent, {number} records/sec \({number} MB/sec\), {number} ms avg latency, {number} ms max latency,"
+        rf" \d+ ms 50th, \d+ ms 95th, \d+ ms 99th, \d+ ms 99.9th.\n",
+        said.out,
+    )
+    said = kafka("kafka-consumer-perf-test", *where, "--num-records", "300")
+    header, line = said.out.splitlines()
+    assert len(header.split(", ")) == len(line.split(", ")) == 10
+    assert line.split(", ")[4] == "300"
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{3}, ", line)
+
+
+def test_the_end_to_end_latency_is_measured(bootstrap: str, topic: str) -> None:
+    where = ("--bootstrap-server", bootstrap, "--topic", topic, "--producer-acks", "all", "--record-size", "5")
+    said = kafka(
+        "kafka-e2e-latency", *where, "--num-records", "7", "--num-headers", "2", "--record-header-key-size", "3"
+    )
+    assert re.fullmatch(
+        r"0\t[\d.]+\nAvg latency: [\d.]+ ms\nPercentiles: 50th = \d+, 99th = \d+, 99.9th = \d+\n", said.out
+    )
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_verifiable_clients_tell_of_every_record(bootstrap: str, topic: str, protocol: str) -> None:
+    where = ("--bootstrap-server", bootstrap, "--topic", topic)
+    said = kafka(
+        "kafka-verifiable-producer", *where, "--max-messages", "20", "--value-prefix", "7", "--repeating-keys", "3"
+    )
+    events = [json.loads(line) for line in said.out.splitlines()]
+    assert [each["name"] for each in events[:1] + events[-2:]] == ["startup_complete", "shutdown_complete", "tool_data"]
+    sent = {(each["key"], each["value"]) for each in events if each["name"] == "producer_send_success"}
+    assert sent == {(str(number % 3), f"7.{number}") for number in range(20)}
+    assert events[-1]["acked"] == 20
+    group = ("--group-id", f"{topic}-{protocol}", "--group-protocol", protocol, "--verbose")
+    said = kafka("kafka-verifiable-consumer", *where, *group, "--max-messages", "20")
+    events = [json.loads(line) for line in said.out.splitlines()]
+    assert {(each["key"], each["value"]) for each in events if each["name"] == "record_data"} == sent
+    assert {each["name"] for each in events} >= {"partitions_assigned", "records_consumed", "offsets_committed"}
