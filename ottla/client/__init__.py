@@ -13,6 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ottla.client.acknowledgement import Acknowledge as Acknowledge
+    from ottla.client.acknowledgement import ShareRecord as ShareRecord
     from ottla.client.admin.acl import Acl as Acl
     from ottla.client.admin.acl import AclFilter as AclFilter
     from ottla.client.admin.acl import AclOperation as AclOperation
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from ottla.client.admin.result import Results as Results
     from ottla.client.commit import GroupMetadata as GroupMetadata
     from ottla.client.consumer import AsyncConsumer as AsyncConsumer
+    from ottla.client.consumer_metric import ConsumerMetrics as ConsumerMetrics
     from ottla.client.consumer_sync import Consumer as Consumer
     from ottla.client.delivery import Delivery as Delivery
     from ottla.client.delivery import RecordMetadata as RecordMetadata
@@ -52,8 +55,11 @@ if TYPE_CHECKING:
     from ottla.client.error import TransactionAborted as TransactionAborted
     from ottla.client.listener import RebalanceListener as RebalanceListener
     from ottla.client.producer import AsyncProducer as AsyncProducer
+    from ottla.client.producer_metric import ProducerMetrics as ProducerMetrics
     from ottla.client.producer_sync import Producer as Producer
     from ottla.client.record import ConsumerRecord as ConsumerRecord
+    from ottla.client.share_consumer import AsyncShareConsumer as AsyncShareConsumer
+    from ottla.client.share_consumer_sync import ShareConsumer as ShareConsumer
     from ottla.kernel.error import ErrorCode as ErrorCode
     from ottla.kernel.error import KafkaError as KafkaError
     from ottla.kernel.error import OttlaError as OttlaError
@@ -61,6 +67,12 @@ if TYPE_CHECKING:
 
 #: Where each public name lives; modules are imported when one of their names is first asked for.
 _HOME = {
+    "ShareRecord": "ottla.client.acknowledgement",
+    "ShareConsumer": "ottla.client.share_consumer_sync",
+    "ProducerMetrics": "ottla.client.producer_metric",
+    "ConsumerMetrics": "ottla.client.consumer_metric",
+    "AsyncShareConsumer": "ottla.client.share_consumer",
+    "Acknowledge": "ottla.client.acknowledgement",
     "ScramMechanism": "ottla.client.admin.credential",
     "ScramDeletion": "ottla.client.admin.credential",
     "ScramCredential": "ottla.client.admin.credential",
@@ -109,6 +121,12 @@ _HOME = {
 }
 
 __all__ = [
+    "ShareRecord",
+    "ShareConsumer",
+    "ProducerMetrics",
+    "ConsumerMetrics",
+    "AsyncShareConsumer",
+    "Acknowledge",
     "ScramMechanism",
     "ScramDeletion",
     "ScramCredential",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from typing import Any
 
 from ottla.client.cluster import Cluster
 from ottla.client.consumer_setting import ConsumerSettings
@@ -20,9 +21,12 @@ _log = logging.getLogger("ottla.client")
 class ConsumerGroup(Group):
     """A member of a group of the consumer protocol (KIP-848)."""
 
+    #: What answers a heartbeat.
+    response: type[Any] = ConsumerGroupHeartbeatResponse
+
     def __init__(self, cluster: Cluster, settings: ConsumerSettings, owner: Owner) -> None:
         super().__init__(cluster, settings, owner)
-        self.membership = ConsumerMembership(settings, uuid_text(uuid.uuid4().bytes))
+        self.membership: ConsumerMembership = ConsumerMembership(settings, uuid_text(uuid.uuid4().bytes))
         self._lost = False
         self._wake: asyncio.Event = asyncio.Event()
         self._first: asyncio.Future[None] | None = None
@@ -95,9 +99,7 @@ class ConsumerGroup(Group):
         connection = await self._coordinator()
         request = membership.heartbeat_request(topics, pattern, {key: tuple(some) for key, some in owned.items()})
         try:
-            response = await connection.call(
-                request, ConsumerGroupHeartbeatResponse, timeout_ms=self._settings.request_timeout_ms
-            )
+            response = await connection.call(request, self.response, timeout_ms=self._settings.request_timeout_ms)
         except KafkaError:
             membership.unanswered()
             raise
@@ -118,7 +120,7 @@ class ConsumerGroup(Group):
                 connection = await self._coordinator("")
                 await connection.call(
                     self.membership.leave_request(),
-                    ConsumerGroupHeartbeatResponse,
+                    self.response,
                     timeout_ms=self._settings.request_timeout_ms,
                 )
             except (OttlaError, KafkaError) as error:

@@ -1,0 +1,90 @@
+"""The share consumer for code that does not await: `AsyncShareConsumer` on the loop thread, waited for.
+
+One thread at a time uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+
+from ottla.client.acknowledgement import Acknowledge, ShareRecord
+from ottla.client.loop import loop_thread
+from ottla.client.setting import Given
+from ottla.client.share_consumer import Acknowledged, AsyncShareConsumer
+from ottla.kernel.error import KafkaError
+from ottla.kernel.name import TopicPartition
+
+
+class ShareConsumer:
+    """A share consumer for threads. `with` or `close` ends it.
+
+    >>> with ShareConsumer("127.0.0.1:9092", group_id="workers") as consumer:
+    ...     consumer.subscribe(["jobs"])
+    ...     for record in consumer:
+    ...         print(record.value, record.delivery_count)
+    """
+
+    def __init__(self, settings: Given = None, /, **keywords: object) -> None:
+        async def make() -> AsyncShareConsumer:
+            return AsyncShareConsumer(settings, **keywords)
+
+        self._thread = loop_thread()
+        self._half = self._thread.run(make())
+        self.settings = self._half.settings
+
+    def subscribe(self, topics: Iterable[str] | str) -> None:
+        """Read these topics with the other members of `group.id`."""
+
+        async def work() -> None:
+            self._half.subscribe(topics)
+
+        self._thread.run(work())
+
+    def unsubscribe(self) -> None:
+        """Read nothing; leave the group."""
+        self._thread.run(self._half.unsubscribe())
+
+    def subscription(self) -> set[str]:
+        """The topics subscribed to."""
+        return self._half.subscription()
+
+    @property
+    def lock_timeout_ms(self) -> int | None:
+        """How long a record stays locked for this member; None before the first was given."""
+        return self._half.lock_timeout_ms
+
+    def poll(self, timeout: float = 1.0) -> list[ShareRecord]:
+        """The next records, about max.poll.records at most; an empty list if none come within `timeout` seconds."""
+        return self._thread.run(self._half.poll(timeout))
+
+    def __iter__(self) -> Iterator[ShareRecord]:
+        while not self._half._closed:
+            yield from self.poll(1.0)
+
+    def acknowledge(self, record: ShareRecord, word: Acknowledge = Acknowledge.ACCEPT) -> None:
+        """Say what becomes of a record. It is sent with the next poll or commit; until then the last word counts."""
+        self._half.acknowledge(record, word)
+
+    def on_acknowledged(self, told: Acknowledged | None) -> None:
+        """Call `told(partition, offsets, error)` on the client's loop for what was sent and answered."""
+        self._half.on_acknowledged = told
+
+    def commit(self) -> dict[TopicPartition, KafkaError | None]:
+        """Send what was acknowledged (in implicit mode: accept what the last poll gave), and wait for the answers.
+
+        By partition the error of those that were not taken, None for the others.
+        """
+        return self._thread.run(self._half.commit())
+
+    def close(self) -> None:
+        """Send what was acknowledged, release the rest, leave the group, close the connections."""
+        self._thread.run(self._half.close())
+
+    def __enter__(self) -> ShareConsumer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

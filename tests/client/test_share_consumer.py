@@ -1,0 +1,247 @@
+"""Share consumers: what is acknowledged, without a socket; and two of them against a real cluster."""
+
+import pytest
+
+from ottla.client import (
+    Acknowledge,
+    Admin,
+    ConfigResource,
+    KafkaError,
+    OttlaError,
+    Producer,
+    ResourceType,
+    ShareConsumer,
+    ShareRecord,
+    TopicPartition,
+)
+from ottla.client.acknowledgement import GAP, Acknowledgements, Range, ranges
+from ottla.client.share_session import ShareSession
+from ottla.kernel.error import ErrorCode
+from ottla.kernel.name import Uuid
+from tests.client.conftest import eventually, refusal, serves
+
+ONE = TopicPartition("t", 0)
+ID = Uuid(b"i" * 16)
+
+
+def record(offset: int) -> ShareRecord:
+    return ShareRecord("t", 0, offset, 0, None, b"v", (), 0, 1)
+
+
+# ---- without a socket
+
+
+def test_offsets_that_follow_each_other_travel_together() -> None:
+    assert ranges({5: 1, 4: 1, 6: 2, 9: GAP}) == [Range(4, 6, [1, 1, 2]), Range(9, 9, [GAP])]
+    assert ranges({1: 3, 2: 3}) == [Range(1, 2, [3])]
+
+
+def test_implicit_mode_accepts_all_of_the_last_poll() -> None:
+    machine = Acknowledgements(explicit=False)
+    machine.give([record(3), record(4)])
+    machine.settle(for_poll=True)
+    assert machine.take([ONE]) == {ONE: [Range(3, 4, [1])]}
+    with pytest.raises(OttlaError, match="explicit"):
+        machine.acknowledge(ONE, 3, Acknowledge.ACCEPT)
+
+
+def test_explicit_mode_wants_a_word_about_each_record_before_the_next_poll() -> None:
+    machine = Acknowledgements(explicit=True)
+    machine.give([record(3), record(4)])
+    machine.acknowledge(ONE, 3, Acknowledge.REJECT)
+    machine.acknowledge(ONE, 3, Acknowledge.RELEASE)
+    with pytest.raises(OttlaError, match="1 records of the last poll"):
+        machine.settle(for_poll=True)
+    machine.settle(for_poll=False)
+    assert machine.take([ONE]) == {ONE: [Range(3, 3, [2])]}
+    with pytest.raises(OttlaError, match="not in hand"):
+        machine.acknowledge(ONE, 3, Acknowledge.ACCEPT)
+
+
+def test_a_renewed_record_is_to_be_acknowledged_again() -> None:
+    machine = Acknowledgements(explicit=True)
+    machine.give([record(3)])
+    machine.acknowledge(ONE, 3, Acknowledge.RENEW)
+    machine.settle(for_poll=False)
+    assert machine.take([ONE]) == {ONE: [Range(3, 3, [4])]}
+    machine.acknowledge(ONE, 3, Acknowledge.ACCEPT)
+    machine.settle(for_poll=True)
+    assert machine.take([ONE]) == {ONE: [Range(3, 3, [1])]}
+
+
+def test_a_session_names_what_is_new_and_forgets_what_is_gone() -> None:
+    session = ShareSession()
+    first = session.fetch({ONE: ID}, {})
+    assert (first.share_session_epoch, [one.topic_id for one in first.topics]) == (0, [ID])
+    assert session.answered(0)
+    second = session.fetch({ONE: ID}, {ONE: [Range(1, 2, [1])]})
+    assert second.share_session_epoch == 1
+    assert second.topics[0].partitions[0].acknowledgement_batches[0].last_offset == 2
+    session.answered(0)
+    assert session.fetch({ONE: ID}, {}).topics == []
+    session.answered(0)
+    third = session.fetch({}, {})
+    assert [(one.topic_id, one.partitions) for one in third.forgotten_topics_data] == [(ID, [0])]
+    assert not session.answered(int(ErrorCode.SHARE_SESSION_NOT_FOUND))
+    assert not session.began
+
+
+def test_settings_that_are_the_groups_are_refused() -> None:
+    with pytest.raises(OttlaError, match=r"set share\.auto\.offset\.reset of its group"):
+        ShareConsumer("127.0.0.1:1", group_id="g", auto_offset_reset="earliest")
+    with pytest.raises(OttlaError, match=r"needs group\.id"):
+        ShareConsumer("127.0.0.1:1")
+
+
+# ---- with a cluster
+
+
+@pytest.fixture
+def topic(admin: Admin, name: str) -> str:
+    """A topic of one partition: with fewer members than partitions each of these has one member only."""
+    admin.create_topic(name, 1)
+    return name
+
+
+@pytest.fixture
+def group(bootstrap: str, admin: Admin, topic: str, name: str) -> str:
+    """A share group that begins with the topic's ten records; none where the cluster has no share groups."""
+    if serves(admin, "ShareFetch"):
+        admin.alter_config(ConfigResource(ResourceType.GROUP, name), {"share.auto.offset.reset": "earliest"})
+    with Producer(bootstrap) as producer:
+        for number in range(10):
+            producer.send(topic, b"%d" % number, partition=0)
+    return name
+
+
+def offsets(consumer: ShareConsumer, count: int, timeout_s: float = 30) -> list[ShareRecord]:
+    """Poll until so many records are there; whatever is not the last poll's is accepted on the way."""
+    found: list[ShareRecord] = []
+
+    def enough() -> bool:
+        got = consumer.poll(0.3)
+        found.extend(got)
+        if len(found) < count and consumer.settings.share_acknowledgement_mode == "explicit":
+            for one in got:
+                consumer.acknowledge(one)
+        return len(found) >= count
+
+    eventually(enough, timeout_s)
+    return found
+
+
+def missing(bootstrap: str, admin: Admin, topic: str, group: str) -> bool:
+    """Where the cluster has no share groups, the consumer says so."""
+    if serves(admin, "ShareFetch"):
+        return False
+    with ShareConsumer(bootstrap, group_id=group) as consumer:
+        consumer.subscribe([topic])
+        assert refusal(lambda: [consumer.poll(1.0) for _ in range(20)]) is ErrorCode.UNSUPPORTED_VERSION
+    return True
+
+
+def test_every_record_is_given_once_and_is_done_when_the_next_poll_comes(
+    bootstrap: str, admin: Admin, topic: str, group: str
+) -> None:
+    if missing(bootstrap, admin, topic, group):
+        return
+    with ShareConsumer(bootstrap, group_id=group) as consumer:
+        consumer.subscribe([topic])
+        found = offsets(consumer, 10)
+        assert [(one.offset, one.value, one.delivery_count) for one in found] == [
+            (number, b"%d" % number, 1) for number in range(10)
+        ]
+        assert consumer.lock_timeout_ms == 30_000
+        assert consumer.commit() == {TopicPartition(topic, 0): None}
+        assert consumer.commit() == {}
+    one = TopicPartition(topic, 0)
+    eventually(lambda: admin.list_share_group_offsets(group, [one])[one].lag == 0)
+
+
+def test_what_was_released_comes_again_and_what_was_rejected_does_not(
+    bootstrap: str, admin: Admin, topic: str, group: str
+) -> None:
+    if missing(bootstrap, admin, topic, group):
+        return
+    with ShareConsumer(bootstrap, group_id=group, share_acknowledgement_mode="explicit") as consumer:
+        consumer.subscribe([topic])
+        for one in offsets(consumer, 10):
+            words = {3: Acknowledge.RELEASE, 4: Acknowledge.REJECT}
+            consumer.acknowledge(one, words.get(one.offset, Acknowledge.ACCEPT))
+        assert consumer.commit() == {TopicPartition(topic, 0): None}
+        (again,) = offsets(consumer, 1)
+        assert (again.offset, again.delivery_count) == (3, 2)
+        consumer.acknowledge(again)
+        assert consumer.poll(0.5) == []
+
+
+def test_a_record_that_takes_longer_is_renewed_and_accepted_later(
+    bootstrap: str, admin: Admin, topic: str, group: str
+) -> None:
+    if missing(bootstrap, admin, topic, group):
+        return
+    with ShareConsumer(bootstrap, group_id=group, share_acknowledgement_mode="explicit") as consumer:
+        consumer.subscribe([topic])
+        found = offsets(consumer, 10)
+        for one in found:
+            consumer.acknowledge(one, Acknowledge.RENEW if one.offset == 0 else Acknowledge.ACCEPT)
+        assert consumer.commit() == {TopicPartition(topic, 0): None}
+        with pytest.raises(OttlaError, match="not acknowledged"):
+            consumer.poll(0.1)
+        consumer.acknowledge(found[0])
+        assert consumer.commit() == {TopicPartition(topic, 0): None}
+
+
+def test_what_is_in_hand_when_a_consumer_is_closed_goes_to_another(
+    bootstrap: str, admin: Admin, topic: str, group: str
+) -> None:
+    if missing(bootstrap, admin, topic, group):
+        return
+    with ShareConsumer(bootstrap, group_id=group) as first:
+        first.subscribe([topic])
+        assert len(offsets(first, 10)) == 10
+    with ShareConsumer(bootstrap, group_id=group) as second:
+        second.subscribe([topic])
+        assert [one.delivery_count for one in offsets(second, 10)] == [2] * 10
+
+
+def test_two_members_share_one_partition(bootstrap: str, admin: Admin, topic: str, group: str) -> None:
+    if missing(bootstrap, admin, topic, group):
+        return
+    heard: list[KafkaError | None] = []
+    with (
+        ShareConsumer(bootstrap, group_id=group, max_poll_records=1, share_acquire_mode="record_limit") as first,
+        ShareConsumer(bootstrap, group_id=group, max_poll_records=1, share_acquire_mode="record_limit") as second,
+    ):
+        first.on_acknowledged(lambda partition, some, error: heard.append(error))
+        found: list[int] = []
+        readers: set[int] = set()
+
+        def read() -> None:
+            for who, consumer in enumerate((first, second)):
+                for one in consumer.poll(0.2):
+                    found.append(one.offset)
+                    readers.add(who)
+
+        def both_have_it() -> bool:
+            read()
+            members = admin.describe_share_group(group).members
+            return [member.assignment for member in members] == [(TopicPartition(topic, 0),)] * 2
+
+        def all_read() -> bool:
+            read()
+            return len(found) >= 20
+
+        for consumer in (first, second):
+            consumer.subscribe([topic])
+        eventually(both_have_it, 30)
+        with Producer(bootstrap) as producer:
+            for number in range(10):
+                producer.send(topic, b"%d" % number, partition=0)
+        eventually(all_read, 30)
+        first.commit()
+        second.commit()
+        assert sorted(found) == list(range(20)), "each record is read once"
+        assert readers == {0, 1}
+        assert heard
+        assert set(heard) == {None}
