@@ -21,7 +21,7 @@ from ottla.kernel.error import KafkaError, OttlaError
 _TOOLS = {
     "start": ("ottla.cli.start:start", "Run a node: a single one here and now, or from a server.properties."),
     "storage": ("ottla.cli.storage:storage", "Format the log directories of a node."),
-    "topics": ("ottla.cli.topic:topics", "List, create, describe, grow and delete topics."),
+    "topics": ("ottla.cli.topic:topics", "List, create, describe, grow, trim and delete topics."),
     "produce": ("ottla.cli.produce:produce", "Write records from a file or from what you type."),
     "consume": ("ottla.cli.consume:consume", "Read records, those that are there and those that come."),
     "groups": ("ottla.cli.group:groups", "List and describe groups, see their lag, reset their offsets."),
