@@ -104,6 +104,7 @@ class Leadership:
                 partition = self.partitions.get((name, index))
                 if partition is not None:
                     partition.log.settings = self.settings_of(partition.tp)
+                    self._node.flusher.flush_now(partition)
 
     def lead(self, name: str) -> None:
         """Lead every partition of a topic that is not led yet."""
@@ -162,6 +163,8 @@ class Leadership:
         epoch = topic.partitions[tp.partition].leader_epoch
         partition = self.partitions[tp] = Partition(tp, topic.topic_id, log, epoch)
         partition.on_append = self._node.wake_later
+        # What a process that was killed has left in the page cache is acted upon from now on.
+        self._node.flusher.flush_now(partition)
         coordinators = self._node.coordinators_of(tp.topic)
         if coordinators is not None:
             coordinators.lead(partition)

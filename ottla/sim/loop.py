@@ -131,7 +131,8 @@ class _Job(Future[Any]):
         self._work = work
 
     def run(self) -> None:
-        if self.done() or not self.set_running_or_notify_cancel():
+        # Still running is what the power went in the middle of.
+        if self.done() or self.running() or not self.set_running_or_notify_cancel():
             return
         try:
             result = self._work()
