@@ -1,11 +1,12 @@
 """Records as columns: the bytes of batches to NumPy and Arrow arrays, without a Python object a record.
 
-Where the records of a batch begin follows from their lengths, one after another. Three ways find it:
+Where the records of a batch begin follows from their lengths, one after another. Four ways find it:
 
 - Records of one layout (the same sizes, their numbers in the same widths) are recognised by comparing the bytes between
   the values at every multiple of the first one's size: where these agree, records begin (by induction from the first)
   and fields lie at the same place in each (`_stretches`).
-- Records of one size are recognised by their length bytes alone; their fields are then found for each.
+- Records whose bytes hold few zeros but their own are found between these (`_starts_between_zeros`): text, mostly.
+- Records of one size are recognised by their length bytes alone.
 - The others are walked, one short step a record.
 
 All else is vectorised: the varints of a field are decoded for all records at once, keys and values are gathered by
@@ -34,6 +35,8 @@ Ints = NDArray[np.int64]
 #: Runs shorter than this are walked; after so many steps of walking a run is looked for again.
 _RUN_MIN = 32
 _WALK_STEPS = 512
+#: More zero bytes than so many a record: looking at the places behind them would cost more than walking.
+_ZEROS_MAX = 8
 #: Arrow's views hold shorter values themselves.
 _VIEW_INLINE = 12
 
@@ -72,6 +75,34 @@ def record_starts(data: Bytes, raw: Any, start: int, end: int, count: int) -> In
     if position != end:
         raise _corrupt("the records do not fill their batch")
     return np.concatenate(pieces) if len(pieces) != 1 else pieces[0]
+
+
+def _starts_between_zeros(data: Bytes, start: int, end: int, count: int) -> Ints | None:
+    """Where `count` records begin that fill `data` from `start` to `end`, if it can be seen; None where it cannot.
+
+    A record without headers ends in a zero byte, and its attributes are one. So all places are tried that follow a zero
+    and whose length leads to another such place: in text there are no others than the records' own. The places found
+    are right if they lead from one to the next, from the first to the end: that is what walking finds.
+    """
+    zeros = np.flatnonzero(data[start:end] == 0) + start
+    if zeros.size < count or zeros.size > _ZEROS_MAX * count or zeros[-1] != end - 1:
+        return None
+    at = np.concatenate((np.array([start], dtype=np.int64), zeros[:-1] + 1))
+    at = at[data[at] != 0]
+    try:
+        length, after = _raw_varints(data, at)
+        plain = data[after] == 0
+    except (IndexError, KafkaError):
+        return None
+    at, following = at[plain], (after + (length >> 1))[plain]
+    if at.size > count:
+        place = np.minimum(np.searchsorted(at, following), at.size - 1)
+        leads = (at[place] == following) | (following == end)
+        at, following = at[leads], following[leads]
+    if at.size != count or at[0] != start or following[-1] != end or (at[1:] != following[:-1]).any():
+        return None
+    starts: Ints = at
+    return starts
 
 
 def _run(data: Bytes, position: int, size: int, width: int, most: int) -> int:
@@ -231,6 +262,9 @@ def fields_of(data: Bytes, raw: Any, start: int, end: int, count: int) -> Fields
         stretches = _stretches(data, raw, start, end, count)
         if stretches is not None:
             return Fields.joined(stretches)
+        starts = _starts_between_zeros(data, start, end, count)
+        if starts is not None:
+            return Fields(data, starts)
     return Fields(data, record_starts(data, raw, start, end, count))
 
 
@@ -349,10 +383,14 @@ def views(data: Bytes, buffer: Any, at: Ints, sizes: Ints) -> Any:
     # Up to 12 bytes stand in the view itself; of longer ones the first four do, then which buffer, and where.
     text = rows.view(np.uint8).reshape(at.size, 16)[:, 4:]
     long = sizes > _VIEW_INLINE
-    for place in range(_VIEW_INLINE if not long.all() else 4):
-        index = np.flatnonzero(sizes > place) if place < 4 else np.flatnonzero((sizes > place) & ~long)
-        text[index, place] = data[at[index] + place]
-    rows[:, 3][long] = at[long]
+    if long.all():
+        rows[:, 1] = _windows(data, 4)[at].view(np.int32).ravel()
+        rows[:, 3] = at
+    else:
+        for place in range(_VIEW_INLINE):
+            index = np.flatnonzero(sizes > place) if place < 4 else np.flatnonzero((sizes > place) & ~long)
+            text[index, place] = data[at[index] + place]
+        rows[:, 3][long] = at[long]
     valid = None if not missing.any() else pa.py_buffer(np.packbits(~missing, bitorder="little"))
     return pa.Array.from_buffers(pa.binary_view(), at.size, [valid, pa.py_buffer(rows), buffer])
 

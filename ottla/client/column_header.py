@@ -52,7 +52,8 @@ def header_column(data: Bytes, buffer: Any, fields: Fields) -> Any:
 
 def _list(offsets: Any, names: Any, values: Any) -> Any:
     pairs = pa.StructArray.from_arrays([names, values], fields=list(HEADERS.value_type))
-    return pa.ListArray.from_arrays(pa.array(offsets), pairs).cast(HEADERS)
+    buffers = [None, pa.py_buffer(offsets)]
+    return pa.Array.from_buffers(HEADERS, len(offsets) - 1, buffers, children=[pairs])
 
 
 def _corrupt(why: str) -> KafkaError:

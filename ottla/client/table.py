@@ -102,7 +102,9 @@ def take(state: PartitionPosition, records_max: int) -> Taken | None:
         if batch is None:
             continue
         header = batch[2]
-        found.append(batch)
+        # Compaction leaves batches without records, to keep their producer's sequence.
+        if header.count:
+            found.append(batch)
         count += header.count
         state.position = header.base_offset + header.last_offset_delta + 1
     return Taken(state.partition, asked, found, count) if found else None
@@ -176,6 +178,8 @@ def _rows(
     headers = [header for _, _, header in bodies.places]
     counts = [part.size for part in parts]
     offsets = fields.offset_delta + _of_each([header.base_offset for header in headers], counts)
+    if int(offsets[0]) < headers[0].base_offset or (offsets[1:] <= offsets[:-1]).any():
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the offsets of a batch do not rise")
     timestamps = fields.timestamp_delta + _of_each([header.base_timestamp for header in headers], counts)
     fixed = [header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1 for header in headers]
     if max(fixed) >= 0:
