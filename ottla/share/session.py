@@ -88,6 +88,10 @@ class ShareSessions:
         del self._sessions[owner]
         return session
 
+    def holds(self, session: ShareSession) -> bool:
+        """Is it still the member's session?"""
+        return self._sessions.get(session.owner) is session
+
     def of_connection(self, connection: Hashable) -> list[ShareSession]:
         """The sessions that end with this connection."""
         return [session for session in self._sessions.values() if session.connection is connection]

@@ -143,6 +143,19 @@ def test_a_member_whose_connection_is_gone_gives_back_what_it_has(
         assert [(each.offset, each.delivery_count) for each in records_of(two.receive_fetch())] == [(0, 2)]
 
 
+def test_a_member_that_waits_for_records_and_goes_gets_none(node: ottla.Node, client: WireClient, group: str) -> None:
+    topic, _ = create(client)
+    with Member(node.bootstrap_servers, group, topic) as two:
+        with Member(node.bootstrap_servers, group, topic).join() as one:
+            one.fetch()
+            one.send_fetch(wait_ms=20_000)
+            two.join()
+            two.fetch()
+        for _ in range(3):
+            produce(client, topic, b"a")
+            assert [each.delivery_count for each in two.take(wait_ms=2_000)] == [1]
+
+
 def test_closing_a_session_gives_back_what_the_member_has(node: ottla.Node, client: WireClient, group: str) -> None:
     topic, _ = create(client)
     produce(client, topic, b"a", b"b")

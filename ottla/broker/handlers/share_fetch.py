@@ -274,16 +274,21 @@ class ParkedShareFetch:
     # -- waiting
 
     def _try(self) -> None:
-        found = None if self._over else self._attempt(final=False)
-        if found is not None:
-            self._leave(found)
+        self._go_on(final=False)
 
     def _finish(self) -> None:
+        self._go_on(final=True)
+
+    def _go_on(self, *, final: bool) -> None:
         if self._over:
             return
-        found = self._attempt(final=True)
-        assert found is not None
-        self._leave(found)
+        if not self.node.shares.sessions.holds(self._session):
+            # The connection is gone, or the member has begun another session: what we acquired would be nobody's.
+            self._leave([])
+            return
+        found = self._attempt(final=final)
+        if found is not None:
+            self._leave(found)
 
     def _leave(self, found: list[tuple[Key, PartitionData]]) -> None:
         assert self._timer is not None

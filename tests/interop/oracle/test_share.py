@@ -28,7 +28,7 @@ def join(side: Side, group: str, member: str, topic: str, partitions: int = 1) -
         if reply.error_code in _LOADING:
             continue
         assert reply.error_code == 0, reply
-        epoch = reply.member_epoch
+        epoch = int(reply.member_epoch)
         assigned = reply.assignment.topic_partitions if reply.assignment is not None else []
         if sum(len(each.partitions) for each in assigned) == partitions:
             return epoch
