@@ -23,7 +23,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where a server of the kind that the parameter names can be reached."""
     if request.param == "ottla":
-        quick = {"group.consumer.heartbeat.interval.ms": 1000, "group.consumer.min.heartbeat.interval.ms": 1000}
+        kinds = ("consumer", "share")
+        quick = {f"group.{kind}.{least}heartbeat.interval.ms": 1000 for kind in kinds for least in ("", "min.")}
         with ottla.Node(settings=quick) as node:
             yield node.bootstrap_servers
         return

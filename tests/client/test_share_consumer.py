@@ -18,7 +18,7 @@ from ottla.client.acknowledgement import GAP, Acknowledgements, Range, ranges
 from ottla.client.share_session import ShareSession
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.name import Uuid
-from tests.client.conftest import eventually, refusal, serves
+from tests.client.conftest import eventually
 
 ONE = TopicPartition("t", 0)
 ID = Uuid(b"i" * 16)
@@ -105,9 +105,8 @@ def topic(admin: Admin, name: str) -> str:
 
 @pytest.fixture
 def group(bootstrap: str, admin: Admin, topic: str, name: str) -> str:
-    """A share group that begins with the topic's ten records; none where the cluster has no share groups."""
-    if serves(admin, "ShareFetch"):
-        admin.alter_config(ConfigResource(ResourceType.GROUP, name), {"share.auto.offset.reset": "earliest"})
+    """A share group that begins with the topic's ten records."""
+    admin.alter_config(ConfigResource(ResourceType.GROUP, name), {"share.auto.offset.reset": "earliest"})
     with Producer(bootstrap) as producer:
         for number in range(10):
             producer.send(topic, b"%d" % number, partition=0)
@@ -130,21 +129,9 @@ def offsets(consumer: ShareConsumer, count: int, timeout_s: float = 30) -> list[
     return found
 
 
-def missing(bootstrap: str, admin: Admin, topic: str, group: str) -> bool:
-    """Where the cluster has no share groups, the consumer says so."""
-    if serves(admin, "ShareFetch"):
-        return False
-    with ShareConsumer(bootstrap, group_id=group) as consumer:
-        consumer.subscribe([topic])
-        assert refusal(lambda: [consumer.poll(1.0) for _ in range(20)]) is ErrorCode.UNSUPPORTED_VERSION
-    return True
-
-
 def test_every_record_is_given_once_and_is_done_when_the_next_poll_comes(
     bootstrap: str, admin: Admin, topic: str, group: str
 ) -> None:
-    if missing(bootstrap, admin, topic, group):
-        return
     with ShareConsumer(bootstrap, group_id=group) as consumer:
         consumer.subscribe([topic])
         found = offsets(consumer, 10)
@@ -158,11 +145,7 @@ def test_every_record_is_given_once_and_is_done_when_the_next_poll_comes(
     eventually(lambda: admin.list_share_group_offsets(group, [one])[one].lag == 0)
 
 
-def test_what_was_released_comes_again_and_what_was_rejected_does_not(
-    bootstrap: str, admin: Admin, topic: str, group: str
-) -> None:
-    if missing(bootstrap, admin, topic, group):
-        return
+def test_what_was_released_comes_again_and_what_was_rejected_does_not(bootstrap: str, topic: str, group: str) -> None:
     with ShareConsumer(bootstrap, group_id=group, share_acknowledgement_mode="explicit") as consumer:
         consumer.subscribe([topic])
         for one in offsets(consumer, 10):
@@ -175,11 +158,7 @@ def test_what_was_released_comes_again_and_what_was_rejected_does_not(
         assert consumer.poll(0.5) == []
 
 
-def test_a_record_that_takes_longer_is_renewed_and_accepted_later(
-    bootstrap: str, admin: Admin, topic: str, group: str
-) -> None:
-    if missing(bootstrap, admin, topic, group):
-        return
+def test_a_record_that_takes_longer_is_renewed_and_accepted_later(bootstrap: str, topic: str, group: str) -> None:
     with ShareConsumer(bootstrap, group_id=group, share_acknowledgement_mode="explicit") as consumer:
         consumer.subscribe([topic])
         found = offsets(consumer, 10)
@@ -192,11 +171,7 @@ def test_a_record_that_takes_longer_is_renewed_and_accepted_later(
         assert consumer.commit() == {TopicPartition(topic, 0): None}
 
 
-def test_what_is_in_hand_when_a_consumer_is_closed_goes_to_another(
-    bootstrap: str, admin: Admin, topic: str, group: str
-) -> None:
-    if missing(bootstrap, admin, topic, group):
-        return
+def test_what_is_in_hand_when_a_consumer_is_closed_goes_to_another(bootstrap: str, topic: str, group: str) -> None:
     with ShareConsumer(bootstrap, group_id=group) as first:
         first.subscribe([topic])
         assert len(offsets(first, 10)) == 10
@@ -206,8 +181,6 @@ def test_what_is_in_hand_when_a_consumer_is_closed_goes_to_another(
 
 
 def test_two_members_share_one_partition(bootstrap: str, admin: Admin, topic: str, group: str) -> None:
-    if missing(bootstrap, admin, topic, group):
-        return
     heard: list[KafkaError | None] = []
     with (
         ShareConsumer(bootstrap, group_id=group, max_poll_records=1, share_acquire_mode="record_limit") as first,
