@@ -101,3 +101,38 @@ def test_a_fork_makes_clients_of_its_own_and_refuses_its_parents() -> None:
         assert os.waitpid(child, 0)[1] == 0
         assert admin.list_topics()[0].name == "t", "the parent's clients go on working"
         assert producer.send("t", b"v").result(10).offset == 1
+
+
+def test_a_cluster_that_is_replaced_is_found_under_its_old_address(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    one = TopicPartition("t", 0)
+    with ottla.Node(tmp_path / "old", port=port) as old:
+        bootstrap = old.bootstrap_servers
+        with Admin(bootstrap) as admin:
+            admin.create_topic("t", 1)
+        producer = Producer(bootstrap)
+        consumer = Consumer(bootstrap, auto_offset_reset="earliest", group_id="g")
+        for value in (b"a", b"b"):
+            producer.send("t", value).result(30)
+        consumer.assign([one])
+        eventually(lambda: consumer.position(one) == 2 or consumer.poll(0.2) is None)
+        consumer.commit()
+    try:
+        with ottla.Node(tmp_path / "new", port=port):
+            with Admin(bootstrap) as admin:
+                admin.create_topic("t", 1)
+            assert producer.send("t", b"c").result(60).offset == 0
+            found: list[bytes] = []
+
+            def read() -> bool:
+                found.extend(record.value for record in consumer.poll(0.5))
+                return found == [b"c"]
+
+            eventually(read, 30)
+            consumer.commit()
+            assert consumer.committed([one]) == {one: 1}
+            producer.close()
+            consumer.close()
+    finally:
+        producer.close(flush=False)
+        consumer.close()

@@ -1,0 +1,78 @@
+"""Where fetches go, without a socket: to the leader, or to the replica that it names (KIP-392)."""
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from typing import Any, cast
+
+from ottla.client.cluster import Cluster, now_ms
+from ottla.client.connection import Connection
+from ottla.client.consumer_metric import ConsumerMeter
+from ottla.client.consumer_setting import ConsumerSettings
+from ottla.client.fetch_session import Wanted
+from ottla.client.fetcher import Fetcher
+from ottla.client.position import PartitionPosition
+from ottla.kernel.error import ErrorCode
+from ottla.kernel.name import TopicPartition
+from ottla.wire.api.fetch import PartitionData
+from ottla.wire.api.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+ONE = TopicPartition("t", 0)
+
+
+class Watched(Fetcher):
+    """Its connections are always there, and what it asks is written down: the node and the offsets."""
+
+    def __init__(self, cluster: Cluster, positions: dict[TopicPartition, PartitionPosition]) -> None:
+        settings = cast(ConsumerSettings, cluster.settings)
+        super().__init__(cluster, settings, positions, threading.Lock(), ConsumerMeter(0))
+        self.asked: list[tuple[int, int]] = []
+
+    def _open_connection(self, node_id: int) -> Connection | None:
+        return cast(Connection, object())
+
+    def _fetch(self, node_id: int, connection: Connection, wants: dict[TopicPartition, Wanted], full: bool) -> None:
+        self.asked.append((node_id, wants[ONE].offset))
+
+
+def scene(answers: list[Mapping[str, Any]]) -> list[tuple[int, int]]:
+    """Which nodes are asked, first and after each of these answers."""
+
+    async def run() -> list[tuple[int, int]]:
+        settings = ConsumerSettings.read("127.0.0.1:1", {"client_rack": "here"})
+        cluster = Cluster(settings)
+        brokers = [MetadataResponseBroker(node_id=number, host="h", port=number) for number in (1, 2)]
+        partition = MetadataResponsePartition(partition_index=0, leader_id=1, leader_epoch=0, replica_nodes=[1, 2])
+        topic = MetadataResponseTopic(name="t", topic_id=b"i" * 16, partitions=[partition])
+        cluster.metadata.apply(MetadataResponse(brokers=brokers, topics=[topic]), now_ms())
+        state = PartitionPosition(ONE)
+        state.seek(5)
+        fetcher = Watched(cluster, {ONE: state})
+        fetcher._pass(now_ms())
+        want = Wanted(5, 0, 1, cluster.metadata.topics["t"].id)
+        for answer in answers:
+            fetcher._took(ONE, want, PartitionData(partition_index=0, **answer))
+            fetcher._pass(now_ms())
+        fetcher.close()
+        await cluster.close()
+        return fetcher.asked
+
+    return asyncio.run(run())
+
+
+def test_a_fetch_goes_to_the_replica_that_the_leader_names() -> None:
+    assert scene([{"preferred_read_replica": 2, "high_watermark": 9}]) == [(1, 5), (2, 5)]
+
+
+def test_a_replica_that_cannot_serve_sends_the_next_fetch_back_to_the_leader() -> None:
+    behind = {"error_code": int(ErrorCode.OFFSET_NOT_AVAILABLE)}
+    assert scene([{"preferred_read_replica": 2}, behind]) == [(1, 5), (2, 5), (1, 5)]
+
+
+def test_a_replica_that_is_not_live_is_not_asked() -> None:
+    assert scene([{"preferred_read_replica": 3}]) == [(1, 5), (1, 5)]
