@@ -8,6 +8,7 @@ import time
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from ottla.cli.kafka.metric import print_metrics
 from ottla.cli.kafka.option import Given, Option, Usage, forbid, key_values, one_of, require
 from ottla.cli.kafka.tool import Failed, command, load, settings_for
 from ottla.cli.measure import MEBIBYTE
@@ -35,7 +36,7 @@ OPTIONS = (
     Option("socket-buffer-size", "Without effect.", "size", int, default=2097152),
     Option("consumer.config", "The older name of --command-config.", "config file"),
     Option("command-config", "A file of settings of the consumer.", "config file"),
-    Option("print-metrics", "Without effect: the client keeps no metrics."),
+    Option("print-metrics", "Show the client's figures at the end."),
     Option("show-detailed-stats", "A line an interval instead of one at the end."),
     Option("timeout", "Stop when no record came for so long.", "milliseconds", int, default=10000, optional=True),
     Option("messages", "The older name of --num-records.", "count", int),
@@ -74,11 +75,15 @@ def _run(given: Given) -> int:
         first = "time, threadId" if detailed else "start.time, end.time"
         more = "rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
         print(f"{first}, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, {more}")
-    with Consumer(settings_for(ConsumerSettings, _properties(given))) as consumer:
+    properties = _properties(given)
+    with Consumer(settings_for(ConsumerSettings, properties)) as consumer:
         run = _Run(given)
         run.read(consumer)
+        metrics = consumer.metrics()
     if not detailed:
         run.print_total()
+    if "print-metrics" in given:
+        print_metrics("consumer-metrics", str(properties["client.id"]), metrics)
     return 0
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ottla.client import Admin
     from ottla.client.admin.result import QuorumDescription, QuorumReplica
 
+_DRY_RUN = Option("dry-run", "Only say what would be done.")
 COMMANDS = (
     Command(
         "describe",
@@ -22,6 +23,16 @@ COMMANDS = (
             Option("status", "A short summary."),
             Option("replication", "Every replica, and how far it is behind."),
             Option("human-readable", "Times as so many milliseconds ago."),
+        ),
+    ),
+    Command("add-controller", "Let the controller of --command-config vote.", (_DRY_RUN,)),
+    Command(
+        "remove-controller",
+        "Take a controller's vote away.",
+        (
+            Option("controller-id", "Which.", "CONTROLLER_ID", int, short="i", required=True),
+            Option("controller-directory-id", "Its directory.", "CONTROLLER_DIRECTORY_ID", short="d", required=True),
+            _DRY_RUN,
         ),
     ),
 )
@@ -41,6 +52,18 @@ def main() -> None:
 
 
 def _run(words: Words) -> int:
+    properties = load(words["command-config"]) if words["command-config"] else {}
+    bootstrap = words["bootstrap-server"] or words["bootstrap-controller"]
+    if words.command == "add-controller":
+        if not words["command-config"]:
+            raise Failed(
+                "You must supply the configuration file of the controller you are adding when using add-controller."
+            )
+        _add(bootstrap, properties, dry_run=words["dry-run"])
+        return 0
+    if words.command == "remove-controller":
+        _remove(bootstrap, properties, words)
+        return 0
     status, replication = words["status"], words["replication"]
     if status and replication:
         raise Failed("Only one of --status or --replication should be specified with describe sub-command")
@@ -48,13 +71,61 @@ def _run(words: Words) -> int:
         raise Failed("One of --status or --replication must be specified with describe sub-command")
     if status and words["human-readable"]:
         raise Failed("The option --human-readable is only supported along with --replication")
-    properties = load(words["command-config"]) if words["command-config"] else {}
-    with admin(words["bootstrap-server"] or words["bootstrap-controller"], properties) as client:
+    with admin(bootstrap, properties) as client:
         if status:
             _status(client)
         else:
             _replication(client.describe_quorum(), readable=words["human-readable"])
     return 0
+
+
+def _add(bootstrap: str, properties: dict[str, str], *, dry_run: bool) -> None:
+    from ottla.broker.registration import voter_endpoints
+    from ottla.host.disk import HostDisk
+    from ottla.kernel.name import parse_uuid
+    from ottla.kernel.server_settings import ServerSettings
+    from ottla.log.checkpoint import META_PROPERTIES, read_properties
+
+    settings = ServerSettings.parse(properties)
+    if not settings.is_controller:
+        raise Failed(
+            "process.roles did not contain 'controller' in configuration file. Is this a valid controller "
+            "configuration file?"
+        )
+    directory = settings.metadata_log_dir
+    formatted = read_properties(HostDisk(), f"{directory}/{META_PROPERTIES}")
+    if formatted is None:
+        raise Failed(f"Unable to read meta.properties from {directory}")
+    if "directory.id" not in formatted:
+        raise Failed(f"No directory id found in {directory}")
+    endpoints = voter_endpoints(settings)
+    if not dry_run:
+        with admin(bootstrap) as client:
+            client.add_raft_voter(
+                settings.node_id,
+                parse_uuid(formatted["directory.id"]),
+                {each.name: (each.host, each.port) for each in endpoints},
+            )
+    where = ", ".join(f"{each.name}://{each.host}:{each.port}" for each in endpoints)
+    verb = "DRY RUN of adding" if dry_run else "Added"
+    print(f"{verb} controller {settings.node_id} with directory id {formatted['directory.id']} and endpoints: {where}")
+
+
+def _remove(bootstrap: str, properties: dict[str, str], words: Words) -> None:
+    from ottla.kernel.name import parse_uuid
+
+    controller, directory, dry_run = words["controller-id"], words["controller-directory-id"], words["dry-run"]
+    if controller < 0:
+        raise Failed(f"Invalid negative --controller-id: {controller}")
+    try:
+        directory_id = parse_uuid(directory)
+    except ValueError as error:
+        raise Failed(f"Failed to parse --controller-directory-id: {error}") from error
+    if not dry_run:
+        with admin(bootstrap, properties) as client:
+            client.remove_raft_voter(controller, directory_id)
+    verb = "DRY RUN of removing " if dry_run else "Removed "
+    print(f"{verb} KRaft controller {controller} with directory id {directory}")
 
 
 def _status(client: Admin) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.cli.kafka.argument import Words, tool, usage_error
+from ottla.cli.kafka.metric import print_metrics
 from ottla.cli.kafka.option import Option
 from ottla.cli.kafka.tool import Failed, load, settings_for, tell
 from ottla.cli.measure import Latencies, Pace, Window, now_ms
@@ -63,11 +64,12 @@ def _run(words: Words) -> int:
         stats = Stats(words["num-records"], words["reporting-interval"])
         steady = _produce(producer, words, payloads, stats, warmup, duration_ms)
         producer.flush()
+        metrics = producer.metrics()
     stats.print_total()
     if steady is not None:
         steady.print_total()
     if words["print-metrics"]:
-        tell("the client keeps no metrics; the lines above are all there is")
+        print_metrics("producer-metrics", str(properties["client.id"]), metrics)
     return 0
 
 

@@ -267,7 +267,20 @@ Moves = dict[int, tuple[tuple[int, ...], tuple[int, ...]]]
 
 
 def _reassigning(client: Admin, topics: Iterable[TopicDescription]) -> dict[str, Moves]:
-    return {}
+    """By topic the partitions that move now; nothing where the cluster does not say."""
+    from ottla.client import TopicPartition
+
+    partitions = [TopicPartition(topic.name, each.partition) for topic in topics for each in topic.partitions]
+    try:
+        found = client.list_partition_reassignments(partitions)
+    except KafkaError as error:
+        if error.code in (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
+            return {}
+        raise
+    moves: dict[str, Moves] = {}
+    for partition, move in found.items():
+        moves.setdefault(partition.topic, {})[partition.partition] = (move.adding, move.removing)
+    return moves
 
 
 def _print_topic(given: Given, topic: TopicDescription, entries: dict[str, ConfigEntry], moves: Moves) -> None:
