@@ -208,6 +208,10 @@ class Node:
             raise OttlaError(f"the node did not stop within {_STOP_SECONDS_MAX} seconds")
         self._thread = None
 
+    def __repr__(self) -> str:
+        running = self._node is not None
+        return f"<ottla.Node{f' on {self.bootstrap_servers}, data in {self.data}' if running else ', not running'}>"
+
     def __enter__(self) -> Node:
         return self.start()
 
