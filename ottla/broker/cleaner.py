@@ -143,7 +143,8 @@ class Cleaner:
         except OSError as error:
             # Some files are renamed and others are not: a start makes it whole, we cannot.
             run.worker.answer(False)
-            self._node.on_failure(f"a cleaned segment of {run.tp} cannot be put in place: {error}")
+            _log.error("a cleaned segment of %s cannot be put in place: %s", run.tp, error)
+            self._node.log_dirs.sync_failed(run.log, error)
 
     def finish(self, run: _Run, result: dict[str, Any]) -> None:
         """The worker has ended."""

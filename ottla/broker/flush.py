@@ -3,7 +3,8 @@
 Rules:
 - One fsync of a log is under way at a time. Whoever asks meanwhile waits for the next one, which covers all of them.
 - What is answered after a flush was written before that flush began.
-- An fsync that fails takes the log directory's promise with it: the node stops rather than answer (fsyncgate).
+- An fsync that fails takes the log directory's promise with it (fsyncgate): `on_failure` closes its logs, and whoever
+  waited finds his log closed; or the node stops, and nobody is answered.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Flusher:
         loop: asyncio.AbstractEventLoop,
         pool: Executor,
         now_ms: Callable[[], int],
-        on_failure: Callable[[OSError], None],
+        on_failure: Callable[[Log, OSError], None],
     ) -> None:
         self._loop = loop
         self._pool = pool
@@ -69,7 +70,7 @@ class Flusher:
         try:
             partition.log.flush(self._now_ms())
         except OSError as error:
-            self._on_failure(error)
+            self._on_failure(partition.log, error)
             raise
         partition.tell()
 
@@ -98,9 +99,11 @@ class Flusher:
         # The files of a log that was deleted meanwhile are not where they were; nobody needs them to be durable.
         if error is not None and not log.closed:
             assert isinstance(error, OSError), error
-            self._on_failure(error)
-            return
-        log.synced(end_offset, self._now_ms())
+            self._on_failure(log, error)
+            if not log.closed:
+                return
+        else:
+            log.synced(end_offset, self._now_ms())
         current = self._rounds[log]
         served = current.serving
         current.serving = []

@@ -11,7 +11,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING
+
+from ottla.log.log import Log
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
@@ -69,20 +72,30 @@ class Housekeeping:
     def retain(self) -> None:
         """Drop segments that are too old, too much, or before the log start offset; forget silent producers."""
         now_ms = self._node.clock.now_ms()
+        failed: list[tuple[Log, OSError]] = []
         for partition in self._node.partitions.values():
-            partition.log.delete_old_segments(now_ms)
+            try:
+                partition.log.delete_old_segments(now_ms)
+            except OSError as error:
+                _log.exception("the old segments of %s cannot be deleted; it is tried again", partition.tp)
+                failed.append((partition.log, error))
             partition.log.expire_producers(now_ms)
+        for log, reason in failed:
+            self._node.log_dirs.check(log, reason)
 
     def checkpoint(self) -> None:
         """Sync what rolled since the last time, and write where recovery and reading begin in every log."""
         node = self._node
         node.leadership.lead_again()
-        node.store.remove_deleted(node.clock.now_ms())
+        try:
+            node.store.remove_deleted(node.clock.now_ms())
+        except OSError:
+            _log.exception("files of deleted logs cannot be removed; it is tried again")
         rolled = [each.log for each in node.partitions.values() if each.log.wants_flush]
         if rolled:
             node.flusher.flush(rolled, lambda: None)
-        for task in node.store.checkpoint_tasks():
-            node.pool.submit(task).add_done_callback(_report)
+        for path, task in zip(node.store.directories, node.store.checkpoint_tasks(), strict=True):
+            node.pool.submit(task).add_done_callback(partial(self._report, path))
 
     def flush_overdue(self) -> None:
         """Sync the logs whose `flush.ms` is over."""
@@ -91,14 +104,15 @@ class Housekeeping:
         if overdue:
             self._node.flusher.flush(overdue, lambda: None)
 
+    def _report(self, path: str, task: Future[None]) -> None:
+        error = task.exception()
+        if error is not None:
+            _log.error("a checkpoint cannot be written; it is tried again", exc_info=error)
+            if isinstance(error, OSError) and not self._node.closed:
+                self._node.loop.call_soon_threadsafe(self._node.log_dirs.suspect, path, error)
+
     def stop(self) -> None:
         """Cancel what is planned."""
         for handle in self._handles.values():
             handle.cancel()
         self._handles.clear()
-
-
-def _report(task: Future[None]) -> None:
-    error = task.exception()
-    if error is not None:
-        _log.error("a checkpoint cannot be written; it is tried again", exc_info=error)

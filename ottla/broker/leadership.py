@@ -21,8 +21,8 @@ from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import INTERNAL_TOPICS, NO_UUID, TopicPartition, uuid_text
 from ottla.kernel.topic_settings import TopicSettings
 from ottla.log.log import Log
+from ottla.log.new_log import NewLog
 from ottla.log.setting import LogSettings
-from ottla.log.store import NewLog
 from ottla.replica.partition import Partition
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ class Leadership:
         if image is not None and index < len(image.partitions):
             if topic in self._making:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            if topic in self.unled:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+            # It cannot be made (a full disk), or its directory has failed.
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def settings_of(self, tp: TopicPartition) -> LogSettings:
@@ -113,7 +113,7 @@ class Leadership:
         topic = self._node.image.topics[name]
         missing = []
         for index in range(len(topic.partitions)):
-            if (name, index) in self.partitions:
+            if (name, index) in self.partitions or topic.partitions[index].leader != self._node.node_id:
                 continue
             tp = TopicPartition(name, index)
             log = self._claim(tp, topic)
@@ -130,15 +130,25 @@ class Leadership:
         for name in sorted(names & self._node.image.topics.keys()):
             self.lead(name)
 
+    def resign(self, tp: TopicPartition) -> None:
+        """Lead a partition no more, and coordinate nothing that is in it: its directory has failed."""
+        partition = self._resigned(tp.topic, tp.partition)
+        for wake in list(partition.waiting) if partition is not None else ():
+            wake()
+
+    def _resigned(self, name: str, index: int) -> Partition | None:
+        partition = self.partitions.pop((name, index), None)
+        coordinators = self._node.coordinators_of(name)
+        if partition is not None and coordinators is not None:
+            coordinators.resign(index)
+        return partition
+
     def drop(self, topic: TopicImage) -> None:
         """The topic is gone."""
         for index in range(len(topic.partitions)):
-            partition = self.partitions.pop((topic.name, index), None)
+            partition = self._resigned(topic.name, index)
             if partition is None:
                 continue
-            coordinators = self._node.coordinators_of(topic.name)
-            if coordinators is not None:
-                coordinators.resign(index)
             self._node.store.delete(partition.tp)
             for wake in list(partition.waiting):
                 wake()
@@ -173,7 +183,7 @@ class Leadership:
 
     def _make(self, topic: TopicImage, missing: list[TopicPartition]) -> None:
         node = self._node
-        planned = node.store.plan(missing, topic.topic_id)
+        planned = node.store.plan(missing, topic.topic_id, node.log_dirs.preferred(missing))
         began = [node.pool.submit(log.begin) for log in planned]
         if len(planned) <= _AT_ONCE_MAX or topic.name in INTERNAL_TOPICS:
             # Whoever needs a coordinator's topic has it in the same breath.
@@ -215,5 +225,6 @@ class Leadership:
         elif isinstance(error, OSError):
             _log.error("%s cannot be made: %s; it is tried again", log.tp, error)
             self.unled.add(topic.name)
+            self._node.log_dirs.suspect(log.directory, error)
         else:
             raise error

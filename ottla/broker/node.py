@@ -31,6 +31,7 @@ from ottla.broker.flush import Flusher
 from ottla.broker.groups import Groups
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.leadership import Leadership
+from ottla.broker.log_dirs import LogDirs
 from ottla.broker.quorum import MetadataLog
 from ottla.broker.quota import Quotas
 from ottla.broker.share_persister import Persister
@@ -47,7 +48,8 @@ from ottla.kernel.name import Uuid
 from ottla.kernel.port import Clock, Disk, Rng
 from ottla.kernel.server_settings import ServerSettings
 from ottla.kernel.value import frozen
-from ottla.log.store import LockingDisk, Store
+from ottla.log.directory import LockingDisk
+from ottla.log.store import Store
 from ottla.net.inbound import Connection
 from ottla.net.listener import Listener
 from ottla.replica.fetch_session import Sessions
@@ -95,12 +97,14 @@ class Node:
         self._told_ms = 0
         self.pool = ports.pool()
         self.flusher = Flusher(
-            loop, self.pool, self.clock.now_ms, lambda error: self.on_failure(f"a log cannot be synced: {error}")
+            loop, self.pool, self.clock.now_ms, lambda log, error: self.log_dirs.sync_failed(log, error)
         )
         self.fetch_sessions = Sessions(settings.max_incremental_fetch_session_cache_slots, self.rng)
         self.dispatch = Dispatch(self)
         self.quotas = Quotas.of(settings)
         self.admission = Admission(lambda: self.settings, self.clock.monotonic_ms)
+        self.log_dirs = LogDirs(self)
+        self.closed = False
         self.listeners: list[Listener] = []
         self.leadership = Leadership(self)
         #: Every partition that this node leads.
@@ -144,9 +148,12 @@ class Node:
             # The metadata first: a log is opened as its topic is set.
             self._take_settings(self.quorum.image)
             self.store.load(self.clock.now_ms(), self._tell_progress)
+            self.log_dirs.tell_what_is_left()
             self._follow(Image.empty(), self.quorum.image)
             self.quorum.subscribe(self._follow)
             self.store.delete_strays()
+            self.log_dirs.assign_later()
+            self.log_dirs.resume()
             self.transactions.resume()
             undo.callback(self.transactions.close)
             undo.callback(self.groups.close)
@@ -163,6 +170,7 @@ class Node:
 
     def close(self) -> None:
         """Stop to serve, write the checkpoints and the mark of a clean shutdown, give the directories back."""
+        self.closed = True
         for listener in self.listeners:
             listener.close()
         # Syncs under way come to their end before the logs that they are about are closed.
@@ -304,6 +312,7 @@ class Node:
             self.quotas.follow(new)
             self.admission.follow(new)
         if event.created or event.changed or event.deleted:
+            self.log_dirs.assign_later()
             self.groups.topics_changed(event)
             self.share_states.topics_changed(event)
         if new.changed_configs(old, GROUP) or new.changed_configs(old, BROKER):

@@ -12,7 +12,7 @@ It lives on the node's thread. A change costs one fsync on it (docs/decisions/00
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ottla.broker.metadata_file import MetadataFiles
@@ -79,6 +79,8 @@ class LogDirectories(Protocol):
     def cluster_id(self) -> str: ...
     @property
     def directories(self) -> list[str]: ...
+    @property
+    def failed_directories(self) -> Mapping[str, OSError]: ...
     def directory_id(self, path: str) -> str: ...
 
 
@@ -92,6 +94,7 @@ class MetadataLog:
         self._cluster_id = store.cluster_id
         self._clock = clock
         self._rng = rng
+        self._directory = directory
         self._files = MetadataFiles(disk, directory)
         self._controller = Controller(settings, rng)
         self._membership = Membership()
@@ -123,7 +126,9 @@ class MetadataLog:
         """Read the log, lead its quorum, and register this node in it. OttlaError in words when it cannot be."""
         directory = (settings.metadata_log_dir or settings.log_dirs[0]).rstrip("/") or "/"
         if directory not in store.directories:
-            raise OttlaError(f"metadata.log.dir={directory} is not one of log.dirs")
+            failure = store.failed_directories.get(directory)
+            why = "is not one of log.dirs" if failure is None else f"does not work: {failure}"
+            raise OttlaError(f"metadata.log.dir={directory} {why}")
         log = cls(disk, settings, store, clock, rng, directory)
         try:
             log._load()
@@ -152,6 +157,11 @@ class MetadataLog:
     def broker_epoch(self) -> int:
         """The epoch of this broker's registration; with it a clean stop is marked."""
         return self._fold.image.brokers[self._settings.node_id].epoch
+
+    @property
+    def directory(self) -> str:
+        """The log directory that holds the log: without it there is no metadata."""
+        return self._directory
 
     @property
     def leader_epoch(self) -> int:

@@ -17,13 +17,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from ottla.wire.checksum import crc32c
-
 from ottla.broker.registration import random_uuid
 from ottla.cluster.image import CLIENT_METRICS, Image
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import NO_UUID, Uuid
 from ottla.kernel.port import Rng
+from ottla.wire.checksum import crc32c
 from ottla.wire.codec import codec_of, decompress
 
 _INSTANCES_MAX = 16_384

@@ -15,6 +15,7 @@ from ottla.cluster.config import alter_configs, incremental_alter_configs
 from ottla.cluster.creation import create_partitions, create_topics
 from ottla.cluster.decision import Charge, Decision, free
 from ottla.cluster.deletion import delete_topics
+from ottla.cluster.directory import assign_replicas
 from ottla.cluster.election import elect_leaders
 from ottla.cluster.feature import update_features
 from ottla.cluster.image import Image
@@ -29,6 +30,7 @@ from ottla.wire.api.alter_client_quotas import AlterClientQuotasRequest
 from ottla.wire.api.alter_configs import AlterConfigsRequest
 from ottla.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from ottla.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+from ottla.wire.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from ottla.wire.api.create_partitions import CreatePartitionsRequest
 from ottla.wire.api.create_topics import CreateTopicsRequest
 from ottla.wire.api.delete_topics import DeleteTopicsRequest
@@ -76,6 +78,8 @@ class Controller:
                 return alter_client_quotas(image, request)
             case AlterUserScramCredentialsRequest():
                 return alter_user_scram_credentials(image, request)
+            case AssignReplicasToDirsRequest():
+                return assign_replicas(image, request)
             case UnregisterBrokerRequest():
                 return unregister_broker(image, self._settings.node_id, request)
         raise TypeError(f"the controller does not take {type(request).__name__}")

@@ -14,6 +14,7 @@ from typing import Any
 
 from ottla.cluster.decision import Decision, refused
 from ottla.cluster.image import NO_LEADER, Image, PartitionImage
+from ottla.cluster.placement import is_offline
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import Uuid
 from ottla.wire.api.elect_leaders import (
@@ -111,7 +112,7 @@ def take_over(image: Image, broker_id: int, *, crashed: bool) -> list[PartitionC
         for index, partition in enumerate(topic.partitions):
             if partition.leader == broker_id:
                 takes = crashed
-            elif partition.leader == NO_LEADER:
+            elif partition.leader == NO_LEADER and not is_offline(image, partition, broker_id):
                 # The last leader known comes back as the leader when nobody else was left (KIP-966).
                 takes = broker_id in clean_leaders(partition) or (
                     not partition.isr and not partition.eligible_leader_replicas and broker_id in _last(partition)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.cluster.feature import DIRECTORIES_FROM
-from ottla.cluster.image import Image
+from ottla.cluster.image import Image, PartitionImage
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import Uuid
 from ottla.kernel.port import Rng
@@ -22,6 +22,9 @@ from ottla.wire.record.metadata import PartitionRecord
 #: Uuid(0, 1), wherever the broker likes.
 MIGRATING_DIRECTORY = Uuid(bytes(16))
 UNASSIGNED_DIRECTORY = Uuid(bytes(15) + b"\x01")
+#: Uuid(0, 2): it was lost.
+LOST_DIRECTORY = Uuid(bytes(15) + b"\x02")
+_NOWHERE = (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY, LOST_DIRECTORY)
 
 
 def place(image: Image, rng: Rng, count: int, replication_factor: int) -> list[list[int]]:
@@ -92,6 +95,20 @@ def directories_of(image: Image, replicas: Sequence[int]) -> list[Uuid]:
         own = image.brokers[broker_id].log_dirs
         found.append(own[0] if len(own) == 1 else UNASSIGNED_DIRECTORY if own else MIGRATING_DIRECTORY)
     return found
+
+
+def is_offline(image: Image, partition: PartitionImage, broker_id: int) -> bool:
+    """Does this replica lie in a directory that its broker does not have?"""
+    broker = image.brokers.get(broker_id)
+    return broker is not None and lies_elsewhere(partition, broker_id, broker.log_dirs)
+
+
+def lies_elsewhere(partition: PartitionImage, broker_id: int, directories: Sequence[Uuid]) -> bool:
+    """Does the broker's replica lie in another directory than these?"""
+    if not partition.directories or broker_id not in partition.replicas:
+        return False
+    directory = partition.directories[partition.replicas.index(broker_id)]
+    return directory not in _NOWHERE and directory not in directories
 
 
 def _unplaceable(why: str) -> KafkaError:

@@ -5,32 +5,28 @@ Rules:
 - The checkpoints are what recovery starts from; they are written from time to time and on close. The mark of a clean
   shutdown is the last thing written on close and the first thing removed on open.
 - A new log goes into the directory that has the fewest.
+- A directory whose disk fails takes its own logs with it and no others.
+- A log that moves to another directory is filled there as `-future`, made whole and durable, and then renamed before
+  the old one is moved aside. Whoever finds two after a crash keeps the longer: only the new one was written to since.
 - A deleted log is renamed at once and removed after `file.delete.delay.ms`.
 """
 
 import re
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from typing import Protocol
 
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.name import METADATA_TOPIC, NO_UUID, TopicPartition, Uuid
-from ottla.kernel.port import Disk
 from ottla.log import checkpoint
+from ottla.log.directory import Directories, Directory, LockingDisk
 from ottla.log.log import Log
+from ottla.log.new_log import NewLog
 from ottla.log.path import DELETE_DIRECTORY, FUTURE_DIRECTORY, STRAY_DIRECTORY, parse_partition_name
 from ottla.log.setting import LogSettings
 
 _NAME_MAX = 255
 _TEMPORARY = re.compile(rf".+\.[0-9a-f]{{32}}({DELETE_DIRECTORY}|{FUTURE_DIRECTORY}|{STRAY_DIRECTORY})")
-
-
-class Lock(Protocol):
-    """A held lock file."""
-
-    def close(self) -> None: ...
 
 
 class Progress(Protocol):
@@ -39,85 +35,19 @@ class Progress(Protocol):
     def __call__(self, directory: str, done: int, total: int, *, clean: bool) -> None: ...
 
 
-class LockingDisk(Disk, Protocol):
-    """A disk that several processes may share."""
-
-    def lock(self, path: str) -> Lock | None:
-        """Take the lock file, or None if somebody holds it."""
-
-
-class Directory:
-    """One log directory: its lock, its ids, and what its checkpoints said."""
-
-    __slots__ = (
-        "clean",
-        "cleaner_offsets",
-        "cluster_id",
-        "directory_id",
-        "lock",
-        "lowered",
-        "path",
-        "points",
-        "starts",
-        "watermarks",
-        "writing",
-    )
-
-    def __init__(self, path: str, lock: Lock) -> None:
-        self.path = path
-        self.lock = lock
-        self.cluster_id = ""
-        self.directory_id = ""
-        #: Was it closed in good order?
-        self.clean = False
-        self.points: dict[TopicPartition, int] = {}
-        self.starts: dict[TopicPartition, int] = {}
-        self.watermarks: dict[TopicPartition, int] = {}
-        self.cleaner_offsets: dict[TopicPartition, int] = {}
-        #: Held while a checkpoint is written: the loop and threads both do.
-        self.writing = threading.Lock()
-        #: How often points were lowered. What was noted before must not be written any more.
-        self.lowered = 0
-
-
-@dataclass(slots=True)
-class NewLog:
-    """A log that is to be: `begin` makes its files, on any thread; `adopt`, on the loop, makes it the store's."""
-
-    _store: "Store"
-    _disk: Disk
-    tp: TopicPartition
-    topic_id: Uuid
-    _directory: Directory
-    _settings: LogSettings
-    _now_ms: int
-    _log: Log | None = None
-
-    def begin(self) -> "NewLog":
-        """Make the directory and the files. OSError if the disk does not take them; then it may be tried again."""
-        path = f"{self._directory.path}/{self.tp}"
-        self._log = Log.open(self._disk, path, self._settings, now_ms=self._now_ms, clean=True, topic_id=self.topic_id)
-        return self
-
-    def adopt(self) -> Log:
-        """Give it to the store."""
-        assert self._log is not None, "begin comes first"
-        self._store.adopt(self.tp, self._log, self._directory)
-        if self._directory.cleaner_offsets.pop(self.tp, None) is not None:
-            # Of an older topic of this name.
-            self._store.cleaner_task(self.tp)()
-        return self._log
-
-
-class Store:
+class Store(Directories):
     """`Store.open` makes it; the node ends it with `close`."""
 
     def __init__(self, disk: LockingDisk, settings_of: Callable[[TopicPartition], LogSettings]) -> None:
         self._disk = disk
         self._settings_of = settings_of
-        self._directories: list[Directory] = []
+        super().__init__()
         self._logs: dict[TopicPartition, Log] = {}
         self._home: dict[TopicPartition, Directory] = {}
+        #: Logs being filled in another directory.
+        self._futures: dict[TopicPartition, tuple[Log, Directory]] = {}
+        #: Moves that the last run did not finish: what was filled is gone, and where it was to go.
+        self.unfinished: dict[TopicPartition, str] = {}
         #: Logs that nobody has asked for since the start.
         self._unclaimed: set[TopicPartition] = set()
         #: Directories to be removed: (when, path).
@@ -159,9 +89,7 @@ class Store:
         """Lock and check the directories. `load` opens the logs, once it is known how each topic is set."""
         store = cls(disk, settings_of)
         try:
-            for path in dirs:
-                store._directories.append(_take(disk, path.rstrip("/") or "/", node_id, cluster_id))
-            store._check_ids()
+            store._take_all(disk, dirs, node_id, cluster_id)
         except BaseException:
             store._let_go()
             raise
@@ -170,24 +98,14 @@ class Store:
     def load(self, now_ms: int, progress: Progress | None = None) -> None:
         """Open every log in the directories; `progress` is told after each one."""
         self._now_ms = now_ms
-        for directory in self._directories:
-            self._load(directory, now_ms, progress)
+        for directory in self._online():
+            try:
+                self._load(directory, now_ms, progress)
+            except OSError as error:
+                self.fail(directory.path, error)
         self._loaded = True
 
     # ---- what it is
-
-    @property
-    def directories(self) -> list[str]:
-        """The paths of the log directories."""
-        return [directory.path for directory in self._directories]
-
-    @property
-    def cluster_id(self) -> str:
-        return self._directories[0].cluster_id
-
-    def directory_id(self, path: str) -> str:
-        """The id (text) of a log directory (KIP-858)."""
-        return next(each.directory_id for each in self._directories if each.path == path)
 
     def directory_of(self, tp: TopicPartition) -> str:
         """The log directory that holds a partition."""
@@ -216,16 +134,22 @@ class Store:
             return log
         return self.plan([tp], topic_id)[0].begin().adopt()
 
-    def plan(self, partitions: Sequence[TopicPartition], topic_id: Uuid) -> list["NewLog"]:
-        """Where these logs, which are not there yet, will lie: each in the directory that has the fewest."""
-        counts = {directory.path: 0 for directory in self._directories}
+    def plan(
+        self,
+        partitions: Sequence[TopicPartition],
+        topic_id: Uuid,
+        preferred: Mapping[TopicPartition, str] | None = None,
+    ) -> list["NewLog"]:
+        """Where these logs, which are not there yet, will lie: as preferred, or in the directory with the fewest."""
+        counts = dict.fromkeys(self.directories, 0)
         if len(counts) > 1:
             for home in self._home.values():
                 counts[home.path] += 1
         planned = []
         for tp in partitions:
-            directory = min(self._directories, key=lambda each: counts[each.path])
-            counts[directory.path] += 1
+            path = (preferred or {}).get(tp) or min(counts, key=lambda path: counts[path])
+            counts[path] += 1
+            directory = self._directory(path)
             planned.append(NewLog(self, self._disk, tp, topic_id, directory, self._settings_of(tp), self._now_ms))
         return planned
 
@@ -234,6 +158,7 @@ class Store:
         log = self._logs.pop(tp, None)
         if log is None:
             return
+        self.drop_move(tp)
         home = self._home.pop(tp)
         self._unclaimed.discard(tp)
         for points in (home.points, home.starts, home.watermarks):
@@ -245,6 +170,81 @@ class Store:
         log.discard()
         self._disk.rename(log.path, target)
         self._due.append((now_ms + log.settings.file_delete_delay_ms, target))
+
+    def fail(self, path: str, error: OSError) -> list[TopicPartition]:
+        """Use nothing of this directory any more, until the next start. The partitions whose logs are gone with it."""
+        directory = self._directory(path)
+        directory.failure = error
+        for tp in [tp for tp, (_, home) in self._futures.items() if home is directory]:
+            self._futures.pop(tp)[0].discard()
+        lost = [tp for tp, home in self._home.items() if home is directory]
+        for tp in lost:
+            self.drop_move(tp)
+            del self._home[tp]
+            self._logs.pop(tp).discard()
+            self._unclaimed.discard(tp)
+        self._due = [each for each in self._due if not each[1].startswith(f"{path}/")]
+        return lost
+
+    # ---- moves between directories (KIP-113)
+
+    def future(self, tp: TopicPartition) -> tuple[Log, str] | None:
+        """The log that is to take this one's place, and its directory."""
+        found = self._futures.get(tp)
+        return None if found is None else (found[0], found[1].path)
+
+    def begin_move(self, tp: TopicPartition, path: str, now_ms: int) -> Log:
+        """An empty log in another directory, to be filled as a follower's is."""
+        source, directory = self._logs[tp], self._directory(path)
+        where = self._aside(f"{path}/{tp}", FUTURE_DIRECTORY, now_ms)
+        log = Log.open(self._disk, where, source.settings, now_ms=now_ms, clean=True, topic_id=source.topic_id)
+        # A crash must find it, so that the next start begins the move again.
+        self._disk.sync_directory(path)
+        self._futures[tp] = (log, directory)
+        return log
+
+    def finish_move(self, tp: TopicPartition, now_ms: int) -> Log:
+        """Let the future, which has everything, take its place."""
+        future, directory = self._futures[tp]
+        old, old_path = self._logs[tp], self._home[tp].path
+        assert future.end_offset == old.end_offset
+        start_offset, cleaner_offset = old.start_offset, old.cleaner_offset
+        where = f"{directory.path}/{tp}"
+        future.close()
+        # A crash right after the rename must find where reading begins, and not look at all of it again.
+        with directory.writing:
+            for name, offsets in (
+                (checkpoint.RECOVERY_POINTS, self._points_of(directory) | {tp: old.end_offset}),
+                (checkpoint.START_OFFSETS, self._starts_of(directory) | {tp: start_offset}),
+            ):
+                checkpoint.write_offsets(self._disk, f"{directory.path}/{name}", offsets)
+        self._disk.rename(future.path, where)
+        self._disk.sync_directory(directory.path)
+        del self._futures[tp]
+        log = Log.open(
+            self._disk,
+            where,
+            old.settings,
+            now_ms=now_ms,
+            recovery_point=old.end_offset,
+            log_start_offset=start_offset,
+            clean=True,
+            cleaner_offset=cleaner_offset,
+        )
+        self.delete(tp, now_ms)
+        self._disk.sync_directory(old_path)
+        self.adopt(tp, log, directory)
+        if cleaner_offset is not None:
+            self._write_cleaner_offsets(directory)
+        return log
+
+    def drop_move(self, tp: TopicPartition) -> None:
+        """The log stays where it is."""
+        found = self._futures.pop(tp, None)
+        if found is not None:
+            found[0].discard()
+            if found[1].failure is None:
+                self._disk.remove_tree(found[0].path)
 
     def release(self, tp: TopicPartition) -> None:
         """Let go of a log whose directory stays."""
@@ -293,7 +293,7 @@ class Store:
 
     def checkpoint_tasks(self) -> list[Callable[[], None]]:
         """The same as calls that may run on another thread: what they write is fixed now."""
-        return [self._checkpoint_task(directory) for directory in self._directories]
+        return [self._checkpoint_task(directory) for directory in self._online()]
 
     def close(self, broker_epoch: int = -1, pool: Executor | None = None) -> None:
         """Flush and close all logs, write the checkpoints and the mark of a clean shutdown, let go of the locks.
@@ -315,9 +315,9 @@ class Store:
                 failed = [error for each in closing if (error := each.exception()) is not None]
                 if failed:
                     raise failed[0]
-            for directory in self._directories:
+            for directory in self._online():
                 self._checkpoint_task(directory)()
-            for directory in self._directories:
+            for directory in self._online():
                 checkpoint.write_clean_shutdown(self._disk, directory.path, broker_epoch)
         finally:
             self._let_go()
@@ -347,6 +347,9 @@ class Store:
     def _logs_of(self, directory: Directory) -> list[tuple[TopicPartition, Log]]:
         return [(tp, log) for tp, log in list(self._logs.items()) if self._home.get(tp) is directory]
 
+    def _starts_of(self, directory: Directory) -> dict[TopicPartition, int]:
+        return {tp: log.start_offset for tp, log in self._logs_of(directory) if log.start_offset > log.bases[0]}
+
     def _points_of(self, directory: Directory) -> dict[TopicPartition, int]:
         return {tp: log.recovery_point for tp, log in self._logs_of(directory)}
 
@@ -368,10 +371,9 @@ class Store:
             checkpoint.write_offsets(self._disk, f"{directory.path}/{checkpoint.CLEANER_OFFSETS}", offsets)
 
     def _checkpoint_task(self, directory: Directory) -> Callable[[], None]:
-        mine = self._logs_of(directory)
         points, lowered = self._points_of(directory), directory.lowered
-        starts = {tp: log.start_offset for tp, log in mine if log.start_offset > log.bases[0]}
-        watermarks = {tp: log.high_watermark for tp, log in mine}
+        starts = self._starts_of(directory)
+        watermarks = {tp: log.high_watermark for tp, log in self._logs_of(directory)}
         disk, path = self._disk, directory.path
 
         def write() -> None:
@@ -403,10 +405,6 @@ class Store:
         for done, (tp, where) in enumerate(found):
             if progress is not None:
                 progress(path, done, len(found), clean=directory.clean)
-            if tp in self._logs:
-                raise OttlaError(
-                    f"{tp} is in two log directories, {self._home[tp].path} and {path}: take one of them away"
-                )
             try:
                 log = Log.open(
                     disk,
@@ -420,7 +418,7 @@ class Store:
                 )
             except checkpoint.CorruptCheckpoint as error:
                 raise OttlaError(f"{error}; restore {where} from a backup, or move it out of {path}") from error
-            self.adopt(tp, log, directory)
+            self._keep_longer(tp, log, directory)
             self._unclaimed.add(tp)
 
     def _partitions_in(self, path: str) -> list[tuple[TopicPartition, str]]:
@@ -429,8 +427,11 @@ class Store:
         for name in disk.list(path):
             where = f"{path}/{name}"
             if _TEMPORARY.fullmatch(name):
-                if name.endswith(DELETE_DIRECTORY) and disk.is_directory(where):
+                if not name.endswith(STRAY_DIRECTORY) and disk.is_directory(where):
                     disk.remove_tree(where)
+                moved = parse_partition_name(name.rpartition(".")[0]) if name.endswith(FUTURE_DIRECTORY) else None
+                if moved is not None:
+                    self.unfinished[moved] = path
                 continue
             tp = parse_partition_name(name)
             if tp is not None and tp.topic != METADATA_TOPIC and disk.is_directory(where):
@@ -443,14 +444,25 @@ class Store:
         self._home[tp] = directory
         log.on_recovery_point_lowered = lambda: self._points_lowered(directory)
 
-    def _check_ids(self) -> None:
-        first = self._directories[0]
-        for each in self._directories[1:]:
-            if each.cluster_id != first.cluster_id:
-                raise OttlaError(
-                    f"log directories of two clusters: {first.path} is of {first.cluster_id}, "
-                    f"{each.path} of {each.cluster_id}"
-                )
+    def _keep_longer(self, tp: TopicPartition, log: Log, directory: Directory) -> None:
+        """Adopt a log that was found; of two, the one that a move had finished is the longer or as long."""
+        other = self._logs.get(tp)
+        if other is None:
+            return self.adopt(tp, log, directory)
+        if NO_UUID not in (log.topic_id, other.topic_id) and log.topic_id != other.topic_id:
+            raise OttlaError(
+                f"{tp} is in two log directories as two topics of that name, {self._home[tp].path} and "
+                f"{directory.path}: take one of them away"
+            )
+        loser = log
+        if log.end_offset > other.end_offset:
+            loser = other
+            self.adopt(tp, log, directory)
+        loser.discard()
+        aside = self._aside(loser.path, DELETE_DIRECTORY, self._now_ms)
+        self._disk.rename(loser.path, aside)
+        self._due.append((self._now_ms, aside))
+        return None
 
     def _aside(self, path: str, suffix: str, now_ms: int) -> str:
         """A free name to move a log's directory to."""
@@ -464,34 +476,5 @@ class Store:
             number += 1
 
     def _let_go(self) -> None:
-        for directory in self._directories:
-            directory.lock.close()
-        self._directories = []
+        self._let_go_of_all()
         self._logs = {}
-
-
-def _take(disk: LockingDisk, path: str, node_id: int, cluster_id: str | None) -> Directory:
-    """Lock one log directory and check whose it is."""
-    if not disk.is_directory(path):
-        raise OttlaError(f"the log directory {path} is not there: format it first (ottla storage format)")
-    lock = disk.lock(f"{path}/{checkpoint.LOCK}")
-    if lock is None:
-        raise OttlaError(f"the log directory {path} is in use by another broker")
-    try:
-        directory = Directory(path, lock)
-        properties = checkpoint.read_properties(disk, f"{path}/{checkpoint.META_PROPERTIES}")
-        if properties is None:
-            raise OttlaError(f"the log directory {path} is not formatted (ottla storage format)")
-        found = properties.get("node.id", properties.get("broker.id", ""))
-        if found != str(node_id):
-            raise OttlaError(f"the log directory {path} belongs to node {found}, and this is node {node_id}")
-        directory.cluster_id = properties.get("cluster.id", "")
-        directory.directory_id = properties.get("directory.id", "")
-        if cluster_id is not None and directory.cluster_id != cluster_id:
-            raise OttlaError(
-                f"the log directory {path} belongs to cluster {directory.cluster_id}, and this is cluster {cluster_id}"
-            )
-    except BaseException:
-        lock.close()
-        raise
-    return directory

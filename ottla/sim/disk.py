@@ -6,7 +6,7 @@ Rules:
 - The names of a directory (created, renamed, removed) are a second such thing, made durable by `sync_directory`; of the
   changes since then a crash keeps the first so many, as a journal does.
 - Faults: a sync that fails (once, and what it should have made durable is lost in the next crash, as on Linux), a disk
-  that is full (a write may end half way), a crash before the n-th effect.
+  that is full (a write may end half way), a crash before the n-th effect, directories that answer nothing but EIO.
 - After a crash all open files are dead: using one is an error of the test, not of the disk.
 
 Not obvious: a hole left by a lost write reads as zeros, like a sparse file.
@@ -59,8 +59,9 @@ class _Directory:
 class SimFile:
     """An open file. `SimDisk.open` makes it."""
 
-    def __init__(self, disk: "SimDisk", inode: _Inode) -> None:
+    def __init__(self, disk: "SimDisk", inode: _Inode, path: str) -> None:
         self._disk = disk
+        self._path = path
         self._inode = inode
         self._generation = disk.generation
         self._closed = False
@@ -119,6 +120,7 @@ class SimFile:
         assert self._generation == self._disk.generation, "a file of before the crash is used"
         if self._closed:
             raise OSError(errno.EBADF, "the file is closed")
+        self._disk.check(self._path)
         return self._inode
 
 
@@ -140,6 +142,7 @@ class SimDisk:
         self._root = _Directory()
         self._bytes_max = bytes_max
         self._locks: set[str] = set()
+        self._broken: set[str] = set()
         #: Raised by every crash.
         self.generation = 0
         #: Effects (writes, syncs, renames, ...) so far.
@@ -164,18 +167,19 @@ class SimDisk:
             self.effect()
             found = _Inode()
             directory.change({name: found})
-        return SimFile(self, found)
+        return SimFile(self, found, path)
 
     def exists(self, path: str) -> bool:
-        return self._find(path) is not None
+        return not self._is_broken(path) and self._find(path) is not None
 
     def is_directory(self, path: str) -> bool:
-        return isinstance(self._find(path), _Directory)
+        return not self._is_broken(path) and isinstance(self._find(path), _Directory)
 
     def list(self, path: str) -> list[str]:
         return sorted(self._directory(path).names)
 
     def make_directory(self, path: str) -> None:
+        self.check(path)
         directory = self._root
         for name in _names(path):
             found = directory.names.get(name)
@@ -246,6 +250,22 @@ class SimDisk:
             self.has_failed = True
             return True
         return False
+
+    def break_directory(self, path: str) -> None:
+        """From now on every use of this directory, and of the open files in it, is an EIO."""
+        self._broken.add(path)
+
+    def mend_directory(self, path: str) -> None:
+        """It works again, and has what it had."""
+        self._broken.discard(path)
+
+    def check(self, path: str) -> None:
+        """Raise if the path lies in a broken directory."""
+        if self._is_broken(path):
+            raise OSError(errno.EIO, "the simulated directory is broken", path)
+
+    def _is_broken(self, path: str) -> bool:
+        return any(path == each or path.startswith(each + "/") for each in self._broken)
 
     def room(self, growth: int) -> int:
         """The room that is left after growing by this much; negative if it is too much."""
@@ -326,6 +346,7 @@ class SimDisk:
         return found
 
     def _find(self, path: str) -> "_Inode | _Directory | None":
+        self.check(path)
         found: _Inode | _Directory | None = self._root
         for name in _names(path):
             if not isinstance(found, _Directory):

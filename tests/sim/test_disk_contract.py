@@ -10,7 +10,7 @@ import pytest
 
 from ottla.host.disk import HostDisk
 from ottla.kernel.port import Disk
-from ottla.log.store import LockingDisk
+from ottla.log.directory import LockingDisk
 from ottla.sim.disk import SimDisk
 
 

@@ -15,7 +15,12 @@ from ottla.wire.api.describe_cluster import (
 _BROKERS, _CONTROLLERS = 1, 2
 
 
-@handles(ApiKey.DESCRIBE_CLUSTER)
+def _refuse(request: DescribeClusterRequest, _: int, error: KafkaError) -> DescribeClusterResponse:
+    # Kafka does not say again what it was asked for.
+    return DescribeClusterResponse(error_code=error.code, error_message=error.message or None)
+
+
+@handles(ApiKey.DESCRIBE_CLUSTER, refuse=_refuse)
 def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """The brokers, by the addresses of the listener that the client came in by."""
     node = call.node

@@ -13,6 +13,7 @@ KIPs: 74 limits, 98 isolation, 227 sessions, 320 epochs, 392 rack (no preferred 
 
 from __future__ import annotations
 
+import logging
 from asyncio import TimerHandle
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -36,6 +37,7 @@ from ottla.wire.api.fetch import (
 if TYPE_CHECKING:
     from ottla.broker.node import Node
 
+_log = logging.getLogger("ottla.broker")
 _BY_ID_FROM = 13
 #: Below this a copy is cheaper than a sendfile call of its own.
 _COPY_BYTES_MAX = 16 << 10
@@ -119,6 +121,7 @@ class ParkedFetch:
         return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id)
 
     def _read(self, wanted: Wanted, bytes_left: int, *, min_one_batch: bool) -> PartitionData:
+        partition = None
         try:
             partition = self._partition_of(wanted)
             partition.check_epoch(wanted.current_leader_epoch)
@@ -131,9 +134,14 @@ class ParkedFetch:
                 self.request.isolation_level,
                 min_one_batch=min_one_batch,
             )
+            return _data(wanted.partition, fetched)
         except KafkaError as error:
             return _failed(wanted.partition, error.code)
-        return _data(wanted.partition, fetched)
+        except OSError as error:
+            assert partition is not None
+            _log.error("%s cannot be read: %s", partition.tp, error)
+            self.node.log_dirs.check(partition.log, error)
+            return _failed(wanted.partition, ErrorCode.KAFKA_STORAGE_ERROR)
 
     def _partition_of(self, wanted: Wanted) -> Partition:
         name: str | None

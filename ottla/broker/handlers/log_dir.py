@@ -1,9 +1,22 @@
-"""DescribeLogDirs (key 35) and AlterReplicaLogDirs (key 34): where the bytes are (KIP-113, KIP-827)."""
+"""DescribeLogDirs (key 35) and AlterReplicaLogDirs (key 34): where the bytes are, and where they are to be.
+
+KIPs: 113 both, 827 the volume's bytes, 1066 cordoned directories.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ottla.broker.dispatch import Call, handles
+from ottla.kernel.error import ErrorCode
+from ottla.kernel.name import TopicPartition
 from ottla.wire.api import ApiKey
+from ottla.wire.api.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
 from ottla.wire.api.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -12,33 +25,74 @@ from ottla.wire.api.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
+_Parts = dict[str, list[DescribeLogDirsPartition]]
+
+
+@handles(ApiKey.ALTER_REPLICA_LOG_DIRS)
+def alter_replica_log_dirs(call: Call, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    """Begin to move each partition; of two directories for one the last counts."""
+    wanted = {
+        TopicPartition(topic.name, index): directory.path
+        for directory in request.dirs
+        for topic in directory.topics
+        for index in topic.partitions
+    }
+    results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    for tp, path in wanted.items():
+        code = call.node.log_dirs.move(tp, path)
+        results.setdefault(tp.topic, []).append(
+            AlterReplicaLogDirPartitionResult(partition_index=tp.partition, error_code=code)
+        )
+    return AlterReplicaLogDirsResponse(
+        results=[AlterReplicaLogDirTopicResult(topic_name=name, partitions=parts) for name, parts in results.items()]
+    )
+
 
 @handles(ApiKey.DESCRIBE_LOG_DIRS)
 def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     """Every log directory with its volume's bytes and the partitions asked for; null asks for all."""
-    node = call.node
+    store = call.node.store
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    by_directory: dict[str, dict[str, list[DescribeLogDirsPartition]]] = {
-        directory: {} for directory in node.store.directories
-    }
-    for partition in node.partitions.values():
-        if wanted is not None and partition.tp not in wanted:
-            continue
-        topics = by_directory[node.store.directory_of(partition.tp)]
-        topics.setdefault(partition.tp.topic, []).append(
-            DescribeLogDirsPartition(
-                partition_index=partition.tp.partition, partition_size=partition.log.size, offset_lag=0
-            )
+    by_directory: dict[str, _Parts] = {path: {} for path in store.directories}
+    for path, tp, part in _parts(call):
+        if wanted is None or tp in wanted:
+            by_directory[path].setdefault(tp.topic, []).append(part)
+    results = [_directory(call, *each) for each in by_directory.items()]
+    results += [
+        DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
+        for path in store.failed_directories
+    ]
+    return DescribeLogDirsResponse(results=results)
+
+
+def _parts(call: Call) -> Iterator[tuple[str, TopicPartition, DescribeLogDirsPartition]]:
+    """(directory, partition, what is in it) of every log, those that are to take another's place too."""
+    store = call.node.store
+    for partition in call.node.partitions.values():
+        tp, log = partition.tp, partition.log
+        yield (
+            store.directory_of(tp),
+            tp,
+            DescribeLogDirsPartition(partition_index=tp.partition, partition_size=log.size),
         )
-    return DescribeLogDirsResponse(results=[_directory(call, *each) for each in by_directory.items()])
+        future = store.future(tp)
+        if future is not None:
+            lag = max(0, log.end_offset - future[0].end_offset)
+            yield (
+                future[1],
+                tp,
+                DescribeLogDirsPartition(
+                    partition_index=tp.partition, partition_size=future[0].size, offset_lag=lag, is_future_key=True
+                ),
+            )
 
 
-def _directory(call: Call, directory: str, topics: dict[str, list[DescribeLogDirsPartition]]) -> DescribeLogDirsResult:
-    total_bytes, usable_bytes = call.node.disk.free_bytes(directory)
+def _directory(call: Call, path: str, topics: _Parts) -> DescribeLogDirsResult:
+    total_bytes, usable_bytes = call.node.disk.free_bytes(path)
     return DescribeLogDirsResult(
-        log_dir=directory,
+        log_dir=path,
         topics=[DescribeLogDirsTopic(name=name, partitions=parts) for name, parts in topics.items()],
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,

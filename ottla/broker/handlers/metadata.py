@@ -12,7 +12,8 @@ KIPs: 430 authorized operations, 516 topic ids, 700 DescribeCluster, 966 paged t
 from __future__ import annotations
 
 from ottla.broker.dispatch import Call, handles
-from ottla.cluster.image import TopicImage
+from ottla.cluster.image import Image, PartitionImage, TopicImage
+from ottla.cluster.placement import is_offline
 from ottla.cluster.topic import is_legal_name
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import INTERNAL_TOPICS, NO_UUID
@@ -47,7 +48,7 @@ def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
     )
     everything = request.topics is None or (call.version == 0 and not request.topics)
     if everything:
-        response.topics = [_topic(each) for each in node.image.topics.values()]
+        response.topics = [_topic(node.image, each) for each in node.image.topics.values()]
     else:
         assert request.topics is not None
         response.topics = [_asked(call, request, each) for each in request.topics]
@@ -65,7 +66,7 @@ def _asked(call: Call, request: MetadataRequest, asked: MetadataRequestTopic) ->
         name = node.topic_name(asked.topic_id)
         if name is None:
             return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id)
-        return _topic(node.image.topics[name])
+        return _topic(node.image, node.image.topics[name])
     name = asked.name or ""
     if not is_legal_name(name):
         return MetadataResponseTopic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=name)
@@ -80,10 +81,10 @@ def _asked(call: Call, request: MetadataRequest, asked: MetadataRequestTopic) ->
         return MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name, is_internal=name in INTERNAL_TOPICS
         )
-    return _topic(topic)
+    return _topic(node.image, topic)
 
 
-def _topic(topic: TopicImage) -> MetadataResponseTopic:
+def _topic(image: Image, topic: TopicImage) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -95,11 +96,19 @@ def _topic(topic: TopicImage) -> MetadataResponseTopic:
                 leader_epoch=each.leader_epoch,
                 replica_nodes=list(each.replicas),
                 isr_nodes=list(each.isr),
+                offline_replicas=_offline(image, each),
                 error_code=ErrorCode.NONE if each.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
             )
             for index, each in enumerate(topic.partitions)
         ],
     )
+
+
+def _offline(image: Image, partition: PartitionImage) -> list[int]:
+    """The replicas whose brokers do not have the directories that they are in."""
+    if len(partition.replicas) == 1 and partition.leader >= 0:
+        return []
+    return [replica for replica in partition.replicas if is_offline(image, partition, replica)]
 
 
 def _refuse_page(
@@ -142,7 +151,7 @@ def describe_topic_partitions(
             response.next_cursor = paged.Cursor(topic_name=name, partition_index=first)
             break
         end = min(len(topic.partitions), first + left)
-        response.topics.append(_page(topic, first, end))
+        response.topics.append(_page(image, topic, first, end))
         left -= end - first
         if end < len(topic.partitions):
             response.next_cursor = paged.Cursor(topic_name=name, partition_index=end)
@@ -150,7 +159,7 @@ def describe_topic_partitions(
     return response
 
 
-def _page(topic: TopicImage, first: int, end: int) -> paged.DescribeTopicPartitionsResponseTopic:
+def _page(image: Image, topic: TopicImage, first: int, end: int) -> paged.DescribeTopicPartitionsResponseTopic:
     return paged.DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -163,6 +172,7 @@ def _page(topic: TopicImage, first: int, end: int) -> paged.DescribeTopicPartiti
                 leader_epoch=topic.partitions[index].leader_epoch,
                 replica_nodes=list(topic.partitions[index].replicas),
                 isr_nodes=list(topic.partitions[index].isr),
+                offline_replicas=_offline(image, topic.partitions[index]),
                 # Empty and not null: Apache's Java Admin fails on null, which the schema allows.
                 eligible_leader_replicas=[],
                 last_known_elr=[],

@@ -91,11 +91,24 @@ def _flush(call: Call, unflushed: list[Partition], response: ProduceResponse) ->
 
     def done() -> None:
         for partition in unflushed:
+            if partition.log.closed:
+                _lose(call, response, partition)
             partition.tell()
         later.resolve(response)
 
     call.node.flusher.flush([partition.log for partition in unflushed], done)
     return later
+
+
+def _lose(call: Call, response: ProduceResponse, partition: Partition) -> None:
+    """The disk of this partition failed before its batch was synced."""
+    error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory has failed")
+    for topic in response.responses:
+        if (topic.name or call.node.topic_name(topic.topic_id)) == partition.tp.topic:
+            topic.partition_responses = [
+                _failed(each.index, error) if each.index == partition.tp.partition and not each.error_code else each
+                for each in topic.partition_responses
+            ]
 
 
 def _append(
@@ -107,6 +120,7 @@ def _append(
 ) -> PartitionProduceResponse:
     node = call.node
     log_start_offset = -1
+    partition = None
     try:
         partition = _partition_of(call, topic, data.index)
         log_start_offset = partition.log.start_offset
@@ -119,6 +133,8 @@ def _append(
     except KafkaError as error:
         return _failed(data.index, error, log_start_offset)
     except OSError as error:
+        if partition is not None:
+            node.log_dirs.check(partition.log, error)
         _log.error("%s-%d cannot be written: %s", topic.name or topic.topic_id.hex(), data.index, error)
         return _failed(data.index, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log cannot be written: {error}"))
     log = partition.log

@@ -22,7 +22,6 @@ def _we_speak_too(left: Any, right: Any) -> bool:
 
 #: APIs that Apache serves to clients and we do not yet, by what they belong to.
 NOT_SERVED = {
-    "several log directories": (34,),
     "streams groups": (88, 89),
 }
 

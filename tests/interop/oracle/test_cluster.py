@@ -135,3 +135,30 @@ def test_log_directories_are_described(oracle: Oracle, name: str, version: int) 
         side.ask("DescribeLogDirs", version, topics=[{"topic": name + "-missing", "partitions": [0]}], note=False)
 
     oracle.compare(script)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_replicas_are_moved_or_refused(oracle: Oracle, name: str, version: int) -> None:
+    def script(side: Side) -> None:
+        side.create(name, 2)
+
+        def move(path: str, *partitions: int, topic: str = name) -> None:
+            dirs = [{"path": path, "topics": [{"name": topic, "partitions": list(partitions)}]}]
+            reply = side.ask("AlterReplicaLogDirs", version, note=False, dirs=dirs)
+            for result in reply.results:
+                result.partitions.sort(key=lambda one: one.partition_index)
+            side.note(f"AlterReplicaLogDirs v{version}", reply, version)
+
+        own = str(side.server.log_dir)
+        move(own, 0, 1)
+        move(own + "/", 0)
+        move("relative", 0)
+        move("/nowhere", 0, 9)
+        move(own, 9)
+        move(own, 0, topic=name + "-missing")
+        move(own, 0, topic="bad name")
+        move(own, 0, topic="x" * 240)
+        move(own)
+        side.ask("AlterReplicaLogDirs", version, dirs=[])
+
+    oracle.compare(script)

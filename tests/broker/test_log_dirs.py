@@ -1,0 +1,333 @@
+"""Several log directories on a simulated machine: where logs lie, how they move, and disks that fail."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla.kernel.error import ErrorCode
+from ottla.kernel.name import TopicPartition
+from ottla.sim.disk import Crashed
+from ottla.sim.machine import Machine
+from ottla.wire.api import (
+    API,
+    alter_replica_log_dirs,
+    describe_log_dirs,
+    fetch,
+    incremental_alter_configs,
+    metadata,
+    produce,
+)
+from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.batch import build, read
+from ottla.wire.compile import decode, encode
+from ottla.wire.header import RequestHeader, ResponseHeader, request_header_version, response_header_version
+
+TOPIC = "t"
+MOVED = TopicPartition(TOPIC, 1)
+#: What is acknowledged is on the disk.
+DURABLE = {"log.dirs": "/a,/b", "log.flush.interval.messages": "1", "log.segment.bytes": "1048576"}
+_KEYS = {api.name: api.key for api in API.values()}
+
+
+class Scene:
+    """A machine with two directories, and one client."""
+
+    def __init__(self, seed: int = 1, **settings: str) -> None:
+        own = {name.replace("_", "."): text for name, text in settings.items()}
+        self.machine = Machine(Random(seed), DURABLE | own)
+        self.machine.start()
+        #: What was acknowledged, by partition.
+        self.written: dict[int, list[bytes]] = {}
+
+    @property
+    def node(self) -> Any:
+        assert self.machine.node is not None
+        return self.machine.node
+
+    def ask(self, request: Any, version: int) -> Any:
+        key = _KEYS[type(request).__name__.removesuffix("Request")]
+        header = RequestHeader(request_api_key=key, request_api_version=version, correlation_id=1, client_id="c")
+        replies: list[bytes] = []
+        connection = self.machine.connect(replies.append, lambda: replies.append(b""))
+        connection.send(encode(header, request_header_version(key, version)) + encode(request, version))
+        self.machine.run(lambda: bool(replies))
+        assert replies, f"no answer: {self.machine.failure}"
+        assert replies[0], "the connection was closed"
+        _, position = decode(ResponseHeader, response_header_version(key, version), replies[0])
+        return decode(API[key].response, version, replies[0], position)[0]
+
+    def create(self, partitions: int = 4) -> None:
+        self.node.create_topic(TOPIC, partitions)
+        self.machine.settle()
+
+    def write(self, partition: int, value: bytes) -> str:
+        data = bytearray(build([(self.machine.clock.now_ms(), b"k", value, ())]))
+        part = produce.PartitionProduceData(index=partition, records=data)
+        topics = [produce.TopicProduceData(name=TOPIC, partition_data=[part])]
+        response = self.ask(produce.ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topics), 9)
+        code = ErrorCode(response.responses[0].partition_responses[0].error_code)
+        if code is ErrorCode.NONE:
+            self.written.setdefault(partition, []).append(value)
+        return code.name
+
+    def read(self, partition: int) -> list[bytes]:
+        found: list[bytes] = []
+        while True:
+            part = fetch.FetchPartition(partition=partition, fetch_offset=len(found), partition_max_bytes=1 << 20)
+            topics = [fetch.FetchTopic(topic=TOPIC, partitions=[part])]
+            request = fetch.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, replica_id=-1, topics=topics)
+            answer = self.ask(request, 12).responses[0].partitions[0]
+            assert answer.error_code == 0, ErrorCode(answer.error_code)
+            values = [
+                bytes(record.value or b"") for batch in read(bytes(answer.records or b"")) for record in batch.records()
+            ]
+            if not values:
+                return found
+            found += values
+
+    def move(self, partition: int, path: str) -> str:
+        topics = [alter_replica_log_dirs.AlterReplicaLogDirTopic(name=TOPIC, partitions=[partition])]
+        dirs = [alter_replica_log_dirs.AlterReplicaLogDir(path=path, topics=topics)]
+        response = self.ask(alter_replica_log_dirs.AlterReplicaLogDirsRequest(dirs=dirs), 2)
+        return ErrorCode(response.results[0].partitions[0].error_code).name
+
+    def slow_down(self, bytes_per_second: int) -> None:
+        """Moves take their time from now on."""
+        change = incremental_alter_configs.AlterableConfig(
+            name="replica.alter.log.dirs.io.max.bytes.per.second", config_operation=0, value=str(bytes_per_second)
+        )
+        resource = incremental_alter_configs.AlterConfigsResource(resource_type=4, resource_name="1", configs=[change])
+        response = self.ask(incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        assert response.responses[0].error_code == 0, response
+
+    def lies_in(self, partition: int) -> str:
+        path: str = self.node.store.directory_of(TopicPartition(TOPIC, partition))
+        return path
+
+    def until_moved(self, partition: int, path: str) -> None:
+        self.machine.run(lambda: self.lies_in(partition) == path)
+        self.machine.settle()
+        assert self.lies_in(partition) == path, self.machine.failure
+
+    def described(self) -> dict[str, Any]:
+        response = self.ask(describe_log_dirs.DescribeLogDirsRequest(topics=None), 4)
+        return {each.log_dir: each for each in response.results}
+
+    def leader(self, partition: int) -> tuple[int, list[int]]:
+        request = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name=TOPIC)])
+        found = self.ask(request, 9).topics[0].partitions[partition]
+        return found.leader_id, found.offline_replicas
+
+    def other(self, partition: int) -> str:
+        return "/b" if self.lies_in(partition) == "/a" else "/a"
+
+    def in_b(self) -> tuple[int, int]:
+        """(a partition in /b, one in /a)"""
+        there = {self.lies_in(index): index for index in range(4)}
+        return there["/b"], there["/a"]
+
+
+def test_new_partitions_go_where_the_fewest_are_and_the_controller_is_told() -> None:
+    scene = Scene()
+    scene.create()
+    assert sorted(scene.lies_in(index) for index in range(4)) == ["/a", "/a", "/b", "/b"]
+    for index, partition in enumerate(scene.node.image.topics[TOPIC].partitions):
+        [directory] = partition.directories
+        assert scene.node.log_dirs._id_of(scene.lies_in(index)) == directory
+
+
+def test_a_partition_moves_while_it_is_written_and_stays_there() -> None:
+    scene = Scene()
+    scene.create()
+    for number in range(20):
+        assert scene.write(1, b"%d " % number + bytes(100_000)) == "NONE"
+    scene.slow_down(100_000)
+    to = scene.other(1)
+    assert scene.move(1, to) == "NONE"
+    topic = next(each for each in scene.described()[to].topics if each.name == TOPIC)
+    future = next(each for each in topic.partitions if each.partition_index == 1)
+    assert future.is_future_key
+    assert future.offset_lag > 0
+    for number in range(20, 25):
+        assert scene.write(1, b"%d" % number) == "NONE"
+    scene.until_moved(1, to)
+    assert not any(each.is_future_key for topic in scene.described()[to].topics for each in topic.partitions)
+    assert scene.write(1, b"after") == "NONE"
+    assert scene.read(1) == scene.written[1]
+    assert scene.node.image.topics[TOPIC].partitions[1].directories == (scene.node.log_dirs._id_of(to),)
+    scene.machine.stop()
+    scene.machine.start()
+    assert scene.lies_in(1) == to
+    assert scene.read(1) == scene.written[1]
+
+
+def test_a_move_begins_at_the_start_of_the_log_and_keeps_it() -> None:
+    scene = Scene()
+    scene.create()
+    for number in range(6):
+        scene.write(1, b"%d" % number)
+    scene.node.partitions[MOVED].log.advance_start_offset(4)
+    to = scene.other(1)
+    scene.move(1, to)
+    scene.until_moved(1, to)
+    assert scene.node.partitions[MOVED].log.start_offset == 4
+    scene.machine.power_off()
+    scene.machine.start()
+    log = scene.node.partitions[MOVED].log
+    assert (log.start_offset, log.end_offset) == (4, 6)
+
+
+def test_a_move_that_is_taken_back_or_goes_nowhere_changes_nothing() -> None:
+    scene = Scene()
+    scene.create()
+    scene.write(1, b"x" * 3_000)
+    at = scene.lies_in(1)
+    assert scene.move(1, at) == "NONE"
+    assert scene.move(1, "/c") == "LOG_DIR_NOT_FOUND"
+    assert scene.move(9, scene.other(1)) == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert scene.move(1, scene.other(1)) == "NONE"
+    assert scene.move(1, at) == "NONE"
+    scene.machine.settle()
+    assert scene.lies_in(1) == at
+    assert not [name for name in scene.machine.disk.list(scene.other(1)) if name.endswith("-future")]
+
+
+def about_to_move(seed: int) -> tuple[Scene, str]:
+    """A scene with something to move, and where it is to go."""
+    scene = Scene(seed)
+    scene.create()
+    for number in range(5):
+        scene.write(1, b"before %d" % number)
+    return scene, scene.other(1)
+
+
+def effects_of_a_move() -> int:
+    scene, to = about_to_move(0)
+    before = scene.machine.disk.effects
+    assert scene.move(1, to) == "NONE"
+    scene.until_moved(1, to)
+    return scene.machine.disk.effects - before
+
+
+@pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.long)])
+def test_a_crash_at_any_point_of_a_move_loses_nothing(step: int) -> None:
+    for number in range(0, effects_of_a_move() + 2, step):
+        scene, to = about_to_move(number)
+        disk = scene.machine.disk
+        disk.crash_at = disk.effects + number
+        try:
+            scene.move(1, to)
+            scene.until_moved(1, to)
+            scene.write(1, b"after")
+        except Crashed:
+            pass
+        scene.machine.power_off()
+        scene.machine.start()
+        found, known = scene.read(1), scene.written[1]
+        assert found[: len(known)] == known, number
+        assert set(found[len(known) :]) <= {b"after"}, number
+        assert scene.write(1, b"again") == "NONE"
+        scene.machine.settle()
+        assert scene.read(1)[-1] == b"again", number
+        homes = [path for path in ("/a", "/b") if str(MOVED) in disk.list(path)]
+        assert homes == [scene.lies_in(1)], number
+
+
+def test_a_move_that_was_interrupted_goes_on_after_the_start() -> None:
+    scene, to = about_to_move(4)
+    for number in range(30):
+        scene.write(1, b"%d " % number + bytes(200_000))
+    scene.slow_down(100_000)
+    assert scene.move(1, to) == "NONE"
+    assert scene.lies_in(1) != to
+    scene.machine.power_off()
+    scene.machine.start()
+    scene.until_moved(1, to)
+    assert scene.read(1) == scene.written[1]
+
+
+def test_a_failed_disk_takes_only_its_own_partitions_offline() -> None:
+    scene = Scene()
+    scene.create()
+    lost, kept = scene.in_b()
+    for index in (lost, kept):
+        assert scene.write(index, b"before") == "NONE"
+    scene.machine.disk.break_directory("/b")
+    assert scene.write(lost, b"into the dark") == "KAFKA_STORAGE_ERROR"
+    assert scene.write(kept, b"after") == "NONE"
+    assert scene.read(kept) == [b"before", b"after"]
+    assert scene.leader(lost) == (-1, [1])
+    assert scene.leader(kept) == (1, [])
+    assert ErrorCode(scene.described()["/b"].error_code) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert scene.described()["/a"].error_code == 0
+    assert scene.move(kept, "/b") == "KAFKA_STORAGE_ERROR"
+    assert scene.machine.failure is None
+
+
+def test_what_was_offline_is_there_again_when_the_disk_is() -> None:
+    scene = Scene()
+    scene.create()
+    lost, kept = scene.in_b()
+    scene.write(lost, b"one")
+    scene.machine.disk.break_directory("/b")
+    scene.write(lost, b"two")
+    scene.machine.stop()
+    scene.machine.start()
+    assert scene.write(lost, b"three") == "KAFKA_STORAGE_ERROR"
+    assert scene.write(kept, b"three") == "NONE"
+    scene.machine.stop()
+    scene.machine.disk.mend_directory("/b")
+    scene.machine.start()
+    assert scene.leader(lost) == (1, [])
+    assert scene.write(lost, b"four") == "NONE"
+    assert scene.read(lost) == [b"one", b"four"]
+
+
+def test_a_sync_that_fails_is_told_to_whom_it_concerns_and_ends_the_directory() -> None:
+    scene = Scene()
+    scene.create()
+    lost, kept = scene.in_b()
+    scene.write(lost, b"before")
+    scene.machine.disk.syncs_to_fail = 1
+    assert scene.write(lost, b"not on the disk") == "KAFKA_STORAGE_ERROR"
+    assert scene.write(lost, b"nor this") == "KAFKA_STORAGE_ERROR"
+    assert scene.write(kept, b"after") == "NONE"
+
+
+def test_a_node_without_its_metadata_ends() -> None:
+    scene = Scene()
+    scene.create()
+    _, in_a = scene.in_b()
+    scene.machine.disk.break_directory("/a")
+    with pytest.raises(AssertionError, match="the metadata is in it"):
+        scene.write(in_a, b"x")
+    assert scene.machine.failure is not None
+
+
+def test_a_destination_that_fails_leaves_the_partition_where_it_is() -> None:
+    scene = Scene()
+    scene.create()
+    _, moved = scene.in_b()
+    for number in range(5):
+        scene.write(moved, b"%d" % number + bytes(900_000))
+    assert scene.move(moved, "/b") == "NONE"
+    scene.machine.disk.break_directory("/b")
+    scene.machine.settle()
+    assert scene.lies_in(moved) == "/a"
+    assert scene.write(moved, b"after") == "NONE"
+    assert scene.read(moved) == scene.written[moved]
+
+
+def test_a_topic_that_is_deleted_while_it_moves_leaves_nothing_behind() -> None:
+    scene, to = about_to_move(3)
+    scene.write(1, bytes(900_000))
+    scene.write(1, bytes(900_000))
+    assert scene.move(1, to) == "NONE"
+    scene.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name=TOPIC)], timeout_ms=1000), 6)
+    scene.machine.settle()
+    assert scene.machine.failure is None
+    names = scene.machine.disk.list("/a") + scene.machine.disk.list("/b")
+    assert not [name for name in names if name.endswith("-future")]
