@@ -1,7 +1,7 @@
-"""The Kafka client in pure Python: `Producer`, `Consumer`, `Admin`, and `AsyncProducer`, `AsyncConsumer`, `AsyncAdmin`.
+"""The Kafka client in pure Python: `Producer`, `Consumer`, `ShareConsumer`, `Admin`, and each with `Async` before it.
 
 Invariant: asyncio below, the synchronous clients are its calls waited for on one background loop thread. What decides
-(batching, metadata, group membership, fetch sessions) is pure and gets the time as an argument; `cluster` and the three
+(batching, metadata, membership, sessions, transactions) is pure and gets the time as an argument; `cluster` and the
 clients carry it out. Works against Ottla and Apache Kafka alike; never imports `ottla.broker`.
 
 Read `cluster` first, then `admin.client`.
