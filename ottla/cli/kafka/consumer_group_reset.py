@@ -54,7 +54,7 @@ def reset(given: Given, client: Admin, groups: list[str]) -> None:
     if "export" in given:
         print(_csv(found, single=len(given.values("group")) == 1))
     else:
-        _print(found)
+        print_offsets(found)
 
 
 def _state(client: Admin, group: str) -> str:
@@ -68,7 +68,7 @@ def _state(client: Admin, group: str) -> str:
 
 def _reset(given: Given, client: Admin, group: str) -> Offsets:
     partitions = _scope(given, client, group)
-    _check_partitions(client, partitions)
+    check_partitions(client, partitions)
     specified = next((each for each in SPECIFICATIONS if each in given), None)
     if specified is None:
         names = ", ".join(f"[{each}]" for each in SPECIFICATIONS)
@@ -80,15 +80,19 @@ def _reset(given: Given, client: Admin, group: str) -> Offsets:
 
 
 def _scope(given: Given, client: Admin, group: str) -> list[TopicPartition]:
-    from ottla.client import TopicPartition
-
     if "all-topics" in given:
         return sorted(client.list_group_offsets(group))
     if "topic" not in given:
         if "from-file" in given:
             return []
         raise Usage("One of the reset scopes should be defined: --all-topics, --topic.")
-    topics = given.values("topic")
+    return partitions_in(client, given.values("topic"))
+
+
+def partitions_in(client: Admin, topics: list[str]) -> list[TopicPartition]:
+    """The partitions that are meant by TOPIC, all of them, and TOPIC:0,1,2."""
+    from ottla.client import TopicPartition
+
     found = [each for topic in topics if ":" in topic for each in partitions_of(topic)]
     try:
         described = client.describe_topics(topic for topic in topics if ":" not in topic).check()
@@ -112,7 +116,8 @@ def partitions_of(text: str) -> list[TopicPartition]:
     return [TopicPartition(topic, int(each)) for each in numbers.split(",")]
 
 
-def _check_partitions(client: Admin, partitions: list[TopicPartition]) -> None:
+def check_partitions(client: Admin, partitions: list[TopicPartition]) -> None:
+    """Failed unless all of them are there and have a leader."""
     from ottla.client import TopicPartition
 
     described = client.describe_topics(dict.fromkeys(each.topic for each in partitions))
@@ -133,7 +138,8 @@ def _check_partitions(client: Admin, partitions: list[TopicPartition]) -> None:
 # ---- the specifications
 
 
-def _listed(client: Admin, partitions: Iterable[TopicPartition], spec: OffsetSpec | int) -> Offsets:
+def listed(client: Admin, partitions: Iterable[TopicPartition], spec: OffsetSpec | int) -> Offsets:
+    """Where each of them is: at an end, or at a time."""
     partitions = list(partitions)
     found = client.list_offsets(dict.fromkeys(partitions, spec)).check()
     return {each: found[each].offset for each in partitions}
@@ -143,8 +149,8 @@ def _within(client: Admin, wanted: Offsets) -> Offsets:
     """Brought into each partition's range, with a warning."""
     from ottla.client import OffsetSpec
 
-    starts = _listed(client, wanted, OffsetSpec.EARLIEST)
-    ends = _listed(client, wanted, OffsetSpec.LATEST)
+    starts = listed(client, wanted, OffsetSpec.EARLIEST)
+    ends = listed(client, wanted, OffsetSpec.LATEST)
     found = {}
     for each, offset in wanted.items():
         found[each] = max(starts[each], min(offset, ends[each]))
@@ -164,13 +170,13 @@ def _to_offset(given: Given, client: Admin, _: str, partitions: list[TopicPartit
 def _to_earliest(_: Given, client: Admin, __: str, partitions: list[TopicPartition]) -> Offsets:
     from ottla.client import OffsetSpec
 
-    return _listed(client, partitions, OffsetSpec.EARLIEST)
+    return listed(client, partitions, OffsetSpec.EARLIEST)
 
 
 def _to_latest(_: Given, client: Admin, __: str, partitions: list[TopicPartition]) -> Offsets:
     from ottla.client import OffsetSpec
 
-    return _listed(client, partitions, OffsetSpec.LATEST)
+    return listed(client, partitions, OffsetSpec.LATEST)
 
 
 def _shift_by(given: Given, client: Admin, group: str, partitions: list[TopicPartition]) -> Offsets:
@@ -185,31 +191,33 @@ def _to_current(_: Given, client: Admin, group: str, partitions: list[TopicParti
     from ottla.client import OffsetSpec
 
     committed = client.list_group_offsets(group)
-    ends = _listed(client, [each for each in partitions if each not in committed], OffsetSpec.LATEST)
+    ends = listed(client, [each for each in partitions if each not in committed], OffsetSpec.LATEST)
     return {each: committed[each].offset if each in committed else ends[each] for each in partitions}
 
 
 def _to_datetime(given: Given, client: Admin, _: str, partitions: list[TopicPartition]) -> Offsets:
-    return _at(client, partitions, _timestamp_ms(given.values("to-datetime")[0]))
+    return at_time(client, partitions, timestamp(given.values("to-datetime")[0]))
 
 
 def _by_duration(given: Given, client: Admin, _: str, partitions: list[TopicPartition]) -> Offsets:
-    return _at(client, partitions, time.time_ns() // 1_000_000 - _duration_ms(given["by-duration"]))
+    return at_time(client, partitions, time.time_ns() // 1_000_000 - _duration_ms(given["by-duration"]))
 
 
-def _at(client: Admin, partitions: list[TopicPartition], timestamp_ms: int) -> Offsets:
+def at_time(client: Admin, partitions: list[TopicPartition], timestamp_ms: int) -> Offsets:
+    """The first offsets at or after a time; the end, with a warning, where nothing is so late."""
     from ottla.client import OffsetSpec
 
-    found = _listed(client, partitions, timestamp_ms)
+    found = listed(client, partitions, timestamp_ms)
     late = [each for each in partitions if found[each] < 0]
     for each in late:
         print(
             f"\nWarn: Partition {each.partition} from topic {each.topic} is empty. Falling back to latest known offset."
         )
-    return found | _listed(client, late, OffsetSpec.LATEST)
+    return found | listed(client, late, OffsetSpec.LATEST)
 
 
-def _timestamp_ms(text: str) -> int:
+def timestamp(text: str) -> int:
+    """Milliseconds of YYYY-MM-DDThh:mm:ss.sss, in UTC unless it has a zone. Failed when it is none."""
     _, t, clock = text.partition("T")
     if not t:
         raise Failed(
@@ -279,7 +287,8 @@ _RESETS: dict[str, Callable[[Given, Admin, str, list[TopicPartition]], Offsets]]
 # ---- what is shown
 
 
-def _print(found: dict[str, Offsets]) -> None:
+def print_offsets(found: dict[str, Offsets]) -> None:
+    """A table of groups and the offsets that they begin at."""
     group_width = max([15, *map(len, found)])
     topic_width = max([15, *(len(each.topic) for offsets in found.values() for each in offsets)])
     rows: list[tuple[object, ...]] = [("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")] if found else []

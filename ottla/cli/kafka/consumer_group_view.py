@@ -142,14 +142,15 @@ def _member(group: GroupDescription, member: MemberDescription) -> list[str]:
         member.client_id,
         str(len(member.assignment)),
         _text(member.epoch),
-        _assignment(member.assignment),
+        assignment(member.assignment),
         _text(group.assignment_epoch),
-        _assignment(member.target_assignment or ()),
+        assignment(member.target_assignment or ()),
         _text(None if member.upgraded is None else str(member.upgraded).lower()),
     ]
 
 
-def _assignment(partitions: Iterable[TopicPartition]) -> str:
+def assignment(partitions: Iterable[TopicPartition]) -> str:
+    """topic:0,1;other:2, or - for none."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         topics.setdefault(topic, []).append(partition)
