@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from ottla.cluster.image import BROKER, TOPIC, Image, TopicImage
@@ -31,6 +30,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("ottla.broker")
 #: So many logs are made while the loop waits: some milliseconds, so that a small topic is there with its metadata.
 _AT_ONCE_MAX = 12
+#: So many are made by one job of a thread.
+_A_PIECE = 6
+#: A log whose making has been tried, and why it came to nothing.
+_Made = tuple[NewLog, OSError | None]
 
 
 class Leadership:
@@ -184,47 +187,60 @@ class Leadership:
     def _make(self, topic: TopicImage, missing: list[TopicPartition]) -> None:
         node = self._node
         planned = node.store.plan(missing, topic.topic_id, node.log_dirs.preferred(missing))
-        began = [node.pool.submit(log.begin) for log in planned]
+        pieces = [planned[at : at + _A_PIECE] for at in range(0, len(planned), _A_PIECE)]
+        began = [node.pool.submit(_begin, piece) for piece in pieces]
         if len(planned) <= _AT_ONCE_MAX or topic.name in INTERNAL_TOPICS:
             # Whoever needs a coordinator's topic has it in the same breath.
-            for log, future in zip(planned, began, strict=True):
-                self._made(topic, log, future)
+            for future in began:
+                self._made(topic, future.result())
             return
         self._making[topic.name] = []
         left = len(began)
 
-        def one(_: Future[NewLog]) -> None:
+        def one() -> None:
             nonlocal left
             left -= 1
             if not left:
-                self._all_made(topic, planned, began)
+                self._all_made(topic, [made for future in began for made in future.result()])
 
         for future in began:
-            future.add_done_callback(lambda future: node.loop.call_soon_threadsafe(one, future))
+            future.add_done_callback(lambda _: node.loop.call_soon_threadsafe(one))
 
-    def _all_made(self, topic: TopicImage, planned: list[NewLog], began: list[Future[NewLog]]) -> None:
+    def _all_made(self, topic: TopicImage, made: Iterable[_Made]) -> None:
         waiting = self._making.pop(topic.name)
         now = self._node.image.topics.get(topic.name)
-        for log, future in zip(planned, began, strict=True):
-            if now is not None and now.topic_id == topic.topic_id:
-                self._made(now, log, future)
-            elif future.exception() is None:
-                # Its topic was deleted meanwhile.
-                log.adopt()
-                self._node.store.delete(log.tp)
+        if now is not None and now.topic_id == topic.topic_id:
+            self._made(now, made)
+        else:
+            # It was deleted meanwhile.
+            for log, error in made:
+                if error is None:
+                    log.adopt()
+                    self._node.store.delete(log.tp)
         if now is not None:
             # It has grown meanwhile, or another topic has its name.
             self.lead(topic.name)
         for done in waiting:
             self.when_made([topic.name], done)
 
-    def _made(self, topic: TopicImage, log: NewLog, future: Future[NewLog]) -> None:
-        error = future.exception()
-        if error is None:
-            self._led(log.tp, topic, log.adopt())
-        elif isinstance(error, OSError):
-            _log.error("%s cannot be made: %s; it is tried again", log.tp, error)
-            self.unled.add(topic.name)
-            self._node.log_dirs.suspect(log.directory, error)
+    def _made(self, topic: TopicImage, made: Iterable[_Made]) -> None:
+        for log, error in made:
+            if error is None:
+                self._led(log.tp, topic, log.adopt())
+            else:
+                _log.error("%s cannot be made: %s; it is tried again", log.tp, error)
+                self.unled.add(topic.name)
+                self._node.log_dirs.suspect(log.directory, error)
+
+
+def _begin(piece: Iterable[NewLog]) -> list[_Made]:
+    """On a thread: make these logs' files, each for itself."""
+    made: list[_Made] = []
+    for log in piece:
+        try:
+            log.begin()
+        except OSError as error:
+            made.append((log, error))
         else:
-            raise error
+            made.append((log, None))
+    return made

@@ -487,7 +487,7 @@ class Log:
         if self.closed:
             return
         self.closed = True
-        if not self._is_whole:
+        if not (self._is_whole or self._never_held_anything):
             if self.end_offset > self.start_offset:
                 self.snapshots.take(self.producers)
             self.active.deactivate()
@@ -504,6 +504,11 @@ class Log:
         """Does the directory hold all that there is, because nothing has happened since a clean end?"""
         same = self.end_offset == self.whole_at and not self.generation and not self.directory_dirty
         return same and self.epochs_text is None and not any(segment.mended for segment in self.segments)
+
+    @property
+    def _never_held_anything(self) -> bool:
+        """Then nothing has to be left of it: whoever finds no directory makes it again."""
+        return not self.end_offset and self.bases == [0] and not self.generation and not self.epochs.entries()
 
     def discard(self) -> None:
         """Let go without flushing: the log is deleted, or the node died. Slices in flight stay readable."""

@@ -211,6 +211,12 @@ def _mend_indexes(
     count = len(log.segments) if clean else _first_unsure(log.bases, recovery_point)
     for segment in log.segments[:count]:
         if not all(offset_name(segment.base_offset, kind) in found for kind in (OFFSET_INDEX, TIME_INDEX)):
+            if not segment.size:
+                # Nothing is left of a log that never held anything but its file.
+                segment.offset_index.reset()
+                segment.time_index.reset()
+                segment.max_timestamp_and_offset = (-1, segment.base_offset)
+                continue
             try:
                 rebuild_indexes(segment)
             except KafkaError:

@@ -87,12 +87,23 @@ def test_what_a_clean_end_leaves_is_kafkas(disk: SimDisk) -> None:
 
 def test_an_active_segment_has_no_index_files_before_a_clean_end(disk: SimDisk) -> None:
     store = _open(disk)
-    store.create("t", _ID, 0)
+    _fill(store)
+    store.create("empty", _ID, 0)
     names = ["00000000000000000000.log", "partition.metadata"]
-    assert disk.list("/a/t-0") == names
+    assert disk.list("/a/t-0") == disk.list("/a/empty-0") == names
     store.close()
     more = ["00000000000000000000.index", "00000000000000000000.timeindex", "leader-epoch-checkpoint"]
-    assert disk.list("/a/t-0") == sorted(names + more)
+    assert disk.list("/a/t-0") == sorted([*names, *more, "00000000000000000003.snapshot"])
+    assert disk.list("/a/empty-0") == names
+    store = _open(disk)
+    log = store.get(TopicPartition("empty", 0))
+    assert log is not None
+    for _ in range(100):
+        log.append(build([(1000, b"k", b"v" * 100, [])]), leader_epoch=2, now_ms=1000)
+    store.close()
+    again = _open(disk).get(TopicPartition("empty", 0))
+    assert again is not None
+    assert (again.end_offset, again.topic_id) == (100, _ID)
 
 
 def test_a_log_that_nobody_touched_costs_the_stop_nothing(disk: SimDisk) -> None:
