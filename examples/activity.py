@@ -10,9 +10,10 @@ import random
 import sys
 import threading
 from collections import Counter
+from contextlib import suppress
 
 import ottla
-from ottla.client import Admin, Consumer, Producer, RebalanceListener, TopicPartition
+from ottla.client import Admin, Consumer, KafkaError, Producer, RebalanceListener, TopicPartition
 
 TOPIC, VIEWS = "page-views", 20_000
 PAGES = {"/": 40, "/search": 25, "/product/3": 15, "/cart": 9, "/checkout": 6, "/help": 5}
@@ -26,7 +27,9 @@ class Worker(threading.Thread):
         self.servers = servers
         self.counted: Counter[str] = Counter()
         self.views = 0
+        #: Of the topic, now and ever.
         self.partitions: set[int] = set()
+        self.had: set[int] = set()
         self.leave = threading.Event()
 
     def run(self) -> None:
@@ -42,9 +45,11 @@ class Worker(threading.Thread):
 
             class Commit(RebalanceListener):
                 def assigned(self, partitions: list[TopicPartition]) -> None:
-                    worker.partitions.update(each.partition for each in partitions)
+                    worker.partitions |= {each.partition for each in partitions}
+                    worker.had |= worker.partitions
 
                 def revoked(self, partitions: list[TopicPartition]) -> None:
+                    worker.partitions -= {each.partition for each in partitions}
                     consumer.commit()  # what was counted: the next owner goes on behind it
 
             consumer.subscribe([TOPIC], listener=Commit())
@@ -52,7 +57,8 @@ class Worker(threading.Thread):
                 records = consumer.poll(0.1, max_records=500)
                 self.counted.update(str(record.value) for record in records)
                 self.views += len(records)
-            consumer.commit()
+            with suppress(KafkaError):  # in the middle of a rebalance: the next owner counts these again
+                consumer.commit()
 
 
 def main(servers: str) -> None:
@@ -63,6 +69,9 @@ def main(servers: str) -> None:
     workers = [Worker(servers, name) for name in ("ann", "ben", "cleo")]
     for worker in workers:
         worker.start()
+    while not all(worker.partitions for worker in workers):
+        workers[0].join(0.05)
+    print(", ".join(f"{worker.name} has partitions {sorted(worker.partitions)}" for worker in workers))
     with Producer(servers) as producer:
         for number in range(VIEWS):
             (page,) = draw.choices(list(PAGES), list(PAGES.values()))
@@ -83,7 +92,7 @@ def main(servers: str) -> None:
     for page, views in counted.most_common():
         print(f"  {page:12} {views:7,}  {'█' * (60 * views // VIEWS)}")
     for worker in workers:
-        print(f"  {worker.name:5} counted {worker.views:7,} of partitions {sorted(worker.partitions)}")
+        print(f"  {worker.name:5} counted {worker.views:7,} of partitions {sorted(worker.had)}")
     assert counted == sent
     print(f"{counted.total():,} views sent, {counted.total():,} counted")
 

@@ -32,7 +32,9 @@ def work(servers: str, crashes: Iterator[int | None]) -> int:
         consumer.subscribe(["orders"])
         done = 0
         while True:
-            orders = consumer.poll(0.5, max_records=100)
+            orders = consumer.poll(1, max_records=100)
+            if not orders:
+                continue  # the group is still forming
             crash_after = next(crashes, None)
             with producer.transaction() as transaction:
                 for number, order in enumerate(orders):

@@ -1,6 +1,7 @@
 """Every example runs as it stands, as a program, and what it prints is right: each checks its own figures."""
 
 import logging
+import os
 import re
 import subprocess
 import sys
@@ -19,7 +20,8 @@ PACKAGE_LOG = Path("/var/log/dpkg.log")
 def run(example: str, *arguments: str) -> str:
     """What it prints."""
     command = [sys.executable, "-W", "error::ResourceWarning", str(ROOT / "examples" / f"{example}.py"), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT, encoding="utf-8")
+    where = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(command, capture_output=True, timeout=120, check=False, cwd=ROOT, env=where, encoding="utf-8")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     return done.stdout
 
