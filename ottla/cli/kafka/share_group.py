@@ -45,9 +45,7 @@ OPTIONS = (
     Option("to-latest", "Reset to the ends."),
     Option("members", "Describe the members.", only_with=("describe",)),
     Option("offsets", "Describe the offsets; so it is without --members and --state.", only_with=("describe",)),
-    Option(
-        "state", "Describe the state; with --list, show the states.", "", optional=True, only_with=("describe", "list")
-    ),
+    Option("state", "Describe the state; with --list, too.", "", optional=True, only_with=("describe", "list")),
     Option("verbose", "Describe more of it.", only_with=("describe",)),
 )
 
@@ -188,20 +186,21 @@ def _print_state(group: GroupDescription, *, verbose: bool) -> None:
 
 
 def _print_offsets(client: Admin, group: str, *, verbose: bool) -> None:
-    offsets = client.list_share_group_offsets(group).check()
+    offsets = client.list_share_group_offsets(group, unread=True).check()
     if not offsets:
         print(f"\nShare group '{group}' has no offset information.")
         return
     group_width = max(15, len(group))
     topic_width = max([15, *(len(each.topic) for each in offsets)])
-    rows: list[tuple[object, ...]] = [("GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "START-OFFSET", "LAG")]
+    rows = [("GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "START-OFFSET", "LAG")]
     for each in sorted(offsets):
         found = offsets[each]
-        lag = "-" if found.lag is None else found.lag
-        rows.append((group, each.topic, each.partition, found.leader_epoch, found.start_offset, lag))
+        figures = (found.leader_epoch, found.start_offset, found.lag) if found.start_offset >= 0 else (None,) * 3
+        epoch, start, lag = ("-" if figure is None else str(figure) for figure in figures)
+        rows.append((group, each.topic, str(each.partition), epoch, start, lag))
     for name, topic, partition, epoch, start, lag in rows:
-        line = f"\n{name!s:<{group_width}} {topic!s:<{topic_width}} {partition!s:<10} "
-        print(line + (f"{epoch!s:<13} " if verbose else "") + f"{start!s:<13} {lag}", end="")
+        line = f"\n{name:<{group_width}} {topic:<{topic_width}} {partition:<10} "
+        print(line + (f"{epoch:<13} " if verbose else "") + f"{start:<13} {lag}", end="")
     print()
 
 
@@ -246,7 +245,7 @@ def _reset(given: Given, client: Admin) -> int:
     if "topic" in given:
         partitions = partitions_in(client, given.values("topic"))
     else:
-        partitions = sorted(client.list_share_group_offsets(group).check())
+        partitions = sorted(client.list_share_group_offsets(group, unread=True).check())
     check_partitions(client, partitions)
     if "to-datetime" in given:
         offsets = at_time(client, partitions, timestamp(given["to-datetime"]))
@@ -258,6 +257,14 @@ def _reset(given: Given, client: Admin) -> int:
     return 0
 
 
+_OF_THE_GROUP = (
+    ErrorCode.INVALID_GROUP_ID,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.NON_EMPTY_GROUP,
+)
+
+
 def _forget(given: Given, client: Admin) -> int:
     topics: list[str] = sorted(set(given.values("topic")))
     errors: dict[str, KafkaError] = {}
@@ -265,11 +272,9 @@ def _forget(given: Given, client: Admin) -> int:
         errors = client.delete_share_group_offsets(given["group"], topics).errors
     except KafkaError as error:
         errors = dict.fromkeys(topics, error)
-        if (
-            error.code in (ErrorCode.INVALID_GROUP_ID, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.NON_EMPTY_GROUP)
-            or error.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
-        ):
-            print(f"\nError: {message(error)}")
+        if error.code in _OF_THE_GROUP:
+            print(f"
+Error: {message(error)}")
         else:
             print(f"\nError: Encounter some unknown error: {caused(error)}")
     width = max([15, *map(len, topics)])

@@ -85,9 +85,12 @@ class ShareGroupCalls(GroupCalls):
         return await self._coordinator(group, attempt)
 
     async def list_share_group_offsets(
-        self, group: str, partitions: Iterable[TopicPartition] | None = None
+        self, group: str, partitions: Iterable[TopicPartition] | None = None, *, unread: bool = False
     ) -> Results[TopicPartition, ShareOffset]:
-        """Where the group begins in each partition that it has read, or in these."""
+        """Where the group begins in each partition that it has read, or in these.
+
+        With `unread`, also of partitions that are its own and that it has not read yet: their offset is -1.
+        """
         topics = None
         if partitions is not None:
             topics = [
@@ -108,7 +111,7 @@ class ShareGroupCalls(GroupCalls):
         for topic in response.groups[0].topics:
             for one in topic.partitions:
                 error = error_of(one.error_code, one.error_message)
-                if error is not None or one.start_offset >= 0:
+                if error is not None or one.start_offset >= 0 or unread:
                     lag = one.lag if one.lag >= 0 else None
                     found[TopicPartition(topic.topic_name, one.partition_index)] = error or ShareOffset(
                         one.start_offset, one.leader_epoch, lag
