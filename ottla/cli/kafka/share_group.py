@@ -273,8 +273,7 @@ def _forget(given: Given, client: Admin) -> int:
     except KafkaError as error:
         errors = dict.fromkeys(topics, error)
         if error.code in _OF_THE_GROUP:
-            print(f"
-Error: {message(error)}")
+            print(f"\nError: {message(error)}")
         else:
             print(f"\nError: Encounter some unknown error: {caused(error)}")
     width = max([15, *map(len, topics)])
