@@ -160,11 +160,11 @@ class Transactions:
         elif self.sends:
             self.phase, self.error = Phase.FAILED, error
 
-    def _refused(self, code: int, what: str) -> None:
+    def _refused(self, code: int, what: str, fatal: frozenset[ErrorCode] = _FATAL_OF_COORDINATOR) -> None:
         """Raise what an answer says, if it is an error: one that may pass as it is, others after they are taken in."""
         if error := error_of(code, f"{what} ({self.transactional_id})"):
             if not error.code.retriable:
-                self.failed(error)
+                self.failed(error, fatal)
             raise error
 
     # ---- a producer id
@@ -295,8 +295,13 @@ class Transactions:
 
     def end_answered(self, response: EndTxnResponse) -> None:
         """It is over, or raises."""
-        what = "committing" if self.phase is Phase.COMMITTING else "aborting"
-        self._refused(response.error_code, f"{what} the transaction")
+        commits = self.phase is Phase.COMMITTING
+        fatal = _FATAL_OF_COORDINATOR
+        if commits and self.version >= 2:
+            # It was open for too long and the coordinator has aborted it: our abort is then a repetition of that, and
+            # brings the next epoch.
+            fatal = fatal - {ErrorCode.INVALID_TXN_STATE}
+        self._refused(response.error_code, f"{'committing' if commits else 'aborting'} the transaction", fatal)
         if self.version >= 2 and response.producer_id >= 0:
             self._ready((response.producer_id, response.producer_epoch))
         else:

@@ -1,0 +1,173 @@
+"""Transactions while a node fails as it is told: committed once, or not at all, and the program knows which."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import count
+
+import pytest
+
+import ottla
+from ottla.client import (
+    Admin,
+    Consumer,
+    ErrorCode,
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    KafkaError,
+    Producer,
+    TopicPartition,
+    TransactionAbortable,
+    TransactionAborted,
+)
+from ottla.wire.api import ApiKey
+from tests.client.conftest import eventually
+
+_names = count()
+#: What passes, or is mended by repeating: the request is lost, or its answer, or somebody is not ready.
+PASSING: dict[str, Callable[[ottla.Node, str], object]] = {
+    "a produce that is lost": lambda node, name: node.faults.disconnect(ApiKey.PRODUCE, transactional_id=name),
+    "a produce whose answer is lost": lambda node, name: node.faults.disconnect(
+        ApiKey.PRODUCE, transactional_id=name, carried_out=True
+    ),
+    "a leader that has moved": lambda node, name: node.faults.error(
+        ApiKey.PRODUCE, ErrorCode.NOT_LEADER_OR_FOLLOWER, times=2, transactional_id=name
+    ),
+    "a coordinator that is busy": lambda node, name: node.faults.error(
+        ApiKey.PRODUCE, ErrorCode.CONCURRENT_TRANSACTIONS, times=2, transactional_id=name
+    ),
+    "offsets that are lost": lambda node, name: node.faults.disconnect(ApiKey.TXN_OFFSET_COMMIT, transactional_id=name),
+    "offsets whose answer is lost": lambda node, name: node.faults.disconnect(
+        ApiKey.TXN_OFFSET_COMMIT, transactional_id=name, carried_out=True
+    ),
+    "an end that is lost": lambda node, name: node.faults.disconnect(ApiKey.END_TXN, transactional_id=name),
+    "an end whose answer is lost": lambda node, name: node.faults.disconnect(
+        ApiKey.END_TXN, transactional_id=name, carried_out=True
+    ),
+    "a coordinator that has moved": lambda node, name: node.faults.error(
+        ApiKey.END_TXN, ErrorCode.NOT_COORDINATOR, transactional_id=name
+    ),
+    "a coordinator that fails over": lambda node, name: node.faults.move_coordinator(transactional_id=name),
+    "all connections lost": lambda node, name: node.faults.drop_connections(),
+}
+#: What cannot be mended within the transaction, and what the program is told.
+BREAKING: dict[str, tuple[ApiKey, ErrorCode, type[KafkaError]]] = {
+    "the broker wants an abort": (ApiKey.PRODUCE, ErrorCode.TRANSACTION_ABORTABLE, TransactionAbortable),
+    "a leader refuses the epoch": (ApiKey.PRODUCE, ErrorCode.INVALID_PRODUCER_EPOCH, InvalidProducerEpoch),
+    "a record is refused": (ApiKey.PRODUCE, ErrorCode.INVALID_RECORD, KafkaError),
+    "the reader is no member": (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.ILLEGAL_GENERATION, KafkaError),
+    "the end wants an abort": (ApiKey.END_TXN, ErrorCode.TRANSACTION_ABORTABLE, TransactionAbortable),
+}
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[ottla.Node]:
+    with ottla.Node() as made:
+        yield made
+
+
+@pytest.fixture
+def name(node: ottla.Node) -> Iterator[str]:
+    """A topic of two partitions, a transactional id and a group."""
+    made = f"fault-{next(_names)}"
+    with Admin(node.bootstrap_servers) as admin:
+        admin.create_topic(made, 2)
+    yield made
+    node.faults.clear()
+
+
+def committed(node: ottla.Node, topic: str) -> tuple[list[bytes], int | None]:
+    """The values that a reader of what is committed gets, and the offset of the group."""
+    with Consumer(node.bootstrap_servers, isolation_level="read_committed", group_id=topic) as reader:
+        partitions = [TopicPartition(topic, number) for number in range(2)]
+        reader.assign(partitions)
+        reader.seek_to_beginning()
+        ends = reader.end_offsets(partitions)
+        found: list[bytes] = []
+
+        def all_read() -> bool:
+            found.extend(record.value or b"" for record in reader.poll(0.1))
+            return all(reader.position(one) >= end for one, end in ends.items())
+
+        eventually(all_read)
+        return sorted(found), reader.committed(partitions)[partitions[0]]
+
+
+def work(producer: Producer, topic: str, number: int) -> None:
+    with producer.transaction() as transaction:
+        producer.send(topic, b"%da" % number, partition=0)
+        producer.send(topic, b"%db" % number, partition=1)
+        transaction.send_offsets(topic, {TopicPartition(topic, 0): number})
+
+
+@pytest.mark.parametrize("fault", PASSING)
+def test_what_passes_is_not_seen_by_the_program(node: ottla.Node, name: str, fault: str) -> None:
+    with Producer(node.bootstrap_servers, transactional_id=name, retry_backoff_ms=20) as producer:
+        work(producer, name, 1)
+        PASSING[fault](node, name)
+        work(producer, name, 2)
+        work(producer, name, 3)
+    eventually(lambda: committed(node, name) == ([b"1a", b"1b", b"2a", b"2b", b"3a", b"3b"], 3))
+
+
+@pytest.mark.parametrize("fault", BREAKING)
+def test_what_breaks_a_transaction_is_told_and_the_next_one_is_good(node: ottla.Node, name: str, fault: str) -> None:
+    api, code, kind = BREAKING[fault]
+    with Producer(node.bootstrap_servers, transactional_id=name, retry_backoff_ms=20) as producer:
+        work(producer, name, 1)
+        node.faults.error(api, code, transactional_id=name)
+        with pytest.raises(kind) as error:
+            work(producer, name, 2)
+        assert error.value.code is code
+        work(producer, name, 3)
+    eventually(lambda: committed(node, name) == ([b"1a", b"1b", b"3a", b"3b"], 3))
+
+
+def test_an_abort_whose_answer_is_lost_is_repeated(node: ottla.Node, name: str) -> None:
+    with Producer(node.bootstrap_servers, transactional_id=name, retry_backoff_ms=20) as producer:
+        work(producer, name, 1)
+        node.faults.disconnect(ApiKey.END_TXN, transactional_id=name, carried_out=True)
+        with suppress(ZeroDivisionError), producer.transaction():
+            producer.send(name, b"gone").result(30)
+            raise ZeroDivisionError
+        work(producer, name, 2)
+    eventually(lambda: committed(node, name) == ([b"1a", b"1b", b"2a", b"2b"], 2))
+
+
+def test_a_transaction_that_is_open_for_too_long_is_aborted_by_the_coordinator(node: ottla.Node, name: str) -> None:
+    with Producer(node.bootstrap_servers, transactional_id=name, transaction_timeout_ms=5_000, linger_ms=0) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(name, b"late", partition=0).result(30)
+        node.clock.advance(60_000)
+        with Consumer(node.bootstrap_servers, isolation_level="read_committed") as reader:
+            one = TopicPartition(name, 0)
+            eventually(lambda: reader.end_offsets([one])[one] == 2)
+        with pytest.raises(InvalidTxnState):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        work(producer, name, 1)
+    eventually(lambda: committed(node, name) == ([b"1a", b"1b"], 1))
+
+
+def test_a_commit_that_took_too_long_can_be_asked_for_again(node: ottla.Node, name: str) -> None:
+    with Producer(node.bootstrap_servers, transactional_id=name, max_block_ms=500) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(name, b"v", partition=0).result(30)
+        with node.faults.hold(ApiKey.END_TXN, transactional_id=name) as held, pytest.raises(KafkaError):
+            producer.commit_transaction()
+        held.wait()
+        producer.commit_transaction()
+    eventually(lambda: committed(node, name) == ([b"v"], None))
+
+
+def test_records_that_wait_are_given_up_with_their_transaction(node: ottla.Node, name: str) -> None:
+    with Producer(node.bootstrap_servers, transactional_id=name, linger_ms=60_000) as producer:
+        with suppress(ZeroDivisionError), producer.transaction():
+            waiting = [producer.send(name, b"%d" % number, partition=number % 2) for number in range(100)]
+            raise ZeroDivisionError
+        for one in waiting:
+            with pytest.raises(TransactionAborted):
+                one.result(0)
+        work(producer, name, 1)
+    eventually(lambda: committed(node, name) == ([b"1a", b"1b"], 1))
