@@ -83,6 +83,9 @@ class Transactions(Coordinators["TransactionDriver"]):
             code = driver.machine.verify(transactional_id, producer_id, producer_epoch, partition.tp)
         else:
             return
+        if code == ErrorCode.PRODUCER_FENCED:
+            # Who writes has always been told this one, and takes it as the end; the other only ends a transaction.
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
         if code:
             raise KafkaError(code)
 

@@ -306,8 +306,8 @@ def _committed(server: Server, topic: str, count: int) -> list[bytes | None]:
     try:
         partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
-        found: dict[tuple[int, int], bytes | None] = {}
-        at_end: set[int] = set()
+        found: dict[tuple[int | None, int | None], bytes | None] = {}
+        at_end: set[int | None] = set()
         deadline = time.monotonic() + TIMEOUT_S
         while len(at_end) < len(partitions) and time.monotonic() < deadline:
             message = consumer.poll(1.0)
@@ -318,6 +318,6 @@ def _committed(server: Server, topic: str, count: int) -> list[bytes | None]:
             else:
                 found[message.partition(), message.offset()] = message.value()
         assert len(found) == count
-        return [value for _, value in sorted(found.items())]
+        return [found[where] for where in sorted(found, key=repr)]
     finally:
         consumer.close()
