@@ -92,11 +92,7 @@ class Producer:
         headers: Headers | None = None,
         timestamp: int | None = None,
     ) -> Delivery:
-        """Hand over a record; ask what comes back for its `result` to know where it lies.
-
-        `timestamp` is in ms since 1970, now by default. Without `partition` the key decides, and without a key any
-        partition will do. BufferFull when there is no room for max.block.ms; KafkaError when the topic is not found.
-        """
+        """Hand over a record; ask what comes back for its `result` to know where it lies. See `AsyncProducer.send`."""
         # The common case, bytes into a batch that has room, is `Accumulator.append` written out: a call and a `with`
         # would double its time.
         if (

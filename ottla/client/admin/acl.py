@@ -11,8 +11,13 @@ from ottla.client.error import check, error_of
 from ottla.kernel.error import KafkaError
 from ottla.kernel.value import frozen
 from ottla.wire.api.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
-from ottla.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
-from ottla.wire.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from ottla.wire.api.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from ottla.wire.api.describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResponse
 
 
 class AclResource(IntEnum):
@@ -109,15 +114,7 @@ class AclCalls(Calls):
             request, DescribeAclsResponse, lambda answer: check(answer.error_code, answer.error_message)
         )
         return [
-            Acl(
-                AclResource(resource.resource_type),
-                resource.resource_name,
-                one.principal,
-                AclOperation(one.operation),
-                AclPermission(one.permission_type),
-                PatternType(resource.pattern_type),
-                one.host,
-            )
+            _acl(resource.resource_type, resource.resource_name, resource.pattern_type, one)
             for resource in response.resources
             for one in resource.acls
         ]
@@ -162,15 +159,18 @@ class AclCalls(Calls):
             failed = [error_of(one.error_code, one.error_message) for one in result.matching_acls if one.error_code]
             error = error_of(result.error_code, result.error_message) or (failed[0] if failed else None)
             found[which] = error or tuple(
-                Acl(
-                    AclResource(one.resource_type),
-                    one.resource_name,
-                    one.principal,
-                    AclOperation(one.operation),
-                    AclPermission(one.permission_type),
-                    PatternType(one.pattern_type),
-                    one.host,
-                )
-                for one in result.matching_acls
+                _acl(one.resource_type, one.resource_name, one.pattern_type, one) for one in result.matching_acls
             )
         return collect(found)
+
+
+def _acl(resource: int, name: str, pattern: int, one: AclDescription | DeleteAclsMatchingAcl) -> Acl:
+    return Acl(
+        AclResource(resource),
+        name,
+        one.principal,
+        AclOperation(one.operation),
+        AclPermission(one.permission_type),
+        PatternType(pattern),
+        one.host,
+    )
