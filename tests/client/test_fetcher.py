@@ -13,7 +13,7 @@ from ottla.client.fetch_session import Wanted
 from ottla.client.fetcher import Fetcher
 from ottla.client.position import PartitionPosition
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.name import TopicPartition
+from ottla.kernel.name import TopicPartition, Uuid
 from ottla.wire.api.fetch import PartitionData
 from ottla.wire.api.metadata import (
     MetadataResponse,
@@ -48,7 +48,7 @@ def scene(answers: list[Mapping[str, Any]]) -> list[tuple[int, int]]:
         cluster = Cluster(settings)
         brokers = [MetadataResponseBroker(node_id=number, host="h", port=number) for number in (1, 2)]
         partition = MetadataResponsePartition(partition_index=0, leader_id=1, leader_epoch=0, replica_nodes=[1, 2])
-        topic = MetadataResponseTopic(name="t", topic_id=b"i" * 16, partitions=[partition])
+        topic = MetadataResponseTopic(name="t", topic_id=Uuid(b"i" * 16), partitions=[partition])
         cluster.metadata.apply(MetadataResponse(brokers=brokers, topics=[topic]), now_ms())
         state = PartitionPosition(ONE)
         state.seek(5)
