@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.kernel.declaration.group_override import GroupOverrideDeclaration
-from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.override_settings import OverrideSettings
 from ottla.kernel.server_settings import ServerSettings
-from ottla.kernel.setting import Layer, Settings, Source, Synonym, nearest
+from ottla.kernel.setting import Source, Synonym
 
 _BOUNDED = (
     "consumer.session.timeout.ms",
@@ -30,27 +31,18 @@ _BOUNDED = (
 )
 
 
-class GroupSettings(GroupOverrideDeclaration, Settings):
+class GroupSettings(GroupOverrideDeclaration, OverrideSettings):
     """One group's settings as they hold on one node; made by `resolve`."""
 
     kind = "group setting"
 
-    _server: ServerSettings
-
-    def __init__(self, layers: tuple[Layer, ...], server: ServerSettings) -> None:
-        super().__init__(layers)
-        values = self.__dict__
-        values["_server"] = server
-        for setting in self.declared().values():
-            if setting.broker is not None and setting.name not in self._given:
-                values[setting.attribute] = getattr(server, server.declared()[setting.broker].attribute)
+    source = Source.GROUP
 
     @classmethod
     def resolve(cls, overrides: Mapping[str, str], server: ServerSettings) -> GroupSettings:
         """The settings in force, each between the server's bounds."""
         known = cls.declared()
-        texts = {name: text for name, text in overrides.items() if name in known}
-        settings = cls((Layer(Source.GROUP, texts),), server)
+        settings = cls(overrides, server)
         for name in _BOUNDED:
             low, high = _bounds(name, server)
             attribute = known[name].attribute
@@ -60,22 +52,11 @@ class GroupSettings(GroupOverrideDeclaration, Settings):
         return settings
 
     @classmethod
-    def check(cls, name: str, value: str | None) -> None:
-        """Raise KafkaError(INVALID_CONFIG) when no group can have this."""
-        setting = cls.declared().get(name)
-        if setting is None:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} is not a {cls.kind}{nearest(name, cls.declared())}")
-        try:
-            setting.parse(value)
-        except OttlaError as error:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
-
-    @classmethod
     def check_together(cls, overrides: Mapping[str, str], server: ServerSettings) -> None:
         """Check every value, the server's bounds, and what must fit together. Raises KafkaError(INVALID_CONFIG)."""
         for name, value in overrides.items():
             cls.check(name, value)
-        settings = cls((Layer(Source.GROUP, dict(overrides)),), server)
+        settings = cls(overrides, server)
         for name in _BOUNDED:
             low, high = _bounds(name, server)
             value = getattr(settings, cls.declared()[name].attribute)

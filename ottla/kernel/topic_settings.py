@@ -13,43 +13,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.kernel.declaration.topic import TopicDeclaration
-from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.override_settings import OverrideSettings
 from ottla.kernel.server_settings import ServerSettings
-from ottla.kernel.setting import Layer, Settings, Source, Synonym, nearest
+from ottla.kernel.setting import Source, Synonym
 
 
-class TopicSettings(TopicDeclaration, Settings):
+class TopicSettings(TopicDeclaration, OverrideSettings):
     """One topic's settings as they hold on one node; made by `resolve`."""
 
     kind = "topic setting"
 
-    _server: ServerSettings
-
-    def __init__(self, layers: tuple[Layer, ...], server: ServerSettings) -> None:
-        super().__init__(layers)
-        values = self.__dict__
-        values["_server"] = server
-        for setting in self.declared().values():
-            if setting.broker is not None and setting.name not in self._given:
-                values[setting.attribute] = getattr(server, server.declared()[setting.broker].attribute)
+    source = Source.TOPIC
 
     @classmethod
     def resolve(cls, overrides: Mapping[str, str], server: ServerSettings) -> TopicSettings:
         """The settings in force. Names that nobody knows are passed over: a later release may have set them."""
-        known = cls.declared()
-        texts = {name: text for name, text in overrides.items() if name in known}
-        return cls((Layer(Source.TOPIC, texts),), server)
-
-    @classmethod
-    def check(cls, name: str, value: str | None) -> None:
-        """Raise KafkaError(INVALID_CONFIG) when a topic cannot have this."""
-        setting = cls.declared().get(name)
-        if setting is None:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} is not a {cls.kind}{nearest(name, cls.declared())}")
-        try:
-            setting.parse(value)
-        except OttlaError as error:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        return cls(overrides, server)
 
     @classmethod
     def check_together(cls, overrides: Mapping[str, str], server: ServerSettings) -> None:

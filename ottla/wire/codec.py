@@ -4,12 +4,14 @@ Rules:
 - What we write, every client reads: snappy in the xerial framing that Java writes, lz4 frames with independent blocks
   (Java's reader refuses dependent ones), gzip and zstd plain.
 - What a client may send, we read: snappy with or without that framing.
+- What comes out is bounded: a few kilobytes can claim to be gigabytes (docs/decisions/0144).
 - cramjam is imported on first use: a broker that only passes batches on never loads it.
 
 KIPs: 57 (lz4 framing), 110 (zstd), 390 (levels).
 """
 
 import struct
+from collections.abc import Callable
 from enum import IntEnum
 
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -21,6 +23,12 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 #: snappy-java's default block.
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _INT32 = struct.Struct(">i")
+#: The most that comes out of a batch: what fits uncompressed into the largest request (100 MiB by default), and some.
+PLAIN_BYTES_MAX = 128 << 20
+#: The first guess at what comes out, and how it grows.
+_RATIO_FIRST, _PLAIN_BYTES_FIRST, _GROWTH = 4, 4096, 8
+#: What cramjam says when a buffer is too small.
+_OUT_OF_ROOM = "failed to write whole buffer"
 
 
 class Codec(IntEnum):
@@ -76,20 +84,19 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
     return bytes(frame.finish())
 
 
-def decompress(codec: Codec, data: Buffer) -> bytes:
-    """The reverse. KafkaError CORRUPT_MESSAGE if `data` is not a stream of that codec."""
+def decompress(codec: Codec, data: Buffer, bytes_max: int = PLAIN_BYTES_MAX) -> bytes:
+    """The reverse. KafkaError CORRUPT_MESSAGE if `data` is not a stream of that codec, MESSAGE_TOO_LARGE if more than
+    `bytes_max` would come out.
+    """
     if codec is Codec.NONE:
         return bytes(data)
     import cramjam
 
     try:
         if codec is Codec.SNAPPY:
-            return _decompress_snappy(bytes(data))
-        if codec is Codec.ZSTD:
-            return bytes(cramjam.zstd.decompress(data))
-        if codec is Codec.GZIP:
-            return bytes(cramjam.gzip.decompress(data))
-        return bytes(cramjam.lz4.decompress(data))
+            return _decompress_snappy(bytes(data), bytes_max)
+        module = {Codec.ZSTD: cramjam.zstd, Codec.GZIP: cramjam.gzip, Codec.LZ4: cramjam.lz4}[codec]
+        return _decompress_into(module.decompress_into, data, bytes_max)
     except (cramjam.DecompressionError, struct.error, ValueError, OverflowError, MemoryError) as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch is not valid {codec.name.lower()}: {error}") from error
 
@@ -106,11 +113,42 @@ def _compress_xerial(data: Buffer) -> bytes:
     return b"".join(parts)
 
 
-def _decompress_snappy(data: bytes) -> bytes:
+def _decompress_into(decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, bytes_max: int) -> bytes:
+    """Into a buffer that grows until it is enough, or would be too much."""
     import cramjam
 
+    size = min(bytes_max, _RATIO_FIRST * len(data) + _PLAIN_BYTES_FIRST)
+    while True:
+        out = bytearray(size)
+        try:
+            written = decompress_into(data, out)
+        except cramjam.DecompressionError as error:
+            if _OUT_OF_ROOM not in str(error):
+                raise
+            if size >= bytes_max:
+                raise _too_large(bytes_max) from error
+            size = min(bytes_max, _GROWTH * size)
+        else:
+            return bytes(memoryview(out)[:written])
+
+
+def _too_large(bytes_max: int) -> KafkaError:
+    why = f"the batch has more than {bytes_max} bytes when it is decompressed"
+    return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, why)
+
+
+def _decompress_snappy(data: bytes, bytes_max: int) -> bytes:
+    import cramjam
+
+    def block(compressed: bytes) -> bytes:
+        # Its length stands before it, and is what it is given room for.
+        if left < cramjam.snappy.decompress_raw_len(compressed):
+            raise _too_large(bytes_max)
+        return bytes(cramjam.snappy.decompress_raw(compressed))
+
+    left = bytes_max
     if not data.startswith(_XERIAL_MAGIC):
-        return bytes(cramjam.snappy.decompress_raw(data))
+        return block(data)
     parts = []
     position = len(_XERIAL_HEAD)
     while position < len(data):
@@ -118,6 +156,7 @@ def _decompress_snappy(data: bytes) -> bytes:
         position += 4
         if size < 0 or size > len(data) - position:
             raise ValueError(f"a block of {size} bytes with {len(data) - position} left")
-        parts.append(bytes(cramjam.snappy.decompress_raw(data[position : position + size])))
+        parts.append(block(data[position : position + size]))
+        left -= len(parts[-1])
         position += size
     return b"".join(parts)

@@ -83,3 +83,26 @@ def test_varints_round_trip(value: int) -> None:
 def test_a_varint_without_an_end_is_refused() -> None:
     with pytest.raises(ValueError, match="does not end"):
         decode_varint(b"\x80" * 11, 0)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_no_more_comes_out_than_is_allowed(codec: Codec) -> None:
+    plain = bytes(1_000_000)
+    data = compress(codec, plain)
+    assert decompress(codec, data, 1_000_000) == plain
+    with pytest.raises(KafkaError) as raised:
+        decompress(codec, data, 999_999)
+    assert raised.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_raw_snappy_block_that_lies_about_its_length_is_given_no_room() -> None:
+    # A varint of 2 GiB and then nothing.
+    with pytest.raises(KafkaError) as raised:
+        decompress(Codec.SNAPPY, b"\xff\xff\xff\xff\x07\x00")
+    assert raised.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_what_is_bounded_is_what_any_ratio_comes_to() -> None:
+    for ratio_text in (b"x" * 300_000, bytes(range(256)) * 40, b"", b"a"):
+        for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD):
+            assert decompress(codec, compress(codec, ratio_text)) == ratio_text

@@ -10,7 +10,7 @@ OffsetFetch, 848 the consumer protocol.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ottla.broker.dispatch import Call, handles
@@ -132,58 +132,32 @@ def offset_fetch(call: Call, request: OffsetFetchRequest) -> Reply:
     return _ask_each(call, [(group.group_id, one(group)) for group in request.groups], merge)
 
 
+#: Request -> its response, and the field in which it names the groups.
+_DESCRIPTIONS: Mapping[type[Any], tuple[type[Any], str]] = {
+    DescribeGroupsRequest: (DescribeGroupsResponse, "groups"),
+    ConsumerGroupDescribeRequest: (ConsumerGroupDescribeResponse, "group_ids"),
+    ShareGroupDescribeRequest: (ShareGroupDescribeResponse, "group_ids"),
+}
+
+
 @handles(ApiKey.DESCRIBE_GROUPS, refuse=failure)
-def describe_groups(call: Call, request: DescribeGroupsRequest) -> Reply:
-    """Groups of the classic protocol, each by its coordinator."""
-
-    def one(group_id: str) -> DescribeGroupsRequest:
-        return DescribeGroupsRequest(
-            groups=[group_id], include_authorized_operations=request.include_authorized_operations
-        )
-
-    def merge(answers: list[DescribeGroupsResponse]) -> DescribeGroupsResponse:
-        groups = [group for answer in answers for group in answer.groups]
-        if request.include_authorized_operations:
-            _authorize(groups)
-        return DescribeGroupsResponse(groups=groups)
-
-    return _ask_each(call, [(group_id, one(group_id)) for group_id in request.groups], merge)
-
-
 @handles(ApiKey.CONSUMER_GROUP_DESCRIBE, refuse=failure)
-def consumer_group_describe(call: Call, request: ConsumerGroupDescribeRequest) -> Reply:
-    """Groups of the consumer protocol (KIP-848), each by its coordinator."""
-
-    def one(group_id: str) -> ConsumerGroupDescribeRequest:
-        return ConsumerGroupDescribeRequest(
-            group_ids=[group_id], include_authorized_operations=request.include_authorized_operations
-        )
-
-    def merge(answers: list[ConsumerGroupDescribeResponse]) -> ConsumerGroupDescribeResponse:
-        groups = [group for answer in answers for group in answer.groups]
-        if request.include_authorized_operations:
-            _authorize(groups)
-        return ConsumerGroupDescribeResponse(groups=groups)
-
-    return _ask_each(call, [(group_id, one(group_id)) for group_id in request.group_ids], merge)
-
-
 @handles(ApiKey.SHARE_GROUP_DESCRIBE, refuse=failure)
-def share_group_describe(call: Call, request: ShareGroupDescribeRequest) -> Reply:
-    """Share groups (KIP-932), each by its coordinator."""
+def describe(call: Call, request: Any) -> Reply:
+    """Groups of one kind, each by its coordinator: classic ones, those of KIP-848, share groups."""
+    response, names = _DESCRIPTIONS[type(request)]
 
-    def one(group_id: str) -> ShareGroupDescribeRequest:
-        return ShareGroupDescribeRequest(
-            group_ids=[group_id], include_authorized_operations=request.include_authorized_operations
-        )
+    def one(group_id: str) -> Any:
+        part = {names: [group_id], "include_authorized_operations": request.include_authorized_operations}
+        return type(request)(**part)
 
-    def merge(answers: list[ShareGroupDescribeResponse]) -> ShareGroupDescribeResponse:
+    def merge(answers: list[Any]) -> Any:
         groups = [group for answer in answers for group in answer.groups]
         if request.include_authorized_operations:
             _authorize(groups)
-        return ShareGroupDescribeResponse(groups=groups)
+        return response(groups=groups)
 
-    return _ask_each(call, [(group_id, one(group_id)) for group_id in request.group_ids], merge)
+    return _ask_each(call, [(group_id, one(group_id)) for group_id in getattr(request, names)], merge)
 
 
 def _authorize(groups: Iterable[Any]) -> None:
