@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import count
-from time import time_ns
+from time import monotonic, time_ns
 from typing import Any, NamedTuple
 
 from ottla.kernel.error import ErrorCode
@@ -14,6 +14,7 @@ from ottla.wire.api import incremental_alter_configs as configs
 from ottla.wire.api import share_acknowledge as ack
 from ottla.wire.api import share_fetch as fetch
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.api.find_coordinator import FindCoordinatorRequest
 from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
@@ -22,7 +23,12 @@ from tests.broker.wire_client import WireClient
 
 ACCEPT, RELEASE, REJECT, RENEW = (int(AcknowledgeType[name]) for name in ("ACCEPT", "RELEASE", "REJECT", "RENEW"))
 _GROUP_RESOURCE = 32
-_HEARTBEATS_MAX = 200
+_PATIENCE_S = 30
+_COMING = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
 _names = count()
 
 #: (partition, first offset, last offset, acknowledge types)
@@ -118,10 +124,14 @@ class Member:
         return response
 
     def join(self) -> Member:
-        """Heartbeats until it has partitions."""
-        for _ in range(_HEARTBEATS_MAX):
+        """Heartbeats until it has partitions; until its coordinator is there, if need be."""
+        deadline = monotonic() + _PATIENCE_S
+        while monotonic() < deadline:
             response = self.beat()
-            assert response.error_code in (0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), response
+            if response.error_code in _COMING:
+                self.client.ask(FindCoordinatorRequest(coordinator_keys=[self.group_id]), 4)
+                continue
+            assert response.error_code == 0, response
             if self.assigned:
                 return self
         raise AssertionError("no partition was assigned")
