@@ -142,6 +142,16 @@ def test_a_program_that_never_stops_its_node_ends_and_leaves_no_directory(end: s
     assert not os.path.exists(done.stdout.strip())
 
 
+def test_a_start_imports_nothing_that_a_node_has_no_use_for() -> None:
+    program = "import sys, ottla; ottla.Node().start().stop(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    loaded = set(done.stdout.split())
+    useless = {"argparse", "click", "email", "importlib.metadata", "numpy", "pandas", "pyarrow", "pyspark", "rich"}
+    ours = {"ottla.client", "ottla.broker.fault", "ottla.sim", "ottla.cli", "ottla.spark", "ottla.testing"}
+    assert loaded & (useless | ours) == set()
+    assert "ottla.broker.node" in loaded
+
+
 def test_ctrl_c_during_the_start_leaves_no_node_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     threads = threading.active_count()
