@@ -241,7 +241,7 @@ def test_verifiable_share_consumers_take_each_record_once(
     options = (*common, "--offset-reset-strategy", "earliest", "--acknowledgement-mode", "sync", "--verbose")
     members = [programs.start("VerifiableShareConsumer", *options) for _ in range(2)]
     for member in members:
-        _await(member, lambda member=member: bool(member.named("offset_reset_strategy_set")))
+        _await_event(member, "offset_reset_strategy_set")
     helper.produce(name, plain(600, partitions=2))
 
     def acknowledged() -> Counter[tuple[int, int]]:
@@ -267,6 +267,10 @@ def _await(program: Program, holds: Callable[[], bool]) -> None:
         assert program.process.poll() is None, f"{program.name} ended with {program.process.returncode}\n{said}"
         assert time.monotonic() < deadline, f"{program.name} did not come that far\n{said}"
         time.sleep(0.05)
+
+
+def _await_event(program: Program, name: str) -> None:
+    _await(program, lambda: bool(program.named(name)))
 
 
 def _assigned(program: Program) -> set[int]:

@@ -36,7 +36,7 @@ def test_a_transaction_of_the_first_protocol(oracle: Oracle, name: str, committe
         producer.commit_offset(name, name, 1)
         _read(side, name, 0)
         _read(side, name, 1)
-        side.ask("DescribeTransactions", 0, transactional_ids=[name, name + "-other", ""])
+        producer.ask("DescribeTransactions", 0, transactional_ids=[name, name + "-other", ""])
         producer.end(committed)
         producer.end(committed)
         producer.end(not committed)
@@ -109,7 +109,7 @@ def test_what_nobody_began_is_refused(oracle: Oracle, name: str) -> None:
         producer.end(True)  # nothing to end
         producer.end(False)
         producer.put(name, transactional_id=None)
-        side.ask("DescribeTransactions", 0, transactional_ids=[name])
+        producer.ask("DescribeTransactions", 0, transactional_ids=[name])
 
     oracle.compare(script)
 

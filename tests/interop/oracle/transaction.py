@@ -32,6 +32,7 @@ class Producer:
     def ask(self, api: str, version: int, **values: Any) -> Any:
         """Ask until the answer is not that the server is busy; note the last answer."""
         reply = self._settled(api, version, **values)
+        _put_in_order(reply)
         self.side.note(f"{api} v{version}", reply, version)
         return reply
 
@@ -113,3 +114,14 @@ def _codes(reply: Any) -> set[int]:
         elif isinstance(value, list):
             found |= {code for each in value if isinstance(each, Struct) for code in _codes(each)}
     return found
+
+
+def _put_in_order(reply: Any) -> None:
+    """Apache keeps partitions in hash maps: their order in a reply says nothing."""
+    for name in (each.name for each in fields(type(reply))):
+        value = getattr(reply, name)
+        if isinstance(value, list) and all(isinstance(each, Struct) for each in value):
+            for each in value:
+                _put_in_order(each)
+            if name in ("topics", "results_by_partition"):
+                setattr(reply, name, sorted(value, key=repr))
