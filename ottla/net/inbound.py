@@ -21,7 +21,11 @@ from ottla.kernel.port import File
 #: One recv takes at most this much; it is shared by all connections of a node.
 RECEIVE_BUFFER_BYTES = 1 << 20
 #: A frame's memory grows from here by doubling, so that a length that lies costs no more than what was really sent.
-_FRAME_BYTES_FIRST = 1 << 20
+_FRAME_BYTES_FIRST = (1 << 20) + (1 << 12)
+#: Frames of a producer's max.request.size (1 MiB) fit into a spare.
+_SPARE_BYTES = (1 << 20) + (1 << 12)
+_SPARE_FROM_BYTES = 1 << 16
+_SPARES_MAX = 2
 _UNSENT_BYTES_MAX = 64 << 20
 _PENDING_REPLIES_MAX = 1000
 #: sendmsg takes at most IOV_MAX (1024) pieces.
@@ -68,6 +72,32 @@ class Slot:
         self._connection.reply_is_ready()
 
 
+class ReceiveMemory:
+    """What all connections of a listener receive into. The listener makes it.
+
+    A frame that does not come in one read gets memory of its own until it is handled; `_SPARES_MAX` pieces of that are
+    kept, since a producer of large batches sends nothing else, and fresh memory must be zeroed and mapped each time.
+    """
+
+    __slots__ = ("_spares", "shared")
+
+    def __init__(self) -> None:
+        self.shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        self._spares: list[bytearray] = []
+
+    def take(self, size: int) -> memoryview:
+        """So many bytes; what is in them is nobody's."""
+        if size < _SPARE_FROM_BYTES or size > _SPARE_BYTES:
+            return memoryview(bytearray(size))
+        return memoryview(self._spares.pop() if self._spares else bytearray(_SPARE_BYTES))[:size]
+
+    def give_back(self, memory: memoryview) -> None:
+        """The frame in it was handled."""
+        owner = memory.obj
+        if isinstance(owner, bytearray) and len(owner) == _SPARE_BYTES and len(self._spares) < _SPARES_MAX:
+            self._spares.append(owner)
+
+
 class Connection:
     """One accepted socket. `Listener` makes it; it ends itself when the peer goes or breaks the protocol."""
 
@@ -75,7 +105,7 @@ class Connection:
         self,
         sock: socket.socket,
         loop: asyncio.AbstractEventLoop,
-        shared: memoryview,
+        memory: ReceiveMemory,
         on_frame: Callable[[Connection, memoryview, Slot], None],
         on_close: Callable[[Connection, str], None],
         frame_bytes_max: int,
@@ -84,7 +114,8 @@ class Connection:
         self._sock = sock
         self._fd = sock.fileno()
         self._loop = loop
-        self._shared = shared
+        self._memory = memory
+        self._shared = memory.shared
         self._on_frame = on_frame
         self._on_close = on_close
         self._frame_bytes_max = frame_bytes_max
@@ -97,7 +128,7 @@ class Connection:
         #: When the last bytes came, on the loop's clock in seconds; the idle sweep reads it.
         self.heard_at = loop.time()
         #: The bytes of an incomplete frame with its length, or None between frames. `_partial_end` bytes are there.
-        self._partial: bytearray | None = None
+        self._partial: memoryview | None = None
         self._partial_end = 0
         self._slots: deque[Slot] = deque()
         self._out: deque[Part] = deque()
@@ -119,8 +150,7 @@ class Connection:
             if self._partial is None:
                 count = self._sock.recv_into(self._shared)
             else:
-                with memoryview(self._partial) as own:
-                    count = self._sock.recvmsg_into([own[self._partial_end :], self._shared])[0]
+                count = self._sock.recvmsg_into([self._partial[self._partial_end :], self._shared])[0]
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -165,7 +195,7 @@ class Connection:
 
     def _keep(self, rest: memoryview) -> None:
         needed = 4 if len(rest) < 4 else 4 + int.from_bytes(rest[:4], "big")
-        self._partial = bytearray(min(max(needed, len(rest)), _FRAME_BYTES_FIRST))
+        self._partial = self._memory.take(min(max(needed, len(rest)), _FRAME_BYTES_FIRST))
         self._partial[: len(rest)] = rest
         self._partial_end = len(rest)
 
@@ -184,22 +214,25 @@ class Connection:
             self._grow(partial, 4 + size, spill)
             return
         self._partial = None
-        self._hand_over(memoryview(partial)[4:])
+        self._hand_over(partial[4:])
+        self._memory.give_back(partial)
         if spill and not self.closed:
             self._cut(spill)
 
-    def _grow(self, partial: bytearray, needed: int, spill: memoryview) -> None:
+    def _grow(self, partial: memoryview, needed: int, spill: memoryview) -> None:
         """The frame is longer than its memory: double it, and take from `spill` what belongs to the frame."""
         length = min(needed, max(2 * len(partial), self._partial_end + len(spill), 1 << 12))
-        grown = bytearray(length)
+        grown = self._memory.take(length)
         grown[: self._partial_end] = partial
         taken = min(len(spill), length - self._partial_end)
         grown[self._partial_end : self._partial_end + taken] = spill[:taken]
+        self._memory.give_back(partial)
         self._partial = grown
         self._partial_end += taken
         if self._partial_end == needed:
             self._partial = None
-            self._hand_over(memoryview(grown)[4:])
+            self._hand_over(grown[4:])
+            self._memory.give_back(grown)
             if taken < len(spill) and not self.closed:
                 self._cut(spill[taken:])
 

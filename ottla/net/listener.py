@@ -16,7 +16,7 @@ from math import isinf
 from typing import Protocol
 
 from ottla.kernel.error import OttlaError
-from ottla.net.inbound import RECEIVE_BUFFER_BYTES, Connection, Slot
+from ottla.net.inbound import Connection, ReceiveMemory, Slot
 
 _BACKLOG = 1024
 _ACCEPTS_AT_ONCE = 64
@@ -69,7 +69,7 @@ class Listener:
         self._on_close = on_close
         self._frame_bytes_max = frame_bytes_max
         self._idle_seconds_max = idle_ms_max / 1000
-        self._shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        self._memory = ReceiveMemory()
         self._sock: socket.socket | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self.connections: set[Connection] = set()
@@ -140,7 +140,7 @@ class Listener:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             try:
                 connection = Connection(
-                    sock, self._loop, self._shared, self._on_frame, self._closed, self._frame_bytes_max, self.name
+                    sock, self._loop, self._memory, self._on_frame, self._closed, self._frame_bytes_max, self.name
                 )
             except OSError:
                 # The peer was gone before we could ask for its name.

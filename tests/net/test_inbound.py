@@ -17,7 +17,7 @@ from ottla.host.disk import HostDisk
 from ottla.host.loop import new_loop
 from ottla.kernel.error import OttlaError
 from ottla.kernel.port import File
-from ottla.net.inbound import Connection, Slot
+from ottla.net.inbound import Connection, ReceiveMemory, Slot
 from ottla.net.listener import Listener
 
 FRAME_BYTES_MAX = 1 << 16
@@ -146,6 +146,22 @@ def test_a_frame_larger_than_every_buffer_arrives_whole(loop: asyncio.AbstractEv
         served.until(lambda: len(served.frames) == 2)
     assert served.frames == [body, b"next"]
     served.listener.close()
+
+
+def test_memory_of_a_handled_frame_is_used_again_and_bounded() -> None:
+    memory = ReceiveMemory()
+    first = [memory.take(100_000) for _ in range(5)]
+    assert len({id(each.obj) for each in first}) == 5
+    for each in first:
+        memory.give_back(each)
+    again = [memory.take(1 << 20) for _ in range(5)]
+    assert [len(each) for each in again] == [1 << 20] * 5
+    assert len({id(each.obj) for each in again} & {id(each.obj) for each in first}) == 2
+    # Small frames and those beyond a spare have memory of their own, which is not kept.
+    for size in (4, 60_000, 5 << 20):
+        single = memory.take(size)
+        memory.give_back(single)
+        assert memory.take(size).obj is not single.obj
 
 
 def test_replies_leave_in_the_order_of_the_requests(served: Served) -> None:
