@@ -20,6 +20,7 @@ from ottla.wire.api import (
     delete_records,
     describe_configs,
     describe_quorum,
+    describe_share_group_offsets,
     fetch,
     incremental_alter_configs,
     join_group,
@@ -29,6 +30,7 @@ from ottla.wire.api import (
     offset_commit,
     offset_fetch,
     produce,
+    share_fetch,
     txn_offset_commit,
 )
 from ottla.wire.api import add_partitions_to_txn as add
@@ -201,6 +203,18 @@ def _init_producer_id(request: Any, version: int, topic_id: Uuid) -> None:
     request.transactional_id, request.transaction_timeout_ms = "x", 10_000
 
 
+def _share_heartbeat(request: Any, version: int, topic_id: Uuid) -> None:
+    request.group_id, request.member_id, request.subscribed_topic_names = "shares", "m", ["t"]
+
+
+def _share_fetch(request: Any, version: int, topic_id: Uuid) -> None:
+    request.group_id, request.member_id = "shares", "m"
+    request.max_records, request.batch_size = 10, 10
+    request.topics = [
+        share_fetch.FetchTopic(topic_id=topic_id, partitions=[share_fetch.FetchPartition(partition_index=0)])
+    ]
+
+
 def _named(**fields: Any) -> Fill:
     def fill(request: Any, version: int, topic_id: Uuid) -> None:
         for name, value in fields.items():
@@ -245,6 +259,15 @@ FILLS: dict[int, Fill] = {
     ApiKey.TXN_OFFSET_COMMIT: _txn_offset_commit,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: _consumer_heartbeat,
     ApiKey.CONSUMER_GROUP_DESCRIBE: _named(group_ids=["beats-0", "nobody's"]),
+    ApiKey.SHARE_GROUP_HEARTBEAT: _share_heartbeat,
+    ApiKey.SHARE_GROUP_DESCRIBE: _named(group_ids=["shares", "nobody's"]),
+    ApiKey.SHARE_FETCH: _share_fetch,
+    ApiKey.SHARE_ACKNOWLEDGE: _named(group_id="shares", member_id="nobody", share_session_epoch=1),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: _named(
+        groups=[describe_share_group_offsets.DescribeShareGroupOffsetsRequestGroup(group_id="shares", topics=None)]
+    ),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: _named(group_id="nobody's"),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: _named(group_id="nobody's"),
     ApiKey.DESCRIBE_TRANSACTIONS: _named(transactional_ids=["x", "", "y"]),
     ApiKey.DESCRIBE_LOG_DIRS: _named(topics=None),
     ApiKey.INIT_PRODUCER_ID: _init_producer_id,
