@@ -42,6 +42,9 @@ SHORT_CONSUMER = (
     "0140",
 )
 
+#: The tests of share groups.
+SHARE = frozenset(str(number).zfill(4) for number in range(170, 191))
+
 PARALLEL = 4
 #: Above the longest test's own limit (0113: 600 s, 0150: 360 s).
 TIMEOUT_S = 900
@@ -49,7 +52,7 @@ TIMEOUT_S = 900
 PATIENCE = 2
 
 #: What librdkafka's own cluster is started with, beside defaults.
-BROKER_SETTINGS = {"num.partitions": "4"}
+BROKER_SETTINGS = {"num.partitions": "4", "group.share.min.record.lock.duration.ms": "1000"}
 
 #: The tests of its other scenario: topics are not made by being asked for.
 NO_AUTO_CREATE = ("0045", "0107", "0111")
@@ -78,15 +81,16 @@ def run(bootstrap: str, protocol: str, numbers: Sequence[str] = (), scenario: st
     toolchain.librdkafka_tests()
     broker = Broker(bootstrap, protocol, scenario)
     with ThreadPoolExecutor(PARALLEL) as pool:
-        ran = list(pool.map(lambda number: _run(broker, number), numbers or all_numbers()))
+        ran = list(pool.map(lambda number: _run(broker, number), numbers or all_numbers(protocol)))
     suite = f"librdkafka ({protocol}{'' if scenario == 'default' else ', ' + scenario})"
     outcomes = [one for some in ran for one in some]
     return judged(suite, outcomes, expected_of("librdkafka"), lambda one: _alone(broker, one))
 
 
-def all_numbers() -> list[str]:
-    """The numbers of all tests that need a broker."""
-    return sorted({number for number, _, flags in _table() if not _left_out(flags)})
+def all_numbers(protocol: str) -> list[str]:
+    """The numbers of all tests that need a broker. Those of share groups know no other protocol: they run once."""
+    numbers = {number for number, _, flags in _table() if not _left_out(flags)}
+    return sorted(number for number in numbers if protocol == "classic" or number not in SHARE)
 
 
 def _left_out(flags: str) -> bool:
@@ -129,7 +133,10 @@ def _run(broker: Broker, number: str) -> list[Outcome]:
         environment.pop("CI", None)  # there its limits become shorter
         began = time.monotonic()
         text = _said(["./test-runner", "-L", "-p1"], tests, environment)
-    return parse(number, text, time.monotonic() - began)
+    outcomes = parse(number, text, time.monotonic() - began)
+    for one in outcomes:
+        print(f"  {one.state} {one.name} {one.seconds:.0f} s {one.said}", flush=True)
+    return outcomes
 
 
 def _said(command: list[str], directory: Path, environment: dict[str, str]) -> str:
