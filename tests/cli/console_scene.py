@@ -29,7 +29,8 @@ Run = Callable[..., Said]
 
 _PLACEHOLDERS = (
     (re.compile(r"TopicId: [\w-]{22}"), "TopicId: {id}"),
-    (re.compile(r"(?<=-)[\w-]{22}(?![\w-])"), "{id}"),
+    (re.compile(r"(?<=[^-]-)[\w-]{22}(?![\w-])"), "{id}"),
+    (re.compile(r'(?<="log_dirs":\[)"/[^]]*'), '"{data}"'),
     (re.compile(r"[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}"), "{uuid}"),
     (re.compile(r"(?<!\d)1[789]\d{11}(?!\d)"), "{time}"),
 )
