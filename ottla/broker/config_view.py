@@ -17,7 +17,6 @@ from ottla.kernel.topic_settings import TopicSettings
 
 #: Where a value comes from, by DescribeConfigs' numbers that no declared setting has.
 LOGGER_SOURCE = 6
-CLIENT_METRICS_SOURCE = 7
 
 
 class Described(NamedTuple):
@@ -26,7 +25,7 @@ class Described(NamedTuple):
     name: str
     value: str | None
     source: int
-    type: ConfigType = ConfigType.STRING
+    type: int = ConfigType.STRING
     read_only: bool = False
     sensitive: bool = False
     documentation: str | None = None
@@ -57,10 +56,27 @@ def describe_broker(server: ServerSettings, image: Image, name: str) -> list[Des
     return [_default(declared.get(key), key, value) for key, value in sorted(image.config(BROKER, "").items())]
 
 
+#: (name, default, type, meaning) of a subscription's settings.
+_CLIENT_METRICS = (
+    ("interval.ms", "300000", ConfigType.INT, "How often a client pushes, in milliseconds."),
+    ("match", "", ConfigType.LIST, "Which clients are asked: pairs of attribute and pattern; all when it is empty."),
+    ("metrics", "", ConfigType.LIST, "Prefixes of the names of the metrics that are wanted; * is all."),
+)
+
+
 def describe_client_metrics(image: Image, name: str) -> list[Described]:
-    """What was set for one client metrics subscription (KIP-714)."""
+    """The settings of one client metrics subscription (KIP-714)."""
     own = image.config(CLIENT_METRICS, name)
-    return [Described(key, value, CLIENT_METRICS_SOURCE) for key, value in sorted(own.items())]
+    found = []
+    for key, default, kind, meaning in _CLIENT_METRICS:
+        value = own.get(key)
+        if value is None:
+            found.append(Described(key, default, Source.DEFAULT, kind, documentation=meaning))
+        else:
+            # Its synonym is itself, with a source that only this kind of resource has.
+            itself = Synonym(key, value, Source.CLIENT_METRICS)
+            found.append(Described(key, value, Source.CLIENT_METRICS, kind, documentation=meaning, synonyms=(itself,)))
+    return found
 
 
 def _default(setting: Setting[object] | None, key: str, value: str) -> Described:

@@ -56,7 +56,7 @@ class Leadership:
         if partition is not None:
             return partition
         image = self._node.image.topics.get(topic)
-        if image is not None and index < len(image.partitions):
+        if image is not None and 0 <= index < len(image.partitions):
             if topic in self._making:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             # It cannot be made (a full disk), or its directory has failed.

@@ -46,6 +46,16 @@ _CLIENT_METRICS_MATCH = (
 )
 _INTERVAL_MS_MIN, _INTERVAL_MS_MAX = 100, 3_600_000
 
+#: Pools of threads grow and shrink step by step (KIP-226).
+_THREADS = (
+    "background.threads",
+    "log.cleaner.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+)
+
 Resource = tuple[int, str]
 #: Setting -> (operation, value).
 Changes = dict[str, tuple[int, str | None]]
@@ -137,8 +147,8 @@ def _changed(image: Image, settings: ServerSettings, resource: Resource, changes
             after[key] = new
         if new != old or kind == BROKER:
             records.append(ConfigRecord(resource_type=kind, resource_name=name, name=key, value=new))
-    _check_elr(image, resource, records)
     _check_resource(image, settings, resource, {record.name: record.value for record in records}, after)
+    _check_elr(image, resource, records)
     return records
 
 
@@ -246,10 +256,17 @@ def _check_brokers_together(image: Image, settings: ServerSettings, name: str, a
     """The node's settings as they would be: what does not fit together must not come into force."""
     node = after if name else image.config(BROKER, str(settings.node_id))
     cluster = image.config(BROKER, "") if name else after
+    now = settings.with_dynamic(image.config(BROKER, str(settings.node_id)), image.config(BROKER, ""))
     try:
-        settings.with_dynamic(node, cluster)
+        then = settings.with_dynamic(node, cluster)
     except OttlaError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    for threads in _THREADS:
+        attribute = settings.declared()[threads].attribute
+        before, after_change = getattr(now, attribute), getattr(then, attribute)
+        if not before // 2 <= after_change <= before * 2:
+            why = f"{threads} cannot go from {before} to {after_change} at once: at most twice as many, at least half"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, why)
 
 
 def _check_client_metrics(name: str, after: Mapping[str, str]) -> None:

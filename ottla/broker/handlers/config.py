@@ -37,8 +37,20 @@ from ottla.wire.api.describe_configs import (
 )
 
 _LEVELS = {"FATAL": 50, "ERROR": 40, "WARN": 30, "INFO": 20, "DEBUG": 10, "TRACE": 5}
-_LOGGERS = ("root", "ottla.broker", "ottla.log", "ottla.net")
+#: Kafka's names for parts of a broker, and ours.
+_LOGGERS = {
+    "root": None,
+    "kafka": "ottla",
+    "kafka.log": "ottla.log",
+    "kafka.network": "ottla.net",
+    "kafka.server": "ottla.broker",
+    "ottla": "ottla",
+    "ottla.broker": "ottla.broker",
+    "ottla.log": "ottla.log",
+    "ottla.net": "ottla.net",
+}
 _SET, _DELETE = 0, 1
+_UNTYPED = 0
 
 
 @handles(ApiKey.DESCRIBE_CONFIGS)
@@ -55,7 +67,8 @@ def _describe(call: Call, request: DescribeConfigsRequest, resource: DescribeCon
         result.error_code = error.code
         result.error_message = error.message or error.code.name
         return result
-    keys = None if resource.configuration_keys is None else set(resource.configuration_keys)
+    # As in Apache Kafka, no key is every key.
+    keys = set(resource.configuration_keys or ()) or None
     result.configs = [_shown(each, request) for each in described if keys is None or each.name in keys]
     return result
 
@@ -77,10 +90,14 @@ def _read(call: Call, resource: DescribeConfigsResource) -> list[Described]:
         return describe_broker(node.settings, node.image, name)
     if resource.resource_type == BROKER_LOGGER:
         _check_logger_node(call, name)
-        return [Described(each, _level(each), LOGGER_SOURCE) for each in _LOGGERS]
+        return [Described(each, _level(each), LOGGER_SOURCE, _UNTYPED, documentation="") for each in _LOGGERS]
     if resource.resource_type == GROUP:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         return describe_group(node.settings, node.image, name)
     if resource.resource_type == CLIENT_METRICS:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
         return describe_client_metrics(node.image, name)
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
 
@@ -97,7 +114,7 @@ def _shown(each: Described, request: DescribeConfigsRequest) -> DescribeConfigsR
             for name, value, source in (each.synonyms if request.include_synonyms else ())
         ],
         config_type=each.type,
-        documentation=each.documentation if request.include_documentation else None,
+        documentation=each.documentation if request.include_documentation or not each.documentation else None,
     )
 
 
@@ -151,7 +168,7 @@ def _check_logger_node(call: Call, name: str) -> None:
 
 
 def _logger(name: str) -> logging.Logger:
-    return logging.getLogger(None if name == "root" else name)
+    return logging.getLogger(_LOGGERS[name])
 
 
 def _level(name: str) -> str:
@@ -162,6 +179,8 @@ def _level(name: str) -> str:
 def _set_level(change: alter.AlterableConfig, *, validate_only: bool) -> None:
     if change.name not in _LOGGERS:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {change.name} does not exist!")
+    if change.config_operation == _DELETE and change.name == "root":
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed")
     if change.config_operation not in (_SET, _DELETE):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a logger's level can be set or deleted, nothing else")
     if change.config_operation == _SET and change.value not in _LEVELS:

@@ -45,7 +45,12 @@ _NO_RECORDS = b""
 _UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
-@handles(ApiKey.FETCH)
+def _refuse(request: FetchRequest, _: int, error: KafkaError) -> FetchResponse:
+    # Kafka names no session in an error.
+    return FetchResponse(error_code=error.code)
+
+
+@handles(ApiKey.FETCH, refuse=_refuse)
 def fetch(call: Call, request: FetchRequest) -> Reply:
     """Read now; wait for more when there is too little and the client has time."""
     parked = ParkedFetch(call, request)

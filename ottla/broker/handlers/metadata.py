@@ -31,10 +31,19 @@ from ottla.wire.api.metadata import (
 #: A bit for each operation of Kafka's ACLs that the resource knows; without an authorizer all are allowed.
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
-_BY_ID_FROM = 10
+_BY_ID_FROM = 12
+_ID_FROM = 10
 
 
-@handles(ApiKey.METADATA)
+def _refuse(request: MetadataRequest, version: int, error: KafkaError) -> MetadataResponse:
+    topics = [
+        MetadataResponseTopic(error_code=error.code, name=each.name or "", topic_id=each.topic_id)
+        for each in request.topics or ()
+    ]
+    return MetadataResponse(topics=topics)
+
+
+@handles(ApiKey.METADATA, refuse=_refuse)
 def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
     """The brokers and the topics asked for."""
     node = call.node
@@ -51,6 +60,8 @@ def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
         response.topics = [_topic(node.image, each) for each in node.image.topics.values()]
     else:
         assert request.topics is not None
+        if _ID_FROM <= call.version < _BY_ID_FROM:
+            _check_names(request.topics)
         response.topics = [_asked(call, request, each) for each in request.topics]
     if request.include_topic_authorized_operations:
         for topic in response.topics:
@@ -58,6 +69,12 @@ def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response
+
+
+def _check_names(topics: list[MetadataRequestTopic]) -> None:
+    """These versions have a place for ids and take none."""
+    if any(each.name is None or each.topic_id != NO_UUID for each in topics):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Topic ids are taken from version 12 on")
 
 
 def _asked(call: Call, request: MetadataRequest, asked: MetadataRequestTopic) -> MetadataResponseTopic:

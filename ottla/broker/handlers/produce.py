@@ -127,7 +127,7 @@ def _append(
         if not data.records:
             raise KafkaError(ErrorCode.INVALID_RECORD, "the request has no batch for this partition")
         if request.acks == _ALL and partition.log.settings.min_insync_replicas > 1:
-            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "min.insync.replicas is more than the one replica there is")
+            _check_in_sync(call, partition)
         _check_attributes(call, request.transactional_id, partition, data.records)
         appended = partition.append(data.records, node.clock.now_ms())
     except KafkaError as error:
@@ -151,6 +151,15 @@ def _append(
         log_append_time_ms=appended.max_timestamp if appended.duplicate else appended.log_append_time_ms,
         log_start_offset=log.start_offset,
     )
+
+
+def _check_in_sync(call: Call, partition: Partition) -> None:
+    """Enough replicas are in sync; of no partition more are demanded than it has (KIP-966)."""
+    image = call.node.image.topics[partition.tp.topic].partitions[partition.tp.partition]
+    needed = min(partition.log.settings.min_insync_replicas, len(image.replicas))
+    if len(image.isr) < needed:
+        why = f"{len(image.isr)} replicas are in sync, and min.insync.replicas is {needed}"
+        raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, why)
 
 
 def _check_attributes(call: Call, transactional_id: str | None, partition: Partition, records: Buffer) -> None:
