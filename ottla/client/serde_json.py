@@ -26,7 +26,7 @@ from ottla.kernel.error import OttlaError
 
 _OPEN, _CLOSE, _NONE = (pa.scalar(text, pa.binary()) for text in (b'{"v":', b"}\n", b""))
 #: Arrow reads blocks on several threads. A block ends at a line's end: smaller ones cost more than they bring.
-_BLOCK_BYTES = 1 << 19
+_BLOCK_BYTES = 1 << 18
 #: What must not stand in a JSON string as it is.
 _TO_ESCAPE = '["\\\\\\x00-\\x1f]'
 _SHORT = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}

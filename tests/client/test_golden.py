@@ -73,6 +73,34 @@ def test_batches_are_javas_byte_for_byte(case: dict[str, Any]) -> None:
     assert batch.encode(Codec.NONE, None).hex() == case["bytes"]
 
 
+@pytest.mark.parametrize("case", GOLDEN["batches"], ids=lambda case: f"{len(case['records'])}-records")
+def test_batches_of_a_table_are_javas_byte_for_byte(case: dict[str, Any]) -> None:
+    import pyarrow as pa
+
+    from ottla.client.outgoing import Mapping, cuts, fill
+
+    times, keys, values, pairs = zip(*case["records"], strict=True)
+    table = pa.table(
+        {
+            "to": [0] * len(times),
+            "time": pa.array(times, pa.int64()),
+            "key": pa.array(map(_bytes, keys), pa.binary()),
+            "value": pa.array(map(_bytes, values), pa.binary()),
+            "headers": pa.array(
+                [[(name, _bytes(content)) for name, content in own] for own in pairs], pa.map_(pa.string(), pa.binary())
+            ),
+        }
+    )
+    columns = Mapping(key="key", timestamp="time", partition="to", headers="headers")
+    (cut,) = cuts(table, columns, 1, 1 << 20, lambda: 0)
+    batch = ProducerBatch("t", 0, 0, 0)
+    fill(batch, cut, Codec.NONE, None)
+    producer_id, epoch, sequence = case["producer"]
+    if producer_id >= 0:
+        batch.sequence((producer_id, epoch), sequence)
+    assert batch.encode(Codec.NONE, None).hex() == case["bytes"]
+
+
 @pytest.mark.interop
 def test_the_golden_answers_are_javas() -> None:
     program = str(Path(__file__).parent / "Vectors.java")

@@ -5,6 +5,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import confluent_kafka
+import kafka
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -181,6 +183,64 @@ def test_columns_are_sent_as_json_and_read_into_their_types(producer: Producer, 
         {"price": row["price"], "id": row["id"], "name": row["name"], "more": None} for row in table.to_pylist()
     ]
     assert got["key"].to_pylist() == table["name"].to_pylist()
+
+
+SENT: list[tuple[bytes | None, bytes | None, Any]] = [
+    (b"k", b"v", []),
+    (None, b"\x00" * 300, [("a", b"1"), ("a", None)]),
+    (b"gone", None, []),
+    (b"", b"", [("\u00e9", b"")]),
+] * 40
+
+
+def test_other_clients_read_what_a_table_wrote(bootstrap: str, producer: Producer, topic: str) -> None:
+    table = pa.table(
+        {
+            "key": pa.array([key for key, _, _ in SENT], pa.binary()),
+            "value": pa.array([value for _, value, _ in SENT], pa.binary()),
+            "headers": pa.array([own for *_, own in SENT], pa.map_(pa.string(), pa.binary())),
+            "to": [0] * len(SENT),
+        }
+    )
+    producer.send_table(topic, table, key="key", partition="to", headers="headers").result(30)
+    theirs = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "check.crcs": True})
+    theirs.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+    found: list[Any] = []
+
+    def all_read() -> bool:
+        found.extend(theirs.consume(500, 0.5))
+        return len(found) >= len(SENT)
+
+    try:
+        eventually(all_read, 30)
+    finally:
+        theirs.close()
+    assert [(one.key(), one.value(), one.headers() or []) for one in found] == SENT
+    other = kafka.KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", check_crcs=True)
+    try:
+        other.assign([kafka.TopicPartition(topic, 0)])
+        again: list[Any] = []
+
+        def all_again() -> bool:
+            for some in other.poll(500).values():
+                again.extend(some)
+            return len(again) >= len(SENT)
+
+        eventually(all_again, 30)
+    finally:
+        other.close()
+    assert [(one.key, one.value, [*one.headers]) for one in again] == SENT
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_a_table_holds_what_other_clients_wrote(bootstrap: str, consumer: Consumer, topic: str, codec: str) -> None:
+    theirs = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "compression.type": codec})
+    for key, value, own in SENT:
+        theirs.produce(topic, value, key, 1, headers=own)
+    assert theirs.flush(30) == 0
+    got = read(consumer, len(SENT))
+    rows = got.sort_by("offset").to_pylist()
+    assert [(row["key"], row["value"], [(one["key"], one["value"]) for one in row["headers"]]) for row in rows] == SENT
 
 
 def test_a_value_that_cannot_be_read_stops_the_table_and_nothing_is_lost(
