@@ -75,6 +75,8 @@ class ParkedFetch:
         self.session, self.wanted, self.incremental = self._open_session()
         self.later: Later | None = None
         self._timer: TimerHandle | None = None
+        #: Where it waits.
+        self._waits_at: list[Partition] = []
 
     def _open_session(self) -> tuple[Session | None, Iterable[Wanted], bool]:
         request, sessions = self.request, self.node.fetch_sessions
@@ -102,7 +104,11 @@ class ParkedFetch:
         """The response, or None when it is worth waiting for more."""
         bytes_left, read_bytes, urgent = self.bytes_max, 0, final or self.request.max_wait_ms <= 0
         found: list[tuple[Wanted, PartitionData]] = []
+        some = False
         for wanted in self.wanted:
+            some = True
+            if self.incremental and self._is_still(wanted):
+                continue
             data = self._read(wanted, bytes_left, min_one_batch=not read_bytes)
             if data.records:
                 size = len(data.records)
@@ -110,9 +116,25 @@ class ParkedFetch:
                 bytes_left = max(0, bytes_left - size)
             urgent = urgent or data.error_code != 0 or data.diverging_epoch.epoch >= 0
             found.append((wanted, data))
-        if not urgent and found and read_bytes < self.request.min_bytes:
+        if not urgent and some and read_bytes < self.request.min_bytes:
             return None
         return self._throttled(read_bytes) or self._respond(found)
+
+    def _is_still(self, wanted: Wanted) -> bool:
+        """Has nothing happened there since the client was told, so that there is neither anything to read nor to say?
+
+        A client of ten thousand partitions, of which a few are at work, has all of them looked at in each fetch.
+        """
+        partition = wanted.led
+        if partition is None or self.node.partitions.get(partition.tp) is not partition:
+            return False
+        log = partition.log
+        return (
+            wanted.fetch_offset == log.high_watermark == wanted.told_high_watermark
+            and log.start_offset == wanted.told_log_start_offset
+            and (wanted.current_leader_epoch < 0 or wanted.current_leader_epoch == partition.leader_epoch)
+            and wanted.last_fetched_epoch < 0
+        )
 
     def _throttled(self, read_bytes: int) -> FetchResponse | None:
         """The response without records of a client that reads too fast."""
@@ -128,7 +150,7 @@ class ParkedFetch:
     def _read(self, wanted: Wanted, bytes_left: int, *, min_one_batch: bool) -> PartitionData:
         partition = None
         try:
-            partition = self._partition_of(wanted)
+            partition = wanted.led = self._partition_of(wanted)
             partition.check_epoch(wanted.current_leader_epoch)
             diverging = _divergence(partition, wanted)
             if diverging is not None:
@@ -189,18 +211,14 @@ class ParkedFetch:
     def park(self) -> Later:
         """Wait at every partition until there is enough, the time is over, or the client asks for something else."""
         self.later = Later(superseded=self._finish)
-        for partition in self._partitions():
-            partition.waiting[self._try] = None
+        wake = self._try
+        for wanted in self.wanted:
+            # The attempt before this has looked every partition up. One that is not led makes it answer at once.
+            if wanted.led is not None:
+                wanted.led.waiting[wake] = None
+                self._waits_at.append(wanted.led)
         self._timer = self.node.loop.call_later(self.request.max_wait_ms / 1000, self._finish)
         return self.later
-
-    def _partitions(self) -> Iterator[Partition]:
-        for wanted in self.wanted:
-            try:
-                yield self._partition_of(wanted)
-            except KafkaError:
-                # Its topic was deleted while we waited: the next attempt tells the client.
-                continue
 
     def _try(self) -> None:
         response = self.attempt()
@@ -216,8 +234,9 @@ class ParkedFetch:
         assert self._timer is not None
         assert self.later is not None
         self._timer.cancel()
-        for partition in self._partitions():
-            partition.waiting.pop(self._try, None)
+        wake = self._try
+        for partition in self._waits_at:
+            partition.waiting.pop(wake, None)
         if not self.later.resolved:
             self.later.resolve(response)
 

@@ -1,0 +1,133 @@
+"""A consumer of many partitions, of which few are at work: what it is told, and what it costs the others."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+import ottla
+from ottla.kernel.error import ErrorCode
+from ottla.replica.partition import Partition
+from ottla.wire.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.wire.api.delete_topics import DeleteTopicsRequest
+from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.batch import build
+from tests.broker.wire_client import WireClient
+
+_PARTITIONS = 30
+_names = (f"wide-{number}" for number in count())
+
+
+class Wide:
+    """A fetch session over every partition of a topic."""
+
+    def __init__(self, client: WireClient, topic: str) -> None:
+        self.client = client
+        self.topic = topic
+        self.request = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, session_epoch=0)
+        first = self.fetch(*((index, 0) for index in range(_PARTITIONS)))
+        assert len(first.responses[0].partitions) == _PARTITIONS
+        self.request.session_id = first.session_id
+
+    def fetch(self, *moved: tuple[int, int]) -> FetchResponse:
+        """The next fetch of the session; `moved` are (partition, offset) of which it says something new."""
+        partitions = [
+            FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20) for index, offset in moved
+        ]
+        self.request.topics = [FetchTopic(topic=self.topic, partitions=partitions)] if moved else []
+        answer: FetchResponse = self.client.ask(self.request, 12)
+        assert answer.error_code == 0
+        self.request.session_epoch += 1
+        return answer
+
+    def told(self, *moved: tuple[int, int]) -> list[tuple[int, int, int]]:
+        """(partition, error, high watermark) of what the next fetch brings."""
+        answer = self.fetch(*moved)
+        return [
+            (each.partition_index, each.error_code, each.high_watermark)
+            for topic in answer.responses
+            for each in topic.partitions
+        ]
+
+
+def _produce(client: WireClient, topic: str, partition: int) -> None:
+    data = PartitionProduceData(index=partition, records=build([(1, None, b"v", [])]))
+    request = ProduceRequest(acks=-1, topic_data=[TopicProduceData(name=topic, partition_data=[data])])
+    assert client.ask(request, 9).responses[0].partition_responses[0].error_code == 0
+
+
+def _made(node: ottla.Node) -> str:
+    name = next(_names)
+    node.create_topic(name, _PARTITIONS)
+    return name
+
+
+def test_only_partitions_where_something_happened_are_looked_at(
+    node: ottla.Node, client: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = _made(node)
+    wide = Wide(client, topic)
+    read: list[int] = []
+    look = Partition.read
+
+    def noted(self: Partition, *args: int, **more: bool) -> object:
+        if self.tp.topic == topic:
+            read.append(self.tp.partition)
+        return look(self, *args, **more)
+
+    monkeypatch.setattr(Partition, "read", noted)
+    assert wide.told() == []
+    assert read == []
+    _produce(client, topic, 7)
+    assert wide.told() == [(7, 0, 1)]
+    assert read == [7]
+    assert wide.told((7, 1)) == []
+    # The client came to the end that it knows already: there is nothing to look for.
+    assert read == [7]
+    _produce(client, topic, 7)
+    _produce(client, topic, 8)
+    assert sorted(wide.told()) == [(7, 0, 2), (8, 0, 1)]
+
+
+def test_a_client_that_goes_back_is_served_again(node: ottla.Node, client: WireClient) -> None:
+    topic = _made(node)
+    wide = Wide(client, topic)
+    _produce(client, topic, 3)
+    assert wide.told() == [(3, 0, 1)]
+    assert wide.told((3, 1)) == []
+    assert wide.told((3, 0)) == [(3, 0, 1)]
+    assert wide.told((3, 5)) == [(3, ErrorCode.OFFSET_OUT_OF_RANGE, -1)]
+
+
+def test_a_log_start_that_moved_is_told(node: ottla.Node, client: WireClient) -> None:
+    topic = _made(node)
+    wide = Wide(client, topic)
+    _produce(client, topic, 4)
+    wide.told()
+    assert wide.told((4, 1)) == []
+    partition = DeleteRecordsPartition(partition_index=4, offset=1)
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[partition])], timeout_ms=1000)
+    assert client.ask(request, 2).topics[0].partitions[0].error_code == 0
+    assert wide.told() == [(4, 0, 1)]
+    assert wide.told() == []
+
+
+def test_a_topic_that_is_deleted_while_a_client_waits_is_told_to_it(node: ottla.Node, client: WireClient) -> None:
+    topic = _made(node)
+    with WireClient(node.bootstrap_servers) as other:
+        wide = Wide(other, topic)
+        wide.request.max_wait_ms = 60_000
+        other.send(wide.request, 12)
+        request = DeleteTopicsRequest(topic_names=[topic], timeout_ms=1000)
+        assert client.ask(request, 4).responses[0].error_code == 0
+        answer = other.receive(1, 12)
+        told = {each.error_code for each in answer.responses[0].partitions}
+        assert told == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        # One of the same name is another one: nothing of the old is believed.
+        wide.request.max_wait_ms = 0
+        wide.request.session_epoch += 1
+        node.create_topic(topic, _PARTITIONS)
+        _produce(client, topic, 9)
+        assert (9, 0, 1) in wide.told()
