@@ -274,7 +274,11 @@ class StorageDeclaration:
         mode=CLUSTER_WIDE,
     )
     log_preallocate = boolean(
-        "log.preallocate", False, "Whether a new segment's file is made at its full size.", mode=CLUSTER_WIDE
+        "log.preallocate",
+        False,
+        "Whether a new segment's file is made at its full size.",
+        mode=CLUSTER_WIDE,
+        served=False,
     )
     log_cleaner_enable = boolean("log.cleaner.enable", True, "Whether compacted topics are compacted.")
     log_cleaner_threads = integer(

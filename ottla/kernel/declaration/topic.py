@@ -156,7 +156,11 @@ class TopicDeclaration:
         broker="min.insync.replicas",
     )
     preallocate = boolean(
-        "preallocate", False, "Whether a new segment's file is made at its full size.", broker="log.preallocate"
+        "preallocate",
+        False,
+        "Whether a new segment's file is made at its full size.",
+        broker="log.preallocate",
+        served=False,
     )
     delete_retention_ms = long(
         "delete.retention.ms",
