@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ottla.broker.fault import Faults
+    from ottla.broker.telemetry import ClientMetrics
 
 _START_SECONDS_MAX = 60
 _STOP_SECONDS_MAX = 60
@@ -49,6 +50,8 @@ class Node:
 
     `data`: the directory of its logs (kept), or None for a temporary one. `port`: 0 takes a free one.
     `settings`: any of Kafka's broker settings by Kafka's names, as text or as Python values.
+    `client_metrics`: called, on the node's thread, with what clients push of themselves (KIP-714); which of them are to
+    push what is set by `client-metrics` resources. Without it clients are not asked.
     """
 
     def __init__(
@@ -58,7 +61,9 @@ class Node:
         port: int = 0,
         host: str = "127.0.0.1",
         settings: Mapping[str, object] | None = None,
+        client_metrics: Callable[[ClientMetrics], None] | None = None,
     ) -> None:
+        self._client_metrics = client_metrics
         self._data = data
         self._temporary: str | None = None
         self._host = host
@@ -174,6 +179,7 @@ class Node:
             loop.stop()
 
         node.on_failure = fail
+        node.telemetry.exporter = self._client_metrics
         if self._faults is not None:
             self._faults.attach(node)
         node.open()

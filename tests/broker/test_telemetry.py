@@ -1,7 +1,11 @@
 """Which metrics a client is asked for, and what becomes of those that it pushes."""
 
-import pytest
+import threading
 
+import pytest
+from confluent_kafka import Producer
+
+import ottla
 from ottla.broker.telemetry import Client, ClientMetrics, Instance, Telemetry
 from ottla.cluster.image import CLIENT_METRICS, Image
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -12,6 +16,7 @@ from ottla.wire.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.wire.codec import Codec, compress
+from tests.broker.wire_client import WireClient
 from tests.cluster.scene import Cluster
 
 ME = Client("billing", ("apache-kafka-java", "4.3.1"), ("127.0.0.1", 5))
@@ -128,3 +133,26 @@ def test_a_closed_connection_takes_its_instance_with_it(scene: Scene) -> None:
     scene.ask()
     scene.telemetry.forget(CONNECTION)
     scene.ask()  # would come within the interval
+
+
+def test_librdkafka_pushes_what_it_is_asked_for() -> None:
+    came = threading.Event()
+    received: list[ClientMetrics] = []
+
+    def take(metrics: ClientMetrics) -> None:
+        received.append(metrics)
+        came.set()
+
+    with ottla.Node(client_metrics=take) as node:
+        configs = [AlterableConfig(name="metrics", value="*"), AlterableConfig(name="interval.ms", value="100")]
+        resource = AlterConfigsResource(resource_type=CLIENT_METRICS, resource_name="all", configs=configs)
+        with WireClient(node.bootstrap_servers) as client:
+            answer = client.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        assert answer.responses[0].error_code == 0
+        producer = Producer({"bootstrap.servers": node.bootstrap_servers, "client.id": "pushes"})
+        producer.produce("pushed", b"x")
+        producer.flush(30)
+        assert came.wait(30)
+    assert received[0].client.client_id == "pushes"
+    assert received[0].client.software[0] == "confluent-kafka-python"
+    assert b"org.apache.kafka" in received[0].data
