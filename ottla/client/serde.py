@@ -69,7 +69,8 @@ class Text(Serde):
         return values.cast(self.type)
 
     def encode(self, column: Any) -> Any:
-        return as_binary(column)
+        """Numbers, times and truths as text, too."""
+        return as_binary(column.cast(pa.string()) if pa.types.is_primitive(column.type) else column)
 
 
 def binary(*, view: bool = False) -> Serde:

@@ -397,3 +397,4 @@ def test_text_that_is_not_utf8_is_found() -> None:
         assert found.to_pylist() == ["a", None, None]
         assert [row for row, _ in errors] == [1]
     assert serde.text().encode(pa.array(["a", None])).to_pylist() == [b"a", None]
+    assert serde.text().encode(pa.array([12, None, -3])).to_pylist() == [b"12", None, b"-3"]

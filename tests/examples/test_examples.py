@@ -37,6 +37,14 @@ def test_an_example_takes_a_running_cluster(ottla_node: ottla.Node) -> None:
     assert sum(ends.values()) == 4
 
 
+def test_orders_come_back_as_columns() -> None:
+    printed = run("columns")
+    assert "sent 100,000 orders" in printed
+    # id / 4 for every third id, from 0, 1 and 2.
+    for name, first, count in (("ada", 0, 33_334), ("bob", 1, 33_333), ("cy", 2, 33_333)):
+        assert f"{name}: {count:,} orders, {sum(range(first, 100_000, 3)) / 4:,.2f} in all" in printed
+
+
 def test_each_request_has_its_reply() -> None:
     printed = run("request_reply")
     assert re.findall(r"costs +([\d.]+)", printed) == ["3.2", "32.5", "35.4"]
