@@ -41,7 +41,7 @@ def main(servers: str) -> None:
         ).result()
     print(f"sent {COUNT:,} orders")
 
-    tables = []
+    tables: list[pa.Table] = []
     with Consumer(servers, auto_offset_reset="earliest", group_id="reports") as consumer:
         consumer.subscribe(["orders"])
         while sum(table.num_rows for table in tables) < COUNT:
