@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.value import frozen
-from ottla.share.state import RecordState, StateBatch, combine
+from ottla.share.state import UNSET_OFFSET, RecordState, StateBatch, combine
 from ottla.share.window import Run, Window
 
 #: From this delivery on at the earliest fewer records come at a time.
@@ -68,6 +68,7 @@ class Write(NamedTuple):
     """What is to be stored; `settle` takes the number back."""
 
     number: int
+    #: Where the share partition begins then; -1 leaves it as it is.
     start_offset: int
     delivery_complete_count: int
     batches: tuple[StateBatch, ...]
@@ -101,6 +102,8 @@ class SharePartition:
         self.window = Window(start_offset)
         self.window.load(batches)
         self._writes = 0
+        #: The writes that are neither stored nor failed yet.
+        self._under_way: set[int] = set()
 
     # -- what can be had
 
@@ -128,10 +131,10 @@ class SharePartition:
             room = min(asked.records, window.end_offset - fetch_offset)
             end_offset = min(end_offset, window.end_offset)
         taking = _Taking(self, member_id, asked, room, now_ms + self.limits.record_lock_duration_ms)
-        for batch in _covering(batches, max(window.start_offset, fetch_offset), end_offset):
+        for batch, size in _covering(batches, max(window.start_offset, fetch_offset), end_offset):
             if taking.is_full:
                 break
-            taking.take(batch)
+            taking.take(batch, size)
         window.trim()
         return taking.acquired, self._write(taking.archived)
 
@@ -204,6 +207,7 @@ class SharePartition:
 
     def settle(self, number: int, *, stored: bool) -> None:
         """A write is through, or has failed: then whoever had the records has them still."""
+        self._under_way.discard(number)
         for run in self.window.runs:
             if run.change == number:
                 if stored:
@@ -245,7 +249,12 @@ class SharePartition:
             return None
         number = number or self._next_number()
         start = self.window.start_after(number)
-        return Write(number, start, self.window.complete_after(number), combine((), batches, start))
+        complete = self.window.complete_after(number)
+        if self._under_way:
+            # The one before may move the start further than we know, or fail: this one leaves it where that puts it.
+            start = UNSET_OFFSET
+        self._under_way.add(number)
+        return Write(number, start, complete, combine((), batches, start))
 
 
 class _Taking:
@@ -268,8 +277,8 @@ class _Taking:
     def is_full(self) -> bool:
         return self._stopped or self._taken >= self._room
 
-    def take(self, batch: LogBatch) -> None:
-        """What is available of one batch, and what of it is new; all of it unless that is forbidden."""
+    def take(self, batch: LogBatch, size: int) -> None:
+        """What is available of a part of a batch of this size, and what of it is new; all unless that is forbidden."""
         first, end = batch.first_offset, batch.last_offset + 1
         known_end = min(end, self._window.end_offset)
         available = (
@@ -277,7 +286,7 @@ class _Taking:
         )
         for run in available:
             if batch.visible:
-                self._acquire_again(run)
+                self._acquire_again(run, size)
             else:
                 self._archive(run)
         if end > self._window.end_offset and not self._is_cut_off:
@@ -298,7 +307,7 @@ class _Taking:
     def _is_cut_off(self) -> bool:
         return self._stopped or (self._asked.strict and self._left <= 0)
 
-    def _acquire_again(self, run: Run) -> None:
+    def _acquire_again(self, run: Run, size: int) -> None:
         if self._is_cut_off:
             return
         most = len(run)
@@ -306,7 +315,7 @@ class _Taking:
             if self._taken:
                 self._stopped = True
                 return
-            most = max(1, len(run) >> (run.count - self._throttle_count + 1))
+            most = min(most, max(1, size >> (run.count - self._throttle_count + 1)))
             if run.count == self._limits.delivery_count - 1 and self._limits.delivery_count > 2:
                 most = 1
             self._stopped = True
@@ -334,8 +343,8 @@ class _Taking:
         self.archived.append(run)
 
 
-def _covering(batches: Sequence[LogBatch], start_offset: int, end_offset: int) -> Iterator[LogBatch]:
-    """Every offset from the start on, as parts of batches and, between them, of nothing that anybody may see."""
+def _covering(batches: Sequence[LogBatch], start_offset: int, end_offset: int) -> Iterator[tuple[LogBatch, int]]:
+    """Every offset from the start on: parts of batches, with the size of the whole one, and of nothing between them."""
     offset = start_offset
     for batch in batches:
         if batch.last_offset < offset:
@@ -343,11 +352,13 @@ def _covering(batches: Sequence[LogBatch], start_offset: int, end_offset: int) -
         if offset >= end_offset:
             return
         if batch.first_offset > offset:
-            yield LogBatch(offset, min(batch.first_offset, end_offset) - 1, visible=False)
+            hole = LogBatch(offset, min(batch.first_offset, end_offset) - 1, visible=False)
+            yield hole, batch.first_offset - offset
             offset = batch.first_offset
             if offset >= end_offset:
                 return
-        yield LogBatch(offset, min(batch.last_offset, end_offset - 1), batch.visible)
+        part = LogBatch(offset, min(batch.last_offset, end_offset - 1), batch.visible)
+        yield part, batch.last_offset - batch.first_offset + 1
         offset = batch.last_offset + 1
 
 

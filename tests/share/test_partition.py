@@ -92,6 +92,21 @@ def test_an_acknowledgement_that_is_not_stored_does_not_count() -> None:
     assert partition.window.start_offset == 4
 
 
+def test_of_two_writes_under_way_the_second_leaves_the_start_where_the_first_puts_it() -> None:
+    partition = fresh()
+    take(partition, "a", log(4))
+    first = partition.acknowledge("a", [Acknowledgement(0, 0, [ACCEPT])], 0)
+    second = partition.acknowledge("a", [Acknowledgement(1, 1, [REJECT])], 0)
+    assert first is not None and second is not None
+    assert (first.start_offset, second.start_offset) == (1, -1)
+    kept = StoredState(0)
+    for write in (first, second):
+        stored(partition, write)
+        kept = kept.updated(write.start_offset, -1, write.delivery_complete_count, write.batches)
+    again = SharePartition(kept.start_offset, kept.batches, Limits())
+    assert again.next_fetch_offset == 2
+
+
 def test_only_who_has_a_record_can_say_what_became_of_it() -> None:
     partition = fresh()
     take(partition, "a", log(4))

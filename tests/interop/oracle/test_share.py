@@ -250,6 +250,33 @@ def test_how_many_records_are_acquired(oracle: Oracle, name: str, mode: int, rec
     oracle.compare(script)
 
 
+@pytest.mark.parametrize("limit", [2, 3, 5])
+def test_records_that_fail_again_and_again_come_in_ever_smaller_numbers(oracle: Oracle, name: str, limit: int) -> None:
+    def script(side: Side) -> None:
+        topic_id = reader(side, name, "m", name, 16)
+        change = {"name": "share.delivery.count.limit", "config_operation": 0, "value": str(limit)}
+        resource = {"resource_type": 32, "resource_name": name, "configs": [change]}
+        side.ask("IncrementalAlterConfigs", 1, note=False, resources=[resource])
+        side.settle()
+        epoch = first(side, name, "m", topic_id)
+        acquired = [(0, 15)]
+        for _ in range(12):
+            acknowledge(side, name, "m", epoch, said(topic_id, *((a, b, [2]) for a, b in acquired)))
+            reply = fetch(side, name, "m", epoch + 1, topic_id, note=False, topics=[], max_wait_ms=200)
+            epoch += 2
+            parts = [part for topic in reply.responses for part in topic.partitions]
+            records = [one for part in parts for one in part.acquired_records]
+            acquired = [(one.first_offset, one.last_offset) for one in records]
+            counts = [
+                (at, one.delivery_count) for one in records for at in range(one.first_offset, one.last_offset + 1)
+            ]
+            side.note("ShareFetch after a release", counts)
+            if not acquired:
+                break
+
+    oracle.compare(script)
+
+
 def test_the_share_coordinator_answers_or_refuses(oracle: Oracle, name: str) -> None:
     def script(side: Side) -> None:
         topic_id = side.create(name)
