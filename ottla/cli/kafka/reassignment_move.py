@@ -241,7 +241,12 @@ def execute(
         "Save this to use as the --reassignment-json-file option during rollback"
     )
     if throttle >= 0 or directory_throttle >= 0:
-        _throttle(client, plan, now, throttle, directory_throttle)
+        # What another move brings up is no source yet.
+        full = {
+            each: [broker for broker in brokers if each not in moving or broker not in moving[each].adding]
+            for each, brokers in now.items()
+        }
+        _throttle(client, plan, full, throttle, directory_throttle)
     results = client.alter_partition_reassignments(plan.replicas, allow_replication_factor_change=not same_factor)
     if results.errors:
         lines = [f"{each}: {message(results.errors[each])}" for each in sorted(results.errors)]
