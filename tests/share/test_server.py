@@ -106,6 +106,36 @@ def test_a_fetch_waits_for_an_append_and_for_a_release(node: ottla.Node, client:
         assert [(each.offset, each.delivery_count) for each in records_of(two.receive_fetch())] == [(0, 2)]
 
 
+def test_whoever_waits_passes_over_markers_and_has_all_that_comes_behind_them(
+    node: ottla.Node, client: WireClient, group: str
+) -> None:
+    topic, _ = create(client, 2)
+    with Member(node.bootstrap_servers, group, topic).join() as one:
+        one.fetch()
+        init = client.ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000), 4)
+        owner = {"producer_id": init.producer_id, "producer_epoch": init.producer_epoch}
+        client.ask(
+            AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id="t",
+                v3_and_below_producer_id=init.producer_id,
+                v3_and_below_producer_epoch=init.producer_epoch,
+                v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=[0])],
+            ),
+            3,
+        )
+        produce(client, topic, b"a", transactional=True, base_sequence=0, **owner)
+        assert [each.value for each in one.take(wait_ms=2_000)] == [b"a"]
+        one.acknowledge((0, 0, 0, [ACCEPT]))
+        one.send_fetch(wait_ms=20_000)
+        client.ask(EndTxnRequest(transactional_id="t", committed=True, **owner), 3)
+        produce(client, topic, b"b")
+        produce(client, topic, b"c", partition=1)
+        got = [(each.partition, each.value, each.delivery_count) for each in records_of(one.receive_fetch())]
+        while len(got) < 2:
+            got += [(each.partition, each.value, each.delivery_count) for each in one.take(wait_ms=2_000)]
+        assert sorted(got) == [(0, b"b", 1), (1, b"c", 1)]
+
+
 def test_a_lock_that_runs_out_gives_the_record_to_whoever_waits(
     node: ottla.Node, client: WireClient, group: str
 ) -> None:

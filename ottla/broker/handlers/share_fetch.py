@@ -165,6 +165,7 @@ class ParkedShareFetch:
         self._strict = request.share_acquire_mode == _STRICT_MODE
         self._timer: TimerHandle | None = None
         self._over = False
+        self._trying = False
         self._waits: list[ShareLeader] = []
 
     def begin(self, later: Later) -> None:
@@ -280,13 +281,16 @@ class ParkedShareFetch:
         self._go_on(final=True)
 
     def _go_on(self, *, final: bool) -> None:
-        if self._over:
+        if self._over or self._trying:
+            # What it finds on its way may wake everybody who waits, itself too.
             return
         if not self.node.shares.sessions.holds(self._session):
             # The connection is gone, or the member has begun another session: what we acquired would be nobody's.
             self._leave([])
             return
+        self._trying = True
         found = self._attempt(final=final)
+        self._trying = False
         if found is not None:
             self._leave(found)
 
