@@ -186,7 +186,7 @@ class Leadership:
 
     def _make(self, topic: TopicImage, missing: list[TopicPartition]) -> None:
         node = self._node
-        planned = node.store.plan(missing, topic.topic_id, node.log_dirs.preferred(missing))
+        planned = node.store.plan(missing, topic.topic_id, node.log_dirs.preferred(missing), node.log_dirs.cordoned())
         pieces = [planned[at : at + _A_PIECE] for at in range(0, len(planned), _A_PIECE)]
         began = [node.pool.submit(_begin, piece) for piece in pieces]
         if len(planned) <= _AT_ONCE_MAX or topic.name in INTERNAL_TOPICS:

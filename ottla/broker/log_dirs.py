@@ -7,7 +7,7 @@ Rules:
   others go on. Without the metadata's directory there is no node, and it stops.
 - A disk that is full or a process without descriptors is no failure of a directory (docs/decisions/0090).
 
-KIPs: 113 moves, 858 directories in the metadata.
+KIPs: 113 moves, 858 directories in the metadata, 1066 cordoned ones.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.cluster.directory import directories_left
+from ottla.cluster.directory import cordoned, directories_left
 from ottla.cluster.feature import DIRECTORIES_FROM
 from ottla.cluster.image import BROKER
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
@@ -75,6 +75,28 @@ class LogDirs:
         online = self._node.store.directories
         found = {tp: self._preferred.pop(tp) for tp in partitions if tp in self._preferred}
         return {tp: path for tp, path in found.items() if path in online}
+
+    def cordoned(self) -> list[str]:
+        """The directories that get no new partitions (`cordoned.log.dirs`, KIP-1066)."""
+        named = [each.rstrip("/") or "/" for each in self._node.settings.cordoned_log_dirs or ()]
+        return self._node.store.directories if "*" in named else named
+
+    def cordon_later(self) -> None:
+        """Tell the controller, at the end of this turn of the loop, which directories are cordoned."""
+        self._node.loop.call_soon(self._cordon)
+
+    def _cordon(self) -> None:
+        node = self._node
+        if node.closed:
+            return
+        named = self.cordoned()
+        ids = [self._id_of(each) for each in node.store.directories if each in named]
+        try:
+            records = cordoned(node.quorum.image, node.node_id, ids)
+            if records:
+                node.quorum.submit(records)
+        except KafkaError as error:
+            _log.error("the controller does not know which directories are cordoned: %s", error)
 
     def assign_later(self) -> None:
         """Tell the controller, at the end of this turn of the loop, where the logs are."""
@@ -138,6 +160,8 @@ class LogDirs:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if path not in store.directories:
             return ErrorCode.LOG_DIR_NOT_FOUND
+        if path in self.cordoned():
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
         partition = node.partitions.get(tp)
         future = store.future(tp)
         if future is not None and future[1] != path:

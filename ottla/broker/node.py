@@ -153,6 +153,7 @@ class Node:
             self.quorum.subscribe(self._follow)
             self.store.delete_strays()
             self.log_dirs.assign_later()
+            self.log_dirs.cordon_later()
             self.log_dirs.resume()
             self.transactions.resume()
             undo.callback(self.transactions.close)
@@ -300,6 +301,7 @@ class Node:
         self.image = new
         if new.changed_configs(old, BROKER):
             self._take_settings(new)
+            self.log_dirs.cordon_later()
         self.leadership.configure(old, new)
         event = topics_changed(old, new)
         for name, topic_id in event.deleted:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.cluster.feature import DIRECTORIES_FROM
-from ottla.cluster.image import Image, PartitionImage
+from ottla.cluster.image import BrokerImage, Image, PartitionImage
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import Uuid
 from ottla.kernel.port import Rng
@@ -29,14 +29,15 @@ _NOWHERE = (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY, LOST_DIRECTORY)
 
 def place(image: Image, rng: Rng, count: int, replication_factor: int) -> list[list[int]]:
     """Replicas for `count` partitions, leaders first. INVALID_REPLICATION_FACTOR when it cannot be."""
-    active = [broker.broker_id for broker in image.active_brokers()]
-    fenced = [broker_id for broker_id in sorted(image.brokers) if broker_id not in active]
+    active = [broker.broker_id for broker in image.active_brokers() if not _is_cordoned(broker)]
+    usable = [broker_id for broker_id in sorted(image.brokers) if not _is_cordoned(image.brokers[broker_id])]
+    fenced = [broker_id for broker_id in usable if broker_id not in active]
     if not active:
         raise _unplaceable("All brokers are currently fenced, or have all their log directories cordoned.")
-    if replication_factor > len(image.brokers):
+    if replication_factor > len(usable):
         raise _unplaceable(
             f"The target replication factor of {replication_factor} cannot be reached because only "
-            f"{len(image.brokers)} broker(s) are registered or some brokers have all their log directories cordoned."
+            f"{len(usable)} broker(s) are registered or some brokers have all their log directories cordoned."
         )
     start = rng.randrange(len(active))
     placed = []
@@ -45,6 +46,11 @@ def place(image: Image, rng: Rng, count: int, replication_factor: int) -> list[l
         in_turn = active[turn:] + active[:turn] + fenced
         placed.append(in_turn[:replication_factor])
     return placed
+
+
+def _is_cordoned(broker: BrokerImage) -> bool:
+    """Has it no directory for new replicas?"""
+    return bool(broker.cordoned_log_dirs) and set(broker.log_dirs) <= set(broker.cordoned_log_dirs or ())
 
 
 def check_assignment(image: Image, replicas: Sequence[int], replication_factor: int | None) -> None:

@@ -139,16 +139,21 @@ class Store(Directories):
         partitions: Sequence[TopicPartition],
         topic_id: Uuid,
         preferred: Mapping[TopicPartition, str] | None = None,
+        avoid: Sequence[str] = (),
     ) -> list["NewLog"]:
-        """Where these logs, which are not there yet, will lie: as preferred, or in the directory with the fewest."""
-        counts = dict.fromkeys(self.directories, 0)
+        """Where these logs, which are not there yet, will lie: as preferred, or in the directory with the fewest.
+
+        The directories in `avoid` are taken only when there are no others.
+        """
+        counts = dict.fromkeys([each for each in self.directories if each not in avoid] or self.directories, 0)
         if len(counts) > 1:
             for home in self._home.values():
-                counts[home.path] += 1
+                if home.path in counts:
+                    counts[home.path] += 1
         planned = []
         for tp in partitions:
             path = (preferred or {}).get(tp) or min(counts, key=lambda path: counts[path])
-            counts[path] += 1
+            counts[path] = counts.get(path, 0) + 1
             directory = self._directory(path)
             planned.append(NewLog(self, self._disk, tp, topic_id, directory, self._settings_of(tp), self._now_ms))
         return planned

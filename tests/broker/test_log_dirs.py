@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.kernel.error import ErrorCode
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import TopicPartition
 from ottla.sim.disk import Crashed
 from ottla.sim.machine import Machine
@@ -331,3 +331,22 @@ def test_a_topic_that_is_deleted_while_it_moves_leaves_nothing_behind() -> None:
     assert scene.machine.failure is None
     names = scene.machine.disk.list("/a") + scene.machine.disk.list("/b")
     assert not [name for name in names if name.endswith("-future")]
+
+
+def test_a_cordoned_directory_gets_nothing_new() -> None:
+    scene = Scene()
+    change = incremental_alter_configs.AlterableConfig(name="cordoned.log.dirs", config_operation=0, value="/b")
+    resource = incremental_alter_configs.AlterConfigsResource(resource_type=4, resource_name="1", configs=[change])
+    request = incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource])
+    assert scene.ask(request, 1).responses[0].error_code == 0
+    scene.create()
+    assert {scene.lies_in(index) for index in range(4)} == {"/a"}
+    assert scene.move(1, "/b") == "INVALID_REPLICA_ASSIGNMENT"
+    answer = scene.ask(describe_log_dirs.DescribeLogDirsRequest(topics=None), 5)
+    assert {each.log_dir: each.is_cordoned for each in answer.results} == {"/a": False, "/b": True}
+    change.value = "*"
+    assert scene.ask(request, 1).responses[0].error_code == 0
+    scene.machine.settle()
+    with pytest.raises(KafkaError) as raised:
+        scene.node.create_topic("nowhere")
+    assert raised.value.code is ErrorCode.INVALID_REPLICATION_FACTOR

@@ -96,4 +96,5 @@ def _directory(call: Call, path: str, topics: _Parts) -> DescribeLogDirsResult:
         topics=[DescribeLogDirsTopic(name=name, partitions=parts) for name, parts in topics.items()],
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,
+        is_cordoned=path in call.node.log_dirs.cordoned(),
     )
