@@ -36,3 +36,14 @@ def test_every_work_of_the_bench_runs_on_both_systems(tmp_path: Path) -> None:
     assert all(row["apache"] > 0 and row["ottla"] > 0 for row in run["medians"])
     assert "Ottla / Apache" in (tmp_path / "beside-kafka.md").read_text()
     assert (tmp_path / "beside-kafka.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_bench_of_scale_runs(tmp_path: Path) -> None:
+    numbers = ["--partitions", "20", "--connections", "5", "--requests", "50", "--log-gib", "0.02"]
+    command = [sys.executable, "-m", "bench.scale", "--ours", *numbers, "--out", str(tmp_path)]
+    done = subprocess.run(
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [line for line in (tmp_path / "scale.md").read_text().splitlines() if line.startswith("| ")]
+    assert len(rows) > 10
