@@ -23,9 +23,11 @@ _log = logging.getLogger("ottla.broker")
 class _Round:
     """The waiters of one log: those whom the fsync under way serves, and those who came since."""
 
-    __slots__ = ("next", "serving")
+    __slots__ = ("future", "next", "serving")
 
     def __init__(self) -> None:
+        #: The fsync, once it has begun.
+        self.future: Future[None] | None = None
         self.serving: list[Callable[[], None]] = []
         self.next: list[Callable[[], None]] = []
 
@@ -65,12 +67,16 @@ class Flusher:
 
         For what coordinators write: nothing may follow from it before it is durable, neither an answer nor a marker.
         """
-        if not partition.log.must_flush:
+        log = partition.log
+        if not log.must_flush:
             return
+        running = self._rounds.get(log)
+        if running is not None and running.future is not None:
+            running.future.exception()
         try:
-            partition.log.flush(self._now_ms())
+            log.flush(self._now_ms())
         except OSError as error:
-            self._on_failure(partition.log, error)
+            self._on_failure(log, error)
             raise
         partition.tell()
 
@@ -89,7 +95,7 @@ class Flusher:
         current.serving += current.next
         current.next = []
         end_offset = log.end_offset
-        future = self._pool.submit(log.sync)
+        future = current.future = self._pool.submit(log.sync)
         future.add_done_callback(
             lambda finished: self._loop.call_soon_threadsafe(self._finish, log, end_offset, finished)
         )

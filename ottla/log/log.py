@@ -15,12 +15,11 @@ KIPs: 98 (producers, transactions), 101 and 320 (epochs), 107 (start offset), 51
 import struct
 from bisect import bisect_right
 from collections.abc import Callable
-from threading import Lock
 
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import NO_UUID, Uuid
 from ottla.kernel.port import Buffer, Disk
-from ottla.log import lookup, recovery, retention
+from ottla.log import lookup, recovery, retention, sync
 from ottla.log.aborted import AbortedTransaction
 from ottla.log.accept import Fields, append_several, check_header, invalid, single
 from ottla.log.appended import Appended, Origin
@@ -34,7 +33,6 @@ from ottla.log.revise import always_revises, revise
 from ottla.log.segment import Segment, Slice
 from ottla.log.setting import LogSettings
 from ottla.log.snapshot import Snapshots
-from ottla.log.sync import sync
 from ottla.wire.batch import (
     CONTROL,
     HEADER,
@@ -81,7 +79,6 @@ class Log:
         "segments",
         "snapshots",
         "start_offset",
-        "syncing",
         "topic_id",
         "whole_at",
     )
@@ -123,7 +120,6 @@ class Log:
         self.generation = 0
         #: The generation when the last sync began.
         self.generation_synced = -1
-        self.syncing = Lock()
         #: The text of the epoch checkpoint if the file is to be written, else None.
         self.epochs_text: str | None = None
         #: Segments whose files are to go: (when, segment).
@@ -427,11 +423,12 @@ class Log:
         """Is something unflushed, and `flush.ms` over?"""
         return self.end_offset > self.recovery_point and now_ms - self.last_flush_ms >= self._settings.flush_ms
 
-    def sync(self, *, closing: bool = False) -> None:
-        """Make everything that is here now durable. May run on a thread; `synced` tells the log on the loop's."""
-        # Two at a time would each believe that the other has synced the directory.
-        with self.syncing:
-            self.generation_synced = sync(self, closing=closing)
+    def sync(self) -> None:
+        """Make everything that is here now durable. May run on a thread; `synced` tells the log on the loop's.
+
+        Not twice at a time: each would believe that the other has synced the directory.
+        """
+        self.generation_synced = sync.sync(self, closing=False)
 
     def synced(self, end_offset: int, now_ms: int | None = None) -> None:
         """A `sync` that began when the log ended at `end_offset` is done."""
@@ -484,31 +481,9 @@ class Log:
 
     def close(self) -> None:
         """Flush, leave the files as Kafka does on a clean shutdown, and let go of them. Twice is once."""
-        if self.closed:
-            return
-        self.closed = True
-        if not (self._is_whole or self._never_held_anything):
-            if self.end_offset > self.start_offset:
-                self.snapshots.take(self.producers)
-            self.active.deactivate()
-            self.directory_dirty = True
-            end_offset = self.end_offset
-            self.sync(closing=True)
-            self.synced(end_offset)
-        for segment in self.segments:
-            segment.close()
-        self.due.clear()
-
-    @property
-    def _is_whole(self) -> bool:
-        """Does the directory hold all that there is, because nothing has happened since a clean end?"""
-        same = self.end_offset == self.whole_at and not self.generation and not self.directory_dirty
-        return same and self.epochs_text is None and not any(segment.mended for segment in self.segments)
-
-    @property
-    def _never_held_anything(self) -> bool:
-        """Then nothing has to be left of it: whoever finds no directory makes it again."""
-        return not self.end_offset and self.bases == [0] and not self.generation and not self.epochs.entries()
+        if not self.closed:
+            self.closed = True
+            sync.close(self)
 
     def discard(self) -> None:
         """Let go without flushing: the log is deleted, or the node died. Slices in flight stay readable."""

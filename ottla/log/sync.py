@@ -1,4 +1,4 @@
-"""Making a log durable: its segments, its epochs, and the names of its files.
+"""Making a log durable: its segments, its epochs, and the names of its files; and when there is no need to.
 
 Rules:
 - Segments below the recovery point are synced already; of the active one only the records are, as its indexes are
@@ -40,3 +40,28 @@ def sync(log: "Log", *, closing: bool) -> int:
             log.epochs_text = text
         raise
     return generation
+
+
+def close(log: "Log") -> None:
+    """Sync what is to be synced, leave the files as Kafka does on a clean shutdown, and let go of them."""
+    if not (_is_whole(log) or _never_held_anything(log)):
+        if log.end_offset > log.start_offset:
+            log.snapshots.take(log.producers)
+        log.active.deactivate()
+        log.directory_dirty = True
+        log.generation_synced = sync(log, closing=True)
+        log.synced(log.end_offset)
+    for segment in log.segments:
+        segment.close()
+    log.due.clear()
+
+
+def _is_whole(log: "Log") -> bool:
+    """Does the directory hold all that there is, because nothing has happened since a clean end?"""
+    same = log.end_offset == log.whole_at and not log.generation and not log.directory_dirty
+    return same and log.epochs_text is None and not any(segment.mended for segment in log.segments)
+
+
+def _never_held_anything(log: "Log") -> bool:
+    """Then nothing has to be left of it: whoever finds no directory makes it again."""
+    return not log.end_offset and log.bases == [0] and not log.generation and not log.epochs.entries()
