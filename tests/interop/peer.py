@@ -7,7 +7,11 @@ Jobs run one after another. Bytes are base64, absent bytes are null.
 about            -> {"client": name and version}
 produce          topic, codec, acks, idempotent, each, records: [{p, t, k, v, h}]
                  -> {"p", "o"} a record, in order; `each` waits for every ack before it sends the next
-consume          topic, from: {partition: offset}, count, timeout_ms -> {"p", "o", "t", "k", "v", "h"} a record
+consume          topic, from: {partition: offset}, count, timeout_ms, isolation: "read_committed" or "read_uncommitted"
+                 -> {"p", "o", "t", "k", "v", "h"} a record
+transact         topic, id, records, group, offsets: {partition: offset}, commit
+                 -> one transaction: the records, the group's offsets of this topic, and its end. {"open": true}
+                 says that all but the end is done; the end waits for the next line, {"op": "leave"}
 group            group, topics, protocol, assignor
                  -> records, and {"assigned": [[topic, partition]]}, {"revoked": ...} at a change, or {"all": ...};
                  it commits what it printed; a next line {"op": "leave"} ends it
@@ -90,6 +94,7 @@ class Kind:
     idempotent: bool = True
     #: group protocols: "classic", and "consumer" for KIP-848
     protocols: tuple[str, ...] = ("classic",)
+    transactions: bool = True
     #: can be told to use the range assignor, so that members of several libraries share a group
     ranges: bool = True
     admin: frozenset[str] = ADMIN
@@ -279,13 +284,18 @@ class Peer:
                 time.sleep(0.02)
 
     def consume(
-        self, topic: str, partitions: Sequence[int], count: int, *, start: Mapping[int, int] | None = None
+        self,
+        topic: str,
+        partitions: Sequence[int],
+        count: int,
+        *,
+        start: Mapping[int, int] | None = None,
+        isolation: str = "read_uncommitted",
     ) -> dict[tuple[int, int], Record]:
         """Records by (partition, offset), from the beginning of each partition or from `start`."""
-        where = {str(partition): (start or {}).get(partition, 0) for partition in partitions}
-        lines = self.call(
-            "consume", topic=topic, partitions=list(partitions), count=count, timeout_ms=30_000, **{"from": where}
-        )
+        job: Json = {"partitions": list(partitions), "count": count, "timeout_ms": 30_000, "isolation": isolation}
+        job["from"] = {str(partition): (start or {}).get(partition, 0) for partition in partitions}
+        lines = self.call("consume", topic=topic, **job)
         return {(line["p"], line["o"]): Record.from_json(line) for line in lines}
 
     def ask(self, op: str, **job: Any) -> Json:
@@ -303,7 +313,7 @@ KINDS: Mapping[str, Kind] = {
     kind.name: kind
     for kind in (
         Kind("librdkafka", _python("librdkafka"), protocols=("classic", "consumer"), foreign=False),
-        Kind("kafka-python", _python("kafka_python"), null_headers=False, foreign=False),
+        Kind("kafka-python", _python("kafka_python"), transactions=False, null_headers=False, foreign=False),
         Kind("aiokafka", _python("aio_kafka"), admin=ADMIN - {"alter"}, foreign=False),
         Kind(
             "java",

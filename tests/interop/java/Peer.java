@@ -25,9 +25,11 @@ import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
@@ -79,6 +81,7 @@ public final class Peer {
             case "about" -> say(JSON.createObjectNode().put("client", "kafka-clients " + AppInfoParser.getVersion()));
             case "produce" -> produce(job);
             case "consume" -> consume(job);
+            case "transact" -> transact(job);
             case "group" -> group(job);
             default -> admin(job);
         }
@@ -120,6 +123,36 @@ public final class Peer {
         }
     }
 
+    private static void transact(JsonNode job) throws Exception {
+        Properties settings = settings(job);
+        settings.put("transactional.id", job.get("id").asText());
+        String topic = job.get("topic").asText();
+        try (KafkaProducer<byte[], byte[]> producer =
+                new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer())) {
+            producer.initTransactions();
+            producer.beginTransaction();
+            for (JsonNode record : job.get("records")) {
+                producer.send(new ProducerRecord<>(
+                        topic, record.get("p").asInt(), bytes(record.get("k")), bytes(record.get("v"))));
+            }
+            producer.flush();
+            Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+            job.get("offsets").properties().forEach(one -> offsets.put(
+                    new TopicPartition(topic, Integer.parseInt(one.getKey())),
+                    new OffsetAndMetadata(one.getValue().asLong())));
+            if (!offsets.isEmpty()) {
+                producer.sendOffsetsToTransaction(offsets, new ConsumerGroupMetadata(job.get("group").asText()));
+            }
+            say(JSON.createObjectNode().put("open", true));
+            LINES.take();
+            if (job.get("commit").asBoolean()) {
+                producer.commitTransaction();
+            } else {
+                producer.abortTransaction();
+            }
+        }
+    }
+
     private static ObjectNode ack(RecordMetadata written) {
         return JSON.createObjectNode().put("p", written.partition()).put("o", written.offset());
     }
@@ -132,6 +165,7 @@ public final class Peer {
         Properties settings = settings(job);
         settings.put("enable.auto.commit", "false");
         settings.put("auto.offset.reset", "none");
+        settings.put("isolation.level", job.get("isolation").asText());
         try (KafkaConsumer<byte[], byte[]> consumer = consumer(settings)) {
             Map<TopicPartition, Long> starts = new HashMap<>();
             job.get("from").properties().forEach(start -> starts.put(

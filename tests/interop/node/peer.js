@@ -80,9 +80,34 @@ async function produce(job) {
   }
 }
 
+async function transact(job) {
+  const left = new Promise(resolve => (leave = resolve))
+  const producer = client(job).producer({ transactionalId: job.id, maxInFlightRequests: 1, idempotent: true, retry: RETRY })
+  await producer.connect()
+  try {
+    const transaction = await producer.transaction()
+    const messages = job.records.map(one => ({ partition: one.p, key: bytes(one.k), value: bytes(one.v) }))
+    await transaction.send({ topic: job.topic, acks: -1, messages })
+    const partitions = Object.entries(job.offsets).map(([partition, offset]) => ({
+      partition: Number(partition),
+      offset: String(offset),
+    }))
+    if (partitions.length > 0) {
+      await transaction.sendOffsets({ consumerGroupId: job.group, topics: [{ topic: job.topic, partitions }] })
+    }
+    say({ open: true })
+    await left
+    await (job.commit ? transaction.commit() : transaction.abort())
+  } finally {
+    await producer.disconnect()
+  }
+}
+
 // kafkajs reads in a group only: one of our own, that never commits and is sent to where the job says.
 async function consume(job) {
-  const consumer = client(job).consumer({ groupId: `kafkajs-reader-${process.pid}-${++counter}`, retry: RETRY })
+  const groupId = `kafkajs-reader-${process.pid}-${++counter}`
+  const readUncommitted = job.isolation === 'read_uncommitted'
+  const consumer = client(job).consumer({ groupId, readUncommitted, retry: RETRY })
   await consumer.connect()
   try {
     await consumer.subscribe({ topics: [job.topic], fromBeginning: true })
@@ -228,7 +253,7 @@ function codeOf(problem) {
 
 async function run(job) {
   try {
-    await ({ about, produce, consume, group }[job.op] || admin)(job)
+    await ({ about, produce, transact, consume, group }[job.op] || admin)(job)
     say({ done: true })
   } catch (problem) {
     console.error(problem)

@@ -15,7 +15,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import for_code
 
-from tests.interop.python.job import Json, data, headers, record_line, run, told_to_leave
+from tests.interop.python.job import Json, data, headers, record_line, run, told_to_leave, wait_to_leave
 
 #: An op without an answer is a generator all the same.
 NOTHING: tuple[Json, ...] = ()
@@ -58,6 +58,24 @@ async def produce(job: Json) -> AsyncIterator[Json]:
         await producer.stop()
 
 
+async def transact(job: Json) -> AsyncIterator[Json]:
+    producer = AIOKafkaProducer(bootstrap_servers=job["bootstrap"], transactional_id=job["id"])
+    await producer.start()
+    try:
+        await producer.begin_transaction()
+        for record in job["records"]:
+            await producer.send(job["topic"], data(record["v"]), data(record["k"]), partition=record["p"])
+        await producer.flush()
+        if job["offsets"]:
+            offsets = {TopicPartition(job["topic"], int(p)): offset for p, offset in job["offsets"].items()}
+            await producer.send_offsets_to_transaction(offsets, job["group"])
+        yield {"open": True}
+        await asyncio.to_thread(wait_to_leave)
+        await (producer.commit_transaction() if job["commit"] else producer.abort_transaction())
+    finally:
+        await producer.stop()
+
+
 def _ack(written: Any, record: Json) -> Json:
     if written is None:  # acks=0
         return {"p": record["p"], "o": -1}
@@ -65,7 +83,12 @@ def _ack(written: Any, record: Json) -> Json:
 
 
 async def consume(job: Json) -> AsyncIterator[Json]:
-    consumer = AIOKafkaConsumer(bootstrap_servers=job["bootstrap"], enable_auto_commit=False, auto_offset_reset="none")
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=job["bootstrap"],
+        enable_auto_commit=False,
+        auto_offset_reset="none",
+        isolation_level=job["isolation"],
+    )
     await consumer.start()
     try:
         starts = {TopicPartition(job["topic"], int(p)): offset for p, offset in job["from"].items()}
@@ -244,6 +267,7 @@ def on_loop(op: AsyncOp) -> Callable[[Json], Iterator[Json]]:
 OPS = (
     about,
     produce,
+    transact,
     consume,
     group,
     offsets,

@@ -39,6 +39,11 @@ def told_to_leave() -> bool:
     return True
 
 
+def wait_to_leave() -> None:
+    """Wait for the next line. It can only be the one that ends the job."""
+    _lines.get()
+
+
 def say(answer: Json) -> None:
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()

@@ -60,6 +60,7 @@ def consume(job: Json) -> Iterator[Json]:
         bootstrap_servers=job["bootstrap"],
         enable_auto_commit=False,
         auto_offset_reset="none",
+        isolation_level=job["isolation"],
         reconnect_backoff_max_ms=500,
     )
     try:

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from tests.interop.python.job import Json, data, headers, record_line, run, told_to_leave
+from tests.interop.python.job import Json, data, headers, record_line, run, told_to_leave, wait_to_leave
 
 
 def about(job: Json) -> Iterator[Json]:
@@ -65,6 +65,24 @@ def produce(job: Json) -> Iterator[Json]:
         yield _ack(outcome)
 
 
+def transact(job: Json) -> Iterator[Json]:
+    settings = {"bootstrap.servers": job["bootstrap"], "transactional.id": job["id"], "reconnect.backoff.max.ms": 500}
+    producer = Producer(settings)
+    producer.init_transactions(45)
+    producer.begin_transaction()
+    for record in job["records"]:
+        producer.produce(job["topic"], data(record["v"]), data(record["k"]), partition=record["p"])
+    producer.flush(45)
+    if job["offsets"]:
+        member = Consumer({"bootstrap.servers": job["bootstrap"], "group.id": job["group"]})
+        offsets = [TopicPartition(job["topic"], int(p), offset) for p, offset in job["offsets"].items()]
+        producer.send_offsets_to_transaction(offsets, member.consumer_group_metadata(), 45)
+        member.close()
+    yield {"open": True}
+    wait_to_leave()
+    (producer.commit_transaction if job["commit"] else producer.abort_transaction)(45)
+
+
 def _ack(outcome: Any) -> Json:
     error, message = outcome
     if error is not None:
@@ -74,7 +92,9 @@ def _ack(outcome: Any) -> Json:
 
 def consume(job: Json) -> Iterator[Json]:
     settings = {"bootstrap.servers": job["bootstrap"], "group.id": "unused", "enable.auto.commit": False}
-    consumer = Consumer({**settings, "auto.offset.reset": "error", "reconnect.backoff.max.ms": 500})
+    consumer = Consumer(
+        {**settings, "auto.offset.reset": "error", "reconnect.backoff.max.ms": 500, "isolation.level": job["isolation"]}
+    )
     try:
         starts = [TopicPartition(job["topic"], int(p), offset) for p, offset in job["from"].items()]
         consumer.assign(starts)
@@ -232,6 +252,7 @@ def code_of(problem: BaseException) -> int | None:
 OPS = (
     about,
     produce,
+    transact,
     consume,
     group,
     offsets,

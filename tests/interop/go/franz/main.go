@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"ottla/interop/job"
 )
@@ -37,6 +38,8 @@ func do(j *job.Job) error {
 		return produce(ctx, j)
 	case "consume":
 		return consume(ctx, j)
+	case "transact":
+		return transact(ctx, j)
 	case "group":
 		return group(ctx, j)
 	}
@@ -106,6 +109,77 @@ func produce(ctx context.Context, j *job.Job) error {
 	return nil
 }
 
+func transact(ctx context.Context, j *job.Job) error {
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(j.Bootstrap),
+		kgo.TransactionalID(j.ID),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if err := client.BeginTransaction(); err != nil {
+		return err
+	}
+	for _, one := range j.Records {
+		record := &kgo.Record{Topic: j.Topic, Partition: one.Partition, Key: one.Key, Value: one.Value}
+		if err := client.ProduceSync(ctx, record).FirstErr(); err != nil {
+			return err
+		}
+	}
+	if len(j.Offsets) > 0 {
+		if err := addOffsets(ctx, client, j); err != nil {
+			return err
+		}
+	}
+	job.Say(map[string]bool{"open": true})
+	<-job.Leave
+	return client.EndTransaction(ctx, kgo.TransactionEndTry(j.Commit))
+}
+
+// addOffsets does what a GroupTransactSession does when it ends: kgo has no call for offsets without a consumer.
+func addOffsets(ctx context.Context, client *kgo.Client, j *job.Job) error {
+	id, epoch, err := client.ProducerID(ctx)
+	if err != nil {
+		return err
+	}
+	add := kmsg.NewPtrAddOffsetsToTxnRequest()
+	add.TransactionalID, add.ProducerID, add.ProducerEpoch, add.Group = j.ID, id, epoch, j.Group
+	added, err := add.RequestWith(ctx, client)
+	if err != nil {
+		return err
+	}
+	if err := kerr.ErrorForCode(added.ErrorCode); err != nil {
+		return err
+	}
+	commit := kmsg.NewPtrTxnOffsetCommitRequest()
+	commit.TransactionalID, commit.ProducerID, commit.ProducerEpoch, commit.Group = j.ID, id, epoch, j.Group
+	commit.Generation = -1
+	topic := kmsg.NewTxnOffsetCommitRequestTopic()
+	topic.Topic = j.Topic
+	for partition, offset := range j.Offsets {
+		number, err := strconv.Atoi(partition)
+		if err != nil {
+			return err
+		}
+		one := kmsg.NewTxnOffsetCommitRequestTopicPartition()
+		one.Partition, one.Offset = int32(number), offset
+		topic.Partitions = append(topic.Partitions, one)
+	}
+	commit.Topics = append(commit.Topics, topic)
+	committed, err := commit.RequestWith(ctx, client)
+	if err != nil {
+		return err
+	}
+	for _, one := range committed.Topics[0].Partitions {
+		if err := kerr.ErrorForCode(one.ErrorCode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func say(record *kgo.Record) {
 	headers := make([]job.Header, len(record.Headers))
 	for i, header := range record.Headers {
@@ -126,8 +200,13 @@ func consume(ctx context.Context, j *job.Job) error {
 		}
 		starts[int32(number)] = kgo.NewOffset().At(offset)
 	}
+	isolation := kgo.ReadUncommitted()
+	if j.Isolation == "read_committed" {
+		isolation = kgo.ReadCommitted()
+	}
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(j.Bootstrap),
+		kgo.FetchIsolationLevel(isolation),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{j.Topic: starts}),
 	)
 	if err != nil {

@@ -27,6 +27,10 @@ type Job struct {
 	Records    []Record          `json:"records"`
 	From       map[string]int64  `json:"from"`
 	Count      int               `json:"count"`
+	Isolation  string            `json:"isolation"`
+	ID         string            `json:"id"`
+	Offsets    map[string]int64  `json:"offsets"`
+	Commit     bool              `json:"commit"`
 	TimeoutMs  int64             `json:"timeout_ms"`
 	Partition  int32             `json:"partition"`
 	At         any               `json:"at"`

@@ -42,6 +42,8 @@ func do(j *job.Job) error {
 		return produce(j)
 	case "consume":
 		return consume(j)
+	case "transact":
+		return transact(j)
 	case "group":
 		return group(j)
 	}
@@ -134,6 +136,54 @@ func produce(j *job.Job) error {
 	return nil
 }
 
+func transact(j *job.Job) error {
+	config := settings()
+	config.Producer.RequiredAcks = sarama.WaitForAll
+	config.Producer.Idempotent = true
+	config.Producer.Transaction.ID = j.ID
+	config.Producer.Partitioner = sarama.NewManualPartitioner
+	config.Producer.Return.Successes = true
+	config.Producer.Retry.Max = 120
+	config.Producer.Retry.Backoff = 250 * time.Millisecond
+	config.Net.MaxOpenRequests = 1
+	producer, err := sarama.NewSyncProducer([]string{j.Bootstrap}, config)
+	if err != nil {
+		return err
+	}
+	defer producer.Close()
+	if err := producer.BeginTxn(); err != nil {
+		return err
+	}
+	for _, one := range j.Records {
+		message := &sarama.ProducerMessage{
+			Topic: j.Topic, Partition: one.Partition, Key: encoder(one.Key), Value: encoder(one.Value),
+		}
+		if _, _, err := producer.SendMessage(message); err != nil {
+			return err
+		}
+	}
+	if len(j.Offsets) > 0 {
+		var offsets []*sarama.PartitionOffsetMetadata
+		for partition, offset := range j.Offsets {
+			number, err := strconv.Atoi(partition)
+			if err != nil {
+				return err
+			}
+			offsets = append(offsets, &sarama.PartitionOffsetMetadata{Partition: int32(number), Offset: offset})
+		}
+		all := map[string][]*sarama.PartitionOffsetMetadata{j.Topic: offsets}
+		if err := producer.AddOffsetsToTxn(all, j.Group); err != nil {
+			return err
+		}
+	}
+	job.Say(map[string]bool{"open": true})
+	<-job.Leave
+	if j.Commit {
+		return producer.CommitTxn()
+	}
+	return producer.AbortTxn()
+}
+
 func say(message *sarama.ConsumerMessage) {
 	headers := make([]job.Header, len(message.Headers))
 	for i, header := range message.Headers {
@@ -146,7 +196,11 @@ func say(message *sarama.ConsumerMessage) {
 }
 
 func consume(j *job.Job) error {
-	consumer, err := sarama.NewConsumer([]string{j.Bootstrap}, settings())
+	config := settings()
+	if j.Isolation == "read_committed" {
+		config.Consumer.IsolationLevel = sarama.ReadCommitted
+	}
+	consumer, err := sarama.NewConsumer([]string{j.Bootstrap}, config)
 	if err != nil {
 		return err
 	}
