@@ -179,11 +179,15 @@ class Error(Fault):
 
     def perform(self, call: Call, request: Any, key: int, go_on: Callable[[], Any]) -> Any:
         if key in _BY_PARTITION and self.code not in _OF_SESSION and not self._carried_out:
-            return self._fail_partitions(call.node, go_on)
+            return self._fail_partitions(call.node, request, go_on)
         return super().perform(call, request, key, go_on)
 
-    def _fail_partitions(self, node: Node, go_on: Callable[[], Any]) -> Any:
+    def _fail_partitions(self, node: Node, request: Any, go_on: Callable[[], Any]) -> Any:
         """Carry out the request on a node that finds some of its partitions failed."""
+        session = node.fetch_sessions.find(request.session_id) if hasattr(request, "session_id") else None
+        for wanted in session.wanted.values() if session is not None else ():
+            # A fetch passes over partitions where nothing has happened; now it looks each one up.
+            wanted.led = None
         lookup = node.leader_of
         taken: list[bool] = []
 
