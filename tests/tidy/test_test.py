@@ -12,7 +12,7 @@ _MAY_START_PROGRAMS = (
     "tests/cli/",
     "tests/wire/",
     "tests/testing/",
-    "tests/examples/",
+    "tests/example/",
 )
 
 
