@@ -310,7 +310,7 @@ def _committed(server: Server, topic: str, count: int) -> list[bytes | None]:
     try:
         partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
-        found: dict[tuple[int | None, int | None], bytes | None] = {}
+        found: dict[tuple[int, int], bytes | None] = {}
         at_end: set[int | None] = set()
         deadline = time.monotonic() + TIMEOUT_S
         while len(at_end) < len(partitions) and time.monotonic() < deadline:
@@ -320,8 +320,8 @@ def _committed(server: Server, topic: str, count: int) -> list[bytes | None]:
             if message.error():
                 at_end.add(message.partition())
             else:
-                found[message.partition(), message.offset()] = message.value()
+                found[message.partition() or 0, message.offset() or 0] = message.value()
         assert len(found) == count
-        return [found[where] for where in sorted(found, key=repr)]
+        return [found[where] for where in sorted(found)]
     finally:
         consumer.close()
