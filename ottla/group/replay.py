@@ -9,10 +9,11 @@ Rules:
   the assignment to the members that are there; on load it makes the group from nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from ottla.group import fold
 from ottla.group.classic import ClassicGroup, ClassicMember, ClassicState
 from ottla.group.consumer import (
     LEAVE_EPOCH,
@@ -33,14 +34,11 @@ from ottla.wire.record.offset import (
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,
     ConsumerGroupMetadataKey,
-    ConsumerGroupMetadataValue,
     ConsumerGroupPartitionMetadataKey,
     ConsumerGroupRegularExpressionKey,
     ConsumerGroupRegularExpressionValue,
     ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataKey,
-    ConsumerGroupTargetAssignmentMetadataValue,
     GroupMetadataKey,
     GroupMetadataValue,
     LegacyOffsetCommitKey,
@@ -173,46 +171,10 @@ def _replay_member(
     )
 
 
-def _replay_epoch(shard: Shard, key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None) -> None:
-    group = _consumer_group(shard, key.group_id, value is not None)
-    if group is None:
-        return
-    if value is None:
-        assert not group.members, f"the tombstone of {key.group_id} comes before those of its members"
-        del shard.groups[key.group_id]
-        return
-    group.epoch = value.epoch
-    group.metadata_hash = value.metadata_hash
-
-
 def _replay_partition_metadata(shard: Shard, key: ConsumerGroupPartitionMetadataKey, value: Any) -> None:
     group = _consumer_group(shard, key.group_id, value is not None)
     if group is not None:
         group.has_partition_metadata = value is not None
-
-
-def _replay_target(
-    shard: Shard, key: ConsumerGroupTargetAssignmentMemberKey, value: ConsumerGroupTargetAssignmentMemberValue | None
-) -> None:
-    group = _consumer_group(shard, key.group_id, value is not None)
-    if group is None:
-        return
-    if value is None:
-        group.targets.pop(key.member_id, None)
-        return
-    group.targets[key.member_id] = {topic.topic_id: tuple(sorted(topic.partitions)) for topic in value.topic_partitions}
-
-
-def _replay_assignment_epoch(
-    shard: Shard,
-    key: ConsumerGroupTargetAssignmentMetadataKey,
-    value: ConsumerGroupTargetAssignmentMetadataValue | None,
-) -> None:
-    group = _consumer_group(shard, key.group_id, value is not None)
-    if group is None:
-        return
-    group.assignment_epoch = -1 if value is None else value.assignment_epoch
-    group.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
 
 
 def _replay_current(
@@ -263,12 +225,12 @@ def _replay_regex(
 
 
 #: What to do for each kind of key of consumer groups.
-CONSUMER_RECORDS: dict[type, Callable[[Shard, Any, Any], None]] = {
+CONSUMER_RECORDS: dict[type, fold.Fold] = {
     ConsumerGroupMemberMetadataKey: _replay_member,
-    ConsumerGroupMetadataKey: _replay_epoch,
+    ConsumerGroupMetadataKey: fold.epoch(_consumer_group),
     ConsumerGroupPartitionMetadataKey: _replay_partition_metadata,
-    ConsumerGroupTargetAssignmentMemberKey: _replay_target,
-    ConsumerGroupTargetAssignmentMetadataKey: _replay_assignment_epoch,
+    ConsumerGroupTargetAssignmentMemberKey: fold.target(_consumer_group),
+    ConsumerGroupTargetAssignmentMetadataKey: fold.assignment_epoch(_consumer_group),
     ConsumerGroupCurrentMemberAssignmentKey: _replay_current,
     ConsumerGroupRegularExpressionKey: _replay_regex,
 }

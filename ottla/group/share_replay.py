@@ -3,10 +3,9 @@
 As in `replay`: a record alone says what to do, and tombstones of what is not there are nothing.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
+from ottla.group import fold
 from ottla.group.consumer import LEAVE_EPOCH
 from ottla.group.shard import Shard
 from ottla.group.share_group import NamedPartitions, ShareGroup, ShareMember
@@ -16,13 +15,10 @@ from ottla.wire.record.offset import (
     ShareGroupMemberMetadataKey,
     ShareGroupMemberMetadataValue,
     ShareGroupMetadataKey,
-    ShareGroupMetadataValue,
     ShareGroupStatePartitionMetadataKey,
     ShareGroupStatePartitionMetadataValue,
     ShareGroupTargetAssignmentMemberKey,
-    ShareGroupTargetAssignmentMemberValue,
     ShareGroupTargetAssignmentMetadataKey,
-    ShareGroupTargetAssignmentMetadataValue,
 )
 
 
@@ -52,40 +48,6 @@ def _replay_member(shard: Shard, key: ShareGroupMemberMetadataKey, value: ShareG
         client_host=value.client_host,
         topics=tuple(sorted(set(value.subscribed_topic_names))),
     )
-
-
-def _replay_epoch(shard: Shard, key: ShareGroupMetadataKey, value: ShareGroupMetadataValue | None) -> None:
-    group = _share_group(shard, key.group_id, value is not None)
-    if group is None:
-        return
-    if value is None:
-        assert not group.members, f"the tombstone of {key.group_id} comes before those of its members"
-        del shard.groups[key.group_id]
-        return
-    group.epoch = value.epoch
-    group.metadata_hash = value.metadata_hash
-
-
-def _replay_target(
-    shard: Shard, key: ShareGroupTargetAssignmentMemberKey, value: ShareGroupTargetAssignmentMemberValue | None
-) -> None:
-    group = _share_group(shard, key.group_id, value is not None)
-    if group is None:
-        return
-    if value is None:
-        group.targets.pop(key.member_id, None)
-        return
-    group.targets[key.member_id] = {topic.topic_id: tuple(sorted(topic.partitions)) for topic in value.topic_partitions}
-
-
-def _replay_assignment_epoch(
-    shard: Shard, key: ShareGroupTargetAssignmentMetadataKey, value: ShareGroupTargetAssignmentMetadataValue | None
-) -> None:
-    group = _share_group(shard, key.group_id, value is not None)
-    if group is None:
-        return
-    group.assignment_epoch = -1 if value is None else value.assignment_epoch
-    group.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
 
 
 def _replay_current(
@@ -128,11 +90,11 @@ def _replay_state_partitions(
 
 
 #: What to do for each kind of key of share groups.
-SHARE_RECORDS: dict[type, Callable[[Shard, Any, Any], None]] = {
+SHARE_RECORDS: dict[type, fold.Fold] = {
     ShareGroupMemberMetadataKey: _replay_member,
-    ShareGroupMetadataKey: _replay_epoch,
-    ShareGroupTargetAssignmentMemberKey: _replay_target,
-    ShareGroupTargetAssignmentMetadataKey: _replay_assignment_epoch,
+    ShareGroupMetadataKey: fold.epoch(_share_group),
+    ShareGroupTargetAssignmentMemberKey: fold.target(_share_group),
+    ShareGroupTargetAssignmentMetadataKey: fold.assignment_epoch(_share_group),
     ShareGroupCurrentMemberAssignmentKey: _replay_current,
     ShareGroupStatePartitionMetadataKey: _replay_state_partitions,
 }

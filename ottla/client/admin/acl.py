@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import IntEnum
+from typing import Any
 
 from ottla.client.admin.call import Calls, collect
 from ottla.client.admin.result import Results
@@ -101,15 +102,7 @@ class AclCalls(Calls):
     async def describe_acls(self, which: AclFilter | None = None) -> list[Acl]:
         """All lines that the filter matches, or all there are."""
         which = which or AclFilter()
-        request = DescribeAclsRequest(
-            resource_type_filter=int(which.resource),
-            resource_name_filter=which.name,
-            pattern_type_filter=int(which.pattern),
-            principal_filter=which.principal,
-            host_filter=which.host,
-            operation=int(which.operation),
-            permission_type=int(which.permission),
-        )
+        request = DescribeAclsRequest(**_filter_fields(which))
         response = await self._any(
             request, DescribeAclsResponse, lambda answer: check(answer.error_code, answer.error_message)
         )
@@ -141,18 +134,7 @@ class AclCalls(Calls):
     async def delete_acls(self, filters: Iterable[AclFilter]) -> Results[AclFilter, tuple[Acl, ...]]:
         """Remove what each filter matches; gives what was removed."""
         wanted = list(filters)
-        asked = [
-            DeleteAclsFilter(
-                resource_type_filter=int(one.resource),
-                resource_name_filter=one.name,
-                pattern_type_filter=int(one.pattern),
-                principal_filter=one.principal,
-                host_filter=one.host,
-                operation=int(one.operation),
-                permission_type=int(one.permission),
-            )
-            for one in wanted
-        ]
+        asked = [DeleteAclsFilter(**_filter_fields(one)) for one in wanted]
         response = await self._any(DeleteAclsRequest(filters=asked), DeleteAclsResponse)
         found: dict[AclFilter, tuple[Acl, ...] | KafkaError] = {}
         for which, result in zip(wanted, response.filter_results, strict=True):
@@ -162,6 +144,19 @@ class AclCalls(Calls):
                 _acl(one.resource_type, one.resource_name, one.pattern_type, one) for one in result.matching_acls
             )
         return collect(found)
+
+
+def _filter_fields(which: AclFilter) -> dict[str, Any]:
+    """A filter as the requests to describe and to delete have it."""
+    return {
+        "resource_type_filter": int(which.resource),
+        "resource_name_filter": which.name,
+        "pattern_type_filter": int(which.pattern),
+        "principal_filter": which.principal,
+        "host_filter": which.host,
+        "operation": int(which.operation),
+        "permission_type": int(which.permission),
+    }
 
 
 def _acl(resource: int, name: str, pattern: int, one: AclDescription | DeleteAclsMatchingAcl) -> Acl:
