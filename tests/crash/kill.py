@@ -5,6 +5,8 @@ Rules:
   and old segments leave behind is recovered again and again.
 - Most ends are SIGKILL at a random moment, some of them while the node is still recovering from the last one; some are
   SIGTERM, and some are no end at all but SIGSTOP and SIGCONT.
+- One start of ten is a process executed as a user does it. The others are forked from one that has its imports behind
+  it: half of the time of a life would go into them. Only the first kind says how long a start takes.
 - After every start the commits that were confirmed before are asked for.
 """
 
@@ -33,6 +35,7 @@ from tests.crash.check import (
     check_transfers,
     partition_log,
 )
+from tests.crash.forked import Forker
 from tests.crash.load import GroupMember, IdempotentProducer, Reader, TransactionalProducer
 from tests.interop import server as servers
 from tests.interop.server import Server
@@ -40,7 +43,12 @@ from tests.interop.server import Server
 PARTITIONS = 3
 #: Kills between two checks of everything.
 ROUND_KILLS = 25
-_PROGRESS_S = 30.0
+_PROGRESS_S = 60.0
+#: A life goes on for up to so long after everybody got an answer.
+_MORE_S = 0.15
+#: The share of starts that are forked, and what a start is to take at most.
+_FORKED = 0.9
+_START_MS = 2000
 _SETTINGS = {
     # Segments roll, checkpoints move and snapshots are written several times in the life of a node of half a second.
     "log.segment.bytes": "1048576",
@@ -56,6 +64,15 @@ class Mortal(Server):
     """A node that may be killed before it serves."""
 
     dies_after_s: float | None = None
+    #: Its process is forked, not executed, while there is one to fork it.
+    forker: Forker | None = None
+
+    def launch(self) -> None:
+        if self.forker is None:
+            super().launch()
+            return
+        self.process = self.forker.start(self.properties, self.output)
+        self.starts += 1
 
     def _await_ready(self) -> None:
         if self.dies_after_s is None:
@@ -75,9 +92,10 @@ class Report:
     pauses: int = 0
     rounds: int = 0
     tally: Tally = field(default_factory=Tally)
-    #: From the start of the process to the first answer; after a kill and after a clean stop.
+    #: From the start of the process to the first answer; after a kill and after a clean stop, and of those forked.
     recovery_ms: list[float] = field(default_factory=list)
     restart_ms: list[float] = field(default_factory=list)
+    forked_ms: list[float] = field(default_factory=list)
 
     def lines(self) -> list[str]:
         tally = self.tally
@@ -90,14 +108,22 @@ class Report:
                 f"{tally.acknowledged} acknowledged records, {tally.transactions} transactions, {tally.served} records "
                 f"served on the way, {tally.commits} commits: all as promised"
             ),
-            f"start after a kill: {_spread(self.recovery_ms)}; after a clean stop: {_spread(self.restart_ms)}",
+            (
+                f"start after a kill: {_spread(self.recovery_ms)}; after a clean stop: {_spread(self.restart_ms)}; "
+                f"forked: {_spread(self.forked_ms)}"
+            ),
         ]
 
 
 def _spread(times_ms: list[float]) -> str:
     if not times_ms:
         return "none"
-    return f"median {statistics.median(times_ms):.0f} ms, most {max(times_ms):.0f} ms"
+    late = sum(each > _START_MS for each in times_ms)
+    nine = sorted(times_ms)[len(times_ms) * 99 // 100]
+    return (
+        f"{len(times_ms)} times, median {statistics.median(times_ms):.0f} ms, of 99% {nine:.0f} ms, "
+        f"most {max(times_ms):.0f} ms, {late} over {_START_MS / 1000:.0f} s"
+    )
 
 
 class Torture:
@@ -108,11 +134,13 @@ class Torture:
         self.seed = seed
         self.say = say
         self.report = Report()
+        self._forker = Forker()
         self.server = Mortal(servers.ottla(), directory, _SETTINGS)
         self.server.start()
 
     def close(self) -> None:
         self.server.kill()
+        self._forker.close()
 
     def run(self, kills: int) -> Report:
         """So many kills, in rounds."""
@@ -174,7 +202,7 @@ class Torture:
             return all(worker.answers > was for worker, was in zip(workers, before, strict=True))
 
         self._await(all_were_answered, "a producer gets no answer")
-        Event().wait(self.random.uniform(0, 0.3))
+        Event().wait(self.random.uniform(0, _MORE_S))
 
     def _await(self, done: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + _PROGRESS_S
@@ -192,17 +220,20 @@ class Torture:
             case "stop":
                 self.report.stops += 1
                 self.server.stop()
-                self.report.restart_ms.append(self._start())
+                self._start(self.report.restart_ms)
             case what:
                 self._kill()
                 if what == "kill in recovery":
-                    # Most of these fall between the first import and the first answer.
-                    self.server.dies_after_s = self.random.uniform(0.05, 0.5)
+                    # Most of these fall between the first import, or the fork, and the first answer.
+                    executed = self._choose_forked() is None
+                    self.server.dies_after_s = (
+                        self.random.uniform(0.05, 0.5) if executed else self.random.uniform(0, 0.15)
+                    )
                     self.server.start()
                     self.server.dies_after_s = None
                     self.report.kills += 1
                     self.report.kills_in_recovery += 1
-                self.report.recovery_ms.append(self._start())
+                self._start(self.report.recovery_ms)
 
     def _kill(self) -> None:
         assert self.server.process is not None
@@ -210,10 +241,15 @@ class Torture:
         self.server.kill()
         self.report.kills += 1
 
-    def _start(self) -> float:
+    def _choose_forked(self) -> Forker | None:
+        self.server.forker = self._forker if self.random.random() < _FORKED else None
+        return self.server.forker
+
+    def _start(self, executed_ms: list[float]) -> None:
+        forked = self._choose_forked()
         began = time.monotonic()
         self.server.start()
-        return 1000 * (time.monotonic() - began)
+        (executed_ms if forked is None else self.report.forked_ms).append(1000 * (time.monotonic() - began))
 
     def _check_promises(self, members: list[GroupMember]) -> None:
         with WireClient(self.server.bootstrap) as client:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from tests.interop import toolchain
 
@@ -96,6 +97,20 @@ def kind(name: str) -> Kind:
     return kinds[name]()
 
 
+class Process(Protocol):
+    """As much of `subprocess.Popen` as is used here."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def returncode(self) -> int | None: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def send_signal(self, sig: int, /) -> None: ...
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
+
+
 @dataclass
 class Server:
     """One server. Whoever makes it calls `start`, and `stop` at the end."""
@@ -106,7 +121,7 @@ class Server:
     settings: Mapping[str, str] = field(default_factory=dict)
     base: Mapping[str, str] = field(default_factory=lambda: SETTINGS)
     port: int = 0
-    process: subprocess.Popen[bytes] | None = None
+    process: Process | None = None
     #: how often it was started; a test may compare it to see that a restart happened
     starts: int = 0
 
