@@ -63,9 +63,10 @@ class Forker:
 
     def close(self) -> None:
         """What was forked goes on."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(10)
+        with self._process:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait(10)
 
 
 def _serve() -> None:
