@@ -2,11 +2,10 @@
 
 Rules:
 - A partition is one member's at most, counting what a member was told to give up until it has: `owners` says whose.
-- The group epoch rises when what the assignment depends on changes; the assignment epoch follows when a new target is
-  computed; each member's epoch follows when it has what the target says, or needs to give up nothing more.
+- A member's epoch follows the assignment epoch when it has what the target says, or needs to give up nothing more.
 - A member is immutable: every change makes another one and is in the log.
 
-All of it is durable except `refresh_deadline_ms`.
+What it has in common with other kinds of groups is in `modern`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +14,7 @@ from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
 from ottla.group.classic import CONSUMER_PROTOCOL, Protocols
-from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.group.modern import ModernGroup
 from ottla.kernel.name import Uuid
 from ottla.kernel.value import frozen
 
@@ -115,41 +114,28 @@ class ConsumerMember:
 
 
 @dataclass(slots=True)
-class ConsumerGroup:
-    """One group. Made by the first member's records, ended by the tombstone of its epoch."""
+class ConsumerGroup(ModernGroup[ConsumerMember, Target]):
+    """One group."""
 
-    group_id: str
-    epoch: int = 1
-    #: Of the topics it is subscribed to; see `metadata_hash`.
-    metadata_hash: int = 0
-    assignment_epoch: int = 1
-    assignment_timestamp_ms: int = 0
-    members: dict[str, ConsumerMember] = field(default_factory=dict)
     #: Member id by instance id.
     static_members: dict[str, str] = field(default_factory=dict)
-    #: What each member shall have.
-    targets: dict[str, Target] = field(default_factory=dict)
     #: Whose a partition is. Never two members': `replay` gives it to the last and `validate` compares.
     owners: dict[tuple[Uuid, int], str] = field(default_factory=dict)
     #: The regular expressions that members use and what they mean.
     resolved: dict[str, Resolved] = field(default_factory=dict)
     #: A record of Kafka 3.7 to 4.0 that must be deleted when the group is next written.
     has_partition_metadata: bool = False
-    #: When the subscribed topics must be looked at again; 0 is at once. Of this leader only.
-    refresh_deadline_ms: int = 0
-    #: The group epoch for which the deadline above was set.
-    refresh_epoch: int = 0
 
     # -- members
 
-    def member(self, member_id: str) -> ConsumerMember:
-        """The member, or UNKNOWN_MEMBER_ID."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
-            )
-        return member
+    def members_with(self, member: ConsumerMember) -> dict[str, ConsumerMember]:
+        """The members once this one is written; a static member takes its predecessor's place."""
+        members = dict(self.members)
+        before = self.static_member(member.instance_id)
+        if before is not None and before.member_id != member.member_id:
+            del members[before.member_id]
+        members[member.member_id] = member
+        return members
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         member_id = None if instance_id is None else self.static_members.get(instance_id)
@@ -181,10 +167,6 @@ class ConsumerGroup:
     # -- what can be said of it
 
     @property
-    def is_empty(self) -> bool:
-        return not self.members
-
-    @property
     def state(self) -> ConsumerState:
         if not self.members:
             return ConsumerState.EMPTY
@@ -203,9 +185,6 @@ class ConsumerGroup:
 
     def subscribes(self, topic: str) -> bool:
         return topic in subscribed_topics(self.members.values(), self.resolved)
-
-    def refresh_is_due(self, now_ms: int) -> bool:
-        return now_ms >= self.refresh_deadline_ms or self.epoch < self.refresh_epoch
 
     @property
     def classic_members(self) -> int:

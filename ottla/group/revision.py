@@ -33,7 +33,7 @@ from ottla.group.record import (
     regex_tombstone,
 )
 from ottla.group.shard import Turn
-from ottla.group.target import members_with, topic_ids
+from ottla.group.target import topic_ids
 from ottla.group.timer import Alarm, TimerKey
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import Uuid
@@ -67,7 +67,7 @@ def revise(turn: Turn, group: ConsumerGroup, before: ConsumerMember, after: Cons
     bump = names_changed or regex_changed or meaning_changed
     epoch = group.epoch
     if bump or group.refresh_is_due(turn.now_ms):
-        names = subscribed_topics(members_with(group, after).values(), resolved)
+        names = subscribed_topics(group.members_with(after).values(), resolved)
         fresh_hash = metadata_hash(names, turn.shard.topics)
         if bump or fresh_hash != group.metadata_hash:
             epoch += 1
@@ -89,7 +89,7 @@ def _resolve(
         # Heartbeats come this way all the time.
         return group.resolved, False
     resolved = dict(group.resolved)
-    members = members_with(group, after)
+    members = group.members_with(after)
     used = dict.fromkeys(member.regex for member in members.values() if member.regex)
     if before.regex and before.regex not in used and before.regex in resolved:
         del resolved[before.regex]

@@ -7,7 +7,7 @@ Rules:
   or deleted there, is in the group's own log: `initialized`, `initializing`, `deleting`.
 - A member is immutable: every change makes another one and is in the log.
 
-All of it is durable except the deadlines and `asked_ms`.
+What it has in common with other kinds of groups is in `modern`; of its own only `asked_ms` is not durable.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ottla.group.consumer import Target
+from ottla.group.modern import ModernGroup
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import Uuid
 from ottla.kernel.value import frozen
@@ -73,17 +74,9 @@ class ShareMember:
 
 
 @dataclass(slots=True)
-class ShareGroup:
-    """One group. Made by its first record, ended by the tombstone of its epoch."""
+class ShareGroup(ModernGroup[ShareMember, Target]):
+    """One group."""
 
-    group_id: str
-    epoch: int = 1
-    metadata_hash: int = 0
-    assignment_epoch: int = 1
-    assignment_timestamp_ms: int = 0
-    members: dict[str, ShareMember] = field(default_factory=dict)
-    #: What each member shall have.
-    targets: dict[str, Target] = field(default_factory=dict)
     #: Whose state the share coordinator was asked to begin, and has not said so yet.
     initializing: dict[Uuid, NamedPartitions] = field(default_factory=dict)
     #: Whose state the share coordinator holds.
@@ -92,34 +85,10 @@ class ShareGroup:
     deleting: frozenset[Uuid] = frozenset()
     #: When this leader last asked for a topic's state to begin.
     asked_ms: dict[Uuid, int] = field(default_factory=dict)
-    #: When the subscribed topics must be looked at again; 0 is at once.
-    refresh_deadline_ms: int = 0
-    #: The group epoch for which the deadline above was set.
-    refresh_epoch: int = 0
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
 
     @property
     def state(self) -> ShareState:
         return ShareState.STABLE if self.members else ShareState.EMPTY
-
-    def member(self, member_id: str) -> ShareMember:
-        """The member, or UNKNOWN_MEMBER_ID."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
-            )
-        return member
-
-    def members_with(self, member: ShareMember) -> dict[str, ShareMember]:
-        """The members once this one is written."""
-        return {**self.members, member.member_id: member}
-
-    def refresh_is_due(self, now_ms: int) -> bool:
-        return now_ms >= self.refresh_deadline_ms or self.epoch < self.refresh_epoch
 
     @property
     def has_unassigned(self) -> bool:

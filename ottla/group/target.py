@@ -26,16 +26,6 @@ def preferred_assignor(members: Iterable[ConsumerMember], settings: GroupSetting
     return max(votes, key=lambda name: votes[name]) if votes else settings.group_consumer_assignors[0]
 
 
-def members_with(group: ConsumerGroup, member: ConsumerMember) -> dict[str, ConsumerMember]:
-    """The group's members once this one is written; a static member takes its predecessor's place."""
-    members = dict(group.members)
-    before = group.static_member(member.instance_id)
-    if before is not None and before.member_id != member.member_id:
-        del members[before.member_id]
-    members[member.member_id] = member
-    return members
-
-
 def update_target(
     turn: Turn, group: ConsumerGroup, member: ConsumerMember, epoch: int, resolved: Mapping[str, Resolved]
 ) -> tuple[int, Target]:
@@ -43,7 +33,7 @@ def update_target(
     present = group.target_of(member.member_id, member.instance_id)
     if group.assignment_epoch >= epoch or not _may_compute(turn, group):
         return group.assignment_epoch, present
-    members = members_with(group, member)
+    members = group.members_with(member)
     topics = turn.shard.topics
     subscribers: dict[str, Subscriber] = {}
     counts: dict[Uuid, int] = {}

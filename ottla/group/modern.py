@@ -1,0 +1,64 @@
+"""What the groups have in common for which the server assigns: consumer, share and streams groups.
+
+Rules:
+- The group epoch rises when what the assignment depends on changes; the assignment epoch follows when a new target is
+  computed; each member's epoch follows when it has taken its target over.
+- All of it is durable except the two that say when the topics must be looked at again.
+
+KIPs: 848, 932, 1071.
+"""
+
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from ottla.kernel.error import ErrorCode, KafkaError
+
+
+class Member(Protocol):
+    """A member of any kind."""
+
+    @property
+    def member_id(self) -> str: ...
+
+
+M = TypeVar("M", bound=Member)
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class ModernGroup(Generic[M, T]):
+    """One group. Made by its first record, ended by the tombstone of its epoch."""
+
+    group_id: str
+    epoch: int = 1
+    #: Of the topics that it reads; see `metadata_hash`.
+    metadata_hash: int = 0
+    assignment_epoch: int = 1
+    assignment_timestamp_ms: int = 0
+    members: dict[str, M] = field(default_factory=dict)
+    #: What each member shall have.
+    targets: dict[str, T] = field(default_factory=dict)
+    #: When the topics must be looked at again; 0 is at once. Of this leader only.
+    refresh_deadline_ms: int = 0
+    #: The group epoch for which the deadline above was set.
+    refresh_epoch: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    def member(self, member_id: str) -> M:
+        """The member, or UNKNOWN_MEMBER_ID."""
+        member = self.members.get(member_id)
+        if member is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
+            )
+        return member
+
+    def members_with(self, member: M) -> dict[str, M]:
+        """The members once this one is written."""
+        return {**self.members, member.member_id: member}
+
+    def refresh_is_due(self, now_ms: int) -> bool:
+        return now_ms >= self.refresh_deadline_ms or self.epoch < self.refresh_epoch
