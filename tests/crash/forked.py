@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 
@@ -95,8 +96,10 @@ def _become_node(properties: str, output: str) -> None:
         os.dup2(taken, descriptor)
     os.close(nothing)
     os.close(said)
+    import ottla.cli.start
     from ottla.cli.root import run
 
+    vars(ottla.cli.start)["STARTED_AT"] = time.monotonic()
     sys.argv = ["ottla", "start", properties]
     run()
 

@@ -23,8 +23,10 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 
+from ottla.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.api.describe_groups import DescribeGroupsRequest
 from tests.broker.wire_client import WireClient
 from tests.crash.check import (
     Tally,
@@ -43,7 +45,8 @@ from tests.interop.server import Server
 PARTITIONS = 3
 #: Kills between two checks of everything.
 ROUND_KILLS = 25
-_PROGRESS_S = 60.0
+#: A member that died with its node holds its group up until its session ends, 30 s behind the last start.
+_PROGRESS_S = 180.0
 #: A life goes on for up to so long after everybody got an answer.
 _MORE_S = 0.15
 #: The share of starts that are forked, and what a start is to take at most.
@@ -176,9 +179,11 @@ class Torture:
             logs = [partition_log(client, records, index) for index in range(PARTITIONS)]
             ends = {index: len(log) for index, log in enumerate(logs) if log}
             # What survived must also work: with nothing in the way everyone comes to the end.
-            self._await(lambda: len(reader.served) == len(logs[0]), "the reader has not read to the end")
+            self._await(lambda: len(reader.served) == len(logs[0]), lambda: "the reader has not read to the end")
             for member in members:
-                self._await(partial(_has_committed, member, ends), f"{member.group} is not at the end")
+                self._await(
+                    partial(_has_committed, member, ends), partial(_state_of, self.server.bootstrap, member, ends)
+                )
             for worker in (reader, *members):
                 worker.finish()
             self.report.tally.add(
@@ -201,13 +206,13 @@ class Torture:
                     raise worker.failure
             return all(worker.answers > was for worker, was in zip(workers, before, strict=True))
 
-        self._await(all_were_answered, "a producer gets no answer")
+        self._await(all_were_answered, lambda: "a producer gets no answer")
         Event().wait(self.random.uniform(0, _MORE_S))
 
-    def _await(self, done: Callable[[], bool], what: str) -> None:
+    def _await(self, done: Callable[[], bool], what: Callable[[], str]) -> None:
         deadline = time.monotonic() + _PROGRESS_S
         while not done():
-            assert time.monotonic() < deadline, f"after {_PROGRESS_S:.0f} s {what}\n{self.server.tail()}"
+            assert time.monotonic() < deadline, f"after {_PROGRESS_S:.0f} s {what()}\n{self.server.tail()}"
             Event().wait(0.005)
 
     def _disturb(self) -> None:
@@ -259,6 +264,14 @@ class Torture:
 
 def _has_committed(member: GroupMember, ends: dict[int, int]) -> bool:
     return member.committed == ends
+
+
+def _state_of(bootstrap: str, member: GroupMember, ends: dict[int, int]) -> str:
+    """What the node and the member say of a group that does not come to the end."""
+    with WireClient(bootstrap) as client:
+        classic = client.ask(DescribeGroupsRequest(groups=[member.group]), 6)
+        modern = client.ask(ConsumerGroupDescribeRequest(group_ids=[member.group]), 1)
+    return f"{member.group} is at {member.committed}, not at {ends}: {classic}, {modern}"
 
 
 def _create(client: WireClient, topic: str, partitions: int) -> None:

@@ -10,7 +10,7 @@ from tests.crash.kill import Torture
 _KILLS = 10
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_what_was_promised_before_a_kill_holds_after_it(tmp_path: Path) -> None:
     torture = Torture(tmp_path, seed=20)
     try:
