@@ -35,6 +35,7 @@ from tests.crash.check import (
     check_producers,
     check_reader,
     check_transfers,
+    committed_offsets,
     partition_log,
 )
 from tests.crash.forked import Forker
@@ -182,7 +183,7 @@ class Torture:
             self._await(lambda: len(reader.served) == len(logs[0]), lambda: "the reader has not read to the end")
             for member in members:
                 self._await(
-                    partial(_has_committed, member, ends), partial(_state_of, self.server.bootstrap, member, ends)
+                    partial(_is_at_end, client, member, ends), partial(_state_of, self.server.bootstrap, member, ends)
                 )
             for worker in (reader, *members):
                 worker.finish()
@@ -262,8 +263,9 @@ class Torture:
                 check_commits(client, member)
 
 
-def _has_committed(member: GroupMember, ends: dict[int, int]) -> bool:
-    return member.committed == ends
+def _is_at_end(client: WireClient, member: GroupMember, ends: dict[int, int]) -> bool:
+    """Has it committed everything? The node says so where its answer to the last commit was lost."""
+    return member.committed == ends or committed_offsets(client, member, ends) == ends
 
 
 def _state_of(bootstrap: str, member: GroupMember, ends: dict[int, int]) -> str:
@@ -271,7 +273,8 @@ def _state_of(bootstrap: str, member: GroupMember, ends: dict[int, int]) -> str:
     with WireClient(bootstrap) as client:
         classic = client.ask(DescribeGroupsRequest(groups=[member.group]), 6)
         modern = client.ask(ConsumerGroupDescribeRequest(group_ids=[member.group]), 1)
-    return f"{member.group} is at {member.committed}, not at {ends}: {classic}, {modern}"
+        offsets = committed_offsets(client, member, ends)
+    return f"{member.group} is at {member.committed}, {offsets}, not at {ends}: {classic}, {modern}"
 
 
 def _create(client: WireClient, topic: str, partitions: int) -> None:

@@ -5,7 +5,6 @@ on a full disk does, half written where it crosses the limit. It needs neither a
 """
 
 import resource
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,27 +13,15 @@ import pytest
 from ottla.kernel.error import ErrorCode
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.api.end_txn import EndTxnRequest
-from ottla.wire.api.init_producer_id import InitProducerIdRequest
-from ottla.wire.api.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from ottla.wire.api.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
-from ottla.wire.batch import build
 from tests.broker.wire_client import WireClient
+from tests.crash.account import FULL, SMALL, Producer, check, commit, committed, create, offer
 from tests.crash.check import committed_values
 from tests.crash.content import OpenTransaction
-from tests.crash.inventory import Entry, Marks, again, fetch, marks, read_batches, records
+from tests.crash.inventory import Marks, again, marks
 from tests.interop import server as servers
 from tests.interop.server import Server
 
-#: Of today: a batch of another week would begin a new segment.
-_NOW_MS = time.time_ns() // 1_000_000
 _SETTINGS = {"log.segment.bytes": "1048576", "offsets.topic.num.partitions": "1"}
-#: Log to fill up, and another one that is small.
-_FULL, _SMALL = "full", "small"
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -44,9 +31,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
     one = Server(servers.ottla(), tmp_path, _SETTINGS)
     one.start()
     with WireClient(one.bootstrap) as client:
-        for name in (_FULL, _SMALL):
-            topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-            assert client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7).topics[0].error_code == 0
+        create(client)
     try:
         yield one
     finally:
@@ -71,54 +56,6 @@ def forbid_new_files(server: Server) -> None:
     resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (0, hard))
 
 
-class Producer:
-    """An idempotent producer of one partition of each topic, which knows what was acknowledged."""
-
-    def __init__(self, client: WireClient) -> None:
-        self.client = client
-        found = client.ask(InitProducerIdRequest(transactional_id=None), 5)
-        self.identity = (found.producer_id, found.producer_epoch)
-        self.acknowledged: dict[str, list[bytes]] = {_FULL: [], _SMALL: []}
-
-    def send(self, values: dict[str, bytes]) -> dict[str, PartitionProduceResponse]:
-        """One request with one record for each of these topics."""
-        request = ProduceRequest(
-            acks=-1,
-            timeout_ms=5000,
-            topic_data=[
-                TopicProduceData(
-                    name=topic, partition_data=[PartitionProduceData(index=0, records=self._batch(topic, value))]
-                )
-                for topic, value in values.items()
-            ],
-        )
-        answers = {each.name: each.partition_responses[0] for each in self.client.ask(request, 9).responses}
-        for topic, answer in answers.items():
-            if answer.error_code == 0:
-                assert answer.base_offset == len(self.acknowledged[topic])
-                self.acknowledged[topic].append(values[topic])
-        return answers
-
-    def _batch(self, topic: str, value: bytes) -> bytes:
-        return build(
-            [(_NOW_MS, None, value, ())],
-            producer_id=self.identity[0],
-            producer_epoch=self.identity[1],
-            base_sequence=len(self.acknowledged[topic]),
-        )
-
-
-def check(client: WireClient, producer: Producer) -> None:
-    """Exactly what was acknowledged is there."""
-    for topic, values in producer.acknowledged.items():
-        found: list[Entry] = list(records(client, (topic, 0), marks(client, (topic, 0))))
-        assert [each.value for each in found] == values
-        assert [each.offset for each in found] == list(range(len(values)))
-        for offset in range(len(values)):
-            header, _ = next(iter(read_batches(fetch(client, (topic, 0), offset, wait_ms=0))))
-            assert header.base_offset == offset, "a read that begins here does not find what is here"
-
-
 def _again(server: Server, end: Callable[[Server], None], producer: Producer) -> None:
     """End the node, start it, and find and continue everything."""
     end(server)
@@ -126,7 +63,7 @@ def _again(server: Server, end: Callable[[Server], None], producer: Producer) ->
     with WireClient(server.bootstrap) as client:
         check(client, producer)
         producer.client = client
-        answers = producer.send({_FULL: b"after", _SMALL: b"after"})
+        answers = producer.send({FULL: b"after", SMALL: b"after"})
         assert [each.error_code for each in answers.values()] == [0, 0]
         check(client, producer)
 
@@ -139,17 +76,17 @@ def test_a_full_disk_is_a_storage_error_of_its_partition_alone(server: Server, e
     with WireClient(server.bootstrap) as client:
         producer = Producer(client)
         for number in range(20):
-            producer.send({_FULL: bytes([number]) * 1000, _SMALL: b"%d" % number})
+            producer.send({FULL: bytes([number]) * 1000, SMALL: b"%d" % number})
         # The next batch crosses the limit: a part of it is written.
         limit_files(server, 20_000 + 20 * 80)
-        answers = producer.send({_FULL: b"x" * 2000, _SMALL: b"small"})
-        assert answers[_FULL].error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        assert answers[_SMALL].error_code == 0
+        answers = producer.send({FULL: b"x" * 2000, SMALL: b"small"})
+        assert answers[FULL].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert answers[SMALL].error_code == 0
         check(client, producer)
         # A retry of the same sequence fails again and leaves no trace; with room it is written once.
-        assert producer.send({_FULL: b"x" * 2000})[_FULL].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert producer.send({FULL: b"x" * 2000})[FULL].error_code == ErrorCode.KAFKA_STORAGE_ERROR
         lift_limit(server)
-        assert producer.send({_FULL: b"y" * 100})[_FULL].error_code == 0
+        assert producer.send({FULL: b"y" * 100})[FULL].error_code == 0
         check(client, producer)
     _again(server, end, producer)
 
@@ -158,17 +95,17 @@ def test_a_full_disk_is_a_storage_error_of_its_partition_alone(server: Server, e
 def test_a_segment_that_cannot_be_begun_leaves_nothing_behind(server: Server, end: Callable[[Server], None]) -> None:
     with WireClient(server.bootstrap) as client:
         producer = Producer(client)
-        while len(producer.acknowledged[_FULL]) < 10:
-            producer.send({_FULL: b"f" * 100_000})
+        while len(producer.acknowledged[FULL]) < 10:
+            producer.send({FULL: b"f" * 100_000})
         forbid_new_files(server)
-        assert producer.send({_FULL: b"r" * 100_000})[_FULL].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert producer.send({FULL: b"r" * 100_000})[FULL].error_code == ErrorCode.KAFKA_STORAGE_ERROR
         # What still fits into the old segment is taken, and what has been taken is kept.
-        assert producer.send({_FULL: b"fits"})[_FULL].error_code == 0
-        assert producer.send({_FULL: b"r" * 100_000})[_FULL].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert producer.send({FULL: b"fits"})[FULL].error_code == 0
+        assert producer.send({FULL: b"r" * 100_000})[FULL].error_code == ErrorCode.KAFKA_STORAGE_ERROR
         check(client, producer)
         lift_limit(server)
-        assert producer.send({_FULL: b"r" * 100_000})[_FULL].error_code == 0
-        assert producer.send({_FULL: b"after the roll"})[_FULL].error_code == 0
+        assert producer.send({FULL: b"r" * 100_000})[FULL].error_code == 0
+        assert producer.send({FULL: b"after the roll"})[FULL].error_code == 0
         check(client, producer)
     _again(server, end, producer)
 
@@ -183,14 +120,14 @@ def test_a_topic_that_could_not_be_made_can_be_made_later(
     )
     with WireClient(server.bootstrap) as client:
         producer = Producer(client)
-        producer.send({_FULL: b"a", _SMALL: b"b"})
+        producer.send({FULL: b"a", SMALL: b"b"})
         forbid_new_files(server) if room_for_record else limit_files(server, 1)
         code = client.ask(request, 7).topics[0].error_code
         # Without room for its files there is a topic, but nobody leads it yet.
         assert code == (ErrorCode.NONE if room_for_record else ErrorCode.KAFKA_STORAGE_ERROR)
         check(client, producer)
         lift_limit(server)
-        assert producer.send({_SMALL: b"c"})[_SMALL].error_code == 0
+        assert producer.send({SMALL: b"c"})[SMALL].error_code == 0
     end(server)
     server.start()
     with WireClient(server.bootstrap) as client:
@@ -205,7 +142,7 @@ def test_offsets_that_could_not_be_committed_are_not_committed(server: Server, e
     with WireClient(server.bootstrap) as client:
         producer = Producer(client)
         for number in range(50):
-            producer.send({_FULL: b"%d" % number})
+            producer.send({FULL: b"%d" % number})
         commit(client, 5)
         limit_files(server, 1)
         assert offer(client, 7) in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -227,16 +164,16 @@ def test_a_transaction_whose_marker_has_no_room_ends_when_there_is_some(server: 
     with WireClient(server.bootstrap) as client:
         producer = Producer(client)
         for _ in range(20):
-            producer.send({_FULL: b"x" * 1000})
-        begun = OpenTransaction(server.bootstrap, "t", _FULL)
-        size = (server.log_dir / f"{_FULL}-0" / f"{0:020}.log").stat().st_size
+            producer.send({FULL: b"x" * 1000})
+        begun = OpenTransaction(server.bootstrap, "t", FULL)
+        size = (server.log_dir / f"{FULL}-0" / f"{0:020}.log").stat().st_size
         # The coordinator's log is shorter, so that the decision is written and the marker is not.
         limit_files(server, size)
         request = EndTxnRequest(
             transactional_id="t", producer_id=begun.producer_id, producer_epoch=begun.epoch, committed=True
         )
         client.ask(request, 5)
-        undecided = marks(client, (_FULL, 0))
+        undecided = marks(client, (FULL, 0))
         assert undecided.last_stable_offset == begun.base_offset < undecided.latest
         lift_limit(server)
     if dies:
@@ -244,31 +181,11 @@ def test_a_transaction_whose_marker_has_no_room_ends_when_there_is_some(server: 
         server.start()
     begun.end(server.bootstrap, committed=True)
     with WireClient(server.bootstrap) as client:
-        again(lambda: marks(client, (_FULL, 0)), _still_open)
-        values = committed_values(client, _FULL, 0)
+        again(lambda: marks(client, (FULL, 0)), _still_open)
+        values = committed_values(client, FULL, 0)
         assert values == [b"x" * 1000] * 20 + [b"open"]
 
 
 def _still_open(found: Marks) -> tuple[int]:
     """COORDINATOR_LOAD_IN_PROGRESS while a transaction has no end."""
     return (0 if found.last_stable_offset == found.latest else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,)
-
-
-def offer(client: WireClient, offset: int) -> int:
-    """Commit once for a group without members; the error code."""
-    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-    request = OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name=_FULL, partitions=[partition])])
-    code: int = client.ask(request, 8).topics[0].partitions[0].error_code
-    return code
-
-
-def commit(client: WireClient, offset: int) -> None:
-    """Commit, as soon as there is a coordinator."""
-    again(lambda: offer(client, offset), lambda code: (code,))
-
-
-def committed(client: WireClient) -> int:
-    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
-    answer = again(lambda: client.ask(request, 8).groups[0], lambda found: (found.error_code,))
-    offset: int = answer.topics[0].partitions[0].committed_offset
-    return offset
