@@ -132,8 +132,8 @@ def _sorted_configs(line: str) -> str:
 
 
 def _first(err: str) -> str:
-    """The first line that says what is wrong: no warning of a logger, no usage of argparse."""
-    lines = [line for line in err.splitlines() if line.strip() and not line.startswith("WARN ")]
+    """The first line that says what is wrong: nothing of a logger, no usage of argparse."""
+    lines = [line for line in err.splitlines() if line.strip() and not line.startswith(("WARN ", "ERROR "))]
     if not lines:
         return ""
     if lines[0].startswith("usage:"):

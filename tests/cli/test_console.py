@@ -13,6 +13,9 @@ import ottla
 from tests.cli.console_scene import play, read, scenes
 from tests.cli.kafka_tool import SCRIPTS, kafka
 
+#: Apache's is a shell script without a class behind it (test_server.py).
+_SCRIPTS_ONLY = {"kafka-server-stop"}
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
@@ -30,7 +33,7 @@ def test_our_tools_answer_as_apaches(path: Path, server: str, tmp_path: Path, mo
 def test_every_tool_has_a_scene() -> None:
     played = {step.command.split()[1] for path in scenes() for step in read(path)[1] if step.command.startswith("$")}
     scripts = {name for name in SCRIPTS if name.startswith("kafka-") and not name.endswith(".sh")}
-    assert scripts - played == set()
+    assert scripts - played == _SCRIPTS_ONLY
 
 
 def test_each_tool_is_there_with_sh_too() -> None:

@@ -66,3 +66,36 @@ def test_the_verifiable_clients_tell_of_every_record(bootstrap: str, topic: str,
     events = [json.loads(line) for line in said.out.splitlines()]
     assert {(each["key"], each["value"]) for each in events if each["name"] == "record_data"} == sent
     assert {each["name"] for each in events} >= {"partitions_assigned", "records_consumed", "offsets_committed"}
+
+
+@pytest.mark.parametrize("mode", ["auto", "sync"])
+def test_the_verifiable_share_consumer_tells_of_every_record(bootstrap: str, topic: str, mode: str) -> None:
+    where = ("--bootstrap-server", bootstrap, "--topic", topic)
+    assert kafka("kafka-verifiable-producer", *where, "--max-messages", "20").code == 0
+    group = ("--group-id", topic, "--verbose", "--offset-reset-strategy", "earliest", "--acknowledgement-mode", mode)
+    said = kafka("kafka-verifiable-share-consumer", *where, *group, "--max-messages", "20")
+    events = [json.loads(line) for line in said.out.splitlines()]
+    names = [each["name"] for each in events]
+    assert names[:2] == ["startup_complete", "offset_reset_strategy_set"]
+    assert names[-1] == "shutdown_complete"
+    assert sorted(int(each["value"]) for each in events if each["name"] == "record_data") == list(range(20))
+    consumed = [each for each in events if each["name"] == "records_consumed"]
+    acknowledged = [each for each in events if each["name"] == "offsets_acknowledged"]
+    assert sum(each["count"] for each in consumed) == sum(each["count"] for each in acknowledged) == 20
+    assert all(each["success"] and "error" not in each for each in acknowledged)
+
+
+def test_share_consumers_share_what_the_perf_tool_reads(bootstrap: str, topic: str) -> None:
+    where = ("--bootstrap-server", bootstrap, "--topic", topic)
+    to_group = ("--entity-type", "groups", "--entity-name", topic, "--add-config", "share.auto.offset.reset=earliest")
+    assert kafka("kafka-configs", "--bootstrap-server", bootstrap, "--alter", *to_group).code == 0
+    assert kafka("kafka-verifiable-producer", *where, "--max-messages", "50").code == 0
+    many = ("--group", topic, "--num-records", "50", "--threads", "2", "--show-consumer-stats")
+    said = kafka("kafka-share-consumer-perf-test", *where, *many)
+    header, one, two, total = said.out.splitlines()
+    assert len(header.split(", ")) == len(total.split(", ")) == 7
+    assert total.split(", ")[5] == "50"
+    for number, line in ((1, one), (2, two)):
+        name = f"Share consumer {number} having client id perf-share-consumer-client-{number} consumption metrics- "
+        assert line.startswith(name)
+    assert sum(int(line.split(", ")[-2]) for line in (one, two)) == 50

@@ -7,6 +7,7 @@ name of the tool, what is wrong; the exit code is 1.
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -60,6 +61,8 @@ class _Parser(argparse.ArgumentParser):
         missing = message.removeprefix("the following arguments are required: ")
         if missing != message:
             message = "too few arguments" if missing == "command" else f"argument {missing.split(', ')[0]} is required"
+        message = re.sub(r"(?<=^unrecognized arguments: )(.*)", r"'\1'", message)
+        message = re.sub(r"invalid int value: ('.*')", r"could not convert \1 to Integer", message)
         tell(type(self).wrong(self, message))
         raise SystemExit(1)
 

@@ -67,7 +67,7 @@ def _run(given: Given) -> int:
     _check(given)
     properties = _properties(given)
     offset = _offset(given)
-    formatter = _formatter(given)
+    formatter = formatter_of(given)
     from ottla.client import Consumer
     from ottla.client.consumer_setting import ConsumerSettings
 
@@ -77,7 +77,7 @@ def _run(given: Given) -> int:
             tell(_ADVICE)
         try:
             if isinstance(formatter, DefaultFormatter) and formatter.prints_timestamp and "topic" in given:
-                formatter.timestamp_types = _timestamp_types(given["bootstrap-server"], properties, given["topic"])
+                formatter.timestamp_types = timestamp_types(given["bootstrap-server"], properties, given["topic"])
             _place(given, consumer, offset)
             shown = _show(given, consumer, formatter)
         except KeyboardInterrupt:
@@ -156,7 +156,8 @@ def _offset(given: Given) -> int:
     return int(text)
 
 
-def _formatter(given: Given) -> Formatter:
+def formatter_of(given: Given) -> Formatter:
+    """What --formatter and its properties say."""
     if given["formatter"] not in FORMATTERS:
         raise Usage(given["formatter"])
     if "formatter-property" in given and "property" in given:
@@ -173,10 +174,10 @@ def _formatter(given: Given) -> Formatter:
     return FORMATTERS[given["formatter"]](properties)
 
 
-def _timestamp_types(bootstrap: str, properties: dict[str, object], topic: str) -> dict[str, str]:
+def timestamp_types(bootstrap: str, properties: dict[str, object], topic: str) -> dict[str, str]:
     """Our client's records do not say what their timestamp is; the topic does."""
     from ottla.client import ConfigResource, KafkaError, ResourceType
-    from ottla.client.setting import ClientSettings
+    from ottla.client.client_setting import ClientSettings
 
     shared = {each.name for each in ClientSettings.declared.values()}
     with admin(bootstrap, {name: value for name, value in properties.items() if name in shared}) as client:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 import re
 import time
-from datetime import datetime
 from typing import TYPE_CHECKING
 
+from ottla.cli.kafka.java_date import DateFormat
 from ottla.cli.kafka.metric import print_metrics
-from ottla.cli.kafka.option import Given, Option, Usage, forbid, key_values, one_of, require
+from ottla.cli.kafka.option import Given, Option, forbid, key_values, one_of, require
 from ottla.cli.kafka.tool import Failed, command, load, settings_for
 from ottla.cli.measure import MEBIBYTE
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 _POLL_S = 0.1
 
 
-def _whole(text: str) -> int:
+def whole(text: str) -> int:
+    """Digits and nothing else."""
     if not text.isdecimal():
         raise ValueError(text)
     return int(text)
@@ -41,22 +42,10 @@ OPTIONS = (
     Option("timeout", "Stop when no record came for so long.", "milliseconds", int, default=10000, optional=True),
     Option("messages", "The older name of --num-records.", "count", int),
     Option("num-records", "REQUIRED: how many records.", "count", int),
-    Option("reporting-interval", "Milliseconds between two lines.", "interval_ms", _whole, default=5000),
+    Option("reporting-interval", "Milliseconds between two lines.", "interval_ms", whole, default=5000),
     Option("date-format", "How times are shown, as in Java.", "date format", default="yyyy-MM-dd HH:mm:ss:SSS"),
     Option("hide-header", "No heading."),
 )
-#: The letters of Java's SimpleDateFormat that are served, longest first.
-_LETTERS = {
-    "yyyy": "{0:%Y}",
-    "yy": "{0:%y}",
-    "MM": "{0:%m}",
-    "dd": "{0:%d}",
-    "HH": "{0:%H}",
-    "hh": "{0:%I}",
-    "mm": "{0:%M}",
-    "ss": "{0:%S}",
-    "SSS": "{1:03d}",
-}
 
 
 def main() -> None:
@@ -111,27 +100,13 @@ def _properties(given: Given) -> dict[str, object]:
     return found
 
 
-def _format(pattern: str) -> str:
-    """A pattern of Java's SimpleDateFormat as one of Python's."""
-    found = ""
-    for part in re.finditer(r"'([^']*)'|(([a-zA-Z])\3*)|(.)", pattern):
-        quoted, letters, _, other = part.groups()
-        if letters is None:
-            found += (quoted if quoted is not None else other).replace("{", "{{").replace("}", "}}")
-        elif letters in _LETTERS:
-            found += _LETTERS[letters]
-        else:
-            raise Usage(f"--date-format: {letters} is not served; these are: {', '.join(_LETTERS)}")
-    return found
-
-
 class _Run:
     """One reading of a topic, with its figures."""
 
     def __init__(self, given: Given) -> None:
         self._given = given
         self._wanted: int = given["messages"] if "messages" in given else given["num-records"]
-        self._format = _format(given["date-format"])
+        self._shown = DateFormat(given["date-format"])
         self.rebalance_ms = 0
         self._rebalance_ms_now = 0
         self._began_ms = self._joining_ms = self._ended_ms = _now_ms()
@@ -196,7 +171,7 @@ class _Run:
         records, mebibytes = self._records - reported[0], (self._bytes - reported[1]) / MEBIBYTE
         fetch_ms = elapsed_ms - self._rebalance_ms_now
         print(
-            f"{self._time(now)}, 0, {self._bytes / MEBIBYTE:.4f}, {1000 * mebibytes / elapsed_ms:.4f}, "
+            f"{self._shown(now)}, 0, {self._bytes / MEBIBYTE:.4f}, {1000 * mebibytes / elapsed_ms:.4f}, "
             f"{self._records}, "
             f"{1000 * records / elapsed_ms:.4f}, {self._rebalance_ms_now}, {fetch_ms}, "
             f"{1000 * mebibytes / fetch_ms if fetch_ms > 0 else 0:.4f}, "
@@ -210,15 +185,11 @@ class _Run:
         fetch_s = max(fetch_ms, 1) / 1000
         mebibytes = self._bytes / MEBIBYTE
         print(
-            f"{self._time(self._began_ms)}, {self._time(self._ended_ms)}, "
+            f"{self._shown(self._began_ms)}, {self._shown(self._ended_ms)}, "
             f"{mebibytes:.4f}, {mebibytes / elapsed_s:.4f}, "
             f"{self._records}, {self._records / elapsed_s:.4f}, {self.rebalance_ms}, {fetch_ms}, "
             f"{mebibytes / fetch_s:.4f}, {self._records / fetch_s:.4f}"
         )
-
-    def _time(self, timestamp_ms: int) -> str:
-        at = datetime.fromtimestamp(timestamp_ms / 1000).astimezone()
-        return self._format.format(at, timestamp_ms % 1000)
 
 
 def _now_ms() -> int:

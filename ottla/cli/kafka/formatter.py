@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 from ottla.cli.kafka.option import Usage
 
 if TYPE_CHECKING:
-    from ottla.client import ConsumerRecord
+    from ottla.client import ConsumerRecord, ShareRecord
+
+    Shown = ConsumerRecord | ShareRecord
 
 Deserializer = Callable[[bytes], str]
 
@@ -22,7 +24,7 @@ class Formatter(Protocol):
 
     shown: int
 
-    def write(self, record: ConsumerRecord, out: BinaryIO) -> None:
+    def write(self, record: Shown, out: BinaryIO) -> None:
         """One record."""
 
 
@@ -44,7 +46,7 @@ class DefaultFormatter:
                 ("print.timestamp", self._timestamp, False),
                 ("print.partition", lambda record: f"Partition:{record.partition}".encode(), False),
                 ("print.offset", lambda record: f"Offset:{record.offset}".encode(), False),
-                ("print.delivery", lambda record: b"Delivery:NOT_PRESENT", False),
+                ("print.delivery", _delivery, False),
                 # The tool of Apache's does not pass the epoch on either.
                 ("print.epoch", lambda record: b"Epoch:NOT_PRESENT", False),
                 ("print.headers", self._headers, False),
@@ -61,30 +63,35 @@ class DefaultFormatter:
         self._value_reader = _deserializer(properties, "value.deserializer")
         self._header_reader = _deserializer(properties, "headers.deserializer")
 
-    def write(self, record: ConsumerRecord, out: BinaryIO) -> None:
+    def write(self, record: Shown, out: BinaryIO) -> None:
         """One line."""
         self.shown += 1
         if self._columns:
             out.write(self._separator.join([show(record) for show in self._columns]) + self._line_separator)
 
-    def _timestamp(self, record: ConsumerRecord) -> bytes:
+    def _timestamp(self, record: Shown) -> bytes:
         if record.timestamp < 0:
             return b"NO_TIMESTAMP"
         return f"{self.timestamp_types.get(record.topic, 'CreateTime')}:{record.timestamp}".encode()
 
-    def _headers(self, record: ConsumerRecord) -> bytes:
+    def _headers(self, record: Shown) -> bytes:
         shown = [name.encode() + b":" + self._read(self._header_reader, content) for name, content in record.headers]
         return self._headers_separator.join(shown) if shown else b"NO_HEADERS"
 
-    def _key(self, record: ConsumerRecord) -> bytes:
+    def _key(self, record: Shown) -> bytes:
         return self._read(self._key_reader, record.key)
 
-    def _value(self, record: ConsumerRecord) -> bytes:
+    def _value(self, record: Shown) -> bytes:
         return self._read(self._value_reader, record.value)
 
     def _read(self, reader: Deserializer | None, content: bytes | None) -> bytes:
         raw = self._null if content is None else bytes(content)
         return raw if reader is None else reader(raw).encode()
+
+
+def _delivery(record: Shown) -> bytes:
+    """Only records of a share group have been delivered a number of times."""
+    return f"Delivery:{getattr(record, 'delivery_count', 'NOT_PRESENT')}".encode()
 
 
 class NoFormatter:
@@ -93,7 +100,7 @@ class NoFormatter:
     def __init__(self, _: dict[str, str]) -> None:
         self.shown = 0
 
-    def write(self, record: ConsumerRecord, out: BinaryIO) -> None:
+    def write(self, record: Shown, out: BinaryIO) -> None:
         """Only counted."""
         self.shown += 1
 
@@ -106,7 +113,7 @@ class CoordinatorFormatter:
         self._module = module
         self._types = types
 
-    def write(self, record: ConsumerRecord, out: BinaryIO) -> None:
+    def write(self, record: Shown, out: BinaryIO) -> None:
         """One document, without a line end, as Kafka's."""
         self.shown += 1
         if record.key is None:
