@@ -46,13 +46,22 @@ if TYPE_CHECKING:
     from ottla.client.consumer_sync import Consumer as Consumer
     from ottla.client.delivery import Delivery as Delivery
     from ottla.client.delivery import RecordMetadata as RecordMetadata
+    from ottla.client.error import AuthenticationFailed as AuthenticationFailed
+    from ottla.client.error import BufferFull as BufferFull
+    from ottla.client.error import ClientClosed as ClientClosed
     from ottla.client.error import ConcurrentTransactions as ConcurrentTransactions
+    from ottla.client.error import ConnectionLost as ConnectionLost
     from ottla.client.error import Fenced as Fenced
     from ottla.client.error import InvalidProducerEpoch as InvalidProducerEpoch
+    from ottla.client.error import InvalidProducerIdMapping as InvalidProducerIdMapping
     from ottla.client.error import InvalidTxnState as InvalidTxnState
+    from ottla.client.error import NotReachable as NotReachable
     from ottla.client.error import ProducerFenced as ProducerFenced
+    from ottla.client.error import RequestTimedOut as RequestTimedOut
+    from ottla.client.error import TlsFailed as TlsFailed
     from ottla.client.error import TransactionAbortable as TransactionAbortable
     from ottla.client.error import TransactionAborted as TransactionAborted
+    from ottla.client.error import Unsupported as Unsupported
     from ottla.client.listener import RebalanceListener as RebalanceListener
     from ottla.client.producer import AsyncProducer as AsyncProducer
     from ottla.client.producer_metric import ProducerMetrics as ProducerMetrics
@@ -95,7 +104,16 @@ _HOME = {
     "InvalidProducerEpoch": "ottla.client.error",
     "GroupMetadata": "ottla.client.commit",
     "Fenced": "ottla.client.error",
+    "AuthenticationFailed": "ottla.client.error",
+    "BufferFull": "ottla.client.error",
+    "ClientClosed": "ottla.client.error",
     "ConcurrentTransactions": "ottla.client.error",
+    "ConnectionLost": "ottla.client.error",
+    "InvalidProducerIdMapping": "ottla.client.error",
+    "NotReachable": "ottla.client.error",
+    "RequestTimedOut": "ottla.client.error",
+    "TlsFailed": "ottla.client.error",
+    "Unsupported": "ottla.client.error",
     "Admin": "ottla.client.admin.client",
     "AlterOperation": "ottla.client.admin.result",
     "AsyncAdmin": "ottla.client.admin.client",
@@ -149,7 +167,16 @@ __all__ = [
     "InvalidProducerEpoch",
     "GroupMetadata",
     "Fenced",
+    "AuthenticationFailed",
+    "BufferFull",
+    "ClientClosed",
     "ConcurrentTransactions",
+    "ConnectionLost",
+    "InvalidProducerIdMapping",
+    "NotReachable",
+    "RequestTimedOut",
+    "TlsFailed",
+    "Unsupported",
     "Admin",
     "AlterOperation",
     "AsyncAdmin",

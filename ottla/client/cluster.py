@@ -19,10 +19,11 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
+from ottla.client.client_setting import ClientSettings
 from ottla.client.connection import Connection
-from ottla.client.error import ClientClosed, NotReachable, RequestTimedOut, check
+from ottla.client.error import AuthenticationFailed, ClientClosed, NotReachable, RequestTimedOut, TlsFailed, check
 from ottla.client.metadata import Metadata, Node
-from ottla.client.setting import ClientSettings
+from ottla.client.security import Security
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.wire.api import ApiKey
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -80,7 +81,7 @@ class _Door:
         self.lock = asyncio.Lock()
         self.backoff = Backoff(settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms)
         self.retry_at_ms = 0
-        self.error: OttlaError | None = None
+        self.error: OttlaError | KafkaError | None = None
 
 
 class Cluster:
@@ -94,6 +95,7 @@ class Cluster:
         #: Called with nothing whenever an answer has been taken into the metadata.
         self.on_update: list[Callable[[], None]] = []
         self.closed = False
+        self._security = Security(settings)
         self._connections: dict[tuple[Address, str], Connection] = {}
         self._doors: dict[Address, _Door] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
@@ -128,10 +130,11 @@ class Cluster:
             if door.error is not None and now_ms() < door.retry_at_ms:
                 raise door.error
             try:
-                made = await Connection.open(*address, self.settings)
-            except OttlaError as error:
+                made = await Connection.open(*address, self.settings, self._security)
+            except (OttlaError, KafkaError) as error:
                 if door.error is None:
-                    _log.warning("%s; trying again", error)
+                    final = isinstance(error, (AuthenticationFailed, TlsFailed))
+                    _log.warning("%s%s", error, "" if final else "; trying again")
                 door.error = error
                 door.retry_at_ms = now_ms() + door.backoff.next_ms()
                 raise

@@ -8,22 +8,30 @@ Rules:
 - A request that is not answered in its time closes the connection, as in the Java client: an answer that comes later
   would belong to nobody, and the requests behind it wait in the same queue.
 - An answer's bytes fields are views into its frame, which nobody else uses: records are not copied.
+- With SASL the client signs in after ApiVersions, and again with the first request when most of the session is over.
+  What is sent meanwhile is held back: the broker takes nothing but the exchange.
 
-KIPs: 35 (ApiVersions), 511 (client software), 482 (flexible versions).
+KIPs: 35 (ApiVersions), 511 (client software), 482 (flexible versions), 152 and 368 (SASL).
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+import random
 import socket
 import ssl
 import sys
 from collections import deque
 from typing import Any, TypeVar, cast
 
+from ottla.client.client_setting import ClientSettings
 from ottla.client.error import ConnectionLost, NotReachable, RequestTimedOut, Unsupported, check
-from ottla.client.setting import ClientSettings
-from ottla.kernel.error import ErrorCode
+from ottla.client.frame import Frames
+from ottla.client.sasl import SignIn
+from ottla.client.security import Security, authenticate
+from ottla.client.tls import failed_tls
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.wire.api import API, Api, ApiKey
 from ottla.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.compile import decode, encode, encoder
@@ -34,12 +42,12 @@ R = TypeVar("R")
 
 #: The package itself stands above this layer (it offers the embedded node), so its version is not imported.
 _VERSION: str = getattr(sys.modules["ottla"], "__version__", "unknown")
-#: Small answers are received here and copied out; longer ones go straight into a frame of their own.
-_STAGING_BYTES = 64 * 1024
 #: How long `finish` waits for the broker to take what was written.
 _FINISH_S = 5.0
-#: No broker of ours or Apache's sends more: `fetch.max.bytes` bounds a fetch, and its default is 50 MiB.
-_FRAME_BYTES_MAX = 1 << 30
+#: The client signs in again when about this part of its session is over (Java's client has the same bounds).
+_SESSION_USED = (0.85, 0.95)
+#: For a sign-in before a request that has no answer, and so no timeout.
+_SIGN_IN_TIMEOUT_MS = 30_000
 
 
 class _Sent:
@@ -63,6 +71,8 @@ class Connection(asyncio.BufferedProtocol):
         self.port = port
         #: Why it is closed; None as long as it is open.
         self.closed: str | None = None
+        #: What the system or TLS said when it was lost.
+        self.lost_by: BaseException | None = None
         #: API key to the (lowest, highest) version that the broker takes.
         self.versions: dict[int, tuple[int, int]] = {}
         #: Feature to its finalized level (`group.version`, `transaction.version`, ...).
@@ -74,37 +84,46 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._sent: deque[_Sent] = deque()
         self._correlation_id = 0
-        self._staging = bytearray(_STAGING_BYTES)
-        self._staged = 0
-        self._frame: bytearray | None = None
-        self._frame_filled = 0
+        self._answers = 0
+        self._sign_in: SignIn | None = None
+        #: On the loop's clock: a request at this time or later is preceded by a new sign-in.
+        self._sign_in_at = math.inf
+        #: While the client signs in again, what waits for its end; None else.
+        self._held: list[tuple[_Sent | None, list[bytes | memoryview]]] | None = None
+        self._signing: asyncio.Task[None] | None = None
+        self._frames = Frames()
         self._writable: asyncio.Future[None] | None = None
         #: Resolved when the socket is closed, once `finish` waits for that.
         self._gone: asyncio.Future[None] | None = None
 
     @classmethod
-    async def open(cls, host: str, port: int, settings: ClientSettings) -> Connection:
-        """Connect and agree on versions. NotReachable if that does not succeed in time."""
+    async def open(cls, host: str, port: int, settings: ClientSettings, security: Security) -> Connection:
+        """Connect, agree on versions, sign in. NotReachable if that does not succeed in time.
+
+        TlsFailed, AuthenticationFailed if the two ends do not trust each other: trying again would not help.
+        """
         loop = asyncio.get_running_loop()
         timeout_ms = settings.socket_connection_setup_timeout_ms
-        context = None
-        if settings.security_protocol == "SSL":
-            context = settings.ssl_context or ssl.create_default_context()
         connection = cls(host, port, settings.client_id)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                await loop.create_connection(lambda: connection, host, port, ssl=context)
+                await loop.create_connection(lambda: connection, host, port, ssl=security.context)
                 await connection._agree(settings.request_timeout_ms)
+                if security.sign_in is not None:
+                    connection._sign_in = security.sign_in
+                    await connection._authenticate(settings.request_timeout_ms)
         except TimeoutError:
             connection.close("connecting took too long")
             raise NotReachable(f"{host}:{port} does not answer within {timeout_ms} ms: is it a Kafka broker?") from None
         except ssl.SSLError as error:
             connection.close("TLS failed")
-            raise NotReachable(f"{host}:{port} refuses TLS ({error.reason}): is security.protocol right?") from error
+            raise failed_tls(host, port, error) from error
         except OSError as error:
             why = "no such host" if isinstance(error, socket.gaierror) else _reason(error)
             raise NotReachable(f"{host}:{port} cannot be reached ({why})") from error
         except ConnectionLost as error:
+            if isinstance(connection.lost_by, ssl.SSLError):
+                raise failed_tls(host, port, connection.lost_by) from error
             raise NotReachable(f"{host}:{port} is no Kafka broker on this protocol ({error.message})") from error
         except BaseException:
             connection.close("connecting was given up")
@@ -124,6 +143,27 @@ class Connection(asyncio.BufferedProtocol):
         check(response.error_code)
         self.versions = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
         self.features = {one.name: one.max_version_level for one in response.finalized_features}
+
+    async def _authenticate(self, timeout_ms: int) -> None:
+        assert self._sign_in is not None
+
+        def ask(request: object) -> asyncio.Future[Any]:
+            api = api_of(request)
+            return self._transmit(api, self.version_of(api.key), request, timeout_ms, aside=True)
+
+        lifetime_ms = await authenticate(ask, self._sign_in, f"{self.host}:{self.port}")
+        if lifetime_ms > 0:
+            self._sign_in_at = self._loop.time() + lifetime_ms / 1000 * random.uniform(*_SESSION_USED)
+
+    async def _authenticate_again(self, timeout_ms: int) -> None:
+        """Another sign-in on the same connection; whatever is written meanwhile follows it."""
+        try:
+            await self._authenticate(timeout_ms)
+        except (OttlaError, KafkaError) as error:
+            return self.close(f"signing in again failed: {error}")
+        held, self._held = self._held or [], None
+        for sent, parts in held:
+            self._put(sent, parts)
 
     def version_of(self, key: ApiKey, at_most: int | None = None) -> int:
         """The highest version that both ends know. Unsupported if there is none."""
@@ -158,17 +198,42 @@ class Connection(asyncio.BufferedProtocol):
 
     def send_unanswered(self, request: object, version: int) -> None:
         """Send a request that has no answer: Produce with acks=0."""
-        api = api_of(request)
-        self._write(api, version, request)
+        _, parts = self._encoded(api_of(request), version, request)
+        self._write(None, parts, _SIGN_IN_TIMEOUT_MS)
 
-    def _transmit(self, api: Api, version: int, request: object, timeout_ms: int) -> asyncio.Future[Any]:
+    def _transmit(
+        self, api: Api, version: int, request: object, timeout_ms: int, *, aside: bool = False
+    ) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = self._loop.create_future()
-        sent = _Sent(api, version, self._write(api, version, request), answer)
+        correlation_id, parts = self._encoded(api, version, request)
+        sent = _Sent(api, version, correlation_id, answer)
         sent.timer = self._loop.call_later(timeout_ms / 1000, self._timed_out, sent, timeout_ms)
-        self._sent.append(sent)
+        if aside:
+            self._put(sent, parts)
+        else:
+            self._write(sent, parts, timeout_ms)
         return answer
 
-    def _write(self, api: Api, version: int, request: object) -> int:
+    def _write(self, sent: _Sent | None, parts: list[bytes | memoryview], timeout_ms: int) -> None:
+        if self._held is None and self._loop.time() >= self._sign_in_at:
+            self._held = []
+            self._sign_in_at = math.inf
+            self._signing = self._loop.create_task(self._authenticate_again(timeout_ms))
+        if self._held is None:
+            self._put(sent, parts)
+        else:
+            self._held.append((sent, parts))
+
+    def _put(self, sent: _Sent | None, parts: list[bytes | memoryview]) -> None:
+        if self._transport is None or self.closed is not None:
+            return
+        if sent is not None:
+            self._sent.append(sent)
+        self._transport.writelines(parts)
+        self.used_at = self._loop.time()
+
+    def _encoded(self, api: Api, version: int, request: object) -> tuple[int, list[bytes | memoryview]]:
+        """The request's correlation id and its frame."""
         if self.closed is not None or self._transport is None:
             raise ConnectionLost(f"{self.host}:{self.port}: {self.closed or 'not connected'}")
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
@@ -181,14 +246,12 @@ class Connection(asyncio.BufferedProtocol):
         head = encode(header, request_header_version(int(api.key), version))
         parts = encoder(type(request), version)(request)
         size = len(head) + sum(map(len, parts))
-        self._transport.writelines([size.to_bytes(4, "big") + head, *parts])
-        self.used_at = self._loop.time()
-        return self._correlation_id
+        return self._correlation_id, [size.to_bytes(4, "big") + head, *parts]
 
     @property
     def in_flight(self) -> int:
         """How many requests wait for their answer."""
-        return len(self._sent)
+        return len(self._sent) + len(self._held or ())
 
     async def writable(self) -> None:
         """Wait until the socket has taken what was written, down to the transport's low mark."""
@@ -228,7 +291,10 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
-        waiting, self._sent = self._sent, deque()
+        waiting = [*self._sent, *(sent for sent, _ in self._held or () if sent is not None)]
+        self._sent.clear()
+        self._held = None
+        self._sign_in_at = math.inf
         for sent in waiting:
             if sent.timer is not None:
                 sent.timer.cancel()
@@ -247,7 +313,12 @@ class Connection(asyncio.BufferedProtocol):
         if self._gone is not None and not self._gone.done():
             self._gone.set_result(None)
         if self.closed is None:
-            self._end(_reason(exc) if isinstance(exc, OSError) else "the broker closed the connection")
+            self.lost_by = exc
+            why = _reason(exc) if isinstance(exc, OSError) else "the broker closed the connection"
+            if exc is None and self._answers == 1 and self._sign_in is None:
+                # ApiVersions is all that a broker answers to those who have not signed in.
+                why += " after the first request: does it want a sign-in (security.protocol)?"
+            self._end(why)
 
     def eof_received(self) -> bool:
         return False
@@ -261,41 +332,16 @@ class Connection(asyncio.BufferedProtocol):
         self._writable = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._frame is not None:
-            return memoryview(self._frame)[self._frame_filled :]
-        return memoryview(self._staging)[self._staged :]
+        return self._frames.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._frame is not None:
-            self._frame_filled += nbytes
-            if self._frame_filled == len(self._frame):
-                frame, self._frame = self._frame, None
-                self._answered(memoryview(frame))
-            return
-        self._staged += nbytes
-        self._cut()
-
-    def _cut(self) -> None:
-        """Take every whole frame out of the staging buffer; move a long one that has begun to a frame of its own."""
-        position, end = 0, self._staged
-        while end - position >= 4 and self.closed is None:
-            size = int.from_bytes(self._staging[position : position + 4], "big", signed=True)
-            if not 4 <= size <= _FRAME_BYTES_MAX:
-                return self.close(f"it sent a frame of {size} bytes: is it a Kafka broker?")
-            start = position + 4
-            if end - start >= size:
-                frame = bytes(memoryview(self._staging)[start : start + size])
-                position = start + size
-                self._answered(memoryview(frame))
-                continue
-            if size > _STAGING_BYTES // 2:
-                self._frame = bytearray(size)
-                self._frame_filled = end - start
-                self._frame[: end - start] = self._staging[start:end]
-                position = end
-            break
-        self._staging[: end - position] = self._staging[position:end]
-        self._staged = end - position
+        try:
+            frames = self._frames.filled(nbytes)
+        except Malformed as error:
+            return self.close(str(error))
+        for frame in frames:
+            if self.closed is None:
+                self._answered(frame)
 
     def _answered(self, frame: memoryview) -> None:
         if not self._sent:
@@ -315,6 +361,7 @@ class Connection(asyncio.BufferedProtocol):
                 sent.answer.set_exception(ConnectionLost(f"{self.host}:{self.port}: unreadable answer ({error})"))
             return self.close(f"it sent an answer to {sent.api.name} that cannot be read: {error}")
         self.used_at = self._loop.time()
+        self._answers += 1
         if not sent.answer.done():
             sent.answer.set_result(response)
 

@@ -312,6 +312,9 @@ class AsyncConsumer(CommitCalls, PositionCalls):
         """Membership, commits, positions. Returns what is worth waiting for beside data."""
         if self._closed:
             raise ClientClosed("this consumer is closed")
+        if self._fetcher.refusal is not None:
+            refusal, self._fetcher.refusal = self._fetcher.refusal, None
+            raise refusal
         joining = None
         self._auto_commit()
         if self._group is not None and self._subscribed_at_all():

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ottla.client.assignor import ASSIGNORS
+from ottla.client.client_setting import ClientSettings
 from ottla.client.serializer import Deserializer, deserializer
-from ottla.client.setting import ClientSettings, flag, integer, one_of, optional_text, setting
+from ottla.client.setting import flag, integer, one_of, optional_text, setting
 from ottla.kernel.error import OttlaError
 
 

@@ -38,6 +38,17 @@ class Unsupported(KafkaError):
         super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)
 
 
+class AuthenticationFailed(KafkaError):
+    """The broker does not take this client's name and password, or its token. Trying again would not help."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.SASL_AUTHENTICATION_FAILED, message)
+
+
+class TlsFailed(OttlaError):
+    """The two ends do not trust each other, or cannot agree on TLS. Trying again would not help."""
+
+
 class BufferFull(KafkaError):
     """`buffer.memory` stayed full for `max.block.ms`: records come faster than the cluster takes them."""
 

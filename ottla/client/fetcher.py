@@ -269,6 +269,10 @@ class Fetcher(Turns):
         for told in self.on_data:
             told()
 
+    def _told_of_refusal(self) -> None:
+        for told in self.on_data:
+            told()
+
     def _later(self) -> None:
         self._loop.call_later(self._settings.retry_backoff_ms / 1000, self.wake)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ottla.client.client_setting import ClientSettings
 from ottla.client.serializer import Serializer, serializer
-from ottla.client.setting import ClientSettings, flag, integer, one_of, optional_text, setting
+from ottla.client.setting import flag, integer, one_of, optional_text, setting
 from ottla.kernel.error import OttlaError
 from ottla.wire.codec import CODEC_BY_NAME, Codec
 

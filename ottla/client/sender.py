@@ -370,7 +370,8 @@ class Sender(Turns):
             self._tell()
 
     def _too_late(self, batch: ProducerBatch, last: KafkaError | None = None) -> KafkaError:
-        why = f" (last: {last})" if last is not None else ""
+        reason = last or self.refusal
+        why = f" (last: {reason})" if reason is not None else ""
         return RequestTimedOut(f"not delivered within delivery.timeout.ms={self._settings.delivery_timeout_ms}{why}")
 
     def _tell(self) -> None:

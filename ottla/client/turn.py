@@ -11,9 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
+from ottla.client.client_setting import ClientSettings
 from ottla.client.cluster import Backoff, Cluster, now_ms
 from ottla.client.connection import Connection
-from ottla.client.setting import ClientSettings
+from ottla.client.error import AuthenticationFailed, TlsFailed
 from ottla.kernel.error import KafkaError, OttlaError
 
 
@@ -34,6 +35,8 @@ class Turns(ABC):
         self._connecting: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._updating = False
+        #: Why the brokers do not let us in, as they last said; whoever tells the program clears it.
+        self.refusal: OttlaError | KafkaError | None = None
         self._update_backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
 
     # ---- waking
@@ -78,6 +81,16 @@ class Turns(ABC):
 
     # ---- what takes time
 
+    def _refused(self, error: OttlaError | KafkaError) -> None:
+        """Keep what the program must hear of: nothing but the program can mend it."""
+        if isinstance(error, (AuthenticationFailed, TlsFailed)):
+            self.refusal = error
+            self._told_of_refusal()
+
+    def _told_of_refusal(self) -> None:
+        """There is a new refusal: most only keep it."""
+        return None
+
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
@@ -96,7 +109,8 @@ class Turns(ABC):
     async def _connect(self, node_id: int) -> None:
         try:
             self._connections[node_id] = await self._cluster.node(node_id, self.purpose)
-        except (OttlaError, KafkaError):
+        except (OttlaError, KafkaError) as error:
+            self._refused(error)
             # The leader may be another by now; the cluster has logged it.
             self._cluster.metadata.request_update(now_ms())
             await asyncio.sleep(self._cluster.settings.reconnect_backoff_ms / 1000)
@@ -113,8 +127,8 @@ class Turns(ABC):
         try:
             await self._cluster.update(list(self._topics()))
             self._update_backoff.attempts = 0
-        except (OttlaError, KafkaError):
-            pass
+        except (OttlaError, KafkaError) as error:
+            self._refused(error)
         finally:
             # A leader that is still missing is asked for again, not in a tight loop.
             await asyncio.sleep(self._update_backoff.next_ms() / 1000)

@@ -22,7 +22,7 @@ from typing import Protocol
 from tests.interop import toolchain
 
 CLUSTER_ID = "Ottla-Interop-Cluster1"
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 30.0
 
 #: One node that is its own controller, with the replication of its internal topics brought down to it.

@@ -128,7 +128,7 @@ def _check_acks(given: Given) -> None:
 
 
 def _ensure_topic(topic: str, shared: dict[str, str]) -> None:
-    from ottla.client.setting import AdminSettings
+    from ottla.client.client_setting import AdminSettings
 
     known = {each.name for each in AdminSettings.declared.values()}
     with admin(shared["bootstrap.servers"], {name: value for name, value in shared.items() if name in known}) as client:

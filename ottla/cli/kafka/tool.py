@@ -149,7 +149,7 @@ _MEANINGLESS = frozenset(
 def admin(bootstrap: str, properties: Mapping[str, object] | None = None, **more: object) -> Iterator[Admin]:
     """An admin client; it asks `bootstrap` first."""
     from ottla.client import Admin
-    from ottla.client.setting import AdminSettings
+    from ottla.client.client_setting import AdminSettings
 
     given = {**(properties or {}), "bootstrap.servers": bootstrap}
     settings = settings_for(AdminSettings, given)

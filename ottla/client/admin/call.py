@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from ottla.client.admin.result import Results
+from ottla.client.client_setting import AdminSettings
 from ottla.client.cluster import GROUP, Cluster, now_ms
 from ottla.client.connection import Connection
 from ottla.client.error import NotReachable
 from ottla.client.metadata import Node
-from ottla.client.setting import AdminSettings
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import TopicPartition
 

@@ -15,9 +15,10 @@ from ottla.client.admin.quota import QuotaCalls
 from ottla.client.admin.streams_group import StreamsGroupCalls
 from ottla.client.admin.topic import TopicCalls
 from ottla.client.admin.transaction import TransactionAdminCalls
+from ottla.client.client_setting import AdminSettings
 from ottla.client.cluster import Cluster
 from ottla.client.loop import loop_thread
-from ottla.client.setting import AdminSettings, Given
+from ottla.client.setting import Given
 
 P = ParamSpec("P")
 R = TypeVar("R")
