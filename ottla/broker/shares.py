@@ -135,8 +135,16 @@ class ShareLeader:
     # -- life
 
     def open(self) -> None:
-        """Ask for the stored state."""
-        self.node.persister.read(self.key, self.partition.leader_epoch, self._opened)
+        """Ask for the stored state, each in a turn of the loop of its own.
+
+        The first fetch of a group with many partitions does not hold the loop while all of them load, and is answered
+        when the first one has something.
+        """
+        self.node.loop.call_soon(self._read)
+
+    def _read(self) -> None:
+        if not self._closed:
+            self.node.persister.read(self.key, self.partition.leader_epoch, self._opened)
 
     def _opened(self, result: Any) -> None:
         if self._closed:
@@ -153,7 +161,9 @@ class ShareLeader:
         ]
         self.machine = SharePartition(start, batches, Limits())
         self.settings_changed()
-        self.wake()
+        # A fetch of many partitions that are all empty is not tried again for each.
+        if self.machine.next_fetch_offset < self.partition.high_watermark:
+            self.wake()
 
     def _find_start(self) -> int:
         reset = self._shares.settings_of(self.key.group_id).share_auto_offset_reset.lower()

@@ -186,9 +186,10 @@ def _may_compute(turn: Turn, group: ShareGroup) -> bool:
     interval_ms = turn.shard.override(group.group_id).share_assignment_interval_ms
     if interval_ms is None:
         interval_ms = turn.settings.group_share_assignment_interval_ms
-    # Without any assignment there is nothing that could change too often.
-    unassigned = not any(group.targets.values())
-    return unassigned or turn.now_ms >= group.assignment_timestamp_ms + interval_ms
+    # With nobody to take from, or one member that was given everything early, nothing changes too often: those who join
+    # a new group beside its first member would wait for their share until their second heartbeat.
+    few = sum(map(bool, group.targets.values())) <= 1
+    return few or turn.now_ms >= group.assignment_timestamp_ms + interval_ms
 
 
 def _advance(turn: Turn, member: ShareMember, target: tuple[int, Target], group_id: str, changed: bool) -> ShareMember:

@@ -94,6 +94,18 @@ def test_the_first_member_has_every_partition_at_its_first_heartbeat() -> None:
     assert host.replayed_group().initializing == {}
 
 
+def test_a_second_member_has_its_half_at_once_and_a_third_waits_for_the_interval() -> None:
+    host = Host()
+    one, two, three = (Sharer(host, name, ["orders"]) for name in ("one", "two", "three"))
+    for sharer in (one, two, three):
+        assert sharer.beat().error_code == 0
+    assert [len(sharer.assigned.get(ORDERS, [])) for sharer in (one, two, three)] == [4, 2, 0]
+    one.beat()
+    assert owners(one, two) == dict.fromkeys([(ORDERS, index) for index in range(4)], 1)
+    settle(host, one, two, three)
+    assert three.assigned
+
+
 def test_partitions_are_dealt_out_among_members_and_shared_when_they_are_fewer() -> None:
     host = Host()
     few = [Sharer(host, f"m{index}", ["orders"]) for index in range(2)]

@@ -242,12 +242,28 @@ def test_unknown_topics_and_partitions_fail_alone(node: ottla.Node, client: Wire
     topic, topic_id = create(client)
     produce(client, topic, b"a")
     with Member(node.bootstrap_servers, group, topic).join() as one:
-        response = one.fetch(partitions=[0, 7])
+        response = one.fetch(partitions=[0, 7], wait_ms=10_000)
         codes = {part.partition_index: part.error_code for part in response.responses[0].partitions}
         assert codes == {0: 0, 7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         assert one.topic_id == topic_id
         one.topic_id = Uuid(b"x" * 16)
         assert outcomes(one.acknowledge((0, 0, 0, [ACCEPT]))) == [(0, ErrorCode.UNKNOWN_TOPIC_ID)]
+
+
+def test_a_first_fetch_is_answered_when_its_first_partition_is_loaded(
+    node: ottla.Node, client: WireClient, group: str
+) -> None:
+    topic, _ = create(client, 4)
+    for index in range(4):
+        produce(client, topic, b"a", partition=index)
+    with Member(node.bootstrap_servers, group, topic).join() as one:
+        first = records_of(one.fetch(wait_ms=10_000))
+        assert len({each.partition for each in first}) == 1
+        seen = {each.partition for each in first}
+        while len(seen) < 4:
+            more = records_of(one.fetch(wait_ms=10_000))
+            assert more, "a fetch with records to have waited in vain"
+            seen |= {each.partition for each in more}
 
 
 def test_a_group_begins_at_the_end_unless_it_is_told_otherwise(node: ottla.Node, client: WireClient) -> None:

@@ -166,7 +166,9 @@ class ParkedShareFetch:
         self._timer: TimerHandle | None = None
         self._over = False
         self._trying = False
-        self._waits: list[ShareLeader] = []
+        self._waiting = False
+        #: Where it reads; one that could not be made stays, and says why.
+        self._leaders: dict[Key, ShareLeader] = {}
 
     def begin(self, later: Later) -> None:
         """Answer now if there is something, or no time."""
@@ -176,21 +178,15 @@ class ParkedShareFetch:
             self._whole.fetched(found)
             return
         later.superseded = self._finish
-        for key in self._session.partitions:
-            try:
-                self._waits.append(self._leader(key))
-            except KafkaError:
-                # Its topic was deleted a moment ago: the next attempt tells the client.
-                continue
-        for leader in self._waits:
-            leader.partition.waiting[self._try] = None
-            leader.waiting[self._try] = None
+        self._waiting = True
+        for leader in self._leaders.values():
+            self._wait_at(leader)
         self._timer = self.node.loop.call_later(self._request.max_wait_ms / 1000, self._finish)
 
     # -- trying
 
     def _attempt(self, *, final: bool) -> list[tuple[Key, PartitionData]] | None:
-        """What was acquired and what failed; None when it is worth waiting for more."""
+        """What was acquired and what failed; None when it is worth waiting for more: while not all have failed."""
         found: list[tuple[Key, PartitionData]] = []
         ready: list[tuple[Key, ShareLeader]] = []
         for key in list(self._session.partitions):
@@ -210,7 +206,8 @@ class ParkedShareFetch:
             if fetched is not None and fetched.records is not None:
                 reads.append((key, leader, fetched))
                 size += len(fetched.records)
-        if not found and not final and size < self._request.min_bytes:
+        all_failed = len(found) == len(self._session.partitions)
+        if not all_failed and not final and size < self._request.min_bytes:
             return None
         left = self._request.max_records
         for key, leader, fetched in reads:
@@ -227,7 +224,15 @@ class ParkedShareFetch:
         if name is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         partition = self.node.leader_of(name, index)
-        return self.node.shares.lead(SharePartitionKey(self._group_id, topic_id, index), partition)
+        known = self._leaders.get(key)
+        if known is not None and known.error is not None:
+            return known
+        leader = self._leaders[key] = self.node.shares.lead(
+            SharePartitionKey(self._group_id, topic_id, index), partition
+        )
+        if self._waiting and leader is not known:
+            self._wait_at(leader)
+        return leader
 
     def _read(self, leader: ShareLeader, readers: int) -> Fetched | None:
         """What the log has at the share partition's next offset; None if that is nothing."""
@@ -274,6 +279,10 @@ class ParkedShareFetch:
 
     # -- waiting
 
+    def _wait_at(self, leader: ShareLeader) -> None:
+        leader.partition.waiting[self._try] = None
+        leader.waiting[self._try] = None
+
     def _try(self) -> None:
         self._go_on(final=False)
 
@@ -298,7 +307,7 @@ class ParkedShareFetch:
         assert self._timer is not None
         self._over = True
         self._timer.cancel()
-        for leader in self._waits:
+        for leader in self._leaders.values():
             leader.partition.waiting.pop(self._try, None)
             leader.waiting.pop(self._try, None)
         self._whole.fetched(found)
