@@ -67,6 +67,10 @@ if TYPE_CHECKING:
     from ottla.client.producer_metric import ProducerMetrics as ProducerMetrics
     from ottla.client.producer_sync import Producer as Producer
     from ottla.client.record import ConsumerRecord as ConsumerRecord
+    from ottla.client.serializer_avro import avro_deserializer as avro_deserializer
+    from ottla.client.serializer_avro import avro_serializer as avro_serializer
+    from ottla.client.serializer_protobuf import protobuf_deserializer as protobuf_deserializer
+    from ottla.client.serializer_protobuf import protobuf_serializer as protobuf_serializer
     from ottla.client.share_consumer import AsyncShareConsumer as AsyncShareConsumer
     from ottla.client.share_consumer_sync import ShareConsumer as ShareConsumer
     from ottla.kernel.error import ErrorCode as ErrorCode
@@ -76,6 +80,10 @@ if TYPE_CHECKING:
 
 #: Where each public name lives; modules are imported when one of their names is first asked for.
 _HOME = {
+    "avro_serializer": "ottla.client.serializer_avro",
+    "avro_deserializer": "ottla.client.serializer_avro",
+    "protobuf_serializer": "ottla.client.serializer_protobuf",
+    "protobuf_deserializer": "ottla.client.serializer_protobuf",
     "ShareRecord": "ottla.client.acknowledgement",
     "ShareConsumer": "ottla.client.share_consumer_sync",
     "ProducerMetrics": "ottla.client.producer_metric",
@@ -139,6 +147,10 @@ _HOME = {
 }
 
 __all__ = [
+    "avro_serializer",
+    "avro_deserializer",
+    "protobuf_serializer",
+    "protobuf_deserializer",
     "ShareRecord",
     "ShareConsumer",
     "ProducerMetrics",

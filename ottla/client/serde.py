@@ -33,6 +33,8 @@ class Serde:
     errors: Errors = "raise"
     #: Are the values given to `decode` as views (binary_view) into what was fetched?
     view = False
+    #: Is one call for the values of many partitions quicker than one for each?
+    together = False
 
     def decode(self, values: Any) -> Any:
         """An array of `type`, as long as the binary array `values`; ValueError if one of them cannot be read."""
@@ -94,25 +96,32 @@ def json(schema: Any = None, *, errors: Errors = "raise") -> Serde:
     return Json(schema, checked(errors))
 
 
-def avro(schema: Any, *, registry: Callable[[int], Any] | None = None, errors: Errors = "raise") -> Serde:
-    """Avro, to be read. `schema` (its JSON, or what that parses to) says the type of the column.
+def avro(
+    schema: Any,
+    *,
+    registry: Callable[[int], Any] | None = None,
+    schema_id: int | None = None,
+    errors: Errors = "raise",
+) -> Serde:
+    """Avro. `schema` (its JSON, or what that parses to) says the type of the column.
 
-    With `registry`, which gives the schema of an id, values are in Confluent's wire format, and what was written with
-    another schema is resolved to this one.
+    With `registry`, which gives the schema of an id, values are read in Confluent's wire format, and what was written
+    with another schema is resolved to this one. With `schema_id` they are written in it, under that id.
     """
     from ottla.client.serde_avro import Avro
 
-    return Avro(schema, registry, checked(errors))
+    return Avro(schema, registry, checked(errors), schema_id)
 
 
-def protobuf(message: Any, *, confluent: bool = False, errors: Errors = "raise") -> Serde:
+def protobuf(message: Any, *, confluent: bool = False, schema_id: int | None = None, errors: Errors = "raise") -> Serde:
     """Protobuf: a message class or its descriptor says the fields. Needs the extra `ottla[protobuf]`.
 
-    With `confluent`, values are in Confluent's wire format; whatever their schema's id, they are read as this message.
+    With `confluent`, values are read in Confluent's wire format; whatever their schema's id, as this message. With
+    `schema_id` they are written in it, under that id.
     """
     from ottla.client.serde_protobuf import Protobuf
 
-    return Protobuf(message, checked(errors), confluent=confluent)
+    return Protobuf(message, checked(errors), confluent=confluent or schema_id is not None, schema_id=schema_id)
 
 
 def checked(errors: str) -> Errors:

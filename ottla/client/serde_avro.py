@@ -1,4 +1,5 @@
-"""Avro to typed columns: field by field for all values at once, as records of a batch are read (see `column`).
+"""Avro to typed columns, field by field for all values at once, as records of a batch are read (see `column`); and
+columns to Avro (`avro_write`).
 
 Rules:
 - Values are bare datums of one schema; with a registry, in Confluent's wire format (a zero byte, four of the schema's
@@ -19,9 +20,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ottla.client.avro_schema import Field, Node, parse
+from ottla.client.avro_schema import Node, parse
+from ottla.client.avro_write import default, written
 from ottla.client.column import Bytes, Ints, as_bytes, gather, varints
 from ottla.client.column_encode import offsets_of
+from ottla.client.confluent import PREFIX_BYTES, prefix
 from ottla.client.serde import Errors, Serde, spread
 from ottla.kernel.error import KafkaError, OttlaError
 
@@ -29,16 +32,15 @@ Schema = str | bytes | Mapping[str, Any] | list[Any]
 #: A schema's id to the schema: what a schema registry is asked.
 Registry = Callable[[int], Schema]
 
-#: Confluent's wire format: a zero byte and the id.
-_PREFIX_BYTES = 5
 _DECIMAL_BYTES = 16
 
 
 class Avro(Serde):
-    """Avro, read into the type of `schema`."""
+    """Avro, read into the type of `schema` and written from it."""
 
-    def __init__(self, schema: Schema, registry: Registry | None, errors: Errors) -> None:
+    def __init__(self, schema: Schema, registry: Registry | None, errors: Errors, schema_id: int | None = None) -> None:
         self.errors = errors
+        self._prefix = b"" if schema_id is None else prefix(schema_id)
         self._reader = parse(schema)
         self.type = self._reader.type
         self._registry = registry
@@ -57,17 +59,24 @@ class Avro(Serde):
             raise ValueError(f"the Avro value is cut off or broken: {error}") from None
         return found if len(present) == len(values) else spread(found, values)
 
+    def encode(self, column: Any) -> Any:
+        if self._registry is not None and not self._prefix:
+            raise OttlaError("writing Confluent's wire format needs schema_id: the id under which a registry knows it")
+        present = column.drop_null() if column.null_count else column
+        values = written(self._reader, present, self._prefix)
+        return values if len(present) == len(column) else spread(values, column)
+
     def _read(self, datums: _Datums, at: Ints, ends: Ints) -> Any:
         if self._registry is None:
             return datums.all(self._reader, at, ends)
-        if (ends - at < _PREFIX_BYTES).any() or datums.data[at].any():
+        if (ends - at < PREFIX_BYTES).any() or datums.data[at].any():
             raise ValueError("not in Confluent's wire format: a zero byte, four of the schema's id, then the value")
         ids = datums.windows(4, at + 1).copy().view(">u4").ravel()
         parts, rows = [], []
         for schema_id in np.unique(ids).tolist():
             index = np.flatnonzero(ids == schema_id)
             writer = self._writer(schema_id)
-            read = datums.all(writer, at[index] + _PREFIX_BYTES, ends[index])
+            read = datums.all(writer, at[index] + PREFIX_BYTES, ends[index])
             parts.append(resolved(read, writer, self._reader))
             rows.append(index)
         if len(parts) == 1:
@@ -297,20 +306,12 @@ def _record(array: Any, writer: Node, reader: Node) -> Any:
     for wanted in reader.fields:
         place = next((places[name] for name in (wanted.name, *wanted.aliases) if name in places), None)
         if place is None:
-            columns.append(_default(wanted, len(there)))
+            why = f"the reader's Avro schema has the field {wanted.name}, the writer's has not, and no default"
+            columns.append(default(wanted, len(there), why))
         else:
             columns.append(resolved(there.field(place), writer.fields[place].node, wanted.node))
     found = pa.StructArray.from_arrays(columns, fields=list(reader.type))
     return spread(found, array) if array.null_count else found
-
-
-def _default(wanted: Field, rows: int) -> Any:
-    if not wanted.has_default:
-        raise OttlaError(f"the reader's Avro schema has the field {wanted.name}, the writer's has not, and no default")
-    value = wanted.default
-    if isinstance(value, str) and wanted.node.kind in ("bytes", "fixed"):
-        value = value.encode("latin-1")
-    return pa.repeat(pa.scalar(value, wanted.node.type), rows)
 
 
 def _collection(array: Any, writer: Node, reader: Node) -> Any:

@@ -13,19 +13,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ottla.client.column import as_bytes, gather, varints
 from ottla.client.column_encode import offsets_of
+from ottla.client.confluent import PREFIX_BYTES, prefix
 from ottla.client.serde import Errors, Serde, spread
+from ottla.client.serializer_protobuf import place_of
 from ottla.kernel.error import KafkaError, OttlaError
-
-_ID_BYTES = 5
 
 
 class Protobuf(Serde):
     """Protobuf messages of one kind."""
 
-    def __init__(self, message: Any, errors: Errors, *, confluent: bool) -> None:
+    def __init__(self, message: Any, errors: Errors, *, confluent: bool, schema_id: int | None = None) -> None:
         try:
             from ptars import HandlerPool
         except ImportError as error:
@@ -35,6 +36,7 @@ class Protobuf(Serde):
             raise OttlaError(f"a Protobuf message class or descriptor is wanted, not {message!r}")
         self.errors = errors
         self._confluent = confluent
+        self._prefix = b"" if schema_id is None else prefix(schema_id, place_of(descriptor))
         self._handler = HandlerPool([descriptor.file]).get_for_message(descriptor)
         self.type = pa.struct(list(self._handler.array_to_record_batch(pa.array([], pa.binary())).schema))
 
@@ -46,11 +48,14 @@ class Protobuf(Serde):
         return found if len(present) == len(values) else spread(found, values)
 
     def encode(self, column: Any) -> Any:
-        if self._confluent:
-            raise OttlaError("Confluent's wire format is only read: its schema's id comes from a registry")
+        if self._confluent and not self._prefix:
+            raise OttlaError("writing Confluent's wire format needs schema_id: the id under which a registry knows it")
         present = column.drop_null() if column.null_count else column
         rows = pa.RecordBatch.from_struct_array(present.cast(self.type))
         written = self._handler.record_batch_to_array(rows).cast(pa.binary())
+        if self._prefix:
+            nothing = pa.scalar(b"", pa.binary())
+            written = pc.binary_join_element_wise(pa.scalar(self._prefix, pa.binary()), written, nothing)
         return written if len(present) == len(column) else spread(written, column)
 
 
@@ -60,10 +65,10 @@ def _bare(values: Any) -> Any:
     buffer = values.buffers()[2]
     data = as_bytes(buffer)
     at, ends = edges[:-1], edges[1:]
-    if (ends - at <= _ID_BYTES).any() or data[at].any():
+    if (ends - at <= PREFIX_BYTES).any() or data[at].any():
         raise ValueError("not in Confluent's wire format: a zero byte, four of the schema's id, the message's place")
     try:
-        count, at = varints(data, at + _ID_BYTES)
+        count, at = varints(data, at + PREFIX_BYTES)
         for step in range(int(count.max()) if (count < 64).all() else 0):
             deeper = count > step
             _, at[deeper] = varints(data, at[deeper])
