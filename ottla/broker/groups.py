@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.driver import Driver
+from ottla.broker.internal_topic import InternalTopics
 from ottla.broker.topic_view import ImageTopics
 from ottla.cluster.image import GROUP
 from ottla.group.coordinator import Coordinator
@@ -40,6 +41,10 @@ class Groups(Coordinators["GroupDriver"]):
     """All group coordinators of a node."""
 
     topic = OFFSETS_TOPIC
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self.internal_topics = InternalTopics(node)
 
     def make(self, partition: Partition) -> GroupDriver:
         """A coordinator of the groups of a partition."""
@@ -93,20 +98,9 @@ class GroupDriver(Driver[Coordinator]):
     def settings_changed(self) -> SettingsChanged:
         """What the node and single groups are set to now."""
         image = self.node.image
-        groups = {
-            name: GroupSettings.resolve(image.config(GROUP, name), self.node.settings)
-            for name in image.config_names(GROUP)
-        }
         overrides = {
-            name: GroupOverride(
-                each.consumer_session_timeout_ms,
-                each.consumer_heartbeat_interval_ms,
-                each.consumer_assignment_interval_ms,
-                each.share_session_timeout_ms,
-                each.share_heartbeat_interval_ms,
-                each.share_assignment_interval_ms,
-            )
-            for name, each in groups.items()
+            name: GroupOverride.of(GroupSettings.resolve(image.config(GROUP, name), self.node.settings))
+            for name in image.config_names(GROUP)
         }
         return SettingsChanged(CoordinatorSettings.of(self.node.settings), overrides)
 

@@ -3,12 +3,12 @@
 Rules:
 - Without a member id and a generation (an administrator, or a consumer that assigns itself) one may commit only while
   the group has no members; a group that is not there is made by its first offset.
-- A partition fails alone. Of a member of a consumer group that lags behind its epoch a commit still counts for the
-  partitions it has had since before.
+- A partition fails alone. Of a member of a consumer or streams group that lags behind its epoch a commit still counts
+  for the partitions it has had since before.
 - A transactional commit becomes visible with its marker; the group's state does not matter to it, its members do.
 
-KIPs: 211 expiry, 345 static members, 447 fencing in transactions, 516 topic ids, 848 member epochs, 1251 assignment
-epochs.
+KIPs: 211 expiry, 345 static members, 447 fencing in transactions, 516 topic ids, 848 member epochs, 1071 streams
+groups, 1251 assignment epochs.
 """
 
 from collections.abc import Callable
@@ -21,6 +21,7 @@ from ottla.group.rebalance import keep_alive
 from ottla.group.record import offset_entry, offset_tombstone
 from ottla.group.shard import Group, Turn
 from ottla.group.share_group import ShareGroup
+from ottla.group.streams_group import StreamsGroup
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import NO_UUID, Uuid
 from ottla.wire.api.offset_commit import (
@@ -50,8 +51,8 @@ _TXN_TOPIC_IDS_FROM = 6
 #: From this version on members of consumer groups may commit, and a group that is not there has an error of its own.
 _MEMBER_EPOCHS_FROM = 9
 
-#: Raises if the member may not commit this partition (topic id, partition).
-_PartitionCheck = Callable[[Uuid, int], None]
+#: Raises if the member may not commit this partition (topic id, topic, partition).
+_PartitionCheck = Callable[[Uuid, str, int], None]
 
 
 def commit_offsets(turn: Turn, call: Called) -> None:
@@ -75,7 +76,7 @@ def commit_offsets(turn: Turn, call: Called) -> None:
             elif _is_too_long(turn, partition.committed_metadata):
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
-                check(topic_id, partition.partition_index)
+                check(topic_id, name, partition.partition_index)
                 committed = Committed(
                     partition.committed_offset,
                     partition.committed_leader_epoch,
@@ -142,6 +143,8 @@ def check_member(
         raise _no_consumers(group)
     if isinstance(group, ConsumerGroup):
         return _check_consumer(group, member_id, instance_id, generation, version, transactional)
+    if isinstance(group, StreamsGroup):
+        return _check_streams(group, member_id, instance_id, generation, version, transactional)
     if generation < 0 and group.is_empty:
         return _anything
     if generation >= 0 or member_id or instance_id is not None:
@@ -161,7 +164,7 @@ def _no_consumers(group: ShareGroup) -> KafkaError:
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a consumer group.")
 
 
-def _anything(topic_id: Uuid, partition: int) -> None:
+def _anything(topic_id: Uuid, topic: str, partition: int) -> None:
     """The commit does not depend on the partition."""
 
 
@@ -180,10 +183,35 @@ def _check_consumer(
     if epoch > member.epoch:
         raise _stale(member)
 
-    def check(topic_id: Uuid, partition: int) -> None:
+    def check(topic_id: Uuid, topic: str, partition: int) -> None:
         since = member.epoch_of(topic_id, partition)
         if since is None or epoch < since:
             raise _stale(member)
+
+    return check
+
+
+def _check_streams(
+    group: StreamsGroup, member_id: str, instance_id: str | None, epoch: int, version: int, transactional: bool
+) -> _PartitionCheck:
+    if epoch < 0 and not group.members:
+        return _anything
+    if transactional and epoch == -1 and not member_id and instance_id is None:
+        return _anything
+    member = group.member(member_id)
+    if not transactional and version < _MEMBER_EPOCHS_FROM:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    if epoch == member.epoch:
+        return _anything
+    if epoch > member.epoch or group.topology is None:
+        raise KafkaError(ErrorCode.STALE_MEMBER_EPOCH)
+    subtopologies = group.topology.sources
+
+    def check(topic_id: Uuid, topic: str, partition: int) -> None:
+        subtopology = subtopologies.get(topic)
+        since = None if subtopology is None else member.epoch_of(subtopology, partition)
+        if since is None or epoch < since:
+            raise KafkaError(ErrorCode.STALE_MEMBER_EPOCH)
 
     return check
 
@@ -218,7 +246,7 @@ def commit_transactional_offsets(turn: Turn, call: Called) -> None:
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 try:
-                    check(topic_id, partition.partition_index)
+                    check(topic_id, name, partition.partition_index)
                 except KafkaError as failure:
                     raise KafkaError(ErrorCode.ILLEGAL_GENERATION) from failure
                 committed = Committed(

@@ -58,6 +58,11 @@ from ottla.group.share_group import ShareGroup
 from ottla.group.share_heartbeat import fence_share_member, resume_heartbeat, share_heartbeat, start_share_sessions
 from ottla.group.share_replay import SHARE_RECORDS
 from ottla.group.share_state import alter_share_offsets, delete_share_offsets, forget_state
+from ottla.group.streams_description import describe_streams_groups
+from ottla.group.streams_group import StreamsGroup
+from ottla.group.streams_heartbeat import start_streams_sessions, streams_deadline, streams_heartbeat
+from ottla.group.streams_replay import STREAMS_RECORDS
+from ottla.group.streams_target import end_initial_delay
 from ottla.group.sync import heartbeat, leave_group, sync_group
 from ottla.group.timer import Alarm, TimerKey
 from ottla.group.topic import TopicView
@@ -78,6 +83,8 @@ from ottla.wire.api.offset_delete import OffsetDeleteRequest
 from ottla.wire.api.offset_fetch import OffsetFetchRequest
 from ottla.wire.api.share_group_describe import ShareGroupDescribeRequest
 from ottla.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.wire.api.streams_group_describe import StreamsGroupDescribeRequest
+from ottla.wire.api.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from ottla.wire.api.sync_group import SyncGroupRequest
 from ottla.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 from ottla.wire.record.offset import GroupMetadataKey, LegacyOffsetCommitKey, OffsetCommitKey, parse
@@ -101,7 +108,12 @@ REQUESTS: dict[type, Callable[[Turn, Called], None]] = {
     ShareGroupDescribeRequest: describe_share_groups,
     AlterShareGroupOffsetsRequest: alter_share_offsets,
     DeleteShareGroupOffsetsRequest: delete_share_offsets,
+    StreamsGroupHeartbeatRequest: streams_heartbeat,
+    StreamsGroupDescribeRequest: describe_streams_groups,
 }
+
+#: What records of the groups do for which the server assigns.
+_FOLDS = {**CONSUMER_RECORDS, **SHARE_RECORDS, **STREAMS_RECORDS}
 
 
 class Coordinator:
@@ -182,6 +194,11 @@ class Coordinator:
             _consumer_deadline(turn, group, key)
         elif isinstance(group, ShareGroup) and key.alarm is Alarm.SESSION and key.member_id in group.members:
             fence_share_member(turn, group, group.members[key.member_id])
+        elif isinstance(group, StreamsGroup):
+            if key.alarm is Alarm.STREAMS_INITIAL:
+                end_initial_delay(turn, group)
+            else:
+                streams_deadline(turn, group, key)
         return turn.effects()
 
     def _share_state_answered(self, event: ShareStateAnswered, now_ms: int) -> list[Effect]:
@@ -231,6 +248,9 @@ class Coordinator:
             if isinstance(group, ShareGroup):
                 start_share_sessions(turn, group)
                 continue
+            if isinstance(group, StreamsGroup):
+                start_streams_sessions(turn, group)
+                continue
             for member in group.members.values():
                 keep_alive(turn, group, member)
             if len(group.members) > shard.settings.group_max_size:
@@ -266,7 +286,7 @@ class Coordinator:
             case GroupMetadataKey():
                 replay_classic(self.shard, record_key, record_value, self.leading)
             case _:
-                fold = CONSUMER_RECORDS.get(type(record_key)) or SHARE_RECORDS.get(type(record_key))
+                fold = _FOLDS.get(type(record_key))
                 if fold is not None:
                     fold(self.shard, record_key, record_value)
 

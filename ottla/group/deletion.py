@@ -20,6 +20,8 @@ from ottla.group.shard import Group, Turn
 from ottla.group.share_group import ShareGroup
 from ottla.group.share_record import share_group_tombstones
 from ottla.group.share_state import end_state
+from ottla.group.streams_group import StreamsGroup
+from ottla.group.streams_record import streams_group_tombstones
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.name import NO_UUID, Uuid
 from ottla.wire.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -31,6 +33,8 @@ def group_tombstones(group: Group) -> list[Entry]:
         return consumer_group_tombstones(group)
     if isinstance(group, ShareGroup):
         return share_group_tombstones(group)
+    if isinstance(group, StreamsGroup):
+        return streams_group_tombstones(group)
     return [classic_group_tombstone(group.group_id)]
 
 
@@ -79,7 +83,7 @@ def expire_group(turn: Turn, group: Group) -> None:
         turn.timers.cancel_group(group.group_id)
 
 
-def _expire_offsets(turn: Turn, group: ClassicGroup | ConsumerGroup) -> bool:
+def _expire_offsets(turn: Turn, group: ClassicGroup | ConsumerGroup | StreamsGroup) -> bool:
     """Delete expired offsets; is nothing left, pending ones included?"""
     offsets = turn.shard.offsets
     nothing_left = not offsets.pending_partitions(group.group_id)
@@ -94,7 +98,7 @@ def _expire_offsets(turn: Turn, group: ClassicGroup | ConsumerGroup) -> bool:
     return nothing_left
 
 
-def _is_expired(turn: Turn, group: ClassicGroup | ConsumerGroup, committed: Committed) -> bool:
+def _is_expired(turn: Turn, group: ClassicGroup | ConsumerGroup | StreamsGroup, committed: Committed) -> bool:
     since_ms = committed.commit_timestamp_ms
     if isinstance(group, ClassicGroup) and group.protocol_type is not None:
         if group.is_empty:

@@ -8,6 +8,7 @@ Rules:
 KIPs: 518 states filter, 848, 1043 error for a missing group, 1099 member type.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from ottla.group.consumer import ConsumerGroup, ConsumerMember
 from ottla.group.event import Called
 from ottla.group.shard import Group, Turn
 from ottla.group.share_group import ShareGroup
+from ottla.group.streams_group import StreamsGroup
 from ottla.group.target import preferred_assignor
 from ottla.group.topic import TopicView
 from ottla.kernel.error import ErrorCode
@@ -84,7 +86,7 @@ def list_groups(turn: Turn, call: Called) -> None:
     listed = []
     for group in turn.shard.groups.values():
         kind = _kind_of(group)
-        if (not states or group.state.lower() in states) and (not types or kind in types):
+        if (not states or _names_of(group.state) & states) and (not types or kind in types):
             protocol_type = (group.protocol_type or "") if isinstance(group, ClassicGroup) else kind
             listed.append(
                 ListedGroup(
@@ -94,9 +96,16 @@ def list_groups(turn: Turn, call: Called) -> None:
     turn.answer(call.ticket, ListGroupsResponse(groups=listed))
 
 
+def _names_of(state: str) -> set[str]:
+    """How a filter may write a state: the brokers of Apache Kafka know NotReady as not_ready, its clients do not."""
+    return {state.lower(), re.sub(r"(?<=[a-z])(?=[A-Z])", "_", state).lower()}
+
+
 def _kind_of(group: Group) -> str:
     if isinstance(group, ClassicGroup):
         return "classic"
+    if isinstance(group, StreamsGroup):
+        return "streams"
     return "share" if isinstance(group, ShareGroup) else "consumer"
 
 

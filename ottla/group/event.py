@@ -5,6 +5,7 @@ from dataclasses import field
 from typing import Any
 
 from ottla.group.setting import GroupOverride, GroupSettings
+from ottla.group.streams_topology import InternalTopic
 from ottla.group.topic import TopicView
 from ottla.kernel.error import KafkaError
 from ottla.kernel.name import Uuid
@@ -106,6 +107,17 @@ class Answer:
 
     ticket: int
     response: Any
+
+
+@frozen
+class StreamsHeartbeat:
+    """The answer to a streams group's heartbeat, and the internal topics that its application lacks.
+
+    The driver has them made in the client's name, when the answer leaves.
+    """
+
+    response: Any
+    missing: Sequence[InternalTopic] = ()
 
 
 @frozen

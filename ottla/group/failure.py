@@ -26,6 +26,9 @@ from ottla.wire.api.offset_fetch import OffsetFetchRequest
 from ottla.wire.api.share_group_describe import DescribedGroup as DescribedShareGroup
 from ottla.wire.api.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 from ottla.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from ottla.wire.api.streams_group_describe import DescribedGroup as DescribedStreamsGroup
+from ottla.wire.api.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
+from ottla.wire.api.streams_group_heartbeat import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.wire.api.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -80,6 +83,8 @@ def failure(request: Any, version: int, error: KafkaError) -> Any:
             return ConsumerGroupHeartbeatResponse(error_code=code, error_message=error.message or code.name)
         case ShareGroupHeartbeatRequest():
             return ShareGroupHeartbeatResponse(error_code=code, error_message=error.message or code.name)
+        case StreamsGroupHeartbeatRequest():
+            return StreamsGroupHeartbeatResponse(error_code=code, error_message=error.message or code.name)
         case AlterShareGroupOffsetsRequest():
             return AlterShareGroupOffsetsResponse(error_code=code, error_message=error.message or code.name)
         case DeleteShareGroupOffsetsRequest():
@@ -141,6 +146,10 @@ def _failure_by_part(request: Any, code: ErrorCode) -> Any:
         case ShareGroupDescribeRequest():
             return ShareGroupDescribeResponse(
                 groups=[DescribedShareGroup(group_id=name, error_code=code) for name in request.group_ids]
+            )
+        case StreamsGroupDescribeRequest():
+            return StreamsGroupDescribeResponse(
+                groups=[DescribedStreamsGroup(group_id=name, error_code=code) for name in request.group_ids]
             )
         case _:
             raise AssertionError(f"{type(request).__name__} is not a request to a coordinator")

@@ -9,10 +9,11 @@ Rules:
 KIPs: 98, 447 stable offsets, 516 topic ids, 709 several groups, 848 member epochs.
 """
 
-from ottla.group.consumer import ConsumerGroup
+from ottla.group.consumer import ConsumerGroup, ConsumerMember
 from ottla.group.event import Called
 from ottla.group.offset import Committed
 from ottla.group.shard import Turn
+from ottla.group.streams_group import StreamsGroup
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import NO_UUID, Uuid
 from ottla.wire.api.offset_fetch import (
@@ -124,7 +125,7 @@ def _fetch_group(
 ) -> OffsetFetchResponseGroup:
     group = turn.shard.groups.get(asked.group_id)
     try:
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, ConsumerGroup | StreamsGroup):
             _check_epoch(group, asked.member_id, asked.member_epoch)
     except KafkaError as error:
         return group_error(asked, error.code, version)
@@ -137,13 +138,13 @@ def _fetch_group(
     return response
 
 
-def _check_epoch(group: ConsumerGroup, member_id: str | None, epoch: int) -> None:
+def _check_epoch(group: ConsumerGroup | StreamsGroup, member_id: str | None, epoch: int) -> None:
     """A member that says who it is must be up to date; who does not say so may read."""
     if member_id is None and epoch < 0:
         return
     member = group.member(member_id or "")
     if epoch != member.epoch:
-        classic = member.classic is not None
+        classic = isinstance(member, ConsumerMember) and member.classic is not None
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION if classic else ErrorCode.STALE_MEMBER_EPOCH)
 
 

@@ -1,4 +1,4 @@
-"""What the records of consumer and of share groups have in common: epochs, and what each member shall have.
+"""What the records of consumer, share and streams groups have in common: epochs, and what each member shall have.
 
 Each function takes how a group of the kind is found, and gives what a record of the kind does to the state. A value of
 None is a tombstone; of what is not there it is nothing.
@@ -7,12 +7,11 @@ None is a tombstone; of what is not there it is nothing.
 from collections.abc import Callable
 from typing import Any
 
-from ottla.group.consumer import ConsumerGroup
+from ottla.group.modern import ModernGroup
 from ottla.group.shard import Shard
-from ottla.group.share_group import ShareGroup
 
 #: (shard, group id, is it to be made if it is not there?) -> the group, if it is of this kind.
-Find = Callable[[Shard, str, bool], ConsumerGroup | ShareGroup | None]
+Find = Callable[[Shard, str, bool], ModernGroup[Any, Any] | None]
 #: (shard, key, value) -> the state changed.
 Fold = Callable[[Shard, Any, Any], None]
 

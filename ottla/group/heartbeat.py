@@ -30,6 +30,7 @@ from ottla.group.membership import (
 from ottla.group.revision import Claimed, advance, revise
 from ottla.group.shard import Turn
 from ottla.group.share_group import ShareGroup
+from ottla.group.streams_group import StreamsGroup
 from ottla.group.target import update_target
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import Uuid, uuid_text
@@ -148,7 +149,7 @@ def _group_for(turn: Turn, request: ConsumerGroupHeartbeatRequest, known: object
     """The group; on joining one is made, in place of an empty classic group or from one with consumers."""
     if isinstance(known, ConsumerGroup):
         return known
-    if request.member_epoch != 0 or isinstance(known, ShareGroup):
+    if request.member_epoch != 0 or isinstance(known, ShareGroup | StreamsGroup):
         raise _not_a_consumer_group(request.group_id, known)
     if isinstance(known, ClassicGroup):
         if known.members:

@@ -30,6 +30,7 @@ from ottla.group.rebalance import (
 from ottla.group.record import classic_group_entry, empty_classic_group_entry
 from ottla.group.shard import Turn
 from ottla.group.share_group import ShareGroup
+from ottla.group.streams_group import StreamsGroup
 from ottla.group.timer import Alarm, TimerKey
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
@@ -49,7 +50,7 @@ def join_group(turn: Turn, call: Called) -> None:
     if not settings.group_min_session_timeout_ms <= request.session_timeout_ms <= settings.group_max_session_timeout_ms:
         raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
     group = turn.shard.groups.get(request.group_id)
-    if isinstance(group, ShareGroup):
+    if isinstance(group, ShareGroup) or (isinstance(group, StreamsGroup) and group.members):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if isinstance(group, ConsumerGroup) and group.members:
         join_consumer_group(turn, call, group)
@@ -60,8 +61,9 @@ def join_group(turn: Turn, call: Called) -> None:
         if not request.protocol_type or not request.protocols:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if group is not None:
-            # A consumer group without members makes place for a classic one; its offsets stay.
+            # A consumer or streams group without members makes place for a classic one; its offsets stay.
             turn.extend(group_tombstones(group))
+            turn.timers.cancel_group(request.group_id)
         group = ClassicGroup(request.group_id, state_timestamp_ms=turn.now_ms)
         turn.shard.groups[request.group_id] = group
         # The group is written before anybody is in it, so that it is there after a restart.

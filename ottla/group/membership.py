@@ -25,6 +25,7 @@ from ottla.group.record import (
 from ottla.group.revision import Claimed
 from ottla.group.shard import Shard, Turn
 from ottla.group.share_group import ShareGroup
+from ottla.group.streams_group import StreamsGroup
 from ottla.group.timer import Alarm, TimerKey
 from ottla.kernel.error import ErrorCode, KafkaError
 
@@ -168,6 +169,8 @@ def notice_topics(shard: Shard, names: Sequence[str]) -> None:
             subscribed = subscribed_topics(group.members.values(), group.resolved)
         elif isinstance(group, ShareGroup):
             subscribed = dict.fromkeys(name for member in group.members.values() for name in member.topics)
+        elif isinstance(group, StreamsGroup):
+            subscribed = dict.fromkeys(() if group.topology is None else group.topology.required_topics)
         else:
             continue
         if any(name in subscribed for name in names):

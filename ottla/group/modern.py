@@ -60,5 +60,10 @@ class ModernGroup(Generic[M, T]):
         """The members once this one is written."""
         return {**self.members, member.member_id: member}
 
+    def may_assign(self, interval_ms: int, now_ms: int) -> bool:
+        """May a new target be computed already?"""
+        # A timestamp of 0: there is no target yet, or nobody knows of when it is.
+        return not self.assignment_timestamp_ms or now_ms >= self.assignment_timestamp_ms + interval_ms
+
     def refresh_is_due(self, now_ms: int) -> bool:
         return now_ms >= self.refresh_deadline_ms or self.epoch < self.refresh_epoch

@@ -36,6 +36,13 @@ class GroupSettings:
     group_share_initialize_retry_interval_ms: int = 30_000
     group_share_max_size: int = 200
 
+    group_streams_session_timeout_ms: int = 45_000
+    group_streams_heartbeat_interval_ms: int = 5_000
+    group_streams_assignment_interval_ms: int = 1_000
+    group_streams_initial_rebalance_delay_ms: int = 3_000
+    group_streams_num_standby_replicas: int = 0
+    group_streams_max_size: int = 2_147_483_647
+
     @classmethod
     def of(cls, server: Any) -> "GroupSettings":
         """Take them from an object that has all of the broker's settings."""
@@ -66,3 +73,13 @@ class GroupOverride:
     share_session_timeout_ms: int | None = None
     share_heartbeat_interval_ms: int | None = None
     share_assignment_interval_ms: int | None = None
+    streams_session_timeout_ms: int | None = None
+    streams_heartbeat_interval_ms: int | None = None
+    streams_assignment_interval_ms: int | None = None
+    streams_initial_rebalance_delay_ms: int | None = None
+    streams_num_standby_replicas: int | None = None
+
+    @classmethod
+    def of(cls, group: Any) -> "GroupOverride":
+        """Take them from an object that has all of a group's settings."""
+        return cls(**{field.name: getattr(group, field.name) for field in fields(cls)})

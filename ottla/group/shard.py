@@ -10,13 +10,14 @@ from ottla.group.event import Answer, Append, Called, Effect, Entry
 from ottla.group.offset import OffsetStore
 from ottla.group.setting import GroupOverride, GroupSettings
 from ottla.group.share_group import ShareGroup
+from ottla.group.streams_group import StreamsGroup
 from ottla.group.timer import Timers
 from ottla.group.topic import TopicView
 from ottla.kernel.error import KafkaError
 from ottla.kernel.name import Uuid
 from ottla.kernel.port import Rng
 
-Group = ClassicGroup | ConsumerGroup | ShareGroup
+Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 #: What the share coordinator could not do, by topic id and partition.
 StateErrors = Mapping[tuple[Uuid, int], KafkaError]
 

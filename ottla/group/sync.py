@@ -23,6 +23,7 @@ from ottla.group.rebalance import (
 from ottla.group.record import classic_group_entry
 from ottla.group.shard import Turn
 from ottla.group.share_group import ShareGroup
+from ottla.group.streams_group import StreamsGroup
 from ottla.group.timer import Alarm, TimerKey
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -43,7 +44,7 @@ def sync_group(turn: Turn, call: Called) -> None:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     group = turn.shard.groups.get(request.group_id)
-    if group is None or group.is_empty or isinstance(group, ShareGroup):
+    if group is None or group.is_empty or isinstance(group, ShareGroup | StreamsGroup):
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     if isinstance(group, ConsumerGroup):
         sync_consumer_group(turn, call, group)
@@ -94,7 +95,7 @@ def heartbeat(turn: Turn, call: Called) -> None:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     group = turn.shard.groups.get(request.group_id)
-    if group is None or isinstance(group, ShareGroup):
+    if group is None or isinstance(group, ShareGroup | StreamsGroup):
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     if isinstance(group, ConsumerGroup):
         heartbeat_consumer_group(turn, call, group)
@@ -121,7 +122,7 @@ def leave_group(turn: Turn, call: Called) -> None:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     identities = leaving_members(request, call.version)
     group = turn.shard.groups.get(request.group_id)
-    if group is None or isinstance(group, ShareGroup):
+    if group is None or isinstance(group, ShareGroup | StreamsGroup):
         results = [(one, ErrorCode.UNKNOWN_MEMBER_ID) for one in identities]
     elif isinstance(group, ConsumerGroup):
         results = leave_consumer_group(turn, group, identities)

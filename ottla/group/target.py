@@ -59,8 +59,7 @@ def _may_compute(turn: Turn, group: ConsumerGroup) -> bool:
     interval_ms = turn.shard.override(group.group_id).consumer_assignment_interval_ms
     if interval_ms is None:
         interval_ms = turn.settings.group_consumer_assignment_interval_ms
-    # A timestamp of 0: there is no target yet, or nobody knows of when it is.
-    return not group.assignment_timestamp_ms or turn.now_ms >= group.assignment_timestamp_ms + interval_ms
+    return group.may_assign(interval_ms, turn.now_ms)
 
 
 def topic_ids(names: Iterable[str], topics: TopicView) -> frozenset[Uuid]:

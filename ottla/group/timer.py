@@ -28,9 +28,17 @@ class Alarm(IntEnum):
     MEMBER_SYNC = 8
     #: Expired offsets are looked for.
     RETENTION = 9
+    #: The first members of a streams group have gathered (group.streams.initial.rebalance.delay.ms).
+    STREAMS_INITIAL = 10
 
 
-_OF_GROUPS = (Alarm.CLASSIC_INITIAL_JOIN, Alarm.CLASSIC_JOIN, Alarm.CLASSIC_SYNC, Alarm.CLASSIC_REBALANCE)
+_OF_GROUPS = (
+    Alarm.CLASSIC_INITIAL_JOIN,
+    Alarm.CLASSIC_JOIN,
+    Alarm.CLASSIC_SYNC,
+    Alarm.CLASSIC_REBALANCE,
+    Alarm.STREAMS_INITIAL,
+)
 
 
 class TimerKey(NamedTuple):

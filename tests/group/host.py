@@ -24,6 +24,8 @@ from ottla.group import (
     TimePassed,
     TopicsChanged,
 )
+from ottla.group.event import StreamsHeartbeat
+from ottla.group.streams_topology import InternalTopic
 from ottla.kernel.error import KafkaError
 from ottla.kernel.name import Uuid
 from ottla.wire.compile import encode
@@ -86,6 +88,8 @@ class Host:
         #: (key, value, producer id), or (producer id, committed) for a marker.
         self.log: list[tuple[Any, ...]] = []
         self.answers: dict[int, Any] = {}
+        #: Internal topics that a heartbeat of a streams group found missing, by ticket.
+        self.missing: dict[int, Sequence[InternalTopic]] = {}
         self._versions: dict[int, int] = {}
         self._tickets = 0
         #: (epoch, start offset) by group, topic and partition, as a share coordinator holds them.
@@ -112,6 +116,9 @@ class Host:
                         self.coordinator.replay(key, value, offset=offset, producer_id=producer_id)
                 case Answer(ticket, response):
                     assert ticket not in self.answers, f"ticket {ticket} is answered twice"
+                    if isinstance(response, StreamsHeartbeat):
+                        self.missing[ticket] = response.missing
+                        response = response.response
                     encode(response, self._versions[ticket])
                     self.answers[ticket] = response
                 case InitializeShareState() | DeleteShareState():

@@ -44,13 +44,15 @@ KAFKA_SCRIPTS = {
 @cache
 def jars() -> Path:
     """Apache Kafka's jars and their dependencies (java/pom.xml)."""
-    pom = HERE / "java" / "pom.xml"
+    return _jars("jars", HERE / "java" / "pom.xml")
 
+
+def _jars(name: str, pom: Path) -> Path:
     def bring(into: Path) -> None:
         goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
         _run("mvn", ["-q", "-B", "-f", str(pom), goal, f"-DoutputDirectory={into}"], "Apache's jars")
 
-    return _made("jars", [pom], bring)
+    return _made(name, [pom], bring)
 
 
 def classpath() -> str:
@@ -60,12 +62,23 @@ def classpath() -> str:
 @cache
 def java_peer(program: str = "Peer") -> list[str]:
     """The command of a Java program: `Peer`, the client, or `Tools`, which runs Apache's command-line tools."""
-    sources = sorted((HERE / "java").rglob("*.java"))
+    return _java("java", HERE / "java", classpath(), program)
+
+
+@cache
+def streams_peer() -> list[str]:
+    """The command of an application of Kafka Streams."""
+    directory = HERE / "java" / "streams"
+    return _java("streams", directory, f"{_jars('streams-jars', directory / 'pom.xml')}/*", "Streams")
+
+
+def _java(name: str, directory: Path, jars: str, program: str) -> list[str]:
+    sources = sorted(directory.glob("*.java"))
 
     def build(into: Path) -> None:
-        _run("javac", ["-nowarn", "-cp", classpath(), "-d", str(into), *map(str, sources)], "the Java peer")
+        _run("javac", ["-nowarn", "-cp", jars, "-d", str(into), *map(str, sources)], "the Java peer")
 
-    classes = _made("java", [HERE / "java" / "pom.xml", *sources], build)
+    classes = _made(name, [directory / "pom.xml", *sources], build)
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
     return [
         "java",
@@ -74,7 +87,7 @@ def java_peer(program: str = "Peer") -> list[str]:
         "-XX:+UseSerialGC",
         quiet,
         "-cp",
-        f"{classes}:{classpath()}",
+        f"{classes}:{jars}",
         program,
     ]
 

@@ -25,6 +25,7 @@ from ottla.broker.handlers import (
     share_fetch,
     share_offset,
     share_state,
+    streams_group,
     telemetry,
     transaction,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "share_fetch",
     "share_offset",
     "share_state",
+    "streams_group",
     "quota",
     "security",
     "telemetry",

@@ -15,6 +15,7 @@ from typing import Any
 
 from ottla.broker.dispatch import Call, handles
 from ottla.broker.groups import GroupDriver
+from ottla.broker.handlers.streams_group import check_enabled
 from ottla.broker.reply import Later, Reply
 from ottla.group.failure import failure
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -30,6 +31,7 @@ from ottla.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest,
 from ottla.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from ottla.wire.api.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from ottla.wire.api.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _BATCHED_FROM = 4
@@ -137,6 +139,7 @@ _DESCRIPTIONS: Mapping[type[Any], tuple[type[Any], str]] = {
     DescribeGroupsRequest: (DescribeGroupsResponse, "groups"),
     ConsumerGroupDescribeRequest: (ConsumerGroupDescribeResponse, "group_ids"),
     ShareGroupDescribeRequest: (ShareGroupDescribeResponse, "group_ids"),
+    StreamsGroupDescribeRequest: (StreamsGroupDescribeResponse, "group_ids"),
 }
 
 
@@ -165,6 +168,13 @@ def _authorize(groups: Iterable[Any]) -> None:
     for group in groups:
         if not group.error_code:
             group.authorized_operations = _OPERATIONS
+
+
+@handles(ApiKey.STREAMS_GROUP_DESCRIBE, refuse=failure)
+def describe_streams(call: Call, request: StreamsGroupDescribeRequest) -> Reply:
+    """Streams groups, each by its coordinator."""
+    check_enabled(call)
+    return describe(call, request)
 
 
 @handles(ApiKey.DELETE_GROUPS, refuse=failure)

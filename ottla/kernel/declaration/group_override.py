@@ -93,7 +93,6 @@ class GroupOverrideDeclaration:
         "How long a member of this streams group may be silent (KIP-1071).",
         POSITIVE,
         broker="group.streams.session.timeout.ms",
-        served=False,
     )
     streams_heartbeat_interval_ms = integer(
         "streams.heartbeat.interval.ms",
@@ -101,7 +100,6 @@ class GroupOverrideDeclaration:
         "How often a member of this streams group sends its heartbeat.",
         POSITIVE,
         broker="group.streams.heartbeat.interval.ms",
-        served=False,
     )
     streams_assignment_interval_ms = integer(
         "streams.assignment.interval.ms",
@@ -109,7 +107,6 @@ class GroupOverrideDeclaration:
         "How long this streams group waits between two assignments.",
         NOT_NEGATIVE,
         broker="group.streams.assignment.interval.ms",
-        served=False,
     )
     streams_initial_rebalance_delay_ms = integer(
         "streams.initial.rebalance.delay.ms",
@@ -117,7 +114,6 @@ class GroupOverrideDeclaration:
         "How long this streams group waits for more members before its first assignment.",
         NOT_NEGATIVE,
         broker="group.streams.initial.rebalance.delay.ms",
-        served=False,
     )
     streams_num_standby_replicas = integer(
         "streams.num.standby.replicas",
@@ -125,5 +121,4 @@ class GroupOverrideDeclaration:
         "How many standby tasks this streams group keeps of each stateful task.",
         NOT_NEGATIVE,
         broker="group.streams.num.standby.replicas",
-        served=False,
     )

@@ -167,42 +167,36 @@ class ShareGroupDeclaration:
         45_000,
         "How long a member of a streams group may be silent (KIP-1071).",
         POSITIVE,
-        served=False,
     )
     group_streams_min_session_timeout_ms = integer(
         "group.streams.min.session.timeout.ms",
         45_000,
         "The shortest session that a streams group may be given.",
         POSITIVE,
-        served=False,
     )
     group_streams_max_session_timeout_ms = integer(
         "group.streams.max.session.timeout.ms",
         60_000,
         "The longest session that a streams group may be given.",
         POSITIVE,
-        served=False,
     )
     group_streams_heartbeat_interval_ms = integer(
         "group.streams.heartbeat.interval.ms",
         5000,
         "How often a member of a streams group sends its heartbeat.",
         POSITIVE,
-        served=False,
     )
     group_streams_min_heartbeat_interval_ms = integer(
         "group.streams.min.heartbeat.interval.ms",
         5000,
         "The shortest heartbeat interval that a streams group may be given.",
         POSITIVE,
-        served=False,
     )
     group_streams_max_heartbeat_interval_ms = integer(
         "group.streams.max.heartbeat.interval.ms",
         15_000,
         "The longest heartbeat interval that a streams group may be given.",
         POSITIVE,
-        served=False,
     )
     group_streams_assignment_interval_ms = integer(
         "group.streams.assignment.interval.ms",
@@ -210,43 +204,37 @@ class ShareGroupDeclaration:
         "How long a streams group waits between two assignments.",
         NOT_NEGATIVE,
         mode=CLUSTER_WIDE,
-        served=False,
     )
     group_streams_min_assignment_interval_ms = integer(
         "group.streams.min.assignment.interval.ms",
         0,
         "The shortest assignment interval that a streams group may be given.",
         NOT_NEGATIVE,
-        served=False,
     )
     group_streams_max_assignment_interval_ms = integer(
         "group.streams.max.assignment.interval.ms",
         15_000,
         "The longest assignment interval that a streams group may be given.",
         NOT_NEGATIVE,
-        served=False,
     )
     group_streams_initial_rebalance_delay_ms = integer(
         "group.streams.initial.rebalance.delay.ms",
         3000,
         "How long an empty streams group waits for more members before its first assignment.",
         NOT_NEGATIVE,
-        served=False,
     )
     group_streams_max_size = integer(
-        "group.streams.max.size", INT_MAX, "How many members a streams group takes.", POSITIVE, served=False
+        "group.streams.max.size", INT_MAX, "How many members a streams group takes.", POSITIVE
     )
     group_streams_num_standby_replicas = integer(
         "group.streams.num.standby.replicas",
         0,
         "How many standby tasks a streams group keeps of each stateful task.",
         NOT_NEGATIVE,
-        served=False,
     )
     group_streams_max_standby_replicas = integer(
         "group.streams.max.standby.replicas",
         2,
         "The most standby tasks that a streams group may be given.",
         NOT_NEGATIVE,
-        served=False,
     )

@@ -20,24 +20,12 @@ def _we_speak_too(left: Any, right: Any) -> bool:
     return right is not None or left is None
 
 
-#: APIs that Apache serves to clients and we do not yet, by what they belong to.
-NOT_SERVED = {
-    "streams groups": (88, 89),
-}
-
-
 ALLOWED = [
     Allowed(
         ".*",
         r".*\.(error_message|batch_index_error_message)",
         "The words are for people, and no client decides by them; but where Apache says something, so do we.",
         _we_speak_too,
-    ),
-    Allowed(
-        "key (" + "|".join(str(key) for keys in NOT_SERVED.values() for key in keys) + ")",
-        ".*",
-        "Not served yet, so not advertised (NOT_SERVED says which); clients do without.",
-        lambda left, right: right is None,
     ),
     Allowed(
         "first",

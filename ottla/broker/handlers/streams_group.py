@@ -1,0 +1,75 @@
+"""StreamsGroupHeartbeat (0): the topology's names are checked, the group's coordinator decides, and internal topics
+that it finds missing are made. What a coordinator decides is in `ottla.group.streams_heartbeat`.
+
+KIPs: 1071.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch import Call, handles
+from ottla.broker.reply import Later
+from ottla.cluster.topic import is_legal_name
+from ottla.group.event import StreamsHeartbeat
+from ottla.group.failure import failure
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.name import INTERNAL_TOPICS
+from ottla.wire.api import ApiKey
+from ottla.wire.api.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
+
+FEATURE = "streams.version"
+#: The name of the protocol in group.coordinator.rebalance.protocols.
+_PROTOCOL = "streams"
+
+
+@handles(ApiKey.STREAMS_GROUP_HEARTBEAT, refuse=failure)
+def streams_group_heartbeat(call: Call, request: StreamsGroupHeartbeatRequest) -> Later:
+    """Put the heartbeat to its group's coordinator, and make what the application lacks."""
+    check_enabled(call)
+    if request.topology is not None:
+        _check_names(request.topology)
+    groups = call.node.groups
+    later = Later()
+
+    def answered(result: StreamsHeartbeat | KafkaError) -> None:
+        if isinstance(result, StreamsHeartbeat) and result.missing:
+            groups.internal_topics.make(result.missing, result.response, lambda: later.resolve(result.response))
+        else:
+            later.resolve(result.response if isinstance(result, StreamsHeartbeat) else result)
+
+    groups.driver_of(request.group_id).ask(
+        request,
+        call.version,
+        answered,
+        client_id=call.client_id,
+        client_host=call.client_host,
+        principal=call.principal,
+    )
+    return later
+
+
+def check_enabled(call: Call) -> None:
+    """Raise UNSUPPORTED_VERSION unless the cluster has streams groups."""
+    protocols = call.node.settings.group_coordinator_rebalance_protocols
+    if _PROTOCOL not in protocols or call.node.finalized_features.get(FEATURE, 0) < 1:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+
+
+def _check_names(topology: Topology) -> None:
+    names = dict.fromkeys(
+        name
+        for each in topology.subtopologies
+        for name in (
+            *each.source_topics,
+            *each.repartition_sink_topics,
+            *(topic.name for topic in each.repartition_source_topics),
+            *(topic.name for topic in each.state_changelog_topics),
+        )
+    )
+    prohibited = [name for name in names if name in INTERNAL_TOPICS]
+    if prohibited:
+        text = f"Use of Kafka internal topics {','.join(prohibited)} in a Kafka Streams topology is prohibited."
+        raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)
+    illegal = [name for name in names if not is_legal_name(name)]
+    if illegal:
+        text = f"Topic names {','.join(illegal)} are not valid topic names."
+        raise KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)

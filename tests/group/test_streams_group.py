@@ -1,0 +1,451 @@
+"""Streams groups (KIP-1071): joining, tasks that go from one to another, topologies, and what a member is told."""
+
+from dataclasses import replace as change
+from typing import Any
+
+import pytest
+
+from ottla.group import GroupOverride, GroupSettings
+from ottla.group.event import SettingsChanged
+from ottla.group.streams_configuration import Status
+from ottla.group.streams_group import StreamsState, TaskState
+from ottla.kernel.error import ErrorCode
+from ottla.wire.api.streams_group_heartbeat import Topology
+from tests.group.host import Host, Topics
+from tests.group.streams import (
+    REBALANCE_MS,
+    Streamer,
+    copartitioned,
+    counter,
+    described,
+    info,
+    make_missing,
+    reader,
+    rounds,
+    settled,
+    word_count,
+)
+
+#: Without the delay in which an application gathers.
+AT_ONCE = GroupSettings(group_streams_initial_rebalance_delay_ms=0)
+#: And with assignments as often as they are needed.
+QUICK = GroupSettings(group_streams_initial_rebalance_delay_ms=0, group_streams_assignment_interval_ms=0)
+
+
+def keep_alive(host: Host, members: list[Streamer], duration_ms: int) -> None:
+    for _ in range(duration_ms // 10_000):
+        host.pass_ms(10_000)
+        for member in members:
+            member.beat()
+
+
+# -- joining and leaving
+
+
+def test_the_first_member_gets_every_task() -> None:
+    host = Host(AT_ONCE)
+    one = Streamer(host, "one")
+    answer = one.join()
+    assert (answer.member_epoch, answer.heartbeat_interval_ms) == (2, 5_000)
+    assert one.active == {"0": (0, 1, 2, 3)}
+    assert one.statuses == []
+    assert host.group().state is StreamsState.STABLE
+
+
+def test_an_application_gathers_before_its_first_assignment() -> None:
+    host = Host()
+    one, two = Streamer(host, "one"), Streamer(host, "two")
+    one.join()
+    two.join()
+    assert one.codes == [Status.ASSIGNMENT_DELAYED] and not one.active
+    host.pass_ms(3_000)
+    group = host.group()
+    assert group.assignment_epoch == group.epoch
+    one.beat()
+    two.beat()
+    assert len(one.active["0"]) == len(two.active["0"]) == 2
+    assert one.statuses == []
+
+
+def test_a_gathering_is_not_prolonged_by_who_comes_later() -> None:
+    host = Host()
+    Streamer(host, "one").join()
+    host.pass_ms(2_000)
+    Streamer(host, "two").join()
+    host.pass_ms(1_000)
+    assert host.group().assignment_epoch == host.group().epoch
+
+
+def test_a_member_that_leaves_frees_its_tasks() -> None:
+    host = Host(AT_ONCE)
+    one, two = settled(host, "one", "two")
+    answer = two.leave()
+    assert (answer.member_id, answer.member_epoch, answer.status) == ("two", -1, [])
+    rounds([one])
+    assert one.active == {"0": (0, 1, 2, 3)}
+
+
+def test_a_silent_member_is_fenced_and_its_tasks_are_free() -> None:
+    host = Host(AT_ONCE)
+    one, two = settled(host, "one", "two")
+    keep_alive(host, [one], 50_000)
+    assert set(host.group().members) == {"one"}
+    rounds([one])
+    assert one.active == {"0": (0, 1, 2, 3)}
+    assert two.beat().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_the_last_to_leave_leaves_an_empty_group() -> None:
+    host = Host(AT_ONCE)
+    (one,) = settled(host, "one")
+    one.leave()
+    group = host.group()
+    assert group.state is StreamsState.EMPTY and group.topology is not None
+    assert one.leave().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_takes_no_more_members_than_it_may() -> None:
+    host = Host(change(AT_ONCE, group_streams_max_size=1))
+    settled(host, "one")
+    assert Streamer(host, "two").join().error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"member_id": " "},
+        {"group_id": ""},
+        {"rack_id": ""},
+        {"instance_id": "static"},
+        {"task_offsets": []},
+        {"rebalance_timeout_ms": -1},
+        {"active_tasks": None},
+        {"topology": None},
+        {"member_epoch": -3, "topology": None},
+        {"member_epoch": -2, "topology": None},
+        {"member_epoch": 1},
+        {"topology": Topology(subtopologies=[reader(source_topic_regex=["a.*"])])},
+    ],
+)
+def test_a_request_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
+    host = Host(AT_ONCE)
+    one = Streamer(host, "one")
+    assert one.send(one.request(**wrong)).error_code == ErrorCode.INVALID_REQUEST
+    assert host.log == []
+
+
+def test_a_group_that_is_not_there_and_one_of_another_kind_have_no_members() -> None:
+    host = Host(AT_ONCE)
+    one = Streamer(host, "one", epoch=3)
+    assert one.beat().error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert one.leave().error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert described(host).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_wrong_epoch_is_fenced() -> None:
+    host = Host(AT_ONCE)
+    (one,) = settled(host, "one")
+    one.epoch += 1
+    assert one.beat().error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    one.epoch = 1
+    assert one.beat().error_code == ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def test_a_member_whose_answer_was_lost_comes_with_the_epoch_before() -> None:
+    host = Host(QUICK)
+    one, two = settled(host, "one", "two")
+    epoch, active = one.epoch, one.active
+    two.leave()
+    one.beat()
+    assert one.epoch > epoch
+    one.epoch, one.active = epoch, active
+    assert one.beat().error_code == ErrorCode.NONE
+    # It owns more than it was ever given: that is no lost answer.
+    one.epoch, one.active = host.group().members["one"].previous_epoch, {"0": (0, 1, 2, 3), "1": (0,)}
+    assert one.beat().error_code == ErrorCode.FENCED_MEMBER_EPOCH
+
+
+# -- tasks go from one to another
+
+
+def test_a_task_is_given_up_before_it_is_given_to_somebody_else() -> None:
+    host = Host(QUICK)
+    (one,) = settled(host, "one")
+    two = Streamer(host, "two")
+    two.join()
+    assert host.group().members["two"].state is TaskState.UNRELEASED_TASKS and not two.active
+    before = dict(one.active)
+    one.send(one.request())
+    assert len(one.active["0"]) == 2
+    two.beat()
+    assert not two.active, "the first may still work on them"
+    one.active = {"0": tuple(one.active["0"])}
+    one.beat()
+    two.beat()
+    assert sorted((*one.active["0"], *two.active["0"])) == list(before["0"])
+    assert host.group().state is StreamsState.STABLE
+
+
+def test_a_member_that_does_not_give_up_its_tasks_in_time_is_fenced() -> None:
+    host = Host(QUICK)
+    (one,) = settled(host, "one")
+    owned = dict(one.active)
+    two = Streamer(host, "two")
+    two.join()
+    for _ in range(REBALANCE_MS // 10_000 + 1):
+        one.active = owned
+        one.beat()
+        two.beat()
+        host.pass_ms(10_000)
+    assert set(host.group().members) == {"two"}
+
+
+def test_a_task_that_stays_keeps_the_epoch_since_when_it_is_the_members() -> None:
+    host = Host(QUICK)
+    (one,) = settled(host, "one")
+    since = host.group().members["one"].epoch_of("0", 0)
+    two = Streamer(host, "two")
+    two.join()
+    rounds([one, two])
+    kept, given = one.active["0"][0], two.active["0"][0]
+    assert host.group().members["one"].epoch_of("0", kept) == since
+    assert host.group().members["two"].epoch_of("0", given) > since
+
+
+def test_assignments_have_an_interval() -> None:
+    host = Host(AT_ONCE)
+    one = Streamer(host, "one")
+    one.join()
+    two = Streamer(host, "two")
+    two.join()
+    assert two.codes == [Status.ASSIGNMENT_DELAYED]
+    host.pass_ms(1_000)
+    two.beat()
+    assert two.statuses == []
+
+
+def test_standby_tasks_are_in_other_processes() -> None:
+    host = Host(change(QUICK, group_streams_num_standby_replicas=1))
+    topology = Topology(subtopologies=[counter()])
+    members = [
+        Streamer(host, name, topology, process_id=process) for name, process in (("a1", "a"), ("a2", "a"), ("b1", "b"))
+    ]
+    for member in members:
+        member.join()
+        make_missing(host, member.missing)
+    rounds(members, 8)
+    assert host.group().state is StreamsState.STABLE
+    active = {(member.process_id, part) for member in members for part in member.active.get("0", ())}
+    standby = {(member.process_id, part) for member in members for part in member.standby.get("0", ())}
+    assert len(active) == len(standby) == 4 and not active & standby
+    assert {part for _, part in standby} == {0, 1, 2, 3}
+
+
+def test_a_changed_number_of_standbys_is_a_new_assignment() -> None:
+    host = Host(QUICK)
+    one, two = settled(host, "one", "two", topology=Topology(subtopologies=[counter()]))
+    assert not one.standby and not two.standby
+    host.send(SettingsChanged(QUICK, {"g": GroupOverride(streams_num_standby_replicas=1)}))
+    rounds([one, two], 8)
+    assert len(one.standby["0"]) == len(two.standby["0"]) == 2
+    host.send(SettingsChanged(QUICK, {}))
+    rounds([one, two], 8)
+    assert not one.standby and not two.standby
+
+
+# -- topologies
+
+
+def test_internal_topics_are_asked_for_and_then_the_application_runs() -> None:
+    host = Host(QUICK)
+    one = Streamer(host, "one", word_count())
+    one.join()
+    assert one.missing == {"app-words-repartition": 4, "app-counts-changelog": 4}
+    assert one.codes == [Status.MISSING_INTERNAL_TOPICS] and not one.active
+    assert host.group().state is StreamsState.NOT_READY
+    make_missing(host, one.missing)
+    one.beat()
+    assert one.active == {"0": (0, 1, 2, 3), "1": (0, 1, 2, 3)} and one.statuses == []
+    assert not one.missing
+
+
+def test_an_application_waits_for_its_source_topics() -> None:
+    host = Host(QUICK)
+    one = Streamer(host, "one", Topology(subtopologies=[reader(topics=["orders", "late"])]))
+    one.join()
+    assert one.statuses == [(Status.MISSING_SOURCE_TOPICS, "Source topics late are missing.")]
+    host.topics.create("late", 6)
+    host.change_topics(created=["late"])
+    one.beat()
+    assert one.active == {"0": (0, 1, 2, 3, 4, 5)}
+
+
+def test_a_deleted_source_topic_stops_the_application() -> None:
+    host = Host(QUICK)
+    (one,) = settled(host, "one")
+    topic_id = host.topics.topic_id("orders")
+    host.topics.delete("orders")
+    host.change_topics(deleted=[("orders", topic_id)])
+    one.beat()
+    assert one.codes == [Status.MISSING_SOURCE_TOPICS] and not one.active
+    assert host.group().state is StreamsState.NOT_READY
+
+
+def test_a_source_topic_that_grows_brings_tasks() -> None:
+    host = Host(QUICK)
+    (one,) = settled(host, "one")
+    host.topics.grow("orders", 6)
+    host.change_topics(changed=["orders"])
+    one.beat()
+    assert one.active == {"0": (0, 1, 2, 3, 4, 5)}
+
+
+def test_topics_that_are_joined_must_have_equally_many_partitions() -> None:
+    host = Host(QUICK)
+    both = copartitioned(reader(topics=["orders", "clicks"]))
+    one = Streamer(host, "one", Topology(subtopologies=[both]))
+    one.join()
+    assert one.codes == [Status.INCORRECTLY_PARTITIONED_TOPICS]
+    assert "{clicks=2, orders=4}" in one.statuses[0][1]
+
+
+def test_a_repartition_topic_takes_the_count_of_what_it_is_joined_with() -> None:
+    host = Host(QUICK, Topics({"orders": 4, "clicks": 2}))
+    splits = reader("0", ["clicks"], repartition_sink_topics=["r"])
+    joins = copartitioned(reader("1", ["orders"], repartition_source_topics=[info("r")]))
+    one = Streamer(host, "one", Topology(subtopologies=[splits, joins]))
+    one.join()
+    assert one.missing == {"r": 4}
+
+
+def test_an_internal_topic_of_another_size_is_an_error() -> None:
+    host = Host(QUICK, Topics({"orders": 4, "app-words-repartition": 3}))
+    one = Streamer(host, "one", word_count())
+    one.join()
+    assert one.codes == [Status.INCORRECTLY_PARTITIONED_TOPICS]
+    assert "expected 4, found 3" in one.statuses[0][1]
+
+
+@pytest.mark.parametrize(
+    "subtopologies",
+    [
+        [reader("0"), reader("0")],
+        [reader("0", [])],
+        [reader("0", state_changelog_topics=[info("c", 3)])],
+        [reader("0", repartition_source_topics=[info("never written")])],
+        [reader("0", [], repartition_source_topics=[info("r")], repartition_sink_topics=["r"])],
+        [reader("0", repartition_source_topics=[info("r", -1)])],
+    ],
+)
+def test_a_topology_that_no_topics_could_mend_is_refused(subtopologies: list[Any]) -> None:
+    host = Host(QUICK)
+    answer = Streamer(host, "one", Topology(subtopologies=subtopologies)).join()
+    assert answer.error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY, answer
+    assert host.log == []
+
+
+def test_a_copartition_group_of_topics_that_are_not_there_is_refused() -> None:
+    host = Host(QUICK)
+    broken = copartitioned(reader())
+    broken.copartition_groups[0].source_topics = [1]
+    answer = Streamer(host, "one", Topology(subtopologies=[broken])).join()
+    assert answer.error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+
+
+def test_who_joins_with_another_topology_is_refused_and_with_an_older_one_is_told() -> None:
+    host = Host(QUICK)
+    first = Topology(epoch=1, subtopologies=[reader()])
+    one = Streamer(host, "one", first)
+    one.join()
+    other = Topology(epoch=1, subtopologies=[reader(topics=["clicks"])])
+    assert Streamer(host, "two", other).join().error_code == ErrorCode.INVALID_REQUEST
+    newer = Topology(epoch=2, subtopologies=[reader()])
+    assert Streamer(host, "two", newer).join().error_code == ErrorCode.INVALID_REQUEST
+    late = Streamer(host, "two", Topology(epoch=0, subtopologies=[reader(topics=["clicks"])]))
+    late.join()
+    assert late.codes == [Status.STALE_TOPOLOGY]
+    late.beat()
+    assert late.codes == [Status.STALE_TOPOLOGY]
+
+
+def test_a_member_cannot_own_tasks_that_there_are_not() -> None:
+    host = Host(QUICK)
+    (one,) = settled(host, "one")
+    for tasks in ({"0": (0, 4)}, {"7": (0,)}):
+        one.active = dict(tasks)
+        assert one.beat().error_code == ErrorCode.INVALID_REQUEST
+
+
+# -- what a member is told
+
+
+def test_a_member_hears_where_everything_is_worked_on() -> None:
+    host = Host(QUICK)
+    members = settled(host, "one", "two", endpoint=("h", 1))
+    members[1].endpoint = ("h", 2)
+    members[1].join()
+    rounds(members, 8)
+    one, two = members
+    assert one.hosts == two.hosts
+    shares = [one.hosts["h", port]["orders"] for port in (1, 2)]
+    assert sorted(index for share in shares for index in share) == [0, 1, 2, 3]
+    answer = one.beat()
+    assert answer.partitions_by_user_endpoint is None, "it has heard of the latest change"
+
+
+def test_one_member_ends_the_application() -> None:
+    host = Host(QUICK)
+    one, two = settled(host, "one", "two")
+    two.send(two.request(shutdown_application=True))
+    assert two.codes == [Status.SHUTDOWN_APPLICATION]
+    one.beat()
+    assert one.codes == [Status.SHUTDOWN_APPLICATION] and "member two " in one.statuses[0][1]
+    one.leave()
+    two.leave()
+    again = Streamer(host, "three")
+    again.join()
+    assert again.statuses == []
+
+
+def test_a_description_has_topology_members_and_both_assignments() -> None:
+    host = Host(QUICK)
+    one, two = settled(host, "one", "two", topology=word_count())
+    group = described(host)
+    assert (group.group_state, group.error_code, group.group_epoch) == ("Stable", 0, host.group().epoch)
+    splits, counts = group.topology.subtopologies
+    assert (splits.source_topics, splits.repartition_sink_topics) == (["orders"], ["app-words-repartition"])
+    assert [(topic.name, topic.partitions) for topic in counts.state_changelog_topics] == [("app-counts-changelog", 4)]
+    assert {member.member_id for member in group.members} == {"one", "two"}
+    for member in group.members:
+        assert member.assignment == member.target_assignment and member.assignment.active_tasks
+        assert member.process_id == member.member_id and member.topology_epoch == 0
+    assert one.epoch == two.epoch
+
+
+# -- restarts
+
+
+def test_a_new_leader_knows_everything_and_the_members_go_on() -> None:
+    host = Host(QUICK)
+    one, two = settled(host, "one", "two", topology=word_count())
+    before = (dict(one.active), dict(two.active), host.group().epoch)
+    host.restart()
+    rounds([one, two])
+    assert (one.active, two.active, host.group().epoch) == before
+
+
+def test_a_revocation_that_was_under_way_ends_after_a_restart() -> None:
+    host = Host(QUICK)
+    (one,) = settled(host, "one")
+    owned = dict(one.active)
+    two = Streamer(host, "two")
+    two.join()
+    one.beat()
+    assert host.group().members["one"].state is TaskState.UNREVOKED_TASKS
+    host.restart()
+    for _ in range(REBALANCE_MS // 10_000 + 1):
+        one.active = owned
+        one.beat()
+        two.beat()
+        host.pass_ms(10_000)
+    assert set(host.group().members) == {"two"}
