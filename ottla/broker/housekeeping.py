@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.kernel.error import KafkaError
 from ottla.log.log import Log
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("ottla.broker")
 _MAX_MS = (1 << 31) - 1
+_RETRY_MS = 1000
 
 
 class Housekeeping:
@@ -38,7 +40,7 @@ class Housekeeping:
         self._every(settings.log_flush_scheduler_interval_ms, self.flush_overdue)
         self._plan_quorum()
 
-    def _plan_quorum(self) -> None:
+    def _plan_quorum(self, pause_ms_min: int = 0) -> None:
         """Turn to the quorum when it wants to be told of time."""
         deadline_ms = self._node.quorum.deadline_ms()
         if deadline_ms is None:
@@ -47,12 +49,12 @@ class Housekeeping:
         def run() -> None:
             try:
                 self._node.quorum.time_passed()
-            except OSError:
-                # The quorum has told the node, which stops.
-                return
-            self._plan_quorum()
+            except KafkaError:
+                _log.exception("the metadata log cannot be written; it is tried again")
+                return self._plan_quorum(_RETRY_MS)
+            return self._plan_quorum()
 
-        wait_ms = max(0, deadline_ms - self._node.clock.now_ms())
+        wait_ms = max(pause_ms_min, deadline_ms - self._node.clock.now_ms())
         self._handles["quorum"] = self._node.loop.call_later(wait_ms / 1000, run)
 
     def _every(self, interval_ms: int, job: Callable[[], None]) -> None:

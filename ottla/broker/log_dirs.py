@@ -92,9 +92,9 @@ class LogDirs:
         named = self.cordoned()
         ids = [self._id_of(each) for each in node.store.directories if each in named]
         try:
-            records = cordoned(node.quorum.image, node.node_id, ids)
+            records = cordoned(node.quorum.decided, node.node_id, ids)
             if records:
-                node.quorum.submit(records)
+                node.quorum.submit_later(records)
         except KafkaError as error:
             _log.error("the controller does not know which directories are cordoned: %s", error)
 
@@ -136,9 +136,9 @@ class LogDirs:
             broker_id=node.node_id, broker_epoch=broker.epoch, directories=directories
         )
         try:
-            node.quorum.handle(request)
+            node.quorum.handle_later(request, _assigned)
         except KafkaError as error:
-            _log.error("the controller does not know where logs are: %s", error)
+            _assigned(error)
 
     def _id_of(self, path: str) -> Uuid:
         return parse_uuid(self._node.store.directory_id(path))
@@ -287,9 +287,14 @@ class LogDirs:
             if path == node.quorum.directory:
                 raise OttlaError(f"the log directory {path} has failed, and the metadata is in it: {error}")
         left = [self._id_of(each) for each in node.store.directories]
-        records = directories_left(node.quorum.image, node.node_id, left)
+        records = directories_left(node.quorum.decided, node.node_id, left)
         if records:
-            node.quorum.submit(records)
+            node.quorum.submit_later(records)
+
+
+def _assigned(response: object) -> None:
+    if isinstance(response, KafkaError):
+        _log.error("the controller does not know where logs are: %s", response)
 
 
 def _parent(path: str) -> str:

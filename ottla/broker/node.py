@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import field
 from random import SystemRandom
 from typing import Any
@@ -151,6 +151,7 @@ class Node:
             self.log_dirs.tell_what_is_left()
             self._follow(Image.empty(), self.quorum.image)
             self.quorum.subscribe(self._follow)
+            self.quorum.run_beside(self.loop, self.pool)
             self.store.delete_strays()
             self.log_dirs.assign_later()
             self.log_dirs.cordon_later()
@@ -171,9 +172,12 @@ class Node:
 
     def close(self) -> None:
         """Stop to serve, write the checkpoints and the mark of a clean shutdown, give the directories back."""
-        self.closed = True
         for listener in self.listeners:
             listener.close()
+        with suppress(OSError):
+            # What was decided is followed while there are threads for it. A disk that fails has told the node.
+            self.quorum.settle()
+        self.closed = True
         # Syncs under way come to their end before the logs that they are about are closed.
         self.pool.shutdown()
         self._undo.close()

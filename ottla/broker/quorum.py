@@ -2,21 +2,27 @@
 
 Rules:
 - The controller decides on what it wrote last; everyone else sees `image`, which is what is committed.
-- Records are synced before they count. Several decisions may share one sync: appends first, then `_settle`.
+- Records are synced before they count. Several decisions may share one sync: appends first, then `_sync`.
+- A decision of the controller may build on one that is not committed yet; its answer waits for both, also when it has
+  no records of its own ("there is such a topic already").
 - `__cluster_metadata-0` is opened here and not by the store, which leaves it alone.
 - A disk that fails in a sync leaves unknown what is durable: from then on every change is refused, until a restart
   reads what is there.
 
-It lives on the node's thread. A change costs one fsync on it (docs/decisions/0032).
+It lives on the node's thread, its syncs on another (docs/decisions/0032).
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from typing import Any, Protocol
 
 from ottla.broker.metadata_file import MetadataFiles
 from ottla.broker.metadata_load import check_servable, load
+from ottla.broker.metadata_sync import MetadataSync
 from ottla.broker.registration import BrokerAddress, broker_request, controller_request, voter_endpoints
 from ottla.cluster.activation import activation_records
 from ottla.cluster.broker import register_broker, register_controller, unfence
@@ -66,7 +72,6 @@ from ottla.wire.record.metadata import (
 
 #: Kafka's largest batch of metadata (KafkaRaftClient.MAX_BATCH_SIZE_BYTES), and room for its header.
 _BATCH_BYTES_MAX = 8 * 1024 * 1024 + 4096
-_READ_BYTES = 4 * 1024 * 1024
 _FENCE = 1
 
 Subscriber = Callable[[Image, Image], None]
@@ -104,9 +109,11 @@ class MetadataLog:
         self._image = Image.empty()
         self._subscribers: list[Subscriber] = []
         self._snapshot_end_offset = self._bytes_since_snapshot = 0
-        #: Something was appended since the last sync.
-        self._wants_sync = False
-        self._failure: OSError | None = None
+        #: Where each batch ends that is not committed, and what the metadata is with it.
+        self._uncommitted: deque[tuple[int, Image]] = deque()
+        #: Who is told when the log is committed up to here.
+        self._waiting: deque[tuple[int, Callable[[KafkaError | None], None]]] = deque()
+        self._sync = MetadataSync(clock.now_ms, self._synced, self._failed)
         #: Called once when a sync fails; the node stops.
         self.on_failure: Callable[[OSError], None] = lambda _: None
         self._log: Log
@@ -149,6 +156,11 @@ class MetadataLog:
         return self._image
 
     @property
+    def decided(self) -> Image:
+        """The metadata with what is not committed yet: what the next decision is made on."""
+        return self._fold.image
+
+    @property
     def supported_features(self) -> dict[str, tuple[int, int]]:
         """Feature -> (lowest, highest level) that this node can run."""
         return SUPPORTED
@@ -185,20 +197,51 @@ class MetadataLog:
     def handle(self, request: Any, version: int = NEWEST, charge: Charge = free) -> Any:
         """Let the controller decide a request; its records are committed when this returns the response.
 
-        `charge` is told of each partition that comes or goes. KafkaError when the whole request fails;
-        KAFKA_STORAGE_ERROR when the disk failed before.
+        The loop waits for the disk: for whoever cannot wait himself. `charge` is told of each partition that comes or
+        goes. KafkaError when the whole request fails; KAFKA_STORAGE_ERROR when the disk failed before.
         """
         decision = self._controller.handle(self._fold.image, request, version, charge)
         if decision.records:
             self.submit(decision.records)
         return decision.response
 
+    def handle_later(
+        self, request: Any, done: Callable[[Any], None], version: int = NEWEST, charge: Charge = free
+    ) -> None:
+        """The same while the loop goes on: `done` is called once, when all that led to the response is committed.
+
+        It may be called before this returns. It gets the response, or a KafkaError when the disk failed meanwhile.
+        """
+        decision = self._controller.handle(self._fold.image, request, version, charge)
+        if decision.records:
+            self.submit_later(decision.records)
+        if not self._uncommitted:
+            return done(decision.response)
+        self._waiting.append((self._log.end_offset, lambda error: done(error or decision.response)))
+        return None
+
     def submit(self, records: list[Any]) -> None:
         """Append these records as one batch and commit them."""
-        if self._failure is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log failed: {self._failure}")
+        self._append_decided(records)
+        self.settle()
+
+    def submit_later(self, records: list[Any]) -> None:
+        """Append these records as one batch; they are committed soon."""
+        self._append_decided(records)
+        self._sync.later()
+
+    def _append_decided(self, records: list[Any]) -> None:
+        if self._sync.failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log failed: {self._sync.failure}")
         self._step(Submitted(records))
-        self._settle()
+
+    def run_beside(self, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
+        """From now on the loop runs, and there is a thread for syncs."""
+        self._sync.run_beside(loop, pool)
+
+    def settle(self) -> None:
+        """Commit what was appended. OSError when the disk fails."""
+        self._sync.now()
 
     def allocate_producer_ids(self) -> range:
         """A block of producer ids that nobody has."""
@@ -212,15 +255,16 @@ class MetadataLog:
         return self._quorum.deadline_ms()
 
     def time_passed(self) -> None:
-        """Do what is due."""
-        self._step(TimePassed())
-        self._settle()
+        """Do what is due. KafkaError when the log cannot be written."""
+        if self._sync.failure is None:
+            self._step(TimePassed())
+            self._sync.later()
 
     def close(self) -> None:
         """Say that this broker stopped cleanly, and give the log's files back."""
         try:
             broker = self._fold.image.brokers.get(self._settings.node_id)
-            if self._failure is None and broker is not None and not broker.fenced:
+            if self._sync.failure is None and broker is not None and not broker.fenced:
                 self.submit(
                     [
                         BrokerRegistrationChangeRecord(
@@ -229,7 +273,7 @@ class MetadataLog:
                     ]
                 )
         finally:
-            if self._failure is None:
+            if self._sync.failure is None:
                 self._log.close()
             else:
                 self._log.discard()
@@ -247,6 +291,7 @@ class MetadataLog:
         )
         loaded = load(self._files, log_settings, self._clock.now_ms())
         self._log, self._fold, self._membership = loaded.log, loaded.fold, loaded.membership
+        self._sync.log = loaded.log
         self._snapshot_end_offset = loaded.snapshot_end_offset
         self._bytes_since_snapshot = loaded.bytes_since_snapshot
         check_servable(loaded.fold.image, settings.node_id)
@@ -296,12 +341,12 @@ class MetadataLog:
         # A broker that stops says so in its last record; one that did not may have lost what it had not synced.
         crashed = before is not None and not before.fenced
         self._step(Submitted(unfence(self._fold.image, settings.node_id, crashed=crashed)))
-        self._settle()
+        self.settle()
 
     # ---- the quorum's effects
 
     def _step(self, event: Event) -> None:
-        """Tell the quorum, and do what it wants but for syncs, which `_settle` does once for all."""
+        """Tell the quorum, and do what it wants but for syncs, which `_sync` does once for all."""
         effects = self._quorum.step(event, self._clock.now_ms())
         for index, effect in enumerate(effects):
             # Of two elections in a row only the second needs to be on the disk: nothing left the node in between.
@@ -322,9 +367,9 @@ class MetadataLog:
             case AppendNoOp():
                 self._append([NoOpRecord()], effect.epoch)
             case Sync():
-                self._wants_sync = True
+                self._sync.want()
             case Commit():
-                self._commit()
+                self._commit(effect.high_watermark)
             case WriteSnapshot():
                 self._write_snapshot(effect.end_offset)
             case CleanLog():
@@ -335,17 +380,17 @@ class MetadataLog:
                     age_ms_max=self._settings.metadata_max_retention_ms,
                 )
 
-    def _settle(self) -> None:
-        """Sync what was appended, which commits it."""
-        while self._wants_sync:
-            self._wants_sync = False
-            try:
-                self._log.flush(self._clock.now_ms())
-            except OSError as error:
-                self._failure = error
-                self.on_failure(error)
-                raise
-            self._step(Synced(self._log.end_offset))
+    def _synced(self, end_offset: int) -> None:
+        """The log is durable up to here, which commits it."""
+        self._step(Synced(end_offset))
+        while self._waiting and self._waiting[0][0] <= end_offset:
+            self._waiting.popleft()[1](None)
+
+    def _failed(self, error: OSError) -> None:
+        self.on_failure(error)
+        waiting, self._waiting = self._waiting, deque()
+        for _, done in waiting:
+            done(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log failed: {error}"))
 
     def _append_leader_change(self, effect: AppendLeaderChange) -> None:
         records = [leader_change_record(effect.leader_id, effect.voters, effect.granting)]
@@ -357,7 +402,7 @@ class MetadataLog:
         data = control_batch(records, epoch=effect.epoch, now_ms=now_ms)
         self._log.append(data, leader_epoch=effect.epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
         self._fold.publish(self._log.end_offset - 1, effect.epoch, now_ms)
-        self._step(Appended(self._log.end_offset, len(data)))
+        self._appended(len(data))
 
     def _own_membership(self, effect: AppendLeaderChange) -> Membership | None:
         """The voters with our addresses, if the log does not have them so (KIP-853)."""
@@ -385,10 +430,16 @@ class MetadataLog:
         for offset, record in enumerate(records, appended.base_offset):
             self._fold.replay(record, offset, epoch, now_ms)
         self._fold.publish(appended.last_offset, epoch, now_ms)
-        self._step(Appended(self._log.end_offset, len(data)))
+        self._appended(len(data))
 
-    def _commit(self) -> None:
-        old, new = self._image, self._fold.image
+    def _appended(self, size: int) -> None:
+        self._uncommitted.append((self._log.end_offset, self._fold.image))
+        self._step(Appended(self._log.end_offset, size))
+
+    def _commit(self, high_watermark: int) -> None:
+        old = new = self._image
+        while self._uncommitted and self._uncommitted[0][0] <= high_watermark:
+            new = self._uncommitted.popleft()[1]
         self._image = new
         for subscriber in self._subscribers:
             subscriber(old, new)

@@ -11,6 +11,7 @@ KIPs: 133, 226 dynamic settings, 339 incremental, 412 loggers, 569 documentation
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from ottla.broker.config_view import (
     LOGGER_SOURCE,
@@ -21,6 +22,7 @@ from ottla.broker.config_view import (
     describe_topic,
 )
 from ottla.broker.dispatch import Call, handles
+from ottla.broker.reply import Later
 from ottla.cluster.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.cluster.topic import is_legal_name
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -135,29 +137,39 @@ def _refuse(
 
 
 @handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, refuse=_refuse)
-def incremental_alter_configs(
-    call: Call, request: alter.IncrementalAlterConfigsRequest
-) -> alter.IncrementalAlterConfigsResponse:
+def incremental_alter_configs(call: Call, request: alter.IncrementalAlterConfigsRequest) -> Later:
     """Loggers are changed here; everything else is the controller's."""
+    later = Later()
     loggers = [each for each in request.resources if each.resource_type == BROKER_LOGGER]
-    if not loggers:
-        response: alter.IncrementalAlterConfigsResponse = call.node.quorum.handle(request, call.version)
-        return response
     others = [each for each in request.resources if each.resource_type != BROKER_LOGGER]
-    response = alter.IncrementalAlterConfigsResponse()
-    if others:
+
+    def committed(response: Any) -> None:
+        if not isinstance(response, KafkaError):
+            response.responses += _change_loggers(call, loggers, validate_only=request.validate_only)
+        later.resolve(response)
+
+    if others or not loggers:
         rest = alter.IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
-        response = call.node.quorum.handle(rest, call.version)
+        call.node.quorum.handle_later(rest, committed, call.version)
+    else:
+        committed(alter.IncrementalAlterConfigsResponse())
+    return later
+
+
+def _change_loggers(
+    call: Call, loggers: list[alter.AlterConfigsResource], *, validate_only: bool
+) -> list[alter.AlterConfigsResourceResponse]:
+    answers = []
     for resource in loggers:
         answer = alter.AlterConfigsResourceResponse(resource_type=BROKER_LOGGER, resource_name=resource.resource_name)
         try:
             _check_logger_node(call, resource.resource_name)
             for each in resource.configs:
-                _set_level(each, validate_only=request.validate_only)
+                _set_level(each, validate_only=validate_only)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
-        response.responses.append(answer)
-    return response
+        answers.append(answer)
+    return answers
 
 
 def _check_logger_node(call: Call, name: str) -> None:

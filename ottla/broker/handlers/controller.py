@@ -1,9 +1,9 @@
 """What the controller decides: topics, partitions, settings, quotas, credentials, features, elections, reassignments.
 
 On a cluster a broker wraps these in Envelope and sends them to the active controller; this node is its own controller,
-so they go to it by a call. A change is in the metadata log, synced, before the response leaves. Versions and error
-codes are `ottla.cluster`'s business. When the metadata log cannot be written, each thing of the request gets
-KAFKA_STORAGE_ERROR.
+so they go to it by a call. A change is in the metadata log, synced, before the response leaves; the sync runs beside
+the loop. Versions and error codes are `ottla.cluster`'s business. When the metadata log cannot be written, each thing
+of the request gets KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from ottla.broker.dispatch import Call, handles
 from ottla.broker.reply import Later
+from ottla.cluster.decision import free
 from ottla.kernel.error import KafkaError
 from ottla.wire.api import ApiKey
 from ottla.wire.api import alter_client_quotas as quotas
@@ -107,26 +108,23 @@ def _refuse_credentials(request: scram.AlterUserScramCredentialsRequest, _: int,
 @handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
 @handles(ApiKey.LIST_PARTITION_REASSIGNMENTS)
 @handles(ApiKey.UPDATE_FEATURES)
-def decide(call: Call, request: Any) -> Any:
+def decide(call: Call, request: Any) -> Later:
     """Let the controller decide, write what it decided, answer when the topics that it made can be used."""
-    response = _decide(call, request)
-    if isinstance(response, creation.CreateTopicsResponse | partitions.CreatePartitionsResponse):
-        made = response.topics if isinstance(response, creation.CreateTopicsResponse) else response.results
-        later = Later()
-        call.node.leadership.when_made([each.name for each in made], lambda: later.resolve(response))
-        return response if later.resolved else later
-    return response
-
-
-def _decide(call: Call, request: Any) -> Any:
-    node = call.node
+    node, later = call.node, Later()
     strict_from = _STRICT_FROM.get(type(request)) if node.quotas.active else None
-    if strict_from is None:
-        return node.quorum.handle(request, call.version)
-    strict = call.version >= strict_from
-    mutations = node.quotas.mutations(call.user, call.client_id, node.clock.monotonic_ms(), strict=strict)
-    if mutations is None:
-        return node.quorum.handle(request, call.version)
-    response = node.quorum.handle(request, call.version, mutations.charge)
-    response.throttle_time_ms = mutations.throttle_ms
-    return response
+    mutations = None
+    if strict_from is not None:
+        strict = call.version >= strict_from
+        mutations = node.quotas.mutations(call.user, call.client_id, node.clock.monotonic_ms(), strict=strict)
+
+    def committed(response: Any) -> None:
+        if mutations is not None and not isinstance(response, KafkaError):
+            response.throttle_time_ms = mutations.throttle_ms
+        if isinstance(response, creation.CreateTopicsResponse | partitions.CreatePartitionsResponse):
+            made = response.topics if isinstance(response, creation.CreateTopicsResponse) else response.results
+            node.leadership.when_made([each.name for each in made], lambda: later.resolve(response))
+        else:
+            later.resolve(response)
+
+    node.quorum.handle_later(request, committed, call.version, free if mutations is None else mutations.charge)
+    return later

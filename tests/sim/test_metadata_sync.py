@@ -1,0 +1,141 @@
+"""Changes of the metadata while the loop goes on: what is answered is durable, and what is not is not acted on."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla.broker.node import Node
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.log.log import Log
+from ottla.sim.machine import Machine
+from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
+
+
+@pytest.fixture
+def machine() -> Machine:
+    one = Machine(Random(1))
+    one.start()
+    one.settle()
+    return one
+
+
+def _node(machine: Machine) -> Node:
+    assert machine.node is not None
+    return machine.node
+
+
+def _create(machine: Machine, name: str, answered: list[Any]) -> None:
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+    _node(machine).quorum.handle_later(CreateTopicsRequest(topics=[topic]), answered.append)
+
+
+def _codes(answered: list[Any]) -> list[tuple[str, int]]:
+    return [(each.name, each.error_code) for answer in answered for each in answer.topics]
+
+
+def test_a_topic_is_there_for_everyone_when_it_is_durable(machine: Machine) -> None:
+    answered: list[Any] = []
+    _create(machine, "t", answered)
+    quorum = _node(machine).quorum
+    assert not answered
+    assert "t" in quorum.decided.topics
+    assert "t" not in quorum.image.topics
+    machine.settle()
+    assert _codes(answered) == [("t", 0)]
+    assert quorum.image is quorum.decided is _node(machine).image
+
+
+def test_an_answer_without_records_waits_for_what_it_saw(machine: Machine) -> None:
+    answered: list[Any] = []
+    _create(machine, "t", answered)
+    _create(machine, "t", answered)
+    assert not answered
+    machine.settle()
+    assert _codes(answered) == [("t", 0), ("t", ErrorCode.TOPIC_ALREADY_EXISTS)]
+    _create(machine, "t", answered)
+    assert len(answered) == 3, "nothing is uncommitted, so nothing is waited for"
+
+
+def test_what_comes_during_a_sync_shares_the_next(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    syncs = []
+    log, sync = _node(machine).quorum.log, Log.sync
+
+    def counted(one: Log) -> None:
+        syncs.append(one is log)
+        sync(one)
+
+    monkeypatch.setattr(Log, "sync", counted)
+    answered: list[Any] = []
+    for number in range(5):
+        _create(machine, f"t{number}", answered)
+    machine.settle()
+    assert _codes(answered) == [(f"t{number}", 0) for number in range(5)]
+    assert syncs.count(True) == 2
+
+
+def test_each_step_of_the_image_is_what_was_committed(machine: Machine) -> None:
+    node, steps = _node(machine), []
+    node.quorum.subscribe(lambda old, new: steps.append((set(old.topics), set(new.topics))))
+    answered: list[Any] = []
+    _create(machine, "a", answered)
+    _create(machine, "b", answered)
+    machine.settle()
+    # The first sync began when only "a" was written.
+    assert steps == [(set(), {"a"}), ({"a"}, {"a", "b"})]
+
+
+def test_who_cannot_wait_commits_what_others_wait_for(machine: Machine) -> None:
+    answered: list[Any] = []
+    _create(machine, "a", answered)
+    node = _node(machine)
+    response = node.quorum.handle(DeleteTopicsRequest(topics=[DeleteTopicState(name="a")]))
+    assert [each.error_code for each in response.responses] == [0]
+    assert _codes(answered) == [("a", 0)]
+    assert not node.quorum.image.topics
+    machine.settle()
+    assert node.quorum.image is node.quorum.decided
+
+
+def test_a_sync_that_fails_commits_nothing(machine: Machine) -> None:
+    answered: list[Any] = []
+    node = _node(machine)
+    _create(machine, "a", answered)
+    machine.disk.syncs_to_fail = 1
+    _create(machine, "b", answered)
+    machine.settle()
+    assert [type(each) for each in answered] == [KafkaError, KafkaError]
+    assert {each.code for each in answered} == {ErrorCode.KAFKA_STORAGE_ERROR}
+    assert not node.quorum.image.topics
+    assert machine.failure is not None
+    with pytest.raises(KafkaError) as caught:
+        _create(machine, "c", answered)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_stop_commits_what_was_decided(machine: Machine) -> None:
+    answered: list[Any] = []
+    _create(machine, "a", answered)
+    machine.stop()
+    assert _codes(answered) == [("a", 0)]
+    machine.start()
+    assert "a" in _node(machine).image.topics
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_was_answered_is_there_after_a_power_failure(seed: int) -> None:
+    rng = Random(seed)
+    machine = Machine(rng)
+    machine.start()
+    answered: list[Any] = []
+    for number in range(rng.randrange(1, 8)):
+        _create(machine, f"t{number}", answered)
+        for _ in range(rng.randrange(4)):
+            machine.loop.turn()
+    known = set(_node(machine).image.topics)
+    told = {name for name, code in _codes(answered) if not code}
+    assert told <= known, "nobody is told what the node has not followed"
+    machine.power_off()
+    machine.start()
+    assert known <= set(_node(machine).image.topics)
