@@ -71,11 +71,22 @@ class Transactions(Coordinators["TransactionDriver"]):
             driver.begin()
 
     def guard(
-        self, transactional_id: str, partition: Partition, producer_id: int, producer_epoch: int, *, implicit: bool
+        self,
+        transactional_id: str,
+        partition: Partition,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        sequence: int | None = None,
+        implicit: bool,
     ) -> None:
         """Let a transactional batch pass only into an open transaction that has the partition (KIP-890)."""
-        if partition.log.producers.has_ongoing_transaction(producer_id, producer_epoch):
+        log_producers = partition.log.producers
+        if log_producers.has_ongoing_transaction(producer_id, producer_epoch):
             return
+        log_producers.check_epoch(producer_id, producer_epoch)
+        if sequence is not None:
+            log_producers.verify_from(producer_id, producer_epoch, sequence, implicit, self.node.clock.now_ms())
         driver = self.driver_of(transactional_id)
         if implicit:
             code = driver.add(transactional_id, producer_id, producer_epoch, [partition.tp], client_version=2)

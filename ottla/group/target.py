@@ -18,12 +18,12 @@ from ottla.kernel.name import Uuid
 
 
 def preferred_assignor(members: Iterable[ConsumerMember], settings: GroupSettings) -> str:
-    """The assignor with the most votes; of equals the one first voted for."""
+    """The assignor with the most votes; of equals `uniform`, which Apache Kafka's map has first."""
     votes: dict[str, int] = {}
     for member in members:
         if member.assignor:
             votes[member.assignor] = votes.get(member.assignor, 0) + 1
-    return max(votes, key=lambda name: votes[name]) if votes else settings.group_consumer_assignors[0]
+    return max(votes, key=lambda name: (votes[name], name)) if votes else settings.group_consumer_assignors[0]
 
 
 def update_target(

@@ -38,14 +38,16 @@ def check_header(data: Buffer, size: int, fields: Fields, settings: LogSettings,
     if size < HEADER_BYTES or crc32c(memoryview(data)[CRC_START:]) != crc:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the batch does not have the CRC that it claims")
     if last_delta < 0 or count != last_delta + 1:
-        raise invalid(f"the batch claims {count} records and a last offset delta of {last_delta}")
+        why = f"the batch claims {count} records and a last offset delta of {last_delta}"
+        raise RefusedBatch(ErrorCode.INVALID_RECORD, why)
     if attributes & _CODEC_MASK > _CODEC_MAX:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"no codec has the id {attributes & _CODEC_MASK}")
     if from_client:
         if attributes & CONTROL:
             raise RefusedBatch(ErrorCode.INVALID_RECORD, "a client must not write control records")
         if base_sequence < 0 <= producer_id:
-            raise invalid(f"the batch of producer {producer_id} has sequence {base_sequence}")
+            why = f"the batch of producer {producer_id} has sequence {base_sequence}"
+            raise RefusedBatch(ErrorCode.INVALID_RECORD, why)
 
 
 def single(data: Buffer, size: int) -> Buffer:

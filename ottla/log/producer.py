@@ -74,6 +74,17 @@ class Producer:
             self.sent.clear()
 
 
+class Unverified(NamedTuple):
+    """A transactional producer whose first batch of a transaction has not been written yet."""
+
+    epoch: int
+    #: The lowest sequence that it tried to begin with: what it sent later must not overtake that.
+    lowest_sequence: int
+    #: Does it speak the second protocol, so that every transaction has its own epoch and begins at 0?
+    bumps: bool
+    since_ms: int
+
+
 class Ended(NamedTuple):
     """A transaction that a marker has decided."""
 
@@ -86,7 +97,7 @@ class Ended(NamedTuple):
 class Producers:
     """All producers of one log. `Log` makes it; recovery fills it."""
 
-    __slots__ = ("_ongoing", "_unreplicated", "by_id", "end_offset")
+    __slots__ = ("_ongoing", "_unreplicated", "_unverified", "by_id", "end_offset")
 
     def __init__(self) -> None:
         self.by_id: dict[int, Producer] = {}
@@ -94,10 +105,29 @@ class Producers:
         self._ongoing: dict[int, int] = {}
         #: First offset -> marker's offset of the decided ones whose marker the high watermark has not passed.
         self._unreplicated: dict[int, int] = {}
+        #: Who is about to begin a transaction here; it is not part of a snapshot.
+        self._unverified: dict[int, Unverified] = {}
         #: This state covers all batches below this offset.
         self.end_offset = 0
 
     # ---- before the write
+
+    def verify_from(self, producer_id: int, epoch: int, sequence: int, bumps: bool, now_ms: int) -> None:
+        """A batch with this first sequence is about to begin a transaction, if its coordinator lets it."""
+        known = self._unverified.get(producer_id)
+        if known is not None and epoch <= known.epoch:
+            lowest = min(known.lowest_sequence, sequence) if epoch == known.epoch else known.lowest_sequence
+            self._unverified[producer_id] = Unverified(known.epoch, lowest, known.bumps or bumps, known.since_ms)
+        else:
+            bumps = bumps or (known is not None and known.bumps)
+            self._unverified[producer_id] = Unverified(epoch, sequence, bumps, now_ms)
+
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
+        """An epoch that is known to be old is refused before anybody is asked about its transaction."""
+        producer = self.by_id.get(producer_id)
+        if producer is not None and epoch < producer.epoch:
+            why = f"producer {producer_id} has epoch {epoch}, its last one is {producer.epoch}"
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, why)
 
     def check(
         self,
@@ -113,6 +143,8 @@ class Producers:
         `sequenced` is False for the coordinators' own batches, which bear no sequence numbers.
         """
         producer = self.by_id.get(producer_id)
+        if sequenced and transactional and self._unverified:
+            self._check_first(producer_id, producer, first_sequence)
         if producer is None:
             # Nothing is known (first batch, or all its records are gone): any sequence is taken (KIP-360).
             return None
@@ -129,10 +161,19 @@ class Producers:
         elif sequenced and first_sequence != 0 and producer.epoch != NO_EPOCH:
             raise _out_of_order(producer_id, first_sequence, -1)
         if producer.transaction_start >= 0 and not transactional:
-            raise KafkaError(
+            raise RefusedBatch(
                 ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} has a transaction under way and writes outside it"
             )
         return None
+
+    def _check_first(self, producer_id: int, producer: Producer | None, sequence: int) -> None:
+        """The first batch of a transaction must not overtake one that was refused before it (KIP-890)."""
+        first = self._unverified.get(producer_id)
+        if first is None:
+            return
+        unknown = producer is None or not producer.sent
+        if (first.bumps and sequence != 0 and unknown) or sequence > first.lowest_sequence:
+            raise _out_of_order(producer_id, sequence, -1)
 
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int) -> None:
         """May a transaction marker be appended? KafkaError if not."""
@@ -176,9 +217,11 @@ class Producers:
             del sent[0]
         sent.append(Sent(last_sequence, last_offset, last_offset - first_offset, timestamp))
         producer.last_timestamp = timestamp
-        if transactional and producer.transaction_start < 0:
-            producer.transaction_start = first_offset
-            self._ongoing[first_offset] = producer_id
+        if transactional:
+            self._unverified.pop(producer_id, None)
+            if producer.transaction_start < 0:
+                producer.transaction_start = first_offset
+                self._ongoing[first_offset] = producer_id
 
     def end(
         self, producer_id: int, epoch: int, coordinator_epoch: int, offset: int, timestamp: int, aborted: bool
@@ -250,11 +293,15 @@ class Producers:
         ]
         for producer_id in gone:
             del self.by_id[producer_id]
+        for producer_id, each in list(self._unverified.items()):
+            if now_ms - each.since_ms >= expiration_ms:
+                del self._unverified[producer_id]
 
     def clear(self) -> None:
         self.by_id = {}
         self._ongoing = {}
         self._unreplicated = {}
+        self._unverified = {}
 
     def validate(self) -> None:
         """The invariants, for tests."""

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import TopicPartition, Uuid
 from ottla.kernel.port import Buffer
+from ottla.log.epoch import UNDEFINED_EPOCH
 from ottla.log.log import Appended, Log, Origin
 from ottla.log.segment import Slice
 
@@ -84,6 +85,26 @@ class Partition:
         if epoch < self.leader_epoch:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(the greatest known epoch not above it, where that one ends); (-1, -1) if unknown.
+
+        Our own epoch is known before its first batch is written.
+        """
+        if epoch == self.leader_epoch:
+            return epoch, self.high_watermark
+        latest = self.log.epochs.latest
+        if latest < self.leader_epoch and epoch != UNDEFINED_EPOCH:
+            # Ours begins at the end of the log, though nothing is written in it yet.
+            if latest < 0 and epoch < self.leader_epoch:
+                return epoch, self.log.end_offset
+            if latest <= epoch < self.leader_epoch:
+                return latest, self.log.end_offset
+        return self.log.end_offset_for_epoch(epoch)
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch that wrote `offset`, or will write it: ours from the end of the log on."""
+        return self.leader_epoch if offset >= self.log.end_offset else self.log.epoch_at(offset)
 
     def end_for(self, isolation_level: int) -> int:
         """The exclusive bound of what a consumer of this isolation level may see."""

@@ -43,6 +43,9 @@ from ottla.wire.record.transaction import TransactionLogKey, TransactionLogValue
 
 _MINUTE_MS = 60_000
 _EPOCH_BUMPS_FROM = 5
+#: Before that version of EndTxn a fenced producer was told that its epoch is invalid.
+_FENCED_SINCE = 2
+_FIRST_VERSION = 0
 
 
 @frozen
@@ -194,10 +197,13 @@ class Coordinator:
         if known is None:
             return [_refuse_end(ticket, ErrorCode.INVALID_PRODUCER_ID_MAPPING)]
         code, retries = _check_end(known, request, bumps=bumps)
+        if code is ErrorCode.PRODUCER_FENCED and event.version < _FENCED_SINCE:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
         if code:
             return [_refuse_end(ticket, code)]
         if known.state is State.ONGOING or (bumps and not request.committed and not retries):
-            version = EPOCH_BUMP_VERSION if bumps else known.client_version
+            # How it ends is for who ends it to say, whichever protocol it began with.
+            version = EPOCH_BUMP_VERSION if bumps else _FIRST_VERSION
             ended = self._end(known, commit=request.committed, client_version=version, now_ms=now_ms)
             return [self._save(ended), _end_answer(ticket, ended), _markers(ended)]
         return [_end_answer(ticket, known)]

@@ -42,10 +42,7 @@ def _find(call: Call, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOf
     try:
         partition = call.node.leader_of(topic, asked.partition)
         partition.check_epoch(asked.current_leader_epoch)
-        if asked.leader_epoch == partition.leader_epoch:
-            epoch, end_offset = partition.leader_epoch, partition.high_watermark
-        else:
-            epoch, end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
+        epoch, end_offset = partition.end_offset_for_epoch(asked.leader_epoch)
     except KafkaError as error:
         return _failed(asked.partition, error.code)
     return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)

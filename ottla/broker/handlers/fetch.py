@@ -81,12 +81,13 @@ class ParkedFetch:
     def _open_session(self) -> tuple[Session | None, Iterable[Wanted], bool]:
         request, sessions = self.request, self.node.fetch_sessions
         now_ms = self.node.clock.monotonic_ms()
-        wanted = list(_wanted(request, self.by_id))
+        # A partition that is named twice counts once, with what was said last, as in Apache Kafka.
+        wanted = list({(each.topic, each.partition): each for each in _wanted(request, self.by_id)}.values())
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if request.session_id != NO_SESSION:
                 sessions.close(request.session_id)
             session = None
-            if request.session_epoch == INITIAL_EPOCH and wanted:
+            if request.session_epoch == INITIAL_EPOCH:
                 session = sessions.create(self.by_id, wanted, now_ms)
             return session, wanted, False
         forgotten = (
@@ -260,7 +261,7 @@ def _divergence(partition: Partition, wanted: Wanted) -> PartitionData | None:
     """Where the client's log leaves ours, when the epoch it last read says so (KIP-320, KIP-595)."""
     if wanted.last_fetched_epoch < 0:
         return None
-    epoch, end_offset = partition.log.end_offset_for_epoch(wanted.last_fetched_epoch)
+    epoch, end_offset = partition.end_offset_for_epoch(wanted.last_fetched_epoch)
     if epoch < 0 or end_offset < 0:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if epoch >= wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:

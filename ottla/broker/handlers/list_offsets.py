@@ -51,7 +51,7 @@ def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse
     response = ListOffsetsResponse()
     for topic in request.topics:
         answers = []
-        for each in topic.partitions:
+        for each in {each.partition_index: each for each in topic.partitions}.values():
             try:
                 if named[topic.name, each.partition_index] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
@@ -76,7 +76,7 @@ def _find(call: Call, topic: str, asked: ListOffsetsPartition, isolation_level: 
         epoch = partition.leader_epoch
     elif timestamp in (_EARLIEST, _EARLIEST_LOCAL):
         answer.offset = log.start_offset
-        epoch = log.epoch_at(log.start_offset)
+        epoch = partition.epoch_at(log.start_offset)
     elif timestamp not in (_LAST_TIERED, _EARLIEST_PENDING_UPLOAD):
         bound = partition.end_for(isolation_level)
         found = log.max_timestamp() if timestamp == _MAX_TIMESTAMP else log.offset_for_timestamp(timestamp, bound)

@@ -38,6 +38,7 @@ from ottla.wire.codec import Codec
 _log = logging.getLogger("ottla.broker")
 _ZSTD_FROM = 7
 _BY_ID_FROM = 13
+_ABORTABLE_SINCE = 11
 _IMPLICIT_FROM = 12
 #: Of the batch's attributes (int16 at byte 21) the low byte has all that matters here.
 _ATTRIBUTES_LOW = 22
@@ -63,8 +64,6 @@ def _refuse(request: ProduceRequest, version: int, error: KafkaError) -> Produce
 @handles(ApiKey.PRODUCE, refuse=_refuse)
 def produce(call: Call, request: ProduceRequest) -> Reply:
     """Append each partition's batches now; reply when they are as safe as the settings ask."""
-    if request.acks not in (0, 1, _ALL):
-        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
     unflushed: list[Partition] = []
     response = ProduceResponse(
         responses=[
@@ -123,6 +122,8 @@ def _append(
     partition = None
     try:
         partition = _partition_of(call, topic, data.index)
+        if request.acks not in (0, 1, _ALL):
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
         log_start_offset = partition.log.start_offset
         if not data.records:
             raise KafkaError(ErrorCode.INVALID_RECORD, "the request has no batch for this partition")
@@ -179,9 +180,13 @@ def _check_attributes(call: Call, transactional_id: str | None, partition: Parti
                 partition,
                 header.producer_id,
                 header.producer_epoch,
+                sequence=header.base_sequence,
                 implicit=call.version >= _IMPLICIT_FROM,
             )
         except KafkaError as error:
+            if error.code is ErrorCode.TRANSACTION_ABORTABLE and call.version < _ABORTABLE_SINCE:
+                why = "Partition was not added to the transaction"
+                raise KafkaError(ErrorCode.INVALID_TXN_STATE, why) from error
             if error.code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
                 # Producers know this one as a reason to send the batch again.
                 raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, error.message) from error

@@ -30,12 +30,20 @@ from ottla.wire.api import list_transactions as listing
 from ottla.wire.api import write_txn_markers as markers
 from ottla.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ottla.wire.api.end_txn import EndTxnRequest
-from ottla.wire.api.txn_offset_commit import TxnOffsetCommitRequest
+from ottla.wire.api.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 
 _BATCHED_FROM = 4
 _FENCED_SINCE = 2
 _IMPLICIT_FROM = 5
-_ABORTABLE_SINCE = 5
+_OFFSETS_ABORTABLE_SINCE = 4
+_OFFSETS_BY_ID_FROM = 6
 
 
 # ---- partitions join
@@ -90,10 +98,7 @@ def _verify(
     machine = call.node.transactions.driver_of(transactional_id).machine
 
     def check(tp: TopicPartition) -> ErrorCode:
-        code = machine.verify(transactional_id, producer_id, epoch, tp)
-        if code is ErrorCode.TRANSACTION_ABORTABLE and call.version < _ABORTABLE_SINCE:
-            return ErrorCode.INVALID_TXN_STATE
-        return code
+        return machine.verify(transactional_id, producer_id, epoch, tp)
 
     return _results(topics, check)
 
@@ -127,18 +132,49 @@ def add_offsets(call: Call, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnR
 
 
 @handles(ApiKey.TXN_OFFSET_COMMIT, refuse=failure)
-def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> Later:
+def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> Reply:
     """Offsets that count when the transaction commits."""
     node = call.node
-    group = node.groups.driver_of(request.group_id)
-    node.transactions.guard(
-        request.transactional_id,
-        group.partition,
-        request.producer_id,
-        request.producer_epoch,
-        implicit=call.version >= _IMPLICIT_FROM,
-    )
+    if not any(_is_there(call, topic, each) for topic in request.topics for each in topic.partitions):
+        # Nothing that could be committed: nobody is asked, as in Apache Kafka.
+        return _refuse_offsets(call, request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    try:
+        node.transactions.guard(
+            request.transactional_id,
+            node.groups.driver_of(request.group_id).partition,
+            request.producer_id,
+            request.producer_epoch,
+            implicit=call.version >= _IMPLICIT_FROM,
+        )
+    except KafkaError as error:
+        if error.code is ErrorCode.TRANSACTION_ABORTABLE and call.version < _OFFSETS_ABORTABLE_SINCE:
+            return _refuse_offsets(call, request, ErrorCode.INVALID_TXN_STATE)
+        return _refuse_offsets(call, request, error.code)
     return ask_one(call, request)
+
+
+def _is_there(call: Call, topic: TxnOffsetCommitRequestTopic, partition: TxnOffsetCommitRequestPartition) -> bool:
+    name = call.node.topic_name(topic.topic_id) if call.version >= _OFFSETS_BY_ID_FROM else topic.name
+    return name is not None and TopicPartition(name, partition.partition_index) in call.node.partitions
+
+
+def _refuse_offsets(call: Call, request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
+    """The answer to offsets that nobody was asked to commit."""
+    by_id = call.version >= _OFFSETS_BY_ID_FROM
+    response = TxnOffsetCommitResponse()
+    for topic in request.topics:
+        nameless = by_id and call.node.topic_name(topic.topic_id) is None
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID if nameless else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        partitions = [
+            TxnOffsetCommitResponsePartition(
+                partition_index=each.partition_index, error_code=code if _is_there(call, topic, each) else unknown
+            )
+            for each in topic.partitions
+        ]
+        response.topics.append(
+            TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+        )
+    return response
 
 
 # ---- the end

@@ -6,13 +6,14 @@ import pytest
 
 from tests.interop import server as servers
 from tests.interop.oracle.side import Oracle
+from tests.interop.oracle.wander.catalogue import SETTINGS
 from tests.interop.server import Server
 
 
 @pytest.fixture(scope="session")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Apache Kafka."""
-    one = Server(servers.apache(), tmp_path_factory.mktemp("reference"))
+    one = Server(servers.apache(), tmp_path_factory.mktemp("reference"), SETTINGS)
     one.start()
     yield one
     one.stop()
@@ -21,7 +22,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The server that is compared with Apache. It is not the scenes' server: both sides have seen the same requests."""
-    one = Server(servers.kind(request.param), tmp_path_factory.mktemp("subject"))
+    one = Server(servers.kind(request.param), tmp_path_factory.mktemp("subject"), SETTINGS)
     one.start()
     yield one
     one.stop()

@@ -208,11 +208,11 @@ def _struct(cls: type[Any], values: dict[str, Any]) -> Any:
     return cls(**made)
 
 
-def frame(request: Any, version: int, correlation_id: int = 1) -> bytes:
+def frame(request: Any, version: int, correlation_id: int = 1, client_id: str = "oracle") -> bytes:
     """The bytes of a request with its length before it."""
     key = key_of(request)
     header = RequestHeader(
-        request_api_key=key, request_api_version=version, correlation_id=correlation_id, client_id="oracle"
+        request_api_key=key, request_api_version=version, correlation_id=correlation_id, client_id=client_id
     )
     known = version in API[key].versions
     # A version that does not exist is sent with the body of the newest: what counts is the number in the header.

@@ -1,0 +1,27 @@
+"""A difference made short: steps are left out as long as the same difference stays."""
+
+from collections.abc import Callable
+
+from tests.interop.oracle.wander.history import Step
+from tests.interop.oracle.wander.walk import Difference
+
+Run = Callable[[list[Step]], Difference | None]
+_RUNS = 250
+
+
+def shrink(history: list[Step], found: Difference, run: Run) -> tuple[list[Step], Difference]:
+    """The shortest history found with a difference of the same kind, and that difference."""
+    steps, runs = history[: found.step + 1], 0
+    size = max(1, len(steps) // 2)
+    while size and runs < _RUNS:
+        start, shorter = 0, False
+        while start < len(steps) and runs < _RUNS:
+            left = steps[:start] + steps[start + size :]
+            runs += 1
+            again = run(left) if left else None
+            if again is not None and again.kind == found.kind:
+                steps, found, shorter = left[: again.step + 1], again, True
+            else:
+                start += size
+        size = size if shorter and size == 1 else size // 2
+    return steps, found
