@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ottla.client.column import Bytes, Ints
+from ottla.client.stretch import Bytes, Ints
 from ottla.wire.varint import encode_varint
 
 #: More stretches than one in so many records: laying out stretches would cost more than joining pieces.

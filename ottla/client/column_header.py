@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ottla.client.column import Bytes, Fields, gather, varints
+from ottla.client.column import gather
+from ottla.client.field import Fields, varints
+from ottla.client.stretch import Bytes
 from ottla.kernel.error import ErrorCode, KafkaError
 
 #: How a column of headers looks, in polled tables and in those to be sent.
@@ -48,6 +50,11 @@ def header_column(data: Bytes, buffer: Any, fields: Fields) -> Any:
     except pa.ArrowInvalid as error:
         raise _corrupt(f"a header's key is not UTF-8: {error}") from error
     return _list(offsets, names, gather(data, buffer, value_at, value_size).cast(pa.binary()))
+
+
+def no_headers(count: int) -> Any:
+    """The column of so many records that have none."""
+    return _list(np.zeros(count + 1, dtype=np.int32), pa.array([], pa.string()), pa.array([], pa.binary()))
 
 
 def _list(offsets: Any, names: Any, values: Any) -> Any:

@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ottla.client.column import Ints
 from ottla.client.column_encode import encode_columns, murmur2_all, offsets_of
 from ottla.client.column_header import HEADERS
 from ottla.client.delivery import ProducerBatch
 from ottla.client.serde import Serde, as_binary
+from ottla.client.stretch import Ints
 from ottla.kernel.error import OttlaError
 from ottla.wire.batch import HEADER_BYTES
 from ottla.wire.codec import Codec, compress

@@ -22,10 +22,12 @@ import pyarrow.compute as pc
 
 from ottla.client.avro_schema import Node, parse
 from ottla.client.avro_write import default, written
-from ottla.client.column import Bytes, Ints, as_bytes, gather, varints
+from ottla.client.column import gather
 from ottla.client.column_encode import offsets_of
 from ottla.client.confluent import PREFIX_BYTES, prefix
+from ottla.client.field import as_bytes, varints
 from ottla.client.serde import Errors, Serde, spread
+from ottla.client.stretch import Bytes, Ints
 from ottla.kernel.error import KafkaError, OttlaError
 
 Schema = str | bytes | Mapping[str, Any] | list[Any]

@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ottla.client.column import as_bytes, gather, varints
+from ottla.client.column import gather
 from ottla.client.column_encode import offsets_of
 from ottla.client.confluent import PREFIX_BYTES, prefix
+from ottla.client.field import as_bytes, varints
 from ottla.client.serde import Errors, Serde, spread
 from ottla.client.serializer_protobuf import place_of
 from ottla.kernel.error import KafkaError, OttlaError

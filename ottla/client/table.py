@@ -16,10 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ottla.client.column import Bytes, Fields, Ints, fields_of, gather, views
-from ottla.client.column_header import HEADERS, header_column
+from ottla.client.column import gather
+from ottla.client.column import views as look_at
+from ottla.client.column_header import HEADERS, header_column, no_headers
+from ottla.client.field import Fields, fields_of
 from ottla.client.position import PartitionPosition
 from ottla.client.serde import Serde
+from ottla.client.stretch import Ints, offsets_of, pieces_of, runs_of, timestamps_of, views_of
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.name import TopicPartition
 from ottla.kernel.port import Buffer
@@ -30,6 +33,8 @@ from ottla.wire.codec import Codec, decompress
 _TOGETHER_BYTES = 8 * 1024 * 1024
 #: Arrow's binary arrays count bytes in an int32.
 _BYTES_MAX = (1 << 31) - 1
+#: As many bytes of keys or values at most are copied into one array, for serdes that are quicker with many.
+_TOGETHER_MAX = 64 * 1024 * 1024
 
 
 class Taken(NamedTuple):
@@ -56,6 +61,34 @@ class _Bodies(NamedTuple):
 
     data: Buffer
     places: list[tuple[int, int, BatchHeader]]
+
+
+class _Part(NamedTuple):
+    """The columns of some batches of one partition, keys and values still bytes."""
+
+    partition: TopicPartition
+    offsets: Ints
+    timestamps: Ints
+    keys: Any
+    values: Any
+    headers: Any
+
+    def behind(self, offset: int) -> _Part:
+        """The records from this offset on."""
+        skip = int(np.searchsorted(self.offsets, offset))
+        parts = (self.keys.slice(skip), self.values.slice(skip), self.headers.slice(skip))
+        return _Part(self.partition, self.offsets[skip:], self.timestamps[skip:], *parts)
+
+
+class _Column(NamedTuple):
+    """Keys or values as their serde gives them."""
+
+    array: Any
+    #: Why some are null.
+    errors: Any | None
+    #: So many rows are good, and why the next one is not.
+    good: int
+    why: str = ""
 
 
 class BadRow(Exception):
@@ -114,23 +147,32 @@ def tables_of(
     taken: Sequence[Taken], key: Serde | None = None, value: Serde | None = None
 ) -> tuple[list[Any], list[Unreadable]]:
     """Record batches of what was taken, and what could not be read of it."""
-    whole = schema(key, value)
-    tables: list[Any] = []
+    parts: list[_Part] = []
     bad: list[Unreadable] = []
     for one in taken:
         offset = one.offset
         try:
             for bodies in _bodies(one.batches):
                 offset = max(one.offset, bodies.places[0][2].base_offset)
-                rows, unreadable = _rows(one, bodies, key, value, whole)
-                if rows.num_rows:
-                    tables.append(rows)
-                if unreadable is not None:
-                    bad.append(unreadable)
-                    break
+                part = _part(one, bodies, views=(key is not None and key.view, value is not None and value.view))
+                if len(part.offsets):
+                    parts.append(part)
         except KafkaError as error:
             why = f"{one.partition} from offset {offset}: the records cannot be read: {error.message}"
             bad.append(Unreadable(one.partition, offset, KafkaError(error.code, why)))
+    whole = schema(key, value)
+    keys, values = _columns([part.keys for part in parts], key), _columns([part.values for part in parts], value)
+    tables: list[Any] = []
+    stopped: set[TopicPartition] = set()
+    for part, own_keys, own_values in zip(parts, keys, values, strict=True):
+        if part.partition not in stopped:
+            rows, unreadable = _rows(part, own_keys, own_values, whole)
+            if rows.num_rows:
+                tables.append(rows)
+            if unreadable is not None:
+                bad = [one for one in bad if one.partition != part.partition]
+                bad.append(unreadable)
+                stopped.add(part.partition)
     return tables, bad
 
 
@@ -167,81 +209,101 @@ def _together(loose: list[tuple[bytes, BatchHeader]]) -> _Bodies:
     return _Bodies(loose[0][0] if len(loose) == 1 else b"".join([body for body, _ in loose]), places)
 
 
-def _rows(
-    taken: Taken, bodies: _Bodies, key: Serde | None, value: Serde | None, whole: Any
-) -> tuple[Any, Unreadable | None]:
+def _part(taken: Taken, bodies: _Bodies, views: tuple[bool, bool]) -> _Part:
+    """The columns of these batches; `views`: are keys, and are values, to be views into their bytes?"""
     if len(bodies.data) > _BYTES_MAX:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a batch of {len(bodies.data)} bytes is more than Arrow holds")
     data = np.frombuffer(bodies.data, dtype=np.uint8)
-    parts = [fields_of(data, bodies.data, start, end, header.count) for start, end, header in bodies.places]
-    fields = Fields.joined(parts)
+    buffer = pa.py_buffer(bodies.data)
     headers = [header for _, _, header in bodies.places]
-    counts = [part.size for part in parts]
-    offsets = fields.offset_delta + _of_each([header.base_offset for header in headers], counts)
+    bases = np.array([(header.base_offset, header.base_timestamp) for header in headers], dtype=np.int64)
+    runs = runs_of(data, bodies.data, [(start, end, header.count) for start, end, header in bodies.places])
+    if runs is not None:
+        offsets, timestamps = offsets_of(runs, bases[:, 0]), timestamps_of(runs, bases[:, 1])
+        counts = [header.count for header in headers]
+        keys, values = (
+            views_of(data, buffer, runs, keys=first) if view else pieces_of(data, runs, keys=first)
+            for first, view in zip((True, False), views, strict=True)
+        )
+        own = no_headers(len(offsets))
+    else:
+        parts = [fields_of(data, bodies.data, start, end, header.count) for start, end, header in bodies.places]
+        fields = Fields.joined(parts)
+        counts = [part.size for part in parts]
+        offsets = fields.offset_delta + np.repeat(bases[:, 0], counts)
+        timestamps = fields.timestamp_delta + np.repeat(bases[:, 1], counts)
+        keys, values = (
+            (look_at if view else gather)(data, buffer, at, sizes)
+            for at, sizes, view in (
+                (fields.key_at, fields.key_size, views[0]),
+                (fields.value_at, fields.value_size, views[1]),
+            )
+        )
+        own = header_column(data, buffer, fields)
     if int(offsets[0]) < headers[0].base_offset or (offsets[1:] <= offsets[:-1]).any():
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the offsets of a batch do not rise")
-    timestamps = fields.timestamp_delta + _of_each([header.base_timestamp for header in headers], counts)
     fixed = [header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1 for header in headers]
     if max(fixed) >= 0:
-        given = _of_each(fixed, counts)
-        timestamps = np.where(np.asarray(given) >= 0, given, timestamps)
-    skip = int(np.searchsorted(offsets, taken.offset))
-    if skip:
-        # A fetch may begin within a batch.
-        fields, offsets, timestamps = fields.part(skip, fields.size), offsets[skip:], timestamps[skip:]
-    buffer = pa.py_buffer(bodies.data)
-    topic, number = taken.partition
-    size = fields.size
-    keys, bad_keys, last_key = _column(data, buffer, fields.key_at, fields.key_size, key)
-    values, bad_values, last_value = _column(data, buffer, fields.value_at, fields.value_size, value)
-    end = min(last_key[0], last_value[0])
+        given = np.repeat(np.array(fixed, dtype=np.int64), counts)
+        timestamps = np.where(given >= 0, given, timestamps)
+    part = _Part(taken.partition, offsets, timestamps, keys, values, own)
+    # A fetch may begin within a batch.
+    return part if offsets[0] >= taken.offset else part.behind(taken.offset)
+
+
+def _rows(part: _Part, keys: _Column, values: _Column, whole: Any) -> tuple[Any, Unreadable | None]:
+    topic, number = part.partition
+    size = len(part.offsets)
+    end = min(keys.good, values.good)
     columns = [
         pa.DictionaryArray.from_arrays(pa.array(np.zeros(size, dtype=np.int32)), pa.array([topic])),
         pa.array(np.full(size, number, dtype=np.int32)),
-        pa.array(offsets),
-        pa.array(timestamps).view(pa.timestamp("ms")),
-        keys,
-        values,
-        header_column(data, buffer, fields),
+        pa.array(part.offsets),
+        pa.array(part.timestamps).view(pa.timestamp("ms")),
+        keys.array,
+        values.array,
+        part.headers,
     ]
-    columns += [errors for errors in (bad_keys, bad_values) if errors is not None]
-    rows = pa.RecordBatch.from_arrays([column.slice(0, end) for column in columns], schema=whole)
+    columns += [one.errors for one in (keys, values) if one.errors is not None]
     if end == size:
-        return rows, None
-    which, why = ("key", last_key[1]) if last_key[0] == end else ("value", last_value[1])
+        return pa.RecordBatch.from_arrays(columns, schema=whole), None
+    rows = pa.RecordBatch.from_arrays([column.slice(0, end) for column in columns], schema=whole)
+    which, why = ("key", keys.why) if keys.good == end else ("value", values.why)
+    offset = int(part.offsets[end])
     error = OttlaError(
-        f"{topic}-{number} at offset {offsets[end]}: the {which} cannot be read ({why}); "
+        f"{topic}-{number} at offset {offset}: the {which} cannot be read ({why}); "
         'seek past it to go on, or let the serde give null for it (errors="null")'
     )
-    return rows, Unreadable(taken.partition, int(offsets[end]), error)
+    return rows, Unreadable(part.partition, offset, error)
 
 
-def _of_each(numbers: list[int], counts: list[int]) -> Any:
-    """A batch's number for each of its records."""
-    if len(numbers) == 1:
-        return np.int64(numbers[0])
-    return np.repeat(np.array(numbers, dtype=np.int64), counts)
+def _columns(raws: list[Any], serde: Serde | None) -> list[_Column]:
+    """Keys or values as their serde gives them, part by part."""
+    if serde is not None and serde.together and len(raws) > 1 and sum(raw.nbytes for raw in raws) <= _TOGETHER_MAX:
+        try:
+            column = serde.decode(pa.concat_arrays(raws))
+        except (ValueError, KafkaError):
+            # Which part it is in is found below.
+            pass
+        else:
+            ends = np.cumsum([len(raw) for raw in raws]).tolist()
+            said = None if serde.errors != "null" else [_said([], len(raw)) for raw in raws]
+            return [
+                _Column(column.slice(end - len(raw), len(raw)), None if said is None else said[index], len(raw))
+                for index, (end, raw) in enumerate(zip(ends, raws, strict=True))
+            ]
+    return [_column(raw, serde) for raw in raws]
 
 
-def _column(
-    data: Bytes, buffer: Any, at: Ints, sizes: Ints, serde: Serde | None
-) -> tuple[Any, Any | None, tuple[int, str]]:
-    """Keys or values as their serde gives them; why some are null; and how many rows are good, and why no more."""
-    if serde is not None and serde.view:
-        raw = views(data, buffer, at, sizes)
-    else:
-        raw = gather(data, buffer, at, sizes)
+def _column(raw: Any, serde: Serde | None) -> _Column:
     if serde is None:
-        return raw, None, (len(raw), "")
+        return _Column(raw, None, len(raw))
     errors: list[tuple[int, str]] = []
     try:
         column = decoded(serde, raw, errors if serde.errors == "null" else None)
     except BadRow as bad:
-        column = decoded(serde, raw.slice(0, bad.row), None)
-        return column, None, (bad.row, str(bad))
-    if serde.errors != "null":
-        return column, None, (len(raw), "")
-    return column, _said(errors, len(raw)), (len(raw), "")
+        return _Column(decoded(serde, raw.slice(0, bad.row), None), None, bad.row, str(bad))
+    return _Column(column, None if serde.errors != "null" else _said(errors, len(raw)), len(raw))
 
 
 def decoded(serde: Serde, raw: Any, errors: list[tuple[int, str]] | None) -> Any:

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.client.column import Decoded, Fields, gather, record_starts
+from ottla.client.column import Decoded, gather
 from ottla.client.column_encode import encode_columns
 from ottla.client.encode import encode_records
+from ottla.client.field import Fields, record_starts
 from ottla.client.record import ConsumerRecord, Unread, batches, decode_records_in_turn
 from ottla.kernel.error import KafkaError
 from ottla.wire.batch import HEADER_BYTES, build, header_at
