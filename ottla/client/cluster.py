@@ -15,14 +15,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from ottla.client.client_setting import ClientSettings
+from ottla.client.clock import Backoff, now_ms
 from ottla.client.connection import Connection
 from ottla.client.error import AuthenticationFailed, ClientClosed, NotReachable, RequestTimedOut, TlsFailed, check
 from ottla.client.metadata import Metadata, Node
+from ottla.client.node_metric import NodeMeter, NodeMetrics
 from ottla.client.security import Security
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.wire.api import ApiKey
@@ -38,38 +39,6 @@ _log = logging.getLogger("ottla.client")
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 
 Address = tuple[str, int]
-
-
-def now_ms() -> int:
-    """The client's monotonic clock in whole milliseconds."""
-    return time.monotonic_ns() // 1_000_000
-
-
-class MachineClock:
-    """The machine's clock, as the port has it."""
-
-    def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
-
-    def monotonic_ms(self) -> int:
-        return time.monotonic_ns() // 1_000_000
-
-
-class Backoff:
-    """Pauses that grow from `first_ms` to `last_ms`, doubling, each up to a fifth shorter or longer (KIP-580)."""
-
-    __slots__ = ("_first_ms", "_last_ms", "attempts")
-
-    def __init__(self, first_ms: int, last_ms: int) -> None:
-        self._first_ms = first_ms
-        self._last_ms = last_ms
-        self.attempts = 0
-
-    def next_ms(self) -> int:
-        """The next pause."""
-        pause = min(self._first_ms << min(self.attempts, 20), self._last_ms)
-        self.attempts += 1
-        return int(pause * random.uniform(0.8, 1.2))
 
 
 class _Door:
@@ -96,6 +65,7 @@ class Cluster:
         self.on_update: list[Callable[[], None]] = []
         self.closed = False
         self._security = Security(settings)
+        self._meters: dict[Address, NodeMeter] = {}
         self._connections: dict[tuple[Address, str], Connection] = {}
         self._doors: dict[Address, _Door] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
@@ -130,7 +100,8 @@ class Cluster:
             if door.error is not None and now_ms() < door.retry_at_ms:
                 raise door.error
             try:
-                made = await Connection.open(*address, self.settings, self._security)
+                meter = self._meters.setdefault(address, NodeMeter(now_ms()))
+                made = await Connection.open(*address, self.settings, self._security, meter)
             except (OttlaError, KafkaError) as error:
                 if door.error is None:
                     final = isinstance(error, (AuthenticationFailed, TlsFailed))
@@ -170,6 +141,16 @@ class Cluster:
             except NotReachable as error:
                 first = first or error
         raise NotReachable(f"no broker can be reached: {first}") from first
+
+    def node_metrics(self) -> dict[int, NodeMetrics]:
+        """What was measured of the brokers that the metadata names, by their ids."""
+        now = now_ms()
+        found = {}
+        for node in list(self.metadata.nodes.values()):
+            meter = self._meters.get((node.host, node.port))
+            if meter is not None:
+                found[node.id] = meter.snapshot(now)
+        return found
 
     def _is_closed(self) -> bool:
         return self.closed

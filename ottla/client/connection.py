@@ -26,8 +26,10 @@ from collections import deque
 from typing import Any, TypeVar, cast
 
 from ottla.client.client_setting import ClientSettings
+from ottla.client.clock import now_ms
 from ottla.client.error import ConnectionLost, NotReachable, RequestTimedOut, Unsupported, check
 from ottla.client.frame import Frames
+from ottla.client.node_metric import NodeMeter
 from ottla.client.sasl import SignIn
 from ottla.client.security import Security, authenticate
 from ottla.client.tls import failed_tls
@@ -53,7 +55,7 @@ _SIGN_IN_TIMEOUT_MS = 30_000
 class _Sent:
     """A request that waits for its answer."""
 
-    __slots__ = ("answer", "api", "correlation_id", "timer", "version")
+    __slots__ = ("answer", "api", "correlation_id", "sent_ms", "timer", "version")
 
     def __init__(self, api: Api, version: int, correlation_id: int, answer: asyncio.Future[Any]) -> None:
         self.api = api
@@ -61,12 +63,13 @@ class _Sent:
         self.correlation_id = correlation_id
         self.answer = answer
         self.timer: asyncio.TimerHandle | None = None
+        self.sent_ms = 0
 
 
 class Connection(asyncio.BufferedProtocol):
     """One socket to a broker. `open` makes it; it ends by `close`, by the broker, or by a request that timed out."""
 
-    def __init__(self, host: str, port: int, client_id: str) -> None:
+    def __init__(self, host: str, port: int, client_id: str, meter: NodeMeter) -> None:
         self.host = host
         self.port = port
         #: Why it is closed; None as long as it is open.
@@ -80,6 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         #: When it was last used, on the loop's clock in seconds.
         self.used_at = 0.0
         self._client_id = client_id
+        self._meter = meter
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._sent: deque[_Sent] = deque()
@@ -97,14 +101,16 @@ class Connection(asyncio.BufferedProtocol):
         self._gone: asyncio.Future[None] | None = None
 
     @classmethod
-    async def open(cls, host: str, port: int, settings: ClientSettings, security: Security) -> Connection:
+    async def open(
+        cls, host: str, port: int, settings: ClientSettings, security: Security, meter: NodeMeter
+    ) -> Connection:
         """Connect, agree on versions, sign in. NotReachable if that does not succeed in time.
 
         TlsFailed, AuthenticationFailed if the two ends do not trust each other: trying again would not help.
         """
         loop = asyncio.get_running_loop()
         timeout_ms = settings.socket_connection_setup_timeout_ms
-        connection = cls(host, port, settings.client_id)
+        connection = cls(host, port, settings.client_id, meter)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await loop.create_connection(lambda: connection, host, port, ssl=security.context)
@@ -227,9 +233,12 @@ class Connection(asyncio.BufferedProtocol):
     def _put(self, sent: _Sent | None, parts: list[bytes | memoryview]) -> None:
         if self._transport is None or self.closed is not None:
             return
+        now = now_ms()
         if sent is not None:
+            sent.sent_ms = now
             self._sent.append(sent)
         self._transport.writelines(parts)
+        self._meter.sent(sum(map(len, parts)), now)
         self.used_at = self._loop.time()
 
     def _encoded(self, api: Api, version: int, request: object) -> tuple[int, list[bytes | memoryview]]:
@@ -362,6 +371,8 @@ class Connection(asyncio.BufferedProtocol):
             return self.close(f"it sent an answer to {sent.api.name} that cannot be read: {error}")
         self.used_at = self._loop.time()
         self._answers += 1
+        now = now_ms()
+        self._meter.answered(len(frame), now - sent.sent_ms, now)
         if not sent.answer.done():
             sent.answer.set_result(response)
 

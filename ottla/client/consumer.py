@@ -17,7 +17,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.client.cluster import Cluster, now_ms
+from ottla.client.clock import now_ms
+from ottla.client.cluster import Cluster
 from ottla.client.consumer_commit import CommitCalls
 from ottla.client.consumer_metric import ConsumerMeter, ConsumerMetrics
 from ottla.client.consumer_position import PositionCalls
@@ -168,13 +169,9 @@ class AsyncConsumer(CommitCalls, PositionCalls):
 
     def metrics(self) -> ConsumerMetrics:
         """What the consumer has measured of itself, by Kafka's names."""
+        nodes = self._cluster.node_metrics()
         with self._lock:
-            lag = {
-                one: max(0, state.end_offset(stable=self.settings.read_committed) - state.position)
-                for one, state in self._positions.items()
-                if state.position is not None and state.high_watermark >= 0
-            }
-            return self.meter.snapshot(lag, len(self._positions), now_ms())
+            return self.meter.snapshot(self._positions, nodes, stable=self.settings.read_committed, now_ms=now_ms())
 
     def take(self, records_max: int) -> list[ConsumerRecord]:
         """Records that are here already. It does not wait, and does none of a poll's other duties."""
@@ -197,6 +194,7 @@ class AsyncConsumer(CommitCalls, PositionCalls):
         It returns how many it took. A partition's error is raised when nothing was taken before it.
         """
         left = records_max
+        now = now_ms()
         with self._lock:
             states = list(self._positions.values())
             for step in range(len(states)):
@@ -207,14 +205,16 @@ class AsyncConsumer(CommitCalls, PositionCalls):
                         break
                     state.raise_error()
                 if state.has_records:
-                    left -= some(state, left)
+                    taken = some(state, left)
+                    self.meter.topic(state.partition.topic, now).records.record(taken, now)
+                    left -= taken
                     if left == records_max:
                         state.raise_error()
                     if left <= 0:
                         self._turn = (place + 1) % len(states)
                         break
         if left < records_max:
-            self.meter.consumed(records_max - left, now_ms())
+            self.meter.consumed(records_max - left, now)
 
     def _decoded(self, record: ConsumerRecord) -> ConsumerRecord:
         key, value = record.key, record.value

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ottla.client.cluster import now_ms
+from ottla.client.clock import now_ms
 from ottla.client.commit import CommittedAt, GroupMetadata, Offsets, offsets_of
 from ottla.client.consumer_metric import ConsumerMeter
 from ottla.client.consumer_setting import ConsumerSettings

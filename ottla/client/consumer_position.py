@@ -10,7 +10,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 
-from ottla.client.cluster import Cluster, MachineClock, now_ms
+from ottla.client.clock import MachineClock, now_ms
+from ottla.client.cluster import Cluster
 from ottla.client.consumer_setting import ConsumerSettings
 from ottla.client.error import NotReachable, error_of
 from ottla.client.fetcher import Fetcher

@@ -17,7 +17,8 @@ import functools
 import threading
 from collections.abc import Callable, Iterable
 
-from ottla.client.cluster import Cluster, now_ms
+from ottla.client.clock import now_ms
+from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
 from ottla.client.consumer_metric import ConsumerMeter
 from ottla.client.consumer_setting import ConsumerSettings
@@ -189,15 +190,18 @@ class Fetcher(Turns):
         metadata.add_nodes(Node(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints)
         troubled = False
         size = 0
+        now = now_ms()
         for topic in response.responses:
             name = topic.topic or metadata.topic_names.get(bytes(topic.topic_id), "")
+            before = size
             for data in topic.partitions:
                 partition = TopicPartition(name, data.partition_index)
                 want = wants.get(partition)
                 size += 0 if data.records is None else len(data.records)
                 if want is not None:
                     troubled = not self._took(partition, want, data) or troubled
-        now = now_ms()
+            if size > before:
+                self._meter.topic(name, now).bytes.record(size - before, now)
         self._meter.fetched(size, now - sent_ms, now)
         for told in self.on_data:
             told()
@@ -233,7 +237,7 @@ class Fetcher(Turns):
                         state.error = KafkaError(ErrorCode.CORRUPT_MESSAGE, why)
                     state.fetched(chunk, want.offset)
                 return True
-            state.preferred = None
+            preferred, state.preferred = state.preferred, None
             if code in _MOVED:
                 hint = data.current_leader
                 if hint.leader_id < 0 or not self._cluster.metadata.leader_moved(
@@ -241,6 +245,9 @@ class Fetcher(Turns):
                 ):
                     self._cluster.metadata.request_update(now_ms())
                     return False
+                return True
+            if code == ErrorCode.OFFSET_OUT_OF_RANGE and preferred is not None:
+                # A follower does not have it yet, or has it no more: the leader decides (KIP-392).
                 return True
             if code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 if state.fetch_offset == want.offset:

@@ -15,7 +15,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from ottla.client.cluster import GROUP, Cluster, now_ms
+from ottla.client.clock import now_ms
+from ottla.client.cluster import GROUP, Cluster
 from ottla.client.connection import Connection
 from ottla.client.consumer_setting import ConsumerSettings
 from ottla.client.error import NotReachable, check

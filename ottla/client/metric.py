@@ -15,6 +15,8 @@ from dataclasses import fields
 from typing import Any
 
 WINDOW_MS = 30_000
+#: Fields of a snapshot that hold snapshots.
+_GROUPS = ("topics", "partitions", "nodes")
 
 
 class Sampled:
@@ -81,5 +83,7 @@ class Sampled:
 
 
 def named(metrics: Any) -> dict[str, Any]:
-    """A snapshot by Kafka's names."""
-    return {one.name.replace("_", "-"): getattr(metrics, one.name) for one in fields(metrics)}
+    """A snapshot by Kafka's names. What is there by topic, partition or node has names of its own."""
+    return {
+        one.name.replace("_", "-"): getattr(metrics, one.name) for one in fields(metrics) if one.name not in _GROUPS
+    }

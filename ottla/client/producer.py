@@ -20,7 +20,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.accumulator import Accumulator
-from ottla.client.cluster import Cluster, MachineClock, now_ms
+from ottla.client.clock import MachineClock, now_ms
+from ottla.client.cluster import Cluster
 from ottla.client.delivery import Delivery, ProducerBatch, TableDelivery
 from ottla.client.error import BufferFull, ClientClosed
 from ottla.client.producer_metric import ProducerMetrics
@@ -248,6 +249,7 @@ class AsyncProducer(TransactionCalls):
             memory=self.settings.buffer_memory,
             memory_used=self._accumulator.memory_used,
             waiting=len(self._waiting) + blocked,
+            nodes=self._cluster.node_metrics(),
             now_ms=now_ms(),
         )
 

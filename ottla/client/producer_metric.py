@@ -1,11 +1,33 @@
-"""A producer's metrics (Kafka's producer-metrics), and the events from which they are counted."""
+"""A producer's metrics (Kafka's producer-metrics and producer-topic-metrics), and the events from which they are
+counted.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ottla.client.metric import Sampled, named
+from ottla.client.node_metric import NodeMetrics
 from ottla.kernel.value import frozen
+
+
+@frozen
+class ProducerTopicMetrics:
+    """A snapshot of one topic."""
+
+    record_send_total: int
+    record_send_rate: float
+    byte_total: int
+    byte_rate: float
+    record_retry_total: int
+    record_retry_rate: float
+    record_error_total: int
+    record_error_rate: float
+
+    def named(self) -> dict[str, Any]:
+        """By Kafka's names: `record-send-rate`, ..."""
+        return named(self)
 
 
 @frozen
@@ -34,10 +56,36 @@ class ProducerMetrics:
     buffer_available_bytes: int
     bufferpool_wait_time_total: float
     waiting_threads: int
+    #: By topic, and by node id.
+    topics: Mapping[str, ProducerTopicMetrics]
+    nodes: Mapping[int, NodeMetrics]
 
     def named(self) -> dict[str, Any]:
         """By Kafka's names: `record-send-rate`, ..."""
         return named(self)
+
+
+class TopicMeter:
+    """Counts of one topic."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.records = Sampled(now_ms)
+        self.bytes = Sampled(now_ms)
+        self.retries = Sampled(now_ms)
+        self.errors = Sampled(now_ms)
+
+    def snapshot(self, now_ms: int) -> ProducerTopicMetrics:
+        """How things stand."""
+        return ProducerTopicMetrics(
+            record_send_total=int(self.records.total),
+            record_send_rate=self.records.rate(now_ms),
+            byte_total=int(self.bytes.total),
+            byte_rate=self.bytes.rate(now_ms),
+            record_retry_total=int(self.retries.total),
+            record_retry_rate=self.retries.rate(now_ms),
+            record_error_total=int(self.errors.total),
+            record_error_rate=self.errors.rate(now_ms),
+        )
 
 
 class ProducerMeter:
@@ -53,9 +101,19 @@ class ProducerMeter:
         self._sent_bytes = Sampled(now_ms)
         self._latency_ms = Sampled(now_ms)
         self._room_ms = Sampled(now_ms)
+        self._topics: dict[str, TopicMeter] = {}
 
-    def batch_sent(self, size: int, queued_ms: int, now_ms: int) -> None:
+    def _topic(self, topic: str, now_ms: int) -> TopicMeter:
+        found = self._topics.get(topic)
+        if found is None:
+            found = self._topics[topic] = TopicMeter(now_ms)
+        return found
+
+    def batch_sent(self, topic: str, records: int, size: int, queued_ms: int, now_ms: int) -> None:
         """A batch has gone into a request."""
+        meter = self._topic(topic, now_ms)
+        meter.records.record(records, now_ms)
+        meter.bytes.record(size, now_ms)
         self._batch_bytes.record(size, now_ms)
         self._queue_ms.record(queued_ms, now_ms)
 
@@ -69,19 +127,30 @@ class ProducerMeter:
         """A request was answered."""
         self._latency_ms.record(latency_ms, now_ms)
 
-    def retried(self, records: int, now_ms: int) -> None:
+    def retried(self, topic: str, records: int, now_ms: int) -> None:
         """A batch is to be sent again."""
+        self._topic(topic, now_ms).retries.record(records, now_ms)
         self._retries.record(records, now_ms)
 
-    def failed(self, records: int, now_ms: int) -> None:
+    def failed(self, topic: str, records: int, now_ms: int) -> None:
         """A batch was given up."""
+        self._topic(topic, now_ms).errors.record(records, now_ms)
         self._errors.record(records, now_ms)
 
     def waited_for_room(self, waited_ms: int, now_ms: int) -> None:
         """A `send` had to wait for memory."""
         self._room_ms.record(waited_ms, now_ms)
 
-    def snapshot(self, *, in_flight: int, memory: int, memory_used: int, waiting: int, now_ms: int) -> ProducerMetrics:
+    def snapshot(
+        self,
+        *,
+        in_flight: int,
+        memory: int,
+        memory_used: int,
+        waiting: int,
+        nodes: Mapping[int, NodeMetrics],
+        now_ms: int,
+    ) -> ProducerMetrics:
         """How things stand."""
         return ProducerMetrics(
             record_send_total=int(self._records.total),
@@ -106,4 +175,6 @@ class ProducerMeter:
             buffer_available_bytes=max(0, memory - memory_used),
             bufferpool_wait_time_total=self._room_ms.total,
             waiting_threads=waiting,
+            topics={topic: meter.snapshot(now_ms) for topic, meter in list(self._topics.items())},
+            nodes=nodes,
         )

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.client.accumulator import RECORD_OVERHEAD, TopicQueue
-from ottla.client.cluster import now_ms
+from ottla.client.clock import now_ms
 from ottla.client.commit import Offsets
 from ottla.client.delivery import Delivery, ProducerBatch, TableDelivery
 from ottla.client.error import ClientClosed

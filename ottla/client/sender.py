@@ -21,7 +21,8 @@ import threading
 from collections.abc import Callable, Iterable
 
 from ottla.client.accumulator import Accumulator, PartitionQueue
-from ottla.client.cluster import Backoff, Cluster, now_ms
+from ottla.client.clock import Backoff, now_ms
+from ottla.client.cluster import Cluster
 from ottla.client.delivery import ProducerBatch
 from ottla.client.error import NotReachable, RequestTimedOut, check, error_of
 from ottla.client.metadata import Node
@@ -199,7 +200,7 @@ class Sender(Turns):
                 data = topics[batch.topic] = TopicProduceData(name=batch.topic, topic_id=topic_id)
             records = batch.encode(settings.compression_type, settings.compression_level)
             data.partition_data.append(PartitionProduceData(index=partition.number, records=records))
-            self.meter.batch_sent(len(records), now - batch.created_ms, now)
+            self.meter.batch_sent(batch.topic, batch.records, len(records), now - batch.created_ms, now)
             size += len(records)
             count += batch.records
         self.meter.request_sent(count, size, now)
@@ -335,7 +336,7 @@ class Sender(Turns):
             )
             backoff = Backoff(first_ms, self._settings.retry_backoff_max_ms)
             backoff.attempts = batch.attempts
-            self.meter.retried(batch.records, now)
+            self.meter.retried(batch.topic, batch.records, now)
             return self._accumulator.put_back(partition, batch, now + backoff.next_ms())
         self._end(partition, batch, error if now < batch.deadline_ms else self._too_late(batch, error), ended)
 
@@ -348,7 +349,7 @@ class Sender(Turns):
         elif batch.producer is not None:
             # Its sequence numbers are a gap now, or were written without our knowing.
             self._renewing = True
-        self.meter.failed(batch.records, now_ms())
+        self.meter.failed(batch.topic, batch.records, now_ms())
         batch.error = error
         ended.append(batch)
 

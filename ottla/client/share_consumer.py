@@ -18,7 +18,8 @@ from types import TracebackType
 from typing import Any
 
 from ottla.client.acknowledgement import Acknowledge, Acknowledgements, ShareRecord
-from ottla.client.cluster import Cluster, now_ms
+from ottla.client.clock import now_ms
+from ottla.client.cluster import Cluster
 from ottla.client.error import ClientClosed, RequestTimedOut
 from ottla.client.setting import Given
 from ottla.client.share_fetcher import ShareFetcher

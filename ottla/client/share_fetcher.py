@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.client.acknowledgement import GAP, Acknowledge, Acknowledgements, Range, ShareRecord
-from ottla.client.cluster import Cluster, now_ms
+from ottla.client.clock import now_ms
+from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
 from ottla.client.error import error_of
 from ottla.client.metadata import Node

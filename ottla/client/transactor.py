@@ -12,7 +12,8 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
-from ottla.client.cluster import GROUP, TRANSACTION, Backoff, Cluster
+from ottla.client.clock import Backoff
+from ottla.client.cluster import GROUP, TRANSACTION, Cluster
 from ottla.client.commit import CommittedAt, GroupMetadata
 from ottla.client.connection import Connection
 from ottla.client.error import NotReachable, RequestTimedOut

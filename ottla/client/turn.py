@@ -12,7 +12,8 @@ from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from ottla.client.client_setting import ClientSettings
-from ottla.client.cluster import Backoff, Cluster, now_ms
+from ottla.client.clock import Backoff, now_ms
+from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
 from ottla.client.error import AuthenticationFailed, TlsFailed
 from ottla.kernel.error import KafkaError, OttlaError

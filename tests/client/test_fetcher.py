@@ -5,7 +5,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any, cast
 
-from ottla.client.cluster import Cluster, now_ms
+from ottla.client.clock import now_ms
+from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
 from ottla.client.consumer_metric import ConsumerMeter
 from ottla.client.consumer_setting import ConsumerSettings
@@ -76,3 +77,10 @@ def test_a_replica_that_cannot_serve_sends_the_next_fetch_back_to_the_leader() -
 
 def test_a_replica_that_is_not_live_is_not_asked() -> None:
     assert scene([{"preferred_read_replica": 3}]) == [(1, 5), (1, 5)]
+
+
+def test_a_replica_that_has_not_got_the_offset_leaves_the_decision_to_the_leader() -> None:
+    nowhere = {"error_code": int(ErrorCode.OFFSET_OUT_OF_RANGE)}
+    assert scene([{"preferred_read_replica": 2}, nowhere]) == [(1, 5), (2, 5), (1, 5)]
+    # The leader's word counts: the position is looked for anew.
+    assert scene([{"preferred_read_replica": 2}, nowhere, nowhere]) == [(1, 5), (2, 5), (1, 5)]

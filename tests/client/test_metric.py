@@ -1,11 +1,13 @@
 """What clients measure of themselves."""
 
+import contextlib
 import math
 
 import pytest
 
-from ottla.client import Consumer, Producer, TopicPartition
+from ottla.client import Admin, ConfigResource, Consumer, KafkaError, Producer, ResourceType, TopicPartition
 from ottla.client.metric import WINDOW_MS, Sampled
+from tests.client.conftest import eventually
 
 
 def test_rates_are_of_the_last_windows_and_totals_of_all_time() -> None:
@@ -46,6 +48,34 @@ def test_a_producer_tells_what_it_has_sent(bootstrap: str, topic: str) -> None:
         assert (metrics.record_error_total, metrics.requests_in_flight) == (0, 0)
         assert (metrics.buffer_total_bytes, metrics.buffer_available_bytes) == (1_000_000, 1_000_000)
         assert metrics.named()["record-send-rate"] == pytest.approx(metrics.record_send_rate)
+        of_topic = metrics.topics[topic]
+        assert (of_topic.record_send_total, of_topic.byte_total) == (
+            metrics.record_send_total,
+            metrics.outgoing_byte_total,
+        )
+        assert (of_topic.record_error_total, of_topic.named()["record-error-total"]) == (0, 0)
+        (of_node,) = metrics.nodes.values()
+        # Beside Produce there were ApiVersions, Metadata and InitProducerId, all answered by now.
+        assert of_node.request_total == of_node.response_total > metrics.request_total
+        assert of_node.outgoing_byte_total > metrics.outgoing_byte_total
+        assert of_node.request_size_max > of_node.request_size_avg > 0
+        assert of_node.request_latency_max >= of_node.request_latency_avg >= 0
+        assert of_node.named()["incoming-byte-total"] > 0
+
+
+def test_a_record_that_is_given_up_is_counted_at_its_topic(bootstrap: str, topic: str, admin: Admin) -> None:
+    admin.alter_config(ConfigResource(ResourceType.TOPIC, topic), {"max.message.bytes": "100"})
+    with Producer(bootstrap) as producer:
+
+        def refused() -> bool:
+            with contextlib.suppress(KafkaError):
+                producer.send(topic, b"v" * 1000).result(30)
+                return False
+            return True
+
+        eventually(refused)
+        metrics = producer.metrics()
+        assert metrics.topics[topic].record_error_total == metrics.record_error_total >= 1
 
 
 def test_a_consumer_tells_what_it_has_read_and_what_is_left(bootstrap: str, topic: str, name: str) -> None:
@@ -62,6 +92,15 @@ def test_a_consumer_tells_what_it_has_read_and_what_is_left(bootstrap: str, topi
         assert metrics.records_consumed_total == 30
         assert metrics.bytes_consumed_total > 10_000
         assert metrics.records_lag == {one: 70}
+        of_one = metrics.partitions[one]
+        assert (of_one.records_lag, of_one.records_lead, of_one.preferred_read_replica) == (70, 30, -1)
+        assert of_one.named()["records-lead"] == metrics.records_lead_min == 30
+        of_topic = metrics.topics[topic]
+        assert (of_topic.records_consumed_total, of_topic.bytes_consumed_total) == (30, metrics.bytes_consumed_total)
+        assert of_topic.fetch_size_max >= of_topic.fetch_size_avg > 0
+        assert of_topic.named()["records-consumed-total"] == 30
+        (of_node,) = metrics.nodes.values()
+        assert of_node.incoming_byte_total > metrics.bytes_consumed_total
         assert (metrics.records_lag_max, metrics.assigned_partitions) == (70, 1)
         assert (metrics.fetch_total > 0, metrics.commit_total) == (True, 1)
         assert metrics.named()["records-lag-max"] == 70

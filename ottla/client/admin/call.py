@@ -12,7 +12,8 @@ from typing import TypeVar
 
 from ottla.client.admin.result import Results
 from ottla.client.client_setting import AdminSettings
-from ottla.client.cluster import GROUP, Cluster, now_ms
+from ottla.client.clock import now_ms
+from ottla.client.cluster import GROUP, Cluster
 from ottla.client.connection import Connection
 from ottla.client.error import NotReachable
 from ottla.client.metadata import Node

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from ottla.client.admin.call import Calls, by_topic
 from ottla.client.admin.result import ListedOffset, OffsetSpec, Results
-from ottla.client.cluster import now_ms
+from ottla.client.clock import now_ms
 from ottla.client.error import error_of
 from ottla.kernel.error import KafkaError
 from ottla.kernel.name import TopicPartition

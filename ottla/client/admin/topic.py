@@ -13,7 +13,7 @@ from ottla.client.admin.result import (
     TopicDescription,
     TopicListing,
 )
-from ottla.client.cluster import now_ms
+from ottla.client.clock import now_ms
 from ottla.client.connection import Connection
 from ottla.client.error import check, error_of
 from ottla.client.metadata import Node
