@@ -81,11 +81,15 @@ def _decoder_of(path: str) -> str:
 def _print_lines(path: str, decoder: str, records: bool, limit: int | None) -> None:
     from ottla.host.disk import HostDisk
     from ottla.log.dump import DumpOptions, dump
+    from ottla.log.dump_index import Complaints
 
+    complaints = Complaints()
     chosen = None if decoder == "text" or not records else decoder
-    lines = dump(HostDisk(), os.path.abspath(path), DumpOptions(print_data_log=records, decoder=chosen))
+    lines = dump(HostDisk(), os.path.abspath(path), DumpOptions(print_data_log=records, decoder=chosen), complaints)
     for line in islice(lines, None if limit is None else limit + 2):
         click.echo(line)
+    for line in complaints.lines():
+        click.echo(line, err=True)
 
 
 def _print_batches(path: str, decoder: str, *, records: bool, limit: int | None, as_json: bool) -> bool:

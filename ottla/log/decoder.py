@@ -1,4 +1,6 @@
-"""How the values of records are shown: as text, or the records of Kafka's own topics as JSON with Kafka's names."""
+"""How keys and values of records are shown: as text or numbers, or the records of Kafka's own topics as JSON with
+Kafka's names. The JSON is what Jackson writes, byte for byte: its escapes, and Java's words for floating numbers.
+"""
 
 import json
 from base64 import b64encode
@@ -7,14 +9,44 @@ from importlib import import_module
 from typing import Any
 
 from ottla.kernel.name import uuid_text
+from ottla.kernel.port import Buffer
 from ottla.wire.batch import Record
 
+#: A record to (its key, its value) as they are shown; None for what is not shown.
+Show = Callable[[Record], tuple[str | None, str | None]]
 
-def _as_text(record: Record) -> tuple[str | None, str | None]:
-    return (
-        None if record.key is None else record.key.decode(errors="replace"),
-        None if record.value is None else record.value.decode(errors="replace"),
-    )
+
+def _text(data: Buffer) -> str:
+    return bytes(data).decode(errors="replace")
+
+
+#: Apache's decoders by the names of their classes: what stands in a key or a value. ValueError for too few bytes.
+READERS: dict[str, Callable[[Buffer], str]] = {
+    "StringDecoder": _text,
+    "IntegerDecoder": lambda data: _number(data, 4),
+    "LongDecoder": lambda data: _number(data, 8),
+    # Java shows an array of bytes as its address.
+    "DefaultDecoder": lambda data: bytes(data).hex(),
+}
+
+
+def _number(data: Buffer, size: int) -> str:
+    if len(data) < size:
+        raise ValueError(f"{len(data)} bytes are too few for a number of {size}")
+    return str(int.from_bytes(data[:size], "big", signed=True))
+
+
+def reading(key: str, value: str) -> Show:
+    """Keys and values by the names of their decoders."""
+    of_key, of_value = READERS[key], READERS[value]
+
+    def show(record: Record) -> tuple[str | None, str | None]:
+        return (
+            None if record.key is None else of_key(record.key),
+            None if record.value is None else of_value(record.value),
+        )
+
+    return show
 
 
 def _as_metadata(record: Record) -> tuple[str | None, str | None]:
@@ -29,7 +61,7 @@ def _as_metadata(record: Record) -> tuple[str | None, str | None]:
     return None, as_json({"type": shown, "version": version, "data": json_of(message, version)})
 
 
-def _as_keyed(module: str) -> Callable[[Record], tuple[str | None, str | None]]:
+def _as_keyed(module: str) -> Show:
     def show(record: Record) -> tuple[str | None, str | None]:
         records = import_module(f"ottla.wire.record.{module}").RECORDS
         if record.key is None:
@@ -45,13 +77,30 @@ def _as_keyed(module: str) -> Callable[[Record], tuple[str | None, str | None]]:
         if value is None or record.value is None:
             return shown, "<DELETE>"
         version = int.from_bytes(record.value[:2], "big")
-        return shown, as_json({"version": str(version), "data": json_of(value, version)})
+        found = json_of(value, version)
+        if found.get("protocolType") == "consumer":
+            _open(found, value)
+        return shown, as_json({"version": str(version), "data": found})
 
     return show
 
 
-DECODERS: dict[str | None, Callable[[Record], tuple[str | None, str | None]]] = {
-    None: _as_text,
+def _open(found: dict[str, Any], group: Any) -> None:
+    """What the members of a consumer group have said, instead of its bytes; what does not read stays as it is."""
+    from ottla.wire.record.consumer_protocol import NEWEST, parse_assignment, parse_subscription
+    from ottla.wire.type import Malformed
+
+    for shown, member in zip(found["members"], group.members, strict=True):
+        for name, parse in (("subscription", parse_subscription), ("assignment", parse_assignment)):
+            data = getattr(member, name)
+            try:
+                shown[name] = json_of(parse(data), min(int.from_bytes(data[:2], "big"), NEWEST))
+            except Malformed:
+                continue
+
+
+DECODERS: dict[str | None, Show] = {
+    None: reading("StringDecoder", "StringDecoder"),
     "cluster-metadata": _as_metadata,
     "offsets": _as_keyed("offset"),
     "transaction-log": _as_keyed("transaction"),
@@ -96,4 +145,31 @@ def _json_value(kind: str, value: Any, version: int) -> Any:
 
 def as_json(value: Any) -> str:
     """Compact JSON, as Jackson writes it."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{_quoted(name)}:{as_json(each)}' for name, each in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(as_json, value))}]"
+    if isinstance(value, float):
+        return _java_double(value)
+    return _quoted(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _quoted(text: str) -> str:
+    return f'"{text.translate(_ESCAPES)}"'
+
+
+_SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+_ESCAPES = {**{code: f"\\u{code:04X}" for code in range(32)}, **{ord(each): short for each, short in _SHORT.items()}}
+
+
+def _java_double(value: float) -> str:
+    """As Double.toString: scientific from ten million on and below a thousandth."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7 or value != value or value in (float("inf"), -float("inf")):
+        return repr(value)
+    digits, exponent = "", ""
+    # The shortest digits that read as the same number.
+    for places in range(1, 18):
+        digits, _, exponent = f"{value:.{places}e}".partition("e")
+        if float(f"{digits}e{exponent}") == value:
+            break
+    return f"{digits}E{int(exponent)}"

@@ -1,6 +1,6 @@
 """What is in a log's files, line by line, as Apache Kafka's `kafka-dump-log` shows it.
 
-`dump` is the whole interface; it reads and never writes. What Kafka's tool prints as errors follows at the end.
+`dump` is the whole interface; it reads and never writes. What Kafka's tool finds wrong is kept in `Complaints`.
 
 Rules:
 - A file that is damaged is shown up to the damage, which is named.
@@ -8,15 +8,14 @@ Rules:
   as JSON with Kafka's names when the decoder of that name is asked for.
 """
 
-import struct
-from bisect import bisect_right
 from collections.abc import Iterator
 
 from ottla.kernel.error import KafkaError
 from ottla.kernel.port import Disk, File
 from ottla.kernel.value import frozen
 from ottla.log.aborted import read_entries
-from ottla.log.decoder import DECODERS, as_json, json_of
+from ottla.log.decoder import DECODERS, Show, as_json, json_of
+from ottla.log.dump_index import GAP, Complaints, IndexCheck, content, dump_offset_index, dump_time_index
 from ottla.log.path import LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
 from ottla.log.producer import Producer
 from ottla.log.snapshot import CorruptSnapshot, decode
@@ -24,7 +23,6 @@ from ottla.wire.batch import (
     DELETE_HORIZON,
     HEADER,
     HEADER_BYTES,
-    LENGTH_END,
     MAGIC,
     Batch,
     BatchHeader,
@@ -35,8 +33,6 @@ from ottla.wire.batch import (
 CHECKPOINT = ".checkpoint"
 _BOOTSTRAP = "bootstrap.checkpoint"
 _MAX = (1 << 31) - 1
-_OFFSET_ENTRY = struct.Struct(">ii")
-_TIME_ENTRY = struct.Struct(">qi")
 
 
 @frozen
@@ -50,22 +46,34 @@ class DumpOptions:
     index_sanity_check: bool = False
     #: None, `cluster-metadata`, `offsets`, `transaction-log` or `share-group-state`.
     decoder: str | None = None
+    #: Instead of the text in keys and values, without a decoder.
+    show: Show | None = None
     max_bytes: int = _MAX
 
+    @property
+    def check(self) -> IndexCheck:
+        """What an index is shown for."""
+        if self.index_sanity_check:
+            return IndexCheck.SANITY
+        return IndexCheck.AGAINST_LOG if self.verify_index_only else IndexCheck.SHOW
 
-def dump(disk: Disk, path: str, options: DumpOptions | None = None) -> Iterator[str]:
-    """The lines for one file."""
+
+def dump(
+    disk: Disk, path: str, options: DumpOptions | None = None, complaints: Complaints | None = None
+) -> Iterator[str]:
+    """The lines for one file. CorruptIndex for an index that points behind the log, or is not sane when asked."""
     options = options or DumpOptions()
+    complaints = complaints or Complaints()
     yield f"Dumping {path}"
     suffix = "." + path.rpartition("/")[2].rpartition(".")[2]
     if suffix in (LOG, CHECKPOINT):
-        yield from _dump_log(disk, path, options)
+        yield from _dump_log(disk, path, options, complaints)
     elif suffix == OFFSET_INDEX:
-        yield from _dump_offset_index(disk, path, options)
+        yield from dump_offset_index(disk, path, options.check, complaints)
     elif suffix == TIME_INDEX:
-        yield from _dump_time_index(disk, path, options)
+        yield from dump_time_index(disk, path, options.check, complaints)
     elif suffix == SNAPSHOT:
-        yield from _dump_snapshot(disk, path)
+        yield from _dump_snapshot(disk, path, complaints)
     elif suffix == TRANSACTION_INDEX:
         for entry in read_entries(disk, path):
             yield (
@@ -73,13 +81,13 @@ def dump(disk: Disk, path: str, options: DumpOptions | None = None) -> Iterator[
                 f"lastOffset: {entry.last_offset} lastStableOffset: {entry.last_stable_offset}"
             )
     else:
-        yield f"Ignoring unknown file {path}"
+        complaints.say(f"Ignoring unknown file {path}")
 
 
 # ---- batches and records
 
 
-def _dump_log(disk: Disk, path: str, options: DumpOptions) -> Iterator[str]:
+def _dump_log(disk: Disk, path: str, options: DumpOptions, complaints: Complaints) -> Iterator[str]:
     name = path.rpartition("/")[2]
     if name.endswith(LOG):
         yield f"Log starting offset: {int(name.partition('.')[0])}"
@@ -89,7 +97,6 @@ def _dump_log(disk: Disk, path: str, options: DumpOptions) -> Iterator[str]:
         end_offset, _, epoch = name.removesuffix(CHECKPOINT).partition("-")
         yield f"Snapshot end offset: {int(end_offset)}, epoch: {int(epoch)}"
     deep = options.deep_iteration or options.print_data_log or options.decoder is not None
-    gaps: list[tuple[int, int]] = []
     last = -1
     file = disk.open(path)
     try:
@@ -106,7 +113,7 @@ def _dump_log(disk: Disk, path: str, options: DumpOptions) -> Iterator[str]:
                     records = []
                 for record in records:
                     if record.offset != last + 1:
-                        gaps.append((last, record.offset))
+                        complaints.add(GAP, path, (last, record.offset))
                     last = record.offset
                     yield _record_line(header, record, options)
             position += header.size
@@ -114,10 +121,6 @@ def _dump_log(disk: Disk, path: str, options: DumpOptions) -> Iterator[str]:
             yield f"Found {size - position} invalid bytes at the end of {name}"
     finally:
         file.close()
-    if gaps:
-        yield f"Non-consecutive offsets in {path}"
-        for before, after in gaps:
-            yield f"  {before} is followed by {after}"
 
 
 def _batches(file: File, end: int) -> Iterator[tuple[int, BatchHeader, bytes]]:
@@ -167,7 +170,7 @@ def _record_line(header: BatchHeader, record: Record, options: DumpOptions) -> s
         if header.is_control:
             parts.append(_control(record))
     if (options.print_data_log or options.decoder is not None) and not header.is_control:
-        key, value = DECODERS[options.decoder](record)
+        key, value = (options.show or DECODERS[options.decoder])(record)
         lead = "|" if options.skip_record_metadata else ""
         content = []
         if key is not None:
@@ -200,113 +203,14 @@ def _control(record: Record) -> str:
     return f"{name} {as_json(json_of(message, message.version))}"
 
 
-# ---- indexes
-
-
-def _dump_offset_index(disk: Disk, path: str, options: DumpOptions) -> Iterator[str]:
-    base = int(path.rpartition("/")[2].partition(".")[0])
-    entries = [(base + offset, position) for offset, position in _entries(disk, path, _OFFSET_ENTRY)]
-    if not entries:
-        yield f"{path} is empty."
-        return
-    if options.index_sanity_check:
-        yield _sanity(disk, path, entries[-1][0] > base, _OFFSET_ENTRY)
-        return
-    log = disk.open(path.removesuffix(OFFSET_INDEX) + LOG)
-    wrong = []
-    try:
-        for offset, position in entries:
-            found = next(iter(_batches_from(log, position)), None)
-            if found is None or found.last_offset != offset:
-                wrong.append((offset, -1 if found is None else found.last_offset))
-            if not options.verify_index_only:
-                yield f"offset: {offset} position: {position}"
-    finally:
-        log.close()
-    if wrong:
-        yield f"Mismatches in :{path}"
-        for offset, at in reversed(wrong):
-            yield f"  Index offset: {offset}, log offset: {at}"
-
-
-def _dump_time_index(disk: Disk, path: str, options: DumpOptions) -> Iterator[str]:
-    base = int(path.rpartition("/")[2].partition(".")[0])
-    entries = [(timestamp, base + offset) for timestamp, offset in _entries(disk, path, _TIME_ENTRY)]
-    if options.index_sanity_check:
-        yield _sanity(disk, path, not entries or entries[-1][0] >= entries[0][0], _TIME_ENTRY)
-        return
-    index_path = path.removesuffix(TIME_INDEX) + OFFSET_INDEX
-    positions = [(base + offset, position) for offset, position in _entries(disk, index_path, _OFFSET_ENTRY)]
-    log = disk.open(path.removesuffix(TIME_INDEX) + LOG)
-    mismatched, unordered, missing = [], [], []
-    before = -1
-    try:
-        for timestamp, offset in entries:
-            slot = bisect_right(positions, (offset, _MAX)) - 1
-            start = positions[slot][1] if slot >= 0 else 0
-            found = next((each for each in _batches_from(log, start) if each.last_offset >= offset), None)
-            if found is None or found.last_offset != offset:
-                missing.append((offset, -1 if found is None else found.last_offset))
-            else:
-                if found.max_timestamp != timestamp:
-                    mismatched.append((timestamp, found.max_timestamp))
-                if before >= timestamp:
-                    unordered.append((timestamp, before))
-            if not options.verify_index_only:
-                yield f"timestamp: {timestamp} offset: {offset}"
-            before = timestamp
-    finally:
-        log.close()
-    yield from _errors(f"Found timestamp mismatch in :{path}", "  Index timestamp: {}, log timestamp: {}", mismatched)
-    yield from _errors(
-        f"Found out of order timestamp in :{path}", "  Index timestamp: {}, Previously indexed timestamp: {}", unordered
-    )
-    yield from _errors(
-        f"The following indexed offsets are not found in :{path}", "Indexed offset: {}, found log offset: {}", missing
-    )
-
-
-def _errors(head: str, line: str, found: list[tuple[int, int]]) -> Iterator[str]:
-    if found:
-        yield head
-        for pair in found:
-            yield line.format(*pair)
-
-
-def _entries(disk: Disk, path: str, entry: struct.Struct) -> list[tuple[int, int]]:
-    """The entries as they stand, without the zeros that follow those of an active segment's preallocated file."""
-    data = _content(disk, path)
-    found: list[tuple[int, int]] = []
-    for pair in entry.iter_unpack(data[: len(data) // entry.size * entry.size]):
-        if pair == (0, 0) or (found and pair[entry is _TIME_ENTRY] == 0):
-            break
-        found.append(pair)
-    return found
-
-
-def _sanity(disk: Disk, path: str, ordered: bool, entry: struct.Struct) -> str:
-    whole = len(_content(disk, path)) % entry.size == 0
-    return f"{path} passed sanity check." if ordered and whole else f"{path} failed sanity check."
-
-
-def _batches_from(log: File, position: int) -> Iterator[BatchHeader]:
-    size = log.size()
-    while position + HEADER_BYTES <= size:
-        header = BatchHeader._make(HEADER.unpack(log.read(HEADER_BYTES, position)))
-        if header.length < HEADER_BYTES - LENGTH_END:
-            return
-        yield header
-        position += header.size
-
-
 # ---- producer snapshots
 
 
-def _dump_snapshot(disk: Disk, path: str) -> Iterator[str]:
+def _dump_snapshot(disk: Disk, path: str, complaints: Complaints) -> Iterator[str]:
     try:
-        entries = decode(_content(disk, path))
+        entries = decode(content(disk, path))
     except CorruptSnapshot as error:
-        yield str(error)
+        complaints.say(str(error))
         return
     for producer_id, producer in entries:
         yield _producer_line(producer_id, producer)
@@ -325,14 +229,6 @@ def _producer_line(producer_id: int, producer: Producer) -> str:
             f"lastOffset: {sent.last_offset} offsetDelta: {sent.offset_delta} timestamp: {sent.timestamp}"
         )
     return line
-
-
-def _content(disk: Disk, path: str) -> bytes:
-    file = disk.open(path)
-    try:
-        return file.read(file.size(), 0)
-    finally:
-        file.close()
 
 
 def _size(data: bytes | None) -> int:

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from ottla.host.disk import HostDisk
+from ottla.log.decoder import as_json, reading
 from ottla.log.dump import DumpOptions, dump
+from ottla.log.dump_index import Complaints, CorruptIndex
 from ottla.log.log import Log, LogSettings
 from ottla.wire.batch import build, headers
 
@@ -82,11 +84,65 @@ def test_damage_is_named(tmp_path: Path) -> None:
     assert lines[-1] == "Found 4 invalid bytes at the end of 00000000000000000000.log"
     index = Path(f"{path}/00000000000000000000.index")
     index.write_bytes(struct.pack(">ii", 2, second) + struct.pack(">ii", 0, 0) * 3)
-    assert list(dump(HostDisk(), str(index)))[1:] == [
-        f"offset: 2 position: {second}",
-        f"Mismatches in :{index}",
-        "  Index offset: 2, log offset: 1",
-    ]
+    complaints = Complaints()
+    assert list(dump(HostDisk(), str(index), complaints=complaints))[1:] == [f"offset: 2 position: {second}"]
+    assert complaints.lines() == [f"Mismatches in :{index}", "  Index offset: 2, log offset: 1"]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (struct.pack(">ii", -5, 0), "has non-zero size but the last offset is -5 which is less than the base offset 0"),
+        (struct.pack(">ii", 1, 0) + b"x", "is corrupt, found 9 bytes which is neither positive nor a multiple of 8"),
+    ],
+)
+def test_an_index_without_sanity_is_refused(tmp_path: Path, content: bytes, why: str) -> None:
+    index = Path(f"{_log(tmp_path / 't-0')}/00000000000000000000.index")
+    index.write_bytes(content)
+    with pytest.raises(CorruptIndex, match=why):
+        list(dump(HostDisk(), str(index), DumpOptions(index_sanity_check=True)))
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (struct.pack(">qiqi", 9, 1, 8, 2), "the last timestamp is 8 which is less than the first timestamp 9"),
+        (struct.pack(">qi", 9, -1), "the last offset is -1 which is less than the first offset 0"),
+        (struct.pack(">qi", 9, 1) + b"x", "found 13 bytes which is neither positive nor a multiple of 12"),
+    ],
+)
+def test_a_time_index_without_sanity_is_refused(tmp_path: Path, content: bytes, why: str) -> None:
+    index = Path(f"{_log(tmp_path / 't-0')}/00000000000000000000.timeindex")
+    index.write_bytes(content)
+    with pytest.raises(CorruptIndex, match=why):
+        list(dump(HostDisk(), str(index), DumpOptions(index_sanity_check=True)))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.0"),
+        (1024.0, "1024.0"),
+        (9999999.0, "9999999.0"),
+        (1e7, "1.0E7"),
+        (12345678.5, "1.23456785E7"),
+        (1e-3, "0.001"),
+        (0.00012, "1.2E-4"),
+        (-1e21, "-1.0E21"),
+        ('caf\u00e9 \x1f \x7f \\ " \n', '"caf\u00e9 \\u001F \x7f \\\\ \\" \\n"'),
+    ],
+)
+def test_json_is_jacksons(value: object, text: str) -> None:
+    assert as_json(value) == text
+
+
+def test_keys_and_values_are_read_by_the_decoders_of_apaches_tool(tmp_path: Path) -> None:
+    log = Log.open(HostDisk(), str(tmp_path / "n-0"), LogSettings(), now_ms=1)
+    log.append(build([(1, b"\xff\xff\xff\xfe", b"\0\0\0\0\0\0\1\0", [])]), leader_epoch=0, now_ms=1)
+    log.close()
+    path = f"{tmp_path}/n-0/00000000000000000000.log"
+    options = DumpOptions(print_data_log=True, skip_record_metadata=True, show=reading("IntegerDecoder", "LongDecoder"))
+    assert list(dump(HostDisk(), path, options))[-1] == "| key: -2 payload: 256"
 
 
 def test_json_of_a_record_is_json(tmp_path: Path) -> None:
@@ -102,4 +158,6 @@ def test_json_of_a_record_is_json(tmp_path: Path) -> None:
 
 
 def test_a_file_of_another_kind_is_ignored(tmp_path: Path) -> None:
-    assert list(dump(HostDisk(), f"{tmp_path}/x.txt"))[1] == f"Ignoring unknown file {tmp_path}/x.txt"
+    complaints = Complaints()
+    assert list(dump(HostDisk(), f"{tmp_path}/x.txt", complaints=complaints)) == [f"Dumping {tmp_path}/x.txt"]
+    assert complaints.lines() == [f"Ignoring unknown file {tmp_path}/x.txt"]

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.cli.kafka.option import Given, Option, require
 from ottla.cli.kafka.tool import Failed, command, tell
-from ottla.kernel.error import KafkaError
+from ottla.kernel.error import KafkaError, OttlaError
+
+if TYPE_CHECKING:
+    from ottla.log.dump import DumpOptions
 
 _DECODERS = {
     "offsets-decoder": "offsets",
@@ -12,7 +17,9 @@ _DECODERS = {
     "cluster-metadata-decoder": "cluster-metadata",
     "share-group-state-decoder": "share-group-state",
 }
-_STRING_DECODER = "org.apache.kafka.tools.api.StringDecoder"
+_PACKAGE = "org.apache.kafka.tools.api"
+_STRING_DECODER = f"{_PACKAGE}.StringDecoder"
+_HOW = "StringDecoder, IntegerDecoder, LongDecoder or DefaultDecoder (as hexadecimal digits)."
 
 OPTIONS = (
     Option("print-data-log", "Show the records too."),
@@ -22,8 +29,8 @@ OPTIONS = (
     Option("max-message-size", "Without effect: batches may be of any size.", "size", int, default=5242880),
     Option("max-bytes", "Only so many bytes of each segment.", "size", int, default=2147483647),
     Option("deep-iteration", "Look into the batches."),
-    Option("value-decoder-class", "How values are shown; only StringDecoder is here.", "", default=_STRING_DECODER),
-    Option("key-decoder-class", "How keys are shown; only StringDecoder is here.", "", default=_STRING_DECODER),
+    Option("value-decoder-class", f"How values are shown: {_HOW}", "", default=_STRING_DECODER, optional=True),
+    Option("key-decoder-class", f"How keys are shown: {_HOW}", "", default=_STRING_DECODER, optional=True),
     Option("offsets-decoder", "Records of __consumer_offsets."),
     Option("transaction-log-decoder", "Records of __transaction_state."),
     Option("cluster-metadata-decoder", "Records of __cluster_metadata."),
@@ -44,16 +51,38 @@ def main() -> None:
 
 def _run(given: Given) -> int:
     from ottla.host.disk import HostDisk
-    from ottla.log.dump import DumpOptions, dump
+    from ottla.log.dump import dump
+    from ottla.log.dump_index import Complaints
 
     require(given, "files")
-    for name in ("value-decoder-class", "key-decoder-class"):
-        if given[name].rpartition(".")[2] != "StringDecoder":
-            raise Failed(f"Failed to load decoder class {given[name]}: only StringDecoder is here")
+    options = _options(given)
+    disk, complaints = HostDisk(), Complaints()
+    for path in given["files"].split(","):
+        try:
+            for line in dump(disk, path, options, complaints):
+                print(line)
+        except OttlaError as error:
+            raise Failed(str(error)) from error
+        except (OSError, ValueError, KafkaError) as error:
+            raise Failed(f"{path}: {error}") from error
+    tell(*complaints.lines())
+    return 0
+
+
+def _options(given: Given) -> DumpOptions:
+    from ottla.log.decoder import READERS, reading
+    from ottla.log.dump import DumpOptions
+
+    names = []
+    for option in ("key-decoder-class", "value-decoder-class"):
+        package, _, name = (given[option] or _STRING_DECODER).rpartition(".")
+        if package != _PACKAGE or name not in READERS:
+            raise Failed(f"Failed to load decoder class {given[option]}: there are {', '.join(READERS)} of {_PACKAGE}")
+        names.append(name)
     if "remote-log-metadata-decoder" in given:
         raise Failed("there is no decoder of remote log metadata here")
     decoder = next((chosen for name, chosen in _DECODERS.items() if name in given), None)
-    options = DumpOptions(
+    return DumpOptions(
         print_data_log=decoder is not None
         or any(name in given for name in ("print-data-log", "value-decoder-class", "key-decoder-class")),
         deep_iteration="deep-iteration" in given,
@@ -61,20 +90,6 @@ def _run(given: Given) -> int:
         verify_index_only="verify-index-only" in given,
         index_sanity_check="index-sanity-check" in given,
         decoder=decoder,
+        show=reading(names[0], names[1]) if decoder is None else None,
         max_bytes=given["max-bytes"],
     )
-    disk = HostDisk()
-    for path in given["files"].split(","):
-        try:
-            for line in dump(disk, path, options):
-                # What Apache's tool says on stderr.
-                if line.startswith(_COMPLAINTS):
-                    tell(line)
-                else:
-                    print(line)
-        except (OSError, ValueError, KafkaError) as error:
-            raise Failed(f"{path}: {error}") from error
-    return 0
-
-
-_COMPLAINTS = ("Ignoring unknown file", "Mismatches in", "  Index offset:", "Non-consecutive offsets in")

@@ -11,7 +11,8 @@ from ottla.wire.compile import decode, encode
 from ottla.wire.schema import on, wire
 from ottla.wire.type import Bytes, Int32, Malformed, String
 
-_NEWEST = 3
+#: The newest version that is known.
+NEWEST = 3
 
 
 @wire
@@ -41,7 +42,7 @@ class ConsumerProtocolAssignment:
     user_data: Bytes | None = on("0+", default=None)
 
 
-def pack(message: ConsumerProtocolSubscription | ConsumerProtocolAssignment, version: int = _NEWEST) -> bytes:
+def pack(message: ConsumerProtocolSubscription | ConsumerProtocolAssignment, version: int = NEWEST) -> bytes:
     """The blob: the version, then the message."""
     return version.to_bytes(2, "big") + encode(message, version)
 
@@ -62,4 +63,4 @@ def _version(data: Buffer) -> int:
     version = int.from_bytes(data[:2], "big", signed=True)
     if version < 0:
         raise Malformed(f"version {version} of a consumer protocol")
-    return min(version, _NEWEST)
+    return min(version, NEWEST)
