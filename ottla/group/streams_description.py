@@ -8,6 +8,7 @@ from ottla.group.streams_configuration import ConfiguredTopology
 from ottla.group.streams_group import StreamsGroup, StreamsMember
 from ottla.group.streams_heartbeat import not_a_streams_group
 from ottla.group.streams_topology import InternalTopic, Subtopology
+from ottla.kernel.error import ErrorCode
 from ottla.wire.api import streams_group_describe as api
 
 
@@ -19,6 +20,8 @@ def describe_streams_groups(turn: Turn, call: Called) -> None:
 
 
 def _describe(turn: Turn, group_id: str) -> api.DescribedGroup:
+    if not group_id:
+        return api.DescribedGroup(group_id="", error_code=ErrorCode.INVALID_GROUP_ID)
     group = turn.shard.groups.get(group_id)
     if not isinstance(group, StreamsGroup):
         error = not_a_streams_group(group_id, group, what="Group")

@@ -36,11 +36,11 @@ class StreamsState(StrEnum):
 class TaskState(IntEnum):
     """Where a member stands on its way to the target. The numbers are in the log."""
 
-    STABLE = 0
+    STABLE = 1
     #: It was told to give up tasks and still owns some of them.
-    UNREVOKED_TASKS = 1
+    UNREVOKED_TASKS = 2
     #: It waits for tasks that others have not given up yet.
-    UNRELEASED_TASKS = 2
+    UNRELEASED_TASKS = 3
     #: Written by a newer version of Kafka.
     UNKNOWN = 127
 
