@@ -39,14 +39,14 @@ class Producer:
         self.identity = (found.producer_id, found.producer_epoch)
         self.acknowledged: dict[str, list[bytes]] = {FULL: [], SMALL: []}
 
-    def send(self, values: dict[str, bytes]) -> dict[str, PartitionProduceResponse]:
+    def send(self, values: dict[str, bytes], key: bytes | None = None) -> dict[str, PartitionProduceResponse]:
         """One request with one record for each of these topics."""
         request = ProduceRequest(
             acks=-1,
             timeout_ms=5000,
             topic_data=[
                 TopicProduceData(
-                    name=topic, partition_data=[PartitionProduceData(index=0, records=self._batch(topic, value))]
+                    name=topic, partition_data=[PartitionProduceData(index=0, records=self._batch(topic, value, key))]
                 )
                 for topic, value in values.items()
             ],
@@ -58,9 +58,9 @@ class Producer:
                 self.acknowledged[topic].append(values[topic])
         return answers
 
-    def _batch(self, topic: str, value: bytes) -> bytes:
+    def _batch(self, topic: str, value: bytes, key: bytes | None) -> bytes:
         return build(
-            [(_NOW_MS, None, value, ())],
+            [(_NOW_MS, key, value, ())],
             producer_id=self.identity[0],
             producer_epoch=self.identity[1],
             base_sequence=len(self.acknowledged[topic]),

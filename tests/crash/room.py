@@ -8,10 +8,12 @@ The module run as a program is the holder: it mounts, and takes and gives room a
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 
 _PAGE_BYTES = 4096
@@ -72,6 +74,7 @@ class Room:
 def _hold(directory: Path, size_bytes: int, inodes: int) -> None:
     options = f"size={size_bytes},nr_inodes={inodes},mode=0755"
     subprocess.run(["mount", "-t", "tmpfs", "-o", options, "room", directory], check=True)
+    (directory / "filler").touch()
     print("ready", flush=True)
     for line in sys.stdin:
         what, number = line.split()
@@ -83,11 +86,13 @@ def _hold(directory: Path, size_bytes: int, inodes: int) -> None:
             case _:
                 for each in directory.glob("filler-*"):
                     each.unlink()
+                os.truncate(directory / "filler", 0)
         print("done", flush=True)
 
 
 def _fill(directory: Path, left_bytes: int) -> None:
-    with (directory / "filler-bytes").open("ab", buffering=0) as filler:
+    # The node may take the last of it meanwhile.
+    with (directory / "filler").open("ab", buffering=0) as filler, contextlib.suppress(OSError):
         for piece in (_PIECE_BYTES, _PAGE_BYTES):
             while _left(directory) >= left_bytes + piece:
                 filler.write(bytes(piece))
@@ -99,8 +104,9 @@ def _left(directory: Path) -> int:
 
 
 def _forbid(directory: Path) -> None:
-    for number in range(os.statvfs(directory).f_ffree):
-        (directory / f"filler-{number}").touch()
+    with contextlib.suppress(OSError):
+        for number in count():
+            (directory / f"filler-{number}").touch()
 
 
 if __name__ == "__main__":
