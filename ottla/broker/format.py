@@ -10,10 +10,11 @@ KIPs: 584 features, 785 `--standalone` and its kin, 853 voters, 858 directory id
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from ottla.broker.format_argument import initial_voters, scram_records
 from ottla.broker.metadata_file import PARTITION, make_durable_directory, write_batches
-from ottla.broker.registration import random_uuid, voter_endpoints
+from ottla.broker.registration import controller_listeners, random_uuid, voter_endpoints
 from ottla.cluster.feature import (
     KRAFT_VERSION,
     METADATA_VERSION_LATEST,
@@ -24,7 +25,7 @@ from ottla.cluster.feature import (
 )
 from ottla.cluster.image import METADATA_VERSION
 from ottla.kernel.error import OttlaError
-from ottla.kernel.name import Uuid, uuid_text
+from ottla.kernel.name import uuid_text
 from ottla.kernel.port import Clock, Disk, Rng
 from ottla.kernel.server_settings import ServerSettings
 from ottla.log.checkpoint import META_PROPERTIES, read_properties, write_properties
@@ -51,9 +52,11 @@ def format_directories(
     clock: Clock,
     rng: Rng,
     standalone: bool = False,
+    initial_controllers: str | None = None,
     ignore_formatted: bool = False,
     release_version: str | None = None,
     features: Mapping[str, int] | None = None,
+    scram: Sequence[str] = (),
 ) -> list[str]:
     """Format those of the log directories that are not yet; what was done, a sentence a directory.
 
@@ -61,7 +64,12 @@ def format_directories(
     """
     if not cluster_id:
         raise OttlaError("the cluster needs an id: give one with -t (ottla storage random-uuid makes one)")
-    levels, kraft_version = _levels(settings, release_version, dict(features or {}), standalone=standalone)
+    founding = standalone or initial_controllers is not None
+    levels, kraft_version = _levels(settings, release_version, dict(features or {}), founding=founding)
+    voters = None
+    if initial_controllers is not None:
+        voters = initial_voters(initial_controllers, controller_listeners(settings)[0].name)
+    credentials = scram_records(scram, rng)
     formatted, empty = _sort(disk, settings, cluster_id)
     if formatted and not ignore_formatted:
         raise OttlaError(
@@ -72,7 +80,7 @@ def format_directories(
         return ["All of the log directories are already formatted."]
     now_ms = clock.now_ms()
     release = METADATA_VERSIONS[levels[METADATA_VERSION]].text
-    bootstrap = [pack(record) for record in feature_records(levels)]
+    bootstrap = [pack(record) for record in (*feature_records(levels), *credentials)]
     told = []
     for path in empty:
         directory_id = random_uuid(rng)
@@ -83,9 +91,13 @@ def format_directories(
         what = "data directory"
         if path == _clean(settings.metadata_log_dir):
             what = "metadata directory"
-            if standalone:
-                what = "dynamic metadata voter directory"
-                _write_voters(disk, settings, path, directory_id, kraft_version, now_ms)
+            if founding:
+                told_of = {node.voter.node_id: node.voter for node in voters or ()}
+                mine = told_of.get(settings.node_id)
+                what = "dynamic metadata voter directory" if standalone or mine else "dynamic metadata directory"
+                directory_id = directory_id if mine is None else mine.directory_id
+                me = VoterNode(Voter(settings.node_id, directory_id), voter_endpoints(settings)[:1])
+                _write_voters(disk, path, Membership(kraft_version, voters or (me,)), now_ms)
         properties = {
             "node.id": str(settings.node_id),
             "directory.id": uuid_text(directory_id),
@@ -115,25 +127,27 @@ def format_if_empty(
 
 
 def _levels(
-    settings: ServerSettings, release_version: str | None, features: dict[str, int], *, standalone: bool
+    settings: ServerSettings, release_version: str | None, features: dict[str, int], *, founding: bool
 ) -> tuple[dict[str, int], int]:
     """(levels of the features, kraft.version)."""
     if not settings.process_roles:
         raise OttlaError("the file has no process.roles: write process.roles=broker,controller for a node that is both")
     static = bool(settings.controller_quorum_voters)
-    if static and standalone:
+    if static and founding:
         raise OttlaError(
-            "controller.quorum.voters and --standalone do not go together: for a quorum that may change, remove "
-            "controller.quorum.voters and give controller.quorum.bootstrap.servers"
+            "You cannot specify controller.quorum.voters and format the node with --initial-controllers or "
+            "--standalone. If you want to use dynamic quorum, please remove controller.quorum.voters and specify "
+            "controller.quorum.bootstrap.servers instead."
         )
-    if settings.is_controller and not static and not standalone:
+    if settings.is_controller and not static and not founding:
         raise OttlaError(
-            "controller.quorum.voters is not set on this controller: say --standalone to make a quorum of this node"
+            "Because controller.quorum.voters is not set on this controller, you must specify one of the following: "
+            "--standalone, --initial-controllers, or --no-initial-controllers."
         )
     metadata_version = METADATA_VERSION_LATEST
     if METADATA_VERSION in features:
         if release_version is not None:
-            raise OttlaError(f"use --release-version instead of --feature {METADATA_VERSION}=X, not both")
+            raise OttlaError(f"Use --release-version instead of --feature {METADATA_VERSION}=X to avoid ambiguity.")
         metadata_version = features[METADATA_VERSION]
         if metadata_version not in METADATA_VERSIONS:
             known = f"{min(METADATA_VERSIONS)} to {max(METADATA_VERSIONS)}"
@@ -143,10 +157,18 @@ def _levels(
     kraft_version = features.pop(KRAFT_VERSION, 0 if static else _KRAFT_VERSION_LATEST)
     if not 0 <= kraft_version <= _KRAFT_VERSION_LATEST:
         raise OttlaError(f"No feature level {kraft_version} of {KRAFT_VERSION}: it takes 0 to {_KRAFT_VERSION_LATEST}")
-    if bool(kraft_version) == static:
+    if not kraft_version and not static:
         raise OttlaError(
-            f"{KRAFT_VERSION}={kraft_version} does not go "
-            + ("with controller.quorum.voters" if static else "without controller.quorum.voters")
+            f"Cannot set {KRAFT_VERSION} to 0 if controller.quorum.voters is empty and one of the flags --standalone, "
+            "--initial-controllers, or --no-initial-controllers is used. For dynamic controllers support, try removing "
+            f"the --feature flag for {KRAFT_VERSION}."
+        )
+    if kraft_version and static:
+        raise OttlaError(
+            f"Cannot set {KRAFT_VERSION} to {kraft_version} unless controller.quorum.voters is empty and one of the "
+            "flags --standalone, --initial-controllers, or --no-initial-controllers is used. For dynamic controllers "
+            "support, try using one of --standalone, --initial-controllers, or --no-initial-controllers and removing "
+            "controller.quorum.voters."
         )
     return new_cluster_levels(metadata_version, features), kraft_version
 
@@ -173,13 +195,8 @@ def _sort(disk: Disk, settings: ServerSettings, cluster_id: str) -> tuple[list[s
     return formatted, empty
 
 
-def _write_voters(
-    disk: Disk, settings: ServerSettings, path: str, directory_id: Uuid, kraft_version: int, now_ms: int
-) -> None:
-    node = VoterNode(Voter(settings.node_id, directory_id), voter_endpoints(settings)[:1])
-    batches = encode_checkpoint(
-        (), Membership(kraft_version, (node,)), epoch=0, last_contained_log_timestamp=now_ms, now_ms=now_ms
-    )
+def _write_voters(disk: Disk, path: str, membership: Membership, now_ms: int) -> None:
+    batches = encode_checkpoint((), membership, epoch=0, last_contained_log_timestamp=now_ms, now_ms=now_ms)
     make_durable_directory(disk, f"{path}/{PARTITION}")
     target = f"{path}/{PARTITION}/{checkpoint_name(BOOTSTRAP_ID)}"
     write_batches(disk, target, target.removesuffix(".checkpoint") + PART_SUFFIX, batches)

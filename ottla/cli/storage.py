@@ -22,6 +22,20 @@ def storage() -> None:
 @click.option("-t", "--cluster-id", required=True, metavar="ID", help="The cluster's id, the same for all its nodes.")
 @_config
 @click.option("-s", "--standalone", is_flag=True, help="Begin a quorum of this one controller.")
+@click.option(
+    "-I",
+    "--initial-controllers",
+    metavar="ID@HOST:PORT:DIRECTORY,...",
+    help="Begin a quorum of these controllers.",
+)
+@click.option(
+    "-S",
+    "--add-scram",
+    "scram",
+    multiple=True,
+    metavar="MECHANISM=[...]",
+    help="A credential that is there from the start, e.g. SCRAM-SHA-256=[name=ann,password=secret].",
+)
 @click.option("-g", "--ignore-formatted", is_flag=True, help="Leave directories alone that are formatted already.")
 @click.option("-r", "--release-version", metavar="VERSION", help="The metadata version to begin with, e.g. 4.3.")
 @click.option("-f", "--feature", "features", metavar="NAME=LEVEL", multiple=True, help="A feature's level.")
@@ -29,6 +43,8 @@ def format_(
     cluster_id: str,
     file: str,
     standalone: bool,
+    initial_controllers: str | None,
+    scram: tuple[str, ...],
     ignore_formatted: bool,
     release_version: str | None,
     features: tuple[str, ...],
@@ -50,6 +66,8 @@ def format_(
         clock=HostClock(),
         rng=SystemRandom(),
         standalone=standalone,
+        initial_controllers=initial_controllers,
+        scram=scram,
         ignore_formatted=ignore_formatted,
         release_version=release_version,
         features=_levels(features),

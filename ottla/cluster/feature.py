@@ -139,10 +139,11 @@ def new_cluster_levels(metadata_version: int, chosen: dict[str, int]) -> dict[st
             levels[feature] = level
     for feature, level in chosen.items():
         if feature not in SUPPORTED:
-            raise OttlaError(f"Unsupported feature: {feature}. Supported features are: {', '.join(sorted(SUPPORTED))}")
+            known = ", ".join(sorted(SUPPORTED.keys() - {METADATA_VERSION}))
+            raise OttlaError(f"Unsupported feature: {feature}. Supported features are: {known}")
         low, high = SUPPORTED[feature]
         if not low <= level <= high:
-            raise OttlaError(f"No feature level {level} of {feature}: it takes {low} to {high}")
+            raise OttlaError(f"No feature:{feature} with feature level {level}")
         levels[feature] = level
     for feature, level in levels.items():
         missing = _missing(feature, level, levels[METADATA_VERSION])

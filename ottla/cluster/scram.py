@@ -22,7 +22,8 @@ from ottla.wire.record.security import RemoveUserScramCredentialRecord, UserScra
 
 #: Mechanism -> its hash: SCRAM-SHA-256 and SCRAM-SHA-512.
 _HASHES = {1: "sha256", 2: "sha512"}
-_ITERATIONS_MIN, _ITERATIONS_MAX = 4096, 16384
+#: As in Kafka.
+ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
 
 
 def alter_user_scram_credentials(image: Image, request: alter.AlterUserScramCredentialsRequest) -> Decision:
@@ -63,19 +64,31 @@ def _deleted(image: Image, deletion: alter.ScramCredentialDeletion) -> RemoveUse
 
 def _set(upsertion: alter.ScramCredentialUpsertion) -> UserScramCredentialRecord:
     _check(upsertion.name, upsertion.mechanism)
-    if not _ITERATIONS_MIN <= upsertion.iterations <= _ITERATIONS_MAX:
-        few = upsertion.iterations < _ITERATIONS_MIN
+    if not ITERATIONS_MIN <= upsertion.iterations <= ITERATIONS_MAX:
+        few = upsertion.iterations < ITERATIONS_MIN
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Too {'few' if few else 'many'} iterations")
-    name = _HASHES[upsertion.mechanism]
-    salted = bytes(upsertion.salted_password)
-    client_key = hmac.digest(salted, b"Client Key", name)
+    return credential_record(
+        upsertion.name,
+        upsertion.mechanism,
+        bytes(upsertion.salt),
+        bytes(upsertion.salted_password),
+        upsertion.iterations,
+    )
+
+
+def credential_record(
+    user: str, mechanism: int, salt: bytes, salted_password: bytes, iterations: int
+) -> UserScramCredentialRecord:
+    """What is kept of a credential."""
+    name = _HASHES[mechanism]
+    client_key = hmac.digest(salted_password, b"Client Key", name)
     return UserScramCredentialRecord(
-        name=upsertion.name,
-        mechanism=upsertion.mechanism,
-        salt=bytes(upsertion.salt),
+        name=user,
+        mechanism=mechanism,
+        salt=salt,
         stored_key=hashlib.new(name, client_key).digest(),
-        server_key=hmac.digest(salted, b"Server Key", name),
-        iterations=upsertion.iterations,
+        server_key=hmac.digest(salted_password, b"Server Key", name),
+        iterations=iterations,
     )
 
 

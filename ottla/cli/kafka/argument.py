@@ -18,12 +18,13 @@ from ottla.cli.kafka.tool import leave, tell
 
 @dataclass(frozen=True)
 class Command:
-    """One subcommand. Of each tuple in `either` exactly one option must be there."""
+    """One subcommand. Of each tuple in `either` exactly one option must be there, of those in `at_most_one` not two."""
 
     name: str
     help: str
     options: tuple[Option, ...] = ()
     either: tuple[tuple[Option, ...], ...] = ()
+    at_most_one: tuple[tuple[Option, ...], ...] = ()
 
 
 class Words:
@@ -94,7 +95,9 @@ def tool(
     if commands:
         below = parser.add_subparsers(dest="command", required=True, parser_class=kind)
         for each in commands:
-            _add(below.add_parser(each.name, help=each.help, allow_abbrev=False), each.options, each.either)
+            of_command = below.add_parser(each.name, help=each.help, allow_abbrev=False)
+            _add(of_command, each.options, each.either)
+            _add(of_command, (), each.at_most_one, required=False)
 
     def run() -> int:
         try:
@@ -106,9 +109,15 @@ def tool(
     leave(run, failed)
 
 
-def _add(parser: argparse.ArgumentParser, options: Sequence[Option], either: Sequence[tuple[Option, ...]]) -> None:
-    for group in either:
-        among = parser.add_mutually_exclusive_group(required=True)
+def _add(
+    parser: argparse.ArgumentParser,
+    options: Sequence[Option],
+    groups: Sequence[tuple[Option, ...]],
+    *,
+    required: bool = True,
+) -> None:
+    for group in groups:
+        among = parser.add_mutually_exclusive_group(required=required)
         for option in group:
             _add_option(among, option)
     for option in options:

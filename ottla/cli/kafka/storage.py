@@ -30,13 +30,17 @@ COMMANDS = (
             Option("ignore-formatted", "Leave directories alone that are formatted already.", short="g"),
             _SHORT_RELEASE,
             _SHORT_FEATURE,
-            Option("standalone", "Begin a quorum of this one controller.", short="s"),
-            Option("no-initial-controllers", "Begin no quorum: this controller joins one later.", short="N"),
-            Option(
-                "initial-controllers",
-                "The controllers of a new quorum, id@host:port:directory with commas.",
-                "INITIAL_CONTROLLERS",
-                short="I",
+        ),
+        at_most_one=(
+            (
+                Option("standalone", "Begin a quorum of this one controller.", short="s"),
+                Option("no-initial-controllers", "Begin no quorum; refused by this node.", short="N"),
+                Option(
+                    "initial-controllers",
+                    "The controllers of a new quorum, id@host:port:directory with commas.",
+                    "INITIAL_CONTROLLERS",
+                    short="I",
+                ),
             ),
         ),
     ),
@@ -127,9 +131,11 @@ def _format(words: Words) -> None:
     from ottla.host.disk import HostDisk
 
     settings = ServerSettings.parse(load(words["config"]))
-    for name in ("add-scram", "no-initial-controllers", "initial-controllers"):
-        if words[name]:
-            raise OttlaError(f"--{name} is not served by this node")
+    if words["no-initial-controllers"]:
+        raise OttlaError(
+            "--no-initial-controllers: a controller of this kind begins a quorum, it does not join one later; say "
+            "--standalone or --initial-controllers"
+        )
     if not settings.process_roles:
         raise Failed(
             "The kafka configuration file appears to be for a legacy cluster. Formatting is only supported for "
@@ -144,6 +150,8 @@ def _format(words: Words) -> None:
         standalone=words["standalone"],
         ignore_formatted=words["ignore-formatted"],
         release_version=words["release-version"],
+        initial_controllers=words["initial-controllers"],
+        scram=words["add-scram"] or (),
         features=dict(name_and_level(each) for each in words["feature"] or ()),
     )
     for line in lines:
