@@ -34,8 +34,8 @@ _MIN_ISR = "min.insync.replicas"
 #: A value is a string with an int16 length in old versions of the responses.
 _VALUE_LENGTH_MAX = 32767
 
-#: setting -> is it a list? (KIP-714)
-_CLIENT_METRICS = {"metrics": True, "interval.ms": False, "match": True}
+#: KIP-714. None is a list to APPEND and SUBTRACT.
+_CLIENT_METRICS = ("metrics", "interval.ms", "match")
 _CLIENT_METRICS_MATCH = (
     "client_instance_id",
     "client_id",
@@ -80,6 +80,7 @@ def incremental_alter_configs(
             _check_request(resource, twice, [config.name for config in each.configs])
             missing = [each.name for each in each.configs if each.config_operation != _DELETE and each.value is None]
             _check_values(missing)
+            _check_node(settings, resource)
             changes = {config.name: (config.config_operation, config.value) for config in each.configs}
             records += _changed(image, settings, resource, changes)
         except KafkaError as error:
@@ -101,6 +102,7 @@ def alter_configs(image: Image, settings: ServerSettings, request: legacy.AlterC
         try:
             _check_request(resource, twice, [config.name for config in each.configs])
             _check_values([config.name for config in each.configs if config.value is None])
+            _check_node(settings, resource)
             changes: Changes = {config.name: (_SET, config.value) for config in each.configs}
             changes |= {name: (_DELETE, None) for name in image.config(*resource) if name not in changes}
             records += _changed(image, settings, resource, changes)
@@ -235,14 +237,19 @@ def _check_elr(image: Image, resource: Resource, records: list[ConfigRecord]) ->
             raise KafkaError(ErrorCode.INVALID_CONFIG, why)
 
 
-def _check_broker(settings: ServerSettings, name: str, changes: Mapping[str, str | None]) -> None:
-    if name:
+def _check_node(settings: ServerSettings, resource: Resource) -> None:
+    """A broker's own settings are for that broker to change."""
+    kind, name = resource
+    if kind == BROKER and name:
         if not re.fullmatch(r"[+-]?\d+", name):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
         if int(name) != settings.node_id:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {settings.node_id}, but received {name}"
             )
+
+
+def _check_broker(settings: ServerSettings, name: str, changes: Mapping[str, str | None]) -> None:
     for key, value in changes.items():
         if value is not None:
             try:
@@ -264,7 +271,7 @@ def _check_brokers_together(image: Image, settings: ServerSettings, name: str, a
     for threads in _THREADS:
         attribute = settings.declared()[threads].attribute
         before, after_change = getattr(now, attribute), getattr(then, attribute)
-        if not before // 2 <= after_change <= before * 2:
+        if not max(1, before // 2) <= after_change <= before * 2:
             why = f"{threads} cannot go from {before} to {after_change} at once: at most twice as many, at least half"
             raise KafkaError(ErrorCode.INVALID_REQUEST, why)
 
@@ -309,7 +316,7 @@ def _declared(kind: int) -> Mapping[str, Setting[Any]]:
 
 def _is_list(kind: int, key: str) -> bool:
     if kind == CLIENT_METRICS:
-        return _CLIENT_METRICS.get(key, False)
+        return False
     setting = _declared(kind).get(key)
     return setting is not None and setting.type is ConfigType.LIST
 

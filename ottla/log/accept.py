@@ -20,13 +20,19 @@ if TYPE_CHECKING:
 #: What `HEADER` unpacks: the fields of `BatchHeader`, as a plain tuple.
 Fields = tuple[int, ...]
 
+#: The least that stands behind the length of a batch of any magic.
+_OVERHEAD_BYTES = 14
+#: The magic is the last byte of what batches of any magic have in common.
+_MAGIC_END = 17
 _CODEC_MASK = 7
 _CODEC_MAX = 4
 
 
 def check_header(data: Buffer, size: int, fields: Fields, settings: LogSettings, from_client: bool) -> None:
     """Raise KafkaError if the batch, `data` whole, cannot be taken."""
-    base_offset, _, _, magic, crc, attributes, last_delta, _, _, producer_id, _, base_sequence, count = fields
+    base_offset, _, _, magic, crc, attributes, last_delta, _, _, producer_id, epoch, base_sequence, count = fields
+    if not 0 <= magic <= MAGIC:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no batch has magic {magic}")
     if magic != MAGIC:
         raise invalid(f"the batch has magic {magic}, it must be 2")
     if base_offset != 0 and from_client:
@@ -45,14 +51,18 @@ def check_header(data: Buffer, size: int, fields: Fields, settings: LogSettings,
     if from_client:
         if attributes & CONTROL:
             raise RefusedBatch(ErrorCode.INVALID_RECORD, "a client must not write control records")
-        if base_sequence < 0 <= producer_id:
-            why = f"the batch of producer {producer_id} has sequence {base_sequence}"
+        if producer_id >= 0 and (base_sequence < 0 or epoch < 0):
+            why = f"the batch of producer {producer_id} has epoch {epoch} and sequence {base_sequence}"
             raise RefusedBatch(ErrorCode.INVALID_RECORD, why)
 
 
 def single(data: Buffer, size: int) -> Buffer:
     """The one batch at the head of `data`, without the part of another that may follow it."""
     rest = len(data) - size
+    if size < LENGTH_END + _OVERHEAD_BYTES:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch claims {size} bytes")
+    if len(data) >= _MAGIC_END and data[_MAGIC_END - 1] > MAGIC:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no batch has magic {data[_MAGIC_END - 1]}")
     if rest < 0:
         raise invalid(f"the batch claims {size} bytes and has {len(data)}")
     if size < HEADER_BYTES:

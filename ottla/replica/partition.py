@@ -119,11 +119,13 @@ class Partition:
         if not log.start_offset <= offset <= log.end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         records = None
+        cut = False
         if offset < bound and (bytes_max > 0 or min_one_batch):
             found = log.read(offset, bytes_max, end_offset=bound, min_one_batch=min_one_batch)
-            records = found if len(found) else None
+            records, cut = (found, False) if len(found) else (None, True)
         aborted = None
-        if isolation_level == READ_COMMITTED:
+        # Of a batch that did not fit nothing is told, as in Apache Kafka.
+        if isolation_level == READ_COMMITTED and not cut:
             aborted = self._aborted(offset, records) if records is not None else []
         return Fetched(records, self.high_watermark, log.last_stable_offset, log.start_offset, aborted)
 

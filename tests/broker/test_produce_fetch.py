@@ -98,7 +98,7 @@ def test_a_batch_larger_than_the_receive_buffer_survives(node: ottla.Node, clien
     [
         (None, ErrorCode.INVALID_RECORD),
         (b"", ErrorCode.INVALID_RECORD),
-        (b"\0" * 61, ErrorCode.INVALID_RECORD),
+        (b"\0" * 61, ErrorCode.CORRUPT_MESSAGE),
         (batch(b"x")[:-1] + b"\xff", ErrorCode.CORRUPT_MESSAGE),
         (batch(b"x" * (2 << 20)), ErrorCode.MESSAGE_TOO_LARGE),
     ],

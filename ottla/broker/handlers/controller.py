@@ -21,7 +21,9 @@ from ottla.wire.api import alter_user_scram_credentials as scram
 from ottla.wire.api import create_partitions as partitions
 from ottla.wire.api import create_topics as creation
 from ottla.wire.api import delete_topics as deletion
+from ottla.wire.api import elect_leaders as election
 
+_ELECTION_ERROR_FROM = 1
 #: From these versions on a client understands that a quota refused it (KIP-599).
 _STRICT_FROM = {creation.CreateTopicsRequest: 6, deletion.DeleteTopicsRequest: 5, partitions.CreatePartitionsRequest: 3}
 
@@ -97,6 +99,24 @@ def _refuse_credentials(request: scram.AlterUserScramCredentialsRequest, _: int,
     )
 
 
+def _refuse_election(request: election.ElectLeadersRequest, version: int, error: KafkaError) -> Any:
+    results = [
+        election.ReplicaElectionResult(
+            topic=topic.topic,
+            partition_result=[
+                election.PartitionResult(
+                    partition_id=index, error_code=error.code, error_message=error.message or error.code.name
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in request.topic_partitions or ()
+    ]
+    return election.ElectLeadersResponse(
+        error_code=error.code if version >= _ELECTION_ERROR_FROM else 0, replica_election_results=results
+    )
+
+
 @handles(ApiKey.CREATE_TOPICS, refuse=_refuse_creation)
 @handles(ApiKey.DELETE_TOPICS, refuse=_refuse_deletion)
 @handles(ApiKey.CREATE_PARTITIONS, refuse=_refuse_growth)
@@ -104,7 +124,7 @@ def _refuse_credentials(request: scram.AlterUserScramCredentialsRequest, _: int,
 @handles(ApiKey.ALTER_CLIENT_QUOTAS, refuse=_refuse_quotas)
 @handles(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, refuse=_refuse_credentials)
 @handles(ApiKey.UNREGISTER_BROKER)
-@handles(ApiKey.ELECT_LEADERS)
+@handles(ApiKey.ELECT_LEADERS, refuse=_refuse_election)
 @handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
 @handles(ApiKey.LIST_PARTITION_REASSIGNMENTS)
 @handles(ApiKey.UPDATE_FEATURES)

@@ -12,6 +12,9 @@ from ottla.broker.reply import Later, Reply
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api import ApiKey
 from ottla.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.wire.batch import NO_PRODUCER_ID
+
+_NO_EPOCH = -1
 
 
 def _refuse(request: InitProducerIdRequest, version: int, error: KafkaError) -> InitProducerIdResponse:
@@ -22,6 +25,8 @@ def _refuse(request: InitProducerIdRequest, version: int, error: KafkaError) -> 
 def init_producer_id(call: Call, request: InitProducerIdRequest) -> Reply:
     """A fresh id with epoch 0; with a transactional id, what its coordinator says."""
     if request.transactional_id == "":
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == _NO_EPOCH):
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
         later = Later()

@@ -25,6 +25,7 @@ from ottla.wire.api.describe_quorum import (
 from ottla.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
 _DIRECTORIES_FROM = 2
+_UNKNOWN = "This server does not host this topic-partition."
 
 
 @handles(ApiKey.DESCRIBE_QUORUM)
@@ -39,7 +40,8 @@ def describe_quorum(call: Call, request: DescribeQuorumRequest) -> DescribeQuoru
             for topic in request.topics
         ],
     )
-    if call.version >= _DIRECTORIES_FROM:
+    asked = [(topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions]
+    if call.version >= _DIRECTORIES_FROM and asked == [(METADATA_TOPIC, 0)]:
         response.nodes = [
             Node(
                 node_id=each.voter.node_id,
@@ -53,7 +55,11 @@ def describe_quorum(call: Call, request: DescribeQuorumRequest) -> DescribeQuoru
 def _partition(call: Call, topic: str, index: int) -> ResponsePartitionData:
     quorum = call.node.quorum
     if (topic, index) != (METADATA_TOPIC, 0):
-        return ResponsePartitionData(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return ResponsePartitionData(
+            partition_index=index,
+            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            error_message=_UNKNOWN if call.version >= _DIRECTORIES_FROM else "",
+        )
     now_ms = call.node.clock.now_ms()
     return ResponsePartitionData(
         partition_index=index,

@@ -113,7 +113,8 @@ class Place:
         if isinstance(value, list):
             if name not in _ORDERED:
                 value = sorted(value, key=_blank)
-            return _joined([self._plain(each, version, name.removesuffix("s")) for each in value])
+            said = _joined([self._plain(each, version, name.removesuffix("s")) for each in value])
+            return said if name in _ORDERED else sorted(said, key=str)
         if name == "records" and value is not None:
             return [self._batch(one) for one in read(value)]
         if name in _KINDS and value not in (_NO_PRODUCER if name == "producer_id" else _NOTHING):

@@ -55,6 +55,7 @@ def produce(draw: Draw, name: str, partition: int, records: Any, keep: dict[str,
         *records,
         *records.get("$batch", ()),
     }
+    plain = plain and "codec" not in records["$batch"]
     acks = draw.mostly(-1, 1, 0, *([5] if plain else []), odds=0.8)
     draw.ask("Produce", on=draw.rng.randrange(2), keep=keep, acks=acks, timeout_ms=5000, topic_data=[asked])
 
@@ -109,7 +110,7 @@ def sequence(draw: Draw) -> None:
     made = {
         "count": count,
         "producer_id": draw.mostly(ref(f"{who}.id"), ref(f"{who}.id", plus=1000), odds=0.97),
-        "producer_epoch": ref(f"{who}.epoch", 0, draw.mostly(0, 1, -1, 2, odds=0.9)),
+        "producer_epoch": ref(f"{who}.epoch", 0, draw.mostly(0, 1, 2, odds=0.92)),
         "base_sequence": draw.mostly(ref(at, 0, moved), 0, 0x7FFFFFFF, 0x7FFFFFFE, odds=0.93),
     }
     kept = {at: [f"=+{count}"]} if not moved else {}
