@@ -1,9 +1,10 @@
 """JSON to typed columns by Arrow's reader, and columns to JSON by Arrow's string kernels.
 
 Rules:
-- Each value is wrapped as `{"v": value}` on a line of its own and all are read in one call. Behind the end of one
-  object only a new one can begin, so a broken value never runs into the next; as many rows as values means that each
-  value is one.
+- All values are read in one call, each on a line of its own: as they are where all are objects, in an object of their
+  own, `{"v": value}`, where not (decisions 0111 and 0210). So each line begins with `{` and ends with `}`, and behind
+  the end of one object only a new one can begin: a broken value never runs into the next, and as many rows as values
+  means that each value is one.
 - Columns are written compactly, in UTF-8, with their nulls as `null`: what `json.dumps` with the shortest separators
   gives, but for floats (Arrow writes 1.0 as 1; not-a-number and infinities, for which JSON has no form, become null).
 - Times are ISO 8601 text both ways.
@@ -24,9 +25,10 @@ from ottla.client.column_encode import offsets_of
 from ottla.client.serde import Errors, Serde, arrow_type, spread
 from ottla.kernel.error import OttlaError
 
-_OPEN, _CLOSE, _NONE = (pa.scalar(text, pa.binary()) for text in (b'{"v":', b"}\n", b""))
+_OPEN, _CLOSE, _NONE, _END = (pa.scalar(text, pa.binary()) for text in (b'{"v":', b"}\n", b"", b"\n"))
 #: Arrow reads blocks on several threads. A block ends at a line's end: smaller ones cost more than they bring.
 _BLOCK_BYTES = 1 << 18
+_BRACES, _NEWLINE = b"{}", ord("\n")
 #: What must not stand in a JSON string as it is.
 _TO_ESCAPE = '["\\\\\\x00-\\x1f]'
 _SHORT = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
@@ -35,34 +37,33 @@ _SHORT = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b":
 class Json(Serde):
     """JSON; `schema` is needed to read."""
 
+    #: Arrow's reader cuts what it gets into blocks and reads these on several threads: the more, the better.
+    together = True
+
     def __init__(self, schema: Any, errors: Errors) -> None:
         self.errors = errors
         self.type = None if schema is None else arrow_type(schema)
         if schema is not None:
             self._read_as = _readable(self.type)
-            self._explicit = pa.schema([("v", self._read_as)])
+            fields = list(self._read_as) if pa.types.is_struct(self._read_as) else []
+            self._wrapped = pa.schema([("v", self._read_as)])
+            #: None: what is read are no objects, or nothing of them is.
+            self._bare = pa.schema(fields) if fields else None
 
     def decode(self, values: Any) -> Any:
-        import pyarrow.json
-
         if self.type is None:
             raise OttlaError("serde.json() needs a schema to read: serde.json({'id': pa.int64()})")
         present = values.drop_null() if values.null_count else values
         if not len(present):
             return pa.nulls(len(values), self.type)
-        lines = pc.binary_join_element_wise(_OPEN, present, _CLOSE, _NONE)
-        edges = offsets_of(lines)
-        text = lines.buffers()[2].slice(int(edges[0]), int(edges[-1] - edges[0]))
-        block = _BLOCK_BYTES if _short_lines(present) else text.size + 1
-        table = pyarrow.json.read_json(
-            pa.BufferReader(text),
-            read_options=pyarrow.json.ReadOptions(block_size=block, use_threads=text.size > block),
-            parse_options=pyarrow.json.ParseOptions(explicit_schema=self._explicit, unexpected_field_behavior="ignore"),
-        )
-        if table.num_rows != len(present):
-            raise ValueError(f"{len(present)} values hold {table.num_rows} JSON values")
-        column = table.column(0)
-        found = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+        if self._bare is not None and _objects(present):
+            lines = pc.binary_join_element_wise(present, _NONE, _END)
+            table = _read(lines, self._bare, _short_lines(present)).combine_chunks()
+            columns = [column.chunk(0) for column in table.columns]
+            found = pa.StructArray.from_arrays(columns, fields=list(self._read_as))
+        else:
+            lines = pc.binary_join_element_wise(_OPEN, present, _CLOSE, _NONE)
+            found = _read(lines, self._wrapped, _short_lines(present)).combine_chunks().column(0).chunk(0)
         if self._read_as != self.type:
             found = found.cast(self.type)
         return found if len(present) == len(values) else spread(found, values)
@@ -72,11 +73,36 @@ class Json(Serde):
         return pc.if_else(column.is_null(), pa.scalar(None, pa.binary()), written) if column.null_count else written
 
 
+def _read(lines: Any, schema: Any, short: bool) -> Any:
+    """A table with a row for each line; ValueError if it cannot be."""
+    import pyarrow.json
+
+    edges = offsets_of(lines)
+    text = lines.buffers()[2].slice(int(edges[0]), int(edges[-1] - edges[0]))
+    block = _BLOCK_BYTES if short else text.size + 1
+    table = pyarrow.json.read_json(
+        pa.BufferReader(text),
+        read_options=pyarrow.json.ReadOptions(block_size=block, use_threads=text.size > block),
+        parse_options=pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+    )
+    if table.num_rows != len(lines):
+        raise ValueError(f"{len(lines)} values hold {table.num_rows} JSON values")
+    return table
+
+
+def _objects(values: Any) -> bool:
+    """Does every value begin and end as an object does?"""
+    edges = offsets_of(values)
+    data = np.frombuffer(values.buffers()[2] or b"", dtype=np.uint8)
+    starts, ends = edges[:-1], edges[1:]
+    return bool((starts < ends).all() and (data[starts] == _BRACES[0]).all() and (data[ends - 1] == _BRACES[1]).all())
+
+
 def _short_lines(values: Any) -> bool:
     """May the lines be cut into blocks? A value may be written over several, and a block must hold one at least."""
     edges = offsets_of(values)
-    data = memoryview(values.buffers()[2])[int(edges[0]) : int(edges[-1])]
-    return int(np.diff(edges).max()) < _BLOCK_BYTES // 2 and b"\n" not in bytes(data)
+    data = np.frombuffer(values.buffers()[2] or b"", dtype=np.uint8)[edges[0] : edges[-1]]
+    return int(np.diff(edges).max()) < _BLOCK_BYTES // 2 and not (data == _NEWLINE).any()
 
 
 def _readable(kind: Any) -> Any:

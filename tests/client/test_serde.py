@@ -130,6 +130,58 @@ def test_a_broken_json_value_is_found_among_good_ones(bad: bytes) -> None:
     assert found.to_pylist() == [None if row in (29, 40) else {"id": row} for row in range(41)]
 
 
+PIECES = [
+    b'{"id":1}',
+    b'{"id":2,"name":"x"}',
+    b'{"id":2,"id":3}',
+    b'{"name":"}',
+    b'{"name":"}"}',
+    b'{"id":1}{"id":2}',
+    b'{"id":1} {"id":2} {}',
+    b'{"id":{}',
+    b'{"inner":[{}',
+    b'{"inner":{"id":3}',
+    b'{"inner":{"id":3}}',
+    b'{"id":1}}',
+    b'{"name":"\\"}',
+    b'{"name":"\\""}',
+    b"{}",
+    b'{"id":null}',
+    b'{"id":1,}',
+    b'{"id":9.5}',
+    b'{{"id":1}}',
+    b'{\n"id":\n7}',
+    b' {"id":1}',
+    b'{"id":1} ',
+    b"null",
+    b"[1]",
+    b"{",
+    b"}",
+    b"",
+]
+
+
+@given(st.lists(st.none() | st.sampled_from(PIECES[:17]), max_size=12), st.lists(st.sampled_from(PIECES), max_size=3))
+@settings(max_examples=300, deadline=None)
+def test_values_that_are_read_together_are_what_each_is_alone(whole: list[bytes | None], any_of: list[bytes]) -> None:
+    reading = serde.json({"id": pa.int64(), "name": pa.string(), "inner": pa.struct([("id", pa.int64())])})
+    values = [*whole, *any_of]
+    errors: list[tuple[int, str]] = []
+    found = decoded(reading, binary(values), errors)
+    alone: list[Any] = []
+    bad = []
+    for row, value in enumerate(values):
+        # In an object of its own and on a line of its own.
+        why: list[tuple[int, str]] = []
+        wrapped = serde.json(pa.struct([("v", reading.type)]))
+        one = None if value is None else b'{"v":' + value + b"}"
+        (read,) = decoded(wrapped, binary([one]), why).to_pylist()
+        alone.append(None if read is None else read["v"])
+        bad += [row] if why else []
+    assert found.to_pylist() == alone
+    assert [row for row, _ in errors] == bad
+
+
 def test_two_halves_of_a_value_are_not_one() -> None:
     reading = serde.json(pa.int64())
     errors: list[tuple[int, str]] = []
