@@ -13,13 +13,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ottla.broker.driver import Driver
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import coordinator_partition
 from ottla.replica.partition import Partition
+from ottla.wire.api.create_topics import CreatableTopic
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
@@ -47,8 +48,8 @@ class Coordinators(ABC, Generic[D]):
         """A driver on this partition, not loaded yet."""
 
     @abstractmethod
-    def create_topic(self) -> None:
-        """Make the topic that holds these coordinators' records."""
+    def new_topic(self) -> CreatableTopic:
+        """The topic that holds these coordinators' records, as it is made on the first need of it."""
 
     def loaded(self) -> list[D]:
         """Every coordinator that answers, in the order of the partitions."""
@@ -68,10 +69,18 @@ class Coordinators(ABC, Generic[D]):
         """The coordinator on a partition, if it answers."""
         return self._drivers.get(index)
 
+    def when_there(self, done: Callable[[], None]) -> None:
+        """Call `done` when the topic is there, or cannot be made; the loop goes on meanwhile."""
+        if self.topic in self.node.image.topics:
+            self.node.leadership.when_made([self.topic], done)
+        else:
+            self.node.make_topics([self.new_topic()], lambda _: done())
+
     def partition_of(self, name: str) -> int:
-        """Which partition holds this group or transactional id."""
+        """Which partition holds this group or transactional id. KafkaError when the topic cannot be made."""
         if self.topic not in self.node.image.topics:
-            self.create_topic()
+            self.node.make_topic_now(self.new_topic())
+        self.node.leadership.make_now(self.topic)
         return coordinator_partition(name, len(self.node.image.topics[self.topic].partitions))
 
     def driver_of(self, name: str) -> D:

@@ -25,12 +25,13 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.creation import new_topic
 from ottla.broker.format import format_if_empty
 from ottla.broker.node import Node as BrokerNode
 from ottla.broker.node import Ports
 from ottla.host.disk import HostDisk, HostFile
 from ottla.host.shift import ShiftedClock, new_shifted_loop
-from ottla.kernel.error import OttlaError
+from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.server_settings import ServerSettings
 from ottla.kernel.single_node import single_node
 
@@ -106,15 +107,21 @@ class Node:
         """Make a topic; `settings` are its own, by Kafka's names. Raises KafkaError as an admin client would see."""
         node = self._running()
         configs = {key: _text(value) for key, value in (settings or {}).items()}
+        if threading.current_thread() is self._thread:
+            return node.create_topic(name, partitions, configs)
         made = threading.Event()
+        errors: list[KafkaError] = []
 
-        def create() -> None:
-            node.create_topic(name, partitions, configs)
-            node.leadership.when_made([name], made.set)
+        def told(error: KafkaError | None) -> None:
+            errors.extend([error] if error is not None else [])
+            made.set()
 
-        self._on_loop(create)
-        if threading.current_thread() is not self._thread:
-            made.wait(_START_SECONDS_MAX)
+        topic = new_topic(name, partitions, configs)
+        self._on_loop(lambda: node.make_topics([topic], lambda found: told(found.get(name))))
+        made.wait(_START_SECONDS_MAX)
+        if errors:
+            raise errors[0]
+        return None
 
     # ---- life
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.coordinators import Coordinators
+from ottla.broker.creation import new_topic
 from ottla.broker.driver import Driver
 from ottla.broker.internal_topic import InternalTopics
 from ottla.broker.topic_view import ImageTopics
@@ -31,6 +32,7 @@ from ottla.kernel.group_settings import GroupSettings
 from ottla.kernel.name import OFFSETS_TOPIC, Uuid
 from ottla.log.marker import read_marker
 from ottla.replica.partition import Partition
+from ottla.wire.api.create_topics import CreatableTopic
 from ottla.wire.batch import Batch
 
 if TYPE_CHECKING:
@@ -50,10 +52,10 @@ class Groups(Coordinators["GroupDriver"]):
         """A coordinator of the groups of a partition."""
         return GroupDriver(self.node, partition)
 
-    def create_topic(self) -> None:
+    def new_topic(self) -> CreatableTopic:
         """`__consumer_offsets`, on the first need of it."""
         settings = self.node.settings
-        self.node.create_topic(
+        return new_topic(
             OFFSETS_TOPIC,
             settings.offsets_topic_num_partitions,
             {

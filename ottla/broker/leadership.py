@@ -1,9 +1,9 @@
 """The partitions that this node leads, as the metadata image has them.
 
 Rules:
-- A topic's logs are made before its partitions are led. The files of a few are made at once, on the node's threads and
-  with the loop waiting; those of many (`_AT_ONCE_MAX`) while the loop goes on. Until then a partition's clients get
-  NOT_LEADER_OR_FOLLOWER and come again; CreateTopics waits for them.
+- A topic's logs are made before its partitions are led, on the node's threads while the loop goes on. Until then a
+  partition's clients get NOT_LEADER_OR_FOLLOWER and come again; whoever has asked for the topic is answered then.
+  `make_now` is for those in the node who cannot wait.
 - Only one making of a topic is under way at a time. What became of the topic meanwhile is looked at when it is done.
 - A log that cannot be made (a full disk) is tried again by the housekeeping.
 - A change of metadata costs what it touches, not what there is.
@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from ottla.cluster.image import BROKER, TOPIC, Image, TopicImage
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.name import INTERNAL_TOPICS, NO_UUID, TopicPartition, uuid_text
+from ottla.kernel.name import NO_UUID, TopicPartition, uuid_text
 from ottla.kernel.topic_settings import TopicSettings
 from ottla.log.log import Log
 from ottla.log.new_log import NewLog
@@ -28,12 +29,21 @@ if TYPE_CHECKING:
     from ottla.broker.node import Node
 
 _log = logging.getLogger("ottla.broker")
-#: So many logs are made while the loop waits: some milliseconds, so that a small topic is there with its metadata.
-_AT_ONCE_MAX = 12
-#: So many are made by one job of a thread.
+#: So many logs are made by one job of a thread.
 _A_PIECE = 6
 #: A log whose making has been tried, and why it came to nothing.
 _Made = tuple[NewLog, OSError | None]
+
+
+class _Making:
+    """The logs of one topic, while threads make them."""
+
+    __slots__ = ("pieces", "topic", "waiting")
+
+    def __init__(self, topic: TopicImage, pieces: list[Future[list[_Made]]]) -> None:
+        self.topic = topic
+        self.pieces = pieces
+        self.waiting: list[Callable[[], None]] = []
 
 
 class Leadership:
@@ -45,8 +55,8 @@ class Leadership:
         self.partitions: dict[tuple[str, int], Partition] = {}
         #: Topics with partitions whose directories could not be made (a full disk).
         self.unled: set[str] = set()
-        #: Topics whose logs are being made, and who waits for them.
-        self._making: dict[str, list[Callable[[], None]]] = {}
+        #: By topic.
+        self._making: dict[str, _Making] = {}
         #: What the topics' settings come to, by topic; "" has those of all that have none of their own.
         self._settings: dict[str, LogSettings] = {}
 
@@ -86,9 +96,14 @@ class Leadership:
                 done()
 
         for name in waits:
-            self._making[name].append(one)
+            self._making[name].waiting.append(one)
         if not waits:
             done()
+
+    def make_now(self, topic: str) -> None:
+        """Wait here until the logs of a topic are made."""
+        while topic in self._making:
+            self._all_made(self._making[topic])
 
     # ---- following the metadata
 
@@ -189,25 +204,22 @@ class Leadership:
         planned = node.store.plan(missing, topic.topic_id, node.log_dirs.preferred(missing), node.log_dirs.cordoned())
         pieces = [planned[at : at + _A_PIECE] for at in range(0, len(planned), _A_PIECE)]
         began = [node.pool.submit(_begin, piece) for piece in pieces]
-        if len(planned) <= _AT_ONCE_MAX or topic.name in INTERNAL_TOPICS:
-            # Whoever needs a coordinator's topic has it in the same breath.
-            for future in began:
-                self._made(topic, future.result())
-            return
-        self._making[topic.name] = []
+        making = self._making[topic.name] = _Making(topic, began)
         left = len(began)
 
         def one() -> None:
             nonlocal left
             left -= 1
-            if not left:
-                self._all_made(topic, [made for future in began for made in future.result()])
+            if not left and self._making.get(topic.name) is making:
+                self._all_made(making)
 
         for future in began:
             future.add_done_callback(lambda _: node.loop.call_soon_threadsafe(one))
 
-    def _all_made(self, topic: TopicImage, made: Iterable[_Made]) -> None:
-        waiting = self._making.pop(topic.name)
+    def _all_made(self, making: _Making) -> None:
+        topic = making.topic
+        made = [each for piece in making.pieces for each in piece.result()]
+        del self._making[topic.name]
         now = self._node.image.topics.get(topic.name)
         if now is not None and now.topic_id == topic.topic_id:
             self._made(now, made)
@@ -217,10 +229,10 @@ class Leadership:
                 if error is None:
                     log.adopt()
                     self._node.store.delete(log.tp)
-        if now is not None:
+        if now is not None and topic.name not in self.unled:
             # It has grown meanwhile, or another topic has its name.
             self.lead(topic.name)
-        for done in waiting:
+        for done in making.waiting:
             self.when_made([topic.name], done)
 
     def _made(self, topic: TopicImage, made: Iterable[_Made]) -> None:

@@ -25,6 +25,7 @@ from ottla.broker.admission import Admission
 from ottla.broker.clean_worker import ProcessWorker, Worker
 from ottla.broker.cleaner import Cleaner
 from ottla.broker.coordinators import Coordinators
+from ottla.broker.creation import errors_of, new_topic
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.endpoint import Endpoint, advertise
 from ottla.broker.flush import Flusher
@@ -43,7 +44,7 @@ from ottla.broker.transactions import Transactions
 from ottla.cluster.image import BROKER, GROUP, Image
 from ottla.host.clock import HostClock
 from ottla.host.disk import HostDisk
-from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.name import Uuid
 from ottla.kernel.port import Clock, Disk, Rng
 from ottla.kernel.server_settings import ServerSettings
@@ -54,7 +55,7 @@ from ottla.net.inbound import Connection
 from ottla.net.listener import Listener
 from ottla.replica.fetch_session import Sessions
 from ottla.replica.partition import Partition
-from ottla.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 
 _log = logging.getLogger("ottla.broker")
 _PROGRESS_MS = 1000
@@ -270,22 +271,28 @@ class Node:
     # ---- what changes
 
     def create_topic(self, name: str, partitions: int = -1, configs: Mapping[str, str] | None = None) -> None:
-        """Make a topic, with the node's defaults where nothing is said. Raises KafkaError as a client would see it."""
-        response = self.quorum.handle(
-            CreateTopicsRequest(
-                topics=[
-                    CreatableTopic(
-                        name=name,
-                        num_partitions=partitions,
-                        replication_factor=-1,
-                        configs=[CreatableTopicConfig(name=key, value=text) for key, text in (configs or {}).items()],
-                    )
-                ]
-            )
-        )
-        result = response.topics[0]
-        if result.error_code:
-            raise KafkaError(ErrorCode(result.error_code), result.error_message or "")
+        """Make a topic while the loop waits. Raises KafkaError as a client would see it."""
+        self.make_topic_now(new_topic(name, partitions, configs))
+
+    def make_topic_now(self, topic: CreatableTopic) -> None:
+        """The same, for one that is described."""
+        errors = errors_of(self.quorum.handle(CreateTopicsRequest(topics=[topic])))
+        self.leadership.make_now(topic.name)
+        for error in errors.values():
+            raise error
+
+    def make_topics(self, topics: list[CreatableTopic], done: Callable[[dict[str, KafkaError]], None]) -> None:
+        """Make topics, and call `done` when they can be used, with what went wrong by name."""
+
+        def committed(response: Any) -> None:
+            names = [each.name for each in topics]
+            errors = dict.fromkeys(names, response) if isinstance(response, KafkaError) else errors_of(response)
+            self.leadership.when_made(names, lambda: done(errors))
+
+        try:
+            self.quorum.handle_later(CreateTopicsRequest(topics=topics), committed)
+        except KafkaError as error:
+            committed(error)
 
     def next_producer_id(self) -> int:
         """A producer id that was never given before; the controller gives them in blocks."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.coordinators import Coordinators
+from ottla.broker.creation import new_topic
 from ottla.broker.driver import Driver
 from ottla.broker.topic_view import ImageTopics
 from ottla.group import event as group_event
@@ -13,6 +14,7 @@ from ottla.kernel.name import SHARE_TOPIC
 from ottla.replica.partition import Partition
 from ottla.share.coordinator import Coordinator
 from ottla.share.event import Append, Called, Loaded, Prune, StateSettings, TimePassed, TopicsChanged
+from ottla.wire.api.create_topics import CreatableTopic
 from ottla.wire.batch import Batch
 
 if TYPE_CHECKING:
@@ -28,10 +30,10 @@ class ShareStates(Coordinators["ShareStateDriver"]):
         """A coordinator of the share partitions of a partition."""
         return ShareStateDriver(self.node, partition)
 
-    def create_topic(self) -> None:
+    def new_topic(self) -> CreatableTopic:
         """`__share_group_state`, on the first need of it."""
         settings = self.node.settings
-        self.node.create_topic(
+        return new_topic(
             SHARE_TOPIC,
             settings.share_coordinator_state_topic_num_partitions,
             {

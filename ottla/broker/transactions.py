@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.coordinators import Coordinators
+from ottla.broker.creation import new_topic
 from ottla.broker.driver import Driver
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import OFFSETS_TOPIC, TRANSACTION_TOPIC, TopicPartition
@@ -20,6 +21,7 @@ from ottla.log.log import Origin
 from ottla.replica.partition import Partition
 from ottla.txn.coordinator import Coordinator, TransactionSettings
 from ottla.txn.event import Append, Called, Loaded, MarkersWritten, TimePassed, WriteMarkers
+from ottla.wire.api.create_topics import CreatableTopic
 from ottla.wire.batch import Batch, build
 from ottla.wire.record.control import ControlRecordType, EndTxnMarker
 from ottla.wire.record.control import key_bytes as control_key
@@ -49,10 +51,10 @@ class Transactions(Coordinators["TransactionDriver"]):
         """A coordinator of the transactional ids of a partition."""
         return TransactionDriver(self.node, partition)
 
-    def create_topic(self) -> None:
+    def new_topic(self) -> CreatableTopic:
         """`__transaction_state`, on the first need of it."""
         settings = self.node.settings
-        self.node.create_topic(
+        return new_topic(
             TRANSACTION_TOPIC,
             settings.transaction_state_log_num_partitions,
             {

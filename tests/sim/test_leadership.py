@@ -1,9 +1,11 @@
 """The making of many logs beside the loop, and coordinators that are loaded while the node serves: by seeds."""
 
+import errno
 from random import Random
 
 import pytest
 
+from ottla.broker.creation import new_topic
 from ottla.broker.driver import LOAD_BYTES
 from ottla.broker.node import Node
 from ottla.group.offset import Committed
@@ -11,12 +13,13 @@ from ottla.group.record import offset_entry
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import OFFSETS_TOPIC, TopicPartition
 from ottla.log.log import Origin
+from ottla.log.new_log import NewLog
 from ottla.sim.disk import Crashed
 from ottla.sim.machine import Machine
+from ottla.wire.api.create_topics import CreateTopicsRequest
 from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.batch import build
 
-#: More than the loop waits for.
 _MANY = 20
 
 
@@ -29,6 +32,11 @@ def _machine(seed: int) -> Machine:
 def _node(machine: Machine) -> Node:
     assert machine.node is not None
     return machine.node
+
+
+def _begin(node: Node, topic: str) -> None:
+    """The topic is committed, and its logs are being made."""
+    node.quorum.handle(CreateTopicsRequest(topics=[new_topic(topic, _MANY)]))
 
 
 def _led(machine: Machine, topic: str) -> int:
@@ -44,7 +52,7 @@ def test_the_loop_goes_on_while_many_logs_are_made() -> None:
     node = _node(machine)
     node.create_topic("small", 3)
     assert _led(machine, "small") == 3
-    node.create_topic("many", _MANY)
+    _begin(node, "many")
     assert _led(machine, "many") == 0
     with pytest.raises(KafkaError) as caught:
         node.leader_of("many", 0)
@@ -63,11 +71,11 @@ def test_a_topic_that_is_deleted_and_made_again_while_its_logs_are_made_has_its_
     machine = _machine(seed)
     node = _node(machine)
     for turns in range(6):
-        node.create_topic("t", _MANY)
+        _begin(node, "t")
         for _ in range(turns * 4):
             machine.loop.turn()
         node.quorum.handle(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]))
-    node.create_topic("t", _MANY)
+    _begin(node, "t")
     machine.settle()
     assert _led(machine, "t") == _MANY
     node.partitions["t", 3].append(build([(1, None, b"kept", ())]), 1)
@@ -86,7 +94,7 @@ def test_a_topic_whose_making_is_cut_short_anywhere_is_whole_after_the_start(see
         began = machine.disk.effects
         machine.disk.crash_at = began + crash_after
         try:
-            node.create_topic("t", _MANY)
+            _begin(node, "t")
             machine.settle()
             effects = machine.disk.effects - began
         except Crashed:
@@ -100,6 +108,61 @@ def test_a_topic_whose_making_is_cut_short_anywhere_is_whole_after_the_start(see
             assert there
             break
     assert effects, "the crash never came after the last effect"
+
+
+def test_who_cannot_wait_has_the_logs_at_once() -> None:
+    machine = _machine(1)
+    node = _node(machine)
+    _begin(node, "t")
+    made: list[int] = []
+    node.leadership.when_made(["t"], lambda: made.append(_led(machine, "t")))
+    node.leadership.make_now("t")
+    assert made == [_MANY]
+    machine.settle()
+    assert made == [_MANY]
+    assert _led(machine, "t") == _MANY
+
+
+def test_a_coordinators_topic_is_made_while_the_loop_goes_on() -> None:
+    machine = _machine(1)
+    node = _node(machine)
+    there: list[int] = []
+    for _ in range(2):
+        node.groups.when_there(lambda: there.append(_led(machine, OFFSETS_TOPIC)))
+    assert there == []
+    assert OFFSETS_TOPIC not in node.image.topics
+    machine.settle()
+    assert there == [1, 1]
+    assert node.groups.driver_of("any") is node.groups.find(0)
+
+
+def test_who_asks_a_group_of_a_topic_that_is_being_made_finds_it() -> None:
+    machine = _machine(1)
+    node = _node(machine)
+    node.quorum.handle(CreateTopicsRequest(topics=[node.groups.new_topic()]))
+    assert not node.partitions
+    assert node.groups.driver_of("any").partition is node.partitions[TopicPartition(OFFSETS_TOPIC, 0)]
+    machine.settle()
+    assert len(node.partitions) == 1
+
+
+def test_a_topic_that_a_full_disk_does_not_take_is_tried_again_by_the_housekeeping() -> None:
+    machine = _machine(1)
+    node = _node(machine)
+    tries: list[NewLog] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NewLog, "begin", lambda log: _full(tries, log))
+        _begin(node, "t")
+        machine.settle()
+        assert (len(tries), _led(machine, "t")) == (_MANY, 0)
+    node.leadership.lead_again()
+    machine.settle()
+    assert _led(machine, "t") == _MANY
+
+
+def _full(tries: list[NewLog], log: NewLog) -> NewLog:
+    tries.append(log)
+    raise OSError(errno.ENOSPC, "the disk is full")
 
 
 def test_a_coordinator_is_loaded_while_the_node_serves() -> None:

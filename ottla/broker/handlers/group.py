@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Call, handles
 from ottla.broker.groups import GroupDriver
 from ottla.broker.handlers.streams_group import check_enabled
@@ -45,8 +46,35 @@ _OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 
 
 @handles(ApiKey.FIND_COORDINATOR)
-def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """This node, for every group and transactional id; makes the topic that holds them."""
+def find_coordinator(call: Call, request: FindCoordinatorRequest) -> Reply:
+    """This node, for every group and transactional id; makes the topic that holds them, and waits for it."""
+    kind = _kind(call, request.key_type)
+    keys = request.coordinator_keys if call.version >= _BATCHED_FROM else [request.key]
+    if kind is None or not any(request.key_type != _SHARE or _is_share_key(key) for key in keys):
+        return _found(call, request)
+    later = Later()
+    kind.when_there(lambda: later.resolve(_found(call, request)))
+    return later
+
+
+def _kind(call: Call, key_type: int) -> Coordinators[Any] | None:
+    node = call.node
+    if key_type == _SHARE and call.version >= _SHARE_FROM:
+        return node.share_states
+    if key_type == _TRANSACTION:
+        return node.transactions
+    return node.groups if key_type == _GROUP else None
+
+
+def _is_share_key(key: str) -> bool:
+    try:
+        SharePartitionKey.parse(key)
+    except ValueError:
+        return False
+    return True
+
+
+def _found(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     if call.version >= _BATCHED_FROM:
         return FindCoordinatorResponse(
             coordinators=[_find(call, request.key_type, key) for key in request.coordinator_keys]
@@ -63,14 +91,10 @@ def find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordin
 
 def _find(call: Call, key_type: int, key: str) -> Coordinator:
     try:
-        if key_type == _GROUP:
-            call.node.groups.partition_of(key)
-        elif key_type == _TRANSACTION:
-            call.node.transactions.partition_of(key)
-        elif key_type == _SHARE and call.version >= _SHARE_FROM:
-            call.node.share_states.partition_of(SharePartitionKey.parse(key).text)
-        else:
+        kind = _kind(call, key_type)
+        if kind is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"this node has no coordinator of type {key_type}")
+        kind.partition_of(SharePartitionKey.parse(key).text if key_type == _SHARE else key)
     except ValueError as error:
         return Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=ErrorCode.INVALID_REQUEST, error_message=str(error)

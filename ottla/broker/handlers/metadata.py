@@ -2,8 +2,8 @@
 
 Rules:
 - No list of topics asks for all of them; in version 0 an empty list does.
-- A topic that is not there is made when the client allows it and `auto.create.topics.enable` is on; it is in the same
-  response, since one node has nothing to wait for.
+- A topic that is not there is made when the client allows it and `auto.create.topics.enable` is on; the response waits
+  for it, and it can be used at once.
 - Addresses are those of the listener that the client came in by.
 
 KIPs: 430 authorized operations, 516 topic ids, 700 DescribeCluster, 966 paged topics, 1102 rebootstrap.
@@ -11,7 +11,11 @@ KIPs: 430 authorized operations, 516 topic ids, 700 DescribeCluster, 966 paged t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from ottla.broker.creation import new_topic
 from ottla.broker.dispatch import Call, handles
+from ottla.broker.reply import Later, Reply
 from ottla.cluster.image import Image, PartitionImage, TopicImage
 from ottla.cluster.placement import is_offline
 from ottla.cluster.topic import is_legal_name
@@ -19,6 +23,7 @@ from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import INTERNAL_TOPICS, NO_UUID
 from ottla.wire.api import ApiKey
 from ottla.wire.api import describe_topic_partitions as paged
+from ottla.wire.api.create_topics import CreatableTopic
 from ottla.wire.api.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -44,8 +49,30 @@ def _refuse(request: MetadataRequest, version: int, error: KafkaError) -> Metada
 
 
 @handles(ApiKey.METADATA, refuse=_refuse)
-def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
+def metadata(call: Call, request: MetadataRequest) -> Reply:
     """The brokers and the topics asked for."""
+    if request.topics and _ID_FROM <= call.version < _BY_ID_FROM:
+        _check_names(request.topics)
+    missing = _missing(call, request)
+    if not missing:
+        return _answer(call, request, {})
+    later = Later()
+    call.node.make_topics(missing, lambda failed: later.resolve(_answer(call, request, failed)))
+    return later
+
+
+def _missing(call: Call, request: MetadataRequest) -> list[CreatableTopic]:
+    """The topics that are to be made for this request."""
+    node = call.node
+    if not (request.topics and request.allow_auto_topic_creation and node.settings.auto_create_topics_enable):
+        return []
+    names = [each.name for each in _once(request.topics, call.version) if each.name and each.topic_id == NO_UUID]
+    missing = [name for name in names if name not in node.image.topics and is_legal_name(name)]
+    coordinators = {name: node.coordinators_of(name) for name in missing}
+    return [new_topic(name) if kind is None else kind.new_topic() for name, kind in coordinators.items()]
+
+
+def _answer(call: Call, request: MetadataRequest, failed: Mapping[str, KafkaError]) -> MetadataResponse:
     node = call.node
     response = MetadataResponse(
         brokers=[
@@ -60,15 +87,22 @@ def metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
         response.topics = [_topic(node.image, each) for each in node.image.topics.values()]
     else:
         assert request.topics is not None
-        if _ID_FROM <= call.version < _BY_ID_FROM:
-            _check_names(request.topics)
-        response.topics = [_asked(call, request, each) for each in request.topics]
+        response.topics = [_asked(call, each, failed) for each in _once(request.topics, call.version)]
     if request.include_topic_authorized_operations:
         for topic in response.topics:
-            topic.topic_authorized_operations = TOPIC_OPERATIONS
+            # Nothing is said of an id that nobody has.
+            if topic.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response
+
+
+def _once(topics: list[MetadataRequestTopic], version: int) -> list[MetadataRequestTopic]:
+    """Each topic once. Where one is asked for by its id, those that have names only are not looked at."""
+    if version >= _BY_ID_FROM and any(each.topic_id != NO_UUID for each in topics):
+        return list({each.topic_id: each for each in topics if each.topic_id != NO_UUID}.values())
+    return list({each.name: each for each in topics}.values())
 
 
 def _check_names(topics: list[MetadataRequestTopic]) -> None:
@@ -77,7 +111,7 @@ def _check_names(topics: list[MetadataRequestTopic]) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Topic ids are taken from version 12 on")
 
 
-def _asked(call: Call, request: MetadataRequest, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+def _asked(call: Call, asked: MetadataRequestTopic, failed: Mapping[str, KafkaError]) -> MetadataResponseTopic:
     node = call.node
     if call.version >= _BY_ID_FROM and asked.topic_id != NO_UUID:
         name = node.topic_name(asked.topic_id)
@@ -88,12 +122,8 @@ def _asked(call: Call, request: MetadataRequest, asked: MetadataRequestTopic) ->
     if not is_legal_name(name):
         return MetadataResponseTopic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=name)
     topic = node.image.topics.get(name)
-    if topic is None and request.allow_auto_topic_creation and node.settings.auto_create_topics_enable:
-        try:
-            node.create_topic(name)
-        except KafkaError as error:
-            return MetadataResponseTopic(error_code=error.code, name=name)
-        topic = node.image.topics.get(name)
+    if topic is None and name in failed:
+        return MetadataResponseTopic(error_code=failed[name].code, name=name)
     if topic is None:
         return MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name, is_internal=name in INTERNAL_TOPICS
@@ -149,6 +179,8 @@ def describe_topic_partitions(
     names = sorted({each.name for each in request.topics}) if request.topics else sorted(image.topics)
     if cursor is not None:
         if cursor.partition_index < 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        if request.topics and cursor.topic_name not in names:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         names = [name for name in names if name >= cursor.topic_name]
     left = max(1, min(request.response_partition_limit, call.node.settings.max_request_partition_size_limit))
