@@ -268,6 +268,8 @@ def _check_brokers_together(image: Image, settings: ServerSettings, name: str, a
         then = settings.with_dynamic(node, cluster)
     except OttlaError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    if then.max_connections <= 0:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid max.connections {then.max_connections}")
     for threads in _THREADS:
         attribute = settings.declared()[threads].attribute
         before, after_change = getattr(now, attribute), getattr(then, attribute)
@@ -279,19 +281,19 @@ def _check_brokers_together(image: Image, settings: ServerSettings, name: str, a
 def _check_client_metrics(name: str, after: Mapping[str, str]) -> None:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
-    for key, value in after.items():
+    for key in after:
         if key not in _CLIENT_METRICS:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {key}")
-        if key == "interval.ms":
-            if not re.fullmatch(r"[+-]?\d+", value):
-                why = f"Invalid value {value} for configuration {key}: Not a number of type INT"
-                raise KafkaError(ErrorCode.INVALID_CONFIG, why)
-            if not _INTERVAL_MS_MIN <= int(value) <= _INTERVAL_MS_MAX:
-                why = f"Invalid value {value} for {key}, interval must be between 100 and 3600000 (1 hour)"
-                raise KafkaError(ErrorCode.INVALID_REQUEST, why)
-        elif key == "match":
-            for pattern in filter(None, value.split(",")):
-                _check_match(pattern)
+    interval = after.get("interval.ms")
+    if interval is not None:
+        if not re.fullmatch(r"[+-]?\d+", interval):
+            why = f"Invalid value {interval} for configuration interval.ms: Not a number of type INT"
+            raise KafkaError(ErrorCode.INVALID_CONFIG, why)
+        if not _INTERVAL_MS_MIN <= int(interval) <= _INTERVAL_MS_MAX:
+            why = f"Invalid value {interval} for interval.ms, interval must be between 100 and 3600000 (1 hour)"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+    for pattern in filter(None, after.get("match", "").split(",")):
+        _check_match(pattern)
 
 
 def _check_match(pattern: str) -> None:
@@ -355,7 +357,8 @@ def effective_topic_configs(configs: Mapping[str, str], image: Image, settings: 
     node, cluster = image.config(BROKER, str(settings.node_id)), image.config(BROKER, "")
     resolved = TopicSettings.resolve(configs, settings.with_dynamic(node, cluster) if node or cluster else settings)
     return [
-        Effective(name, resolved.text(name), resolved.source_of(name), setting.sensitive)
+        # As it was written where the topic has it, `0.50` and not `0.5`: so Apache Kafka answers.
+        Effective(name, configs.get(name, resolved.text(name)), resolved.source_of(name), setting.sensitive)
         for name, setting in TopicSettings.declared().items()
         if not setting.internal or name in configs
     ]

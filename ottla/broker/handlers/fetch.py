@@ -97,8 +97,9 @@ class ParkedFetch:
         )
         session = sessions.resume(request.session_id, request.session_epoch, self.by_id, wanted, forgotten, now_ms)
         if not session.wanted:
+            # What is left is what the request itself says.
             sessions.close(session.session_id)
-            return None, [], False
+            return None, wanted, False
         return session, session.wanted.values(), True
 
     def attempt(self, *, final: bool = False) -> FetchResponse | None:
@@ -177,7 +178,7 @@ class ParkedFetch:
             assert isinstance(wanted.topic, bytes)
             name = self.node.topic_name(wanted.topic)
             if name is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+                raise KafkaError(_gone(self.node, wanted))
         else:
             name = str(wanted.topic)
         return self.node.leader_of(name, wanted.partition)
@@ -240,6 +241,14 @@ class ParkedFetch:
             partition.waiting.pop(wake, None)
         if not self.later.resolved:
             self.later.resolve(response)
+
+
+def _gone(node: Node, wanted: Wanted) -> ErrorCode:
+    """Why there is no topic of this id: nobody knew it, or the session that did has outlived the topic."""
+    if wanted.led is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    comes_again = wanted.led.tp.topic in node.image.topics
+    return ErrorCode.INCONSISTENT_TOPIC_ID if comes_again else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _wanted(request: FetchRequest, by_id: bool) -> Iterator[Wanted]:

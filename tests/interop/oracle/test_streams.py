@@ -400,7 +400,12 @@ def test_a_streams_group_and_groups_of_other_kinds_take_each_others_place(oracle
                     topic_partitions=[],
                 )
             else:
-                values: dict[str, Any] = {"group_id": group, "member_id": "s", "member_epoch": 0, "subscribed_topic_names": [name]}
+                values: dict[str, Any] = {
+                    "group_id": group,
+                    "member_id": "s",
+                    "member_epoch": 0,
+                    "subscribed_topic_names": [name],
+                }
                 side.ask("ShareGroupHeartbeat", 1, note=False, **values)
             join(side, group, "m", plain)
             beat(side, group, "m", 1)

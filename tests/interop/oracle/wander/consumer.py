@@ -35,6 +35,7 @@ def consumer(draw: Draw) -> None:
 def mixed(draw: Draw) -> None:
     """Members of both protocols in one group: it is converted up and down while it lives."""
     begin(draw)
+    draw.readable = True
     classic = {"join": 6.0, "sync": 5, "beat": 4, "leave": 1}
     steps = {"join": join, "sync": sync, "beat": classic_beat, "leave": leave}
     while len(draw.steps) < draw.length:

@@ -23,6 +23,8 @@ class Draw:
         self.rng = Random(seed)
         self.steps: list[Step] = []
         self.length = length
+        #: Do members of the classic protocol say what the server can read? It reads when a group is converted.
+        self.readable = False
 
     def version(self, api: str, lowest: int = 0, highest: int = 99) -> int:
         """Any version that is stable; the newest more often."""

@@ -159,7 +159,7 @@ def learn(known: dict[str, Any], step: Step, reply: Any) -> None:
             known[name] = int(path[1:]) + (known.get(name, 0) if path[1] == "+" else 0)
             continue
         value = pick(reply, path)
-        if value is not None:
+        if value is not None and value != bytes(16):
             known[name] = _data(value)
 
 

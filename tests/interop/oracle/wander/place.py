@@ -21,6 +21,8 @@ from tests.interop.server import Server
 
 SILENCE = "silence"
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+#: The same, as Kafka writes it in the newer protocols.
+_UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
 _NOTHING = (None, 0, "", bytes(16))
 _NO_PRODUCER = (None, -1)
 #: Ids of a member are texts, in which the part that the server makes is a UUID.
@@ -124,6 +126,8 @@ class Place:
         if name == "port" and value == self.server.port:
             return "port"
         if isinstance(value, str):
+            if name in ("member_id", "leader") and _UUID_TEXT.fullmatch(value):
+                return self._uuids.setdefault(value, f"<{len(self._uuids) + 1}>")
             return self._text(value)
         if isinstance(value, (memoryview, bytes, bytearray)):
             return bytes(value).hex()
@@ -157,7 +161,7 @@ class Place:
         text = text.replace(self.prefix, "~").replace(str(self.server.directory), "directory")
         text = re.sub(r"/tmp/[-\w./]*/data\b", "directory/data", text)
         text = _UUID.sub(lambda found: self._uuids.setdefault(found[0], f"<{len(self._uuids) + 1}>"), text)
-        for known, symbol in self._topics.items():
+        for known, symbol in [*self._topics.items(), *self._uuids.items()]:
             text = text.replace(known, symbol)
         for known, symbol in self._ids.get("producer", {}).items():
             text = re.sub(rf"\b{known}\b", symbol, text)
@@ -190,6 +194,8 @@ def _shown(value: Any, name: str) -> str:
     if isinstance(value, list):
         return str(sorted(_shown(one, name.removesuffix("s")) for one in value))
     if name in _KINDS or name in _LATER or name in ("records", "port"):
+        return ""
+    if name in ("member_id", "leader") and isinstance(value, str) and _UUID_TEXT.fullmatch(value):
         return ""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value + (1 << 63):020}"

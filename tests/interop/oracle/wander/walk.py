@@ -27,6 +27,8 @@ from tests.interop.server import Server
 PATIENCE_S = 5.0
 #: How long a join or sync is waited for when nothing says that an answer is due.
 GRACE_S = 0.015
+#: How long the other side has for an answer that one side has given.
+_OTHER_S = 1.5
 _AGAIN = {14, 15, 16, 51}
 _AGAIN_S = 5.0
 _CHANGES = {
@@ -139,7 +141,7 @@ class Walk:
         deadline = time.monotonic() + GRACE_S
         while time.monotonic() < deadline:
             if left.ready(0.002) or right.ready(0.002):
-                return left.ready(PATIENCE_S) | right.ready(PATIENCE_S)
+                return left.ready(_OTHER_S) | right.ready(_OTHER_S)
         return False
 
     def _group_of(self, step: Step) -> str:
