@@ -4,15 +4,21 @@ import shlex
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
-from tests.cli.console_scene import play, scenes
+from ottla.client import Admin, TopicPartition
+from tests.cli.console_scene import Run, play, scenes
 from tests.cli.kafka_tool import kafka
 from tests.interop.apache_tool import ApacheTools
+from tests.interop.oracle.side import Side
+from tests.interop.oracle.test_streams import beat, counts, join
 from tests.interop.server import Server, apache
 
 pytestmark = pytest.mark.interop
+
+_PATIENCE_S = 30
 
 
 @pytest.fixture(scope="module")
@@ -71,3 +77,64 @@ def test_acls_are_set_and_shown_as_by_apaches_tool(tools: ApacheTools, tmp_path:
             assert answers[0] == answers[1]
     finally:
         server.kill()
+
+
+def _joined(server: Server, group: str) -> Side:
+    """A group of an application with one instance, which has its tasks."""
+    side = Side(server)
+    words = f"{group}-in"
+    side.create(words, 2)
+    application = counts(words)
+    for part in application["subtopologies"]:
+        for topic in (*part.get("repartition_source_topics", ()), *part.get("state_changelog_topics", ())):
+            topic["name"] = topic["name"].replace(words, group)
+        part["repartition_sink_topics"] = [f"{group}-words-repartition"] if "source_topics" in part else []
+    reply = join(side, group, "a-member", application, note=False, client_tags=[])
+    deadline = monotonic() + _PATIENCE_S
+    epoch = reply.member_epoch
+    while True:
+        assert monotonic() < deadline, reply
+        owned = {} if reply.active_tasks is None else {"active_tasks": reply.active_tasks}
+        if owned:
+            owned |= {"standby_tasks": [], "warmup_tasks": []}
+        reply = beat(side, group, "a-member", epoch, note=False, **owned)
+        assert reply.error_code == 0, reply
+        epoch = reply.member_epoch
+        found = side.ask("StreamsGroupDescribe", 0, note=False, group_ids=[group]).groups[0]
+        if found.group_state == "Stable" and found.members[0].assignment.active_tasks:
+            return side
+
+
+def test_a_streams_group_is_shown_and_changed_as_by_apaches_tool(
+    server: Server, tools: ApacheTools, tmp_path: Path
+) -> None:
+    groups = [f"g{uuid.uuid4().hex[:8]}" for _ in range(2)]
+    said: list[list[object]] = []
+    for run, group in zip((tools, kafka), groups, strict=True):
+        side = _joined(server, group)
+        answers: list[object] = []
+
+        def ask(line: str, run: Run = run, group: str = group, answers: list[object] = answers) -> None:
+            words = line.replace("@", f"--bootstrap-server {server.bootstrap} --group {group}").split()
+            found = run("kafka-streams-groups", *words)
+            answers.append((line.replace(group, "{group}"), found.code, sorted(found.out.replace(group, "{group}").splitlines())))
+
+        for line in ("", "--verbose", "--members", "--members --verbose", "--state", "--state --verbose"):
+            ask(f"@ --describe {line}")
+        ask("@ --delete")
+        ask("@ --reset-offsets --all-input-topics --to-earliest --dry-run")
+        beat(side, group, "a-member", -1, note=False)
+        ask("@ --describe --state")
+        ask("@ --describe --members")
+        with Admin(server.bootstrap) as admin:
+            admin.alter_group_offsets(group, {TopicPartition(f"{group}-in", number): 0 for number in range(2)}).check()
+        ask("@ --reset-offsets --all-input-topics --to-latest --dry-run")
+        ask(f"@ --reset-offsets --input-topic {group}-in:1 --to-latest --execute --delete-internal-topic {group}-none")
+        ask("@ --reset-offsets --all-input-topics --to-current --dry-run --export")
+        ask(f"@ --delete-offsets --input-topic {group}-in:1")
+        ask("@ --delete --delete-all-internal-topics")
+        ask("@ --describe")
+        side.close()
+        said.append(answers)
+    for theirs, ours in zip(*said, strict=True):
+        assert theirs == ours

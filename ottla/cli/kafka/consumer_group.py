@@ -114,7 +114,7 @@ def _act(given: Given, client: Admin) -> None:
     elif "reset-offsets" in given:
         reset(given, client, _groups(given, client))
     else:
-        _delete_offsets(client, given["group"], given.values("topic"))
+        delete_offsets(client, given["group"], given.values("topic"))
 
 
 def _check(given: Given) -> None:
@@ -237,8 +237,16 @@ _OF_A_PARTITION = (
 )
 
 
-def _delete_offsets(client: Admin, group: str, topics: list[str]) -> None:
+def delete_offsets(client: Admin, group: str, topics: list[str]) -> None:
+    """Forget how far a group has come in topics (TOPIC or TOPIC:0,1), and say of each partition whether it is so."""
     partitions, errors = _partitions_to_delete(client, topics)
+    delete_offsets_of(client, group, partitions, errors)
+
+
+def delete_offsets_of(
+    client: Admin, group: str, partitions: list[TopicPartition], errors: dict[TopicPartition, str]
+) -> None:
+    """The same of partitions; `errors` are those of topics that are not there."""
     first: KafkaError | None = None
     try:
         results = client.delete_group_offsets(group, partitions)

@@ -52,7 +52,7 @@ def reset(given: Given, client: Admin, groups: list[str]) -> None:
         )
         found[group] = {}
     if "export" in given:
-        print(_csv(found, single=len(given.values("group")) == 1))
+        print(csv_text(found, single=len(given.values("group")) == 1))
     else:
         print_offsets(found)
 
@@ -73,7 +73,7 @@ def _reset(given: Given, client: Admin, group: str) -> Offsets:
     if specified is None:
         names = ", ".join(f"[{each}]" for each in SPECIFICATIONS)
         raise Usage(f"Option '[reset-offsets]' requires one of the following scenarios: [{names}]")
-    offsets = _RESETS[specified](given, client, group, partitions)
+    offsets = RESETS[specified](given, client, group, partitions)
     if "execute" in given and "dry-run" not in given:
         client.alter_group_offsets(group, offsets).check()
     return offsets
@@ -272,7 +272,8 @@ def _plan(given: Given) -> dict[str, Offsets]:
     return plan
 
 
-_RESETS: dict[str, Callable[[Given, Admin, str, list[TopicPartition]], Offsets]] = {
+#: By specification: the offsets of a group that it means.
+RESETS: dict[str, Callable[[Given, Admin, str, list[TopicPartition]], Offsets]] = {
     "to-offset": _to_offset,
     "shift-by": _shift_by,
     "to-datetime": _to_datetime,
@@ -302,7 +303,8 @@ def print_offsets(found: dict[str, Offsets]) -> None:
     print()
 
 
-def _csv(found: dict[str, Offsets], *, single: bool) -> str:
+def csv_text(found: dict[str, Offsets], *, single: bool) -> str:
+    """The lines of --export."""
     lines = []
     for group, offsets in found.items():
         for each in sorted(offsets):
