@@ -7,7 +7,9 @@ Rules:
 - `cooperative-sticky` never gives a partition to a new owner while the old one has it: that is for the next rebalance,
   which follows at once (KIP-429).
 
-KIPs: 54 (sticky), 341 and 429 (generations, cooperation), 345 (static members first, by instance id).
+- Members are given what is near them, by the racks of the partitions' replicas, as far as balance allows (`rack`).
+
+KIPs: 54 (sticky), 341 and 429 (generations, cooperation), 345 (static members first, by instance id), 881 (racks).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ottla.client.protocol import Subscription
+from ottla.client.rack import Nearness, Racks, range_by_rack
 from ottla.kernel.name import TopicPartition, java_string_hash
 from ottla.kernel.value import frozen
 
@@ -34,25 +37,24 @@ class Candidate:
 
 
 Assignment = dict[str, list[TopicPartition]]
-Assign = Callable[[list[Candidate], Mapping[str, int]], Assignment]
+#: Members, how many partitions each topic has, and the racks of these.
+Assign = Callable[[list[Candidate], Mapping[str, int], Racks], Assignment]
 
 
-def assign_range(members: list[Candidate], partitions: Mapping[str, int]) -> Assignment:
+def assign_range(members: list[Candidate], partitions: Mapping[str, int], racks: Racks) -> Assignment:
     """Topic by topic, in stretches: the first members get one more where it does not divide."""
-    found: Assignment = {member.id: [] for member in members}
     topics = dict.fromkeys(topic for member in members for topic in member.subscription.topics)
-    for topic in topics:
-        readers = sorted((one for one in members if topic in one.subscription.topics), key=lambda one: one.order)
-        share, extra = divmod(partitions.get(topic, 0), len(readers))
-        start = 0
-        for index, member in enumerate(readers):
-            end = start + share + (index < extra)
-            found[member.id] += [TopicPartition(topic, number) for number in range(start, end)]
-            start = end
-    return found
+    in_order = sorted(members, key=lambda one: one.order)
+    readers = {
+        topic: [(one.id, one.subscription.rack) for one in in_order if topic in one.subscription.topics]
+        for topic in topics
+        if partitions.get(topic)
+    }
+    found = range_by_rack(partitions, readers, racks)
+    return {member.id: found.get(member.id, []) for member in members}
 
 
-def assign_round_robin(members: list[Candidate], partitions: Mapping[str, int]) -> Assignment:
+def assign_round_robin(members: list[Candidate], partitions: Mapping[str, int], racks: Racks) -> Assignment:
     """All partitions in order, dealt out one by one to those who subscribe."""
     found: Assignment = {member.id: [] for member in members}
     circle = sorted(members, key=lambda one: one.order)
@@ -66,14 +68,14 @@ def assign_round_robin(members: list[Candidate], partitions: Mapping[str, int]) 
     return found
 
 
-def assign_sticky(members: list[Candidate], partitions: Mapping[str, int]) -> Assignment:
+def assign_sticky(members: list[Candidate], partitions: Mapping[str, int], racks: Racks) -> Assignment:
     """As even as can be, and members keep what they have as far as that allows."""
-    return _sticky(members, partitions)
+    return _sticky(members, partitions, racks)
 
 
-def assign_cooperative(members: list[Candidate], partitions: Mapping[str, int]) -> Assignment:
+def assign_cooperative(members: list[Candidate], partitions: Mapping[str, int], racks: Racks) -> Assignment:
     """Sticky; what changes hands is given to nobody until its old owner has let go."""
-    found = _sticky(members, partitions)
+    found = _sticky(members, partitions, racks)
     owner = {one: member.id for member in members for one in member.subscription.owned}
     for member_id, assigned in found.items():
         found[member_id] = [one for one in assigned if owner.get(one, member_id) == member_id]
@@ -89,12 +91,19 @@ ASSIGNORS: dict[str, Assign] = {
 }
 
 
-def _sticky(members: list[Candidate], partitions: Mapping[str, int]) -> Assignment:
+def _sticky(members: list[Candidate], partitions: Mapping[str, int], racks: Racks) -> Assignment:
     topics = [frozenset(topic for topic in one.subscription.topics if partitions.get(topic)) for one in members]
     owned = _owned(members, partitions)
+    every = [
+        TopicPartition(topic, number)
+        for topic in sorted(frozenset().union(*topics))
+        for number in range(partitions[topic])
+    ]
+    nearness = Nearness({one.id: one.subscription.rack for one in members}, every, racks)
     if all(one == topics[0] for one in topics):
-        return _even(owned, sorted(topics[0]) if topics else [], partitions)
-    return _uneven(owned, {one.id: wanted for one, wanted in zip(members, topics, strict=True)}, partitions)
+        return _even(owned, every, nearness)
+    wanted = {one.id: some for one, some in zip(members, topics, strict=True)}
+    return _uneven(owned, wanted, partitions, nearness)
 
 
 def _owned(members: list[Candidate], partitions: Mapping[str, int]) -> Assignment:
@@ -117,15 +126,14 @@ def _owned(members: list[Candidate], partitions: Mapping[str, int]) -> Assignmen
     return found
 
 
-def _even(owned: Assignment, topics: list[str], partitions: Mapping[str, int]) -> Assignment:
+def _even(owned: Assignment, every: list[TopicPartition], nearness: Nearness) -> Assignment:
     """All members want the same topics: each gets the quota, or one more."""
-    total = sum(partitions[topic] for topic in topics)
-    quota, over_left = divmod(total, len(owned))
+    quota, over_left = divmod(len(every), len(owned))
     found: Assignment = {member: [] for member in owned}
     hungry: list[str] = []
     content: list[str] = []
     for member in sorted(owned, key=_java_order(len(owned))):
-        claimed = owned[member]
+        claimed = [one for one in owned[member] if nearness.near(member, one)]
         have = sorted(claimed, key=lambda one: (one.partition, one.topic))
         if len(have) < quota:
             found[member] += have
@@ -137,14 +145,11 @@ def _even(owned: Assignment, topics: list[str], partitions: Mapping[str, int]) -
             found[member] += have[:quota]
             content.append(member)
     taken = {one for assigned in found.values() for one in assigned}
-    free = [
-        one
-        for topic in topics
-        for number in range(partitions[topic])
-        if (one := TopicPartition(topic, number)) not in taken
-    ]
     hungry.sort()
     content = sorted(content) if over_left else []
+    free = nearness.in_order([one for one in every if one not in taken])
+    if nearness.of_members:
+        free = _feed_the_near(free, found, hungry, content, quota, over_left, nearness)
     turn = 0
     for one in free:
         if hungry:
@@ -159,6 +164,42 @@ def _even(owned: Assignment, topics: list[str], partitions: Mapping[str, int]) -
         else:
             found[content.pop(0)].append(one)
     return found
+
+
+def _feed_the_near(
+    free: list[TopicPartition],
+    found: Assignment,
+    hungry: list[str],
+    content: list[str],
+    quota: int,
+    over_left: int,
+    nearness: Nearness,
+) -> list[TopicPartition]:
+    """Give what is free to members near it that have room; returns what found none. `over_left` may have one more."""
+    left: list[TopicPartition] = []
+    turn = 0
+    for one in free:
+        place = nearness.next_of(one, hungry, turn)
+        if place is not None:
+            member = hungry[place]
+            if len(found[member]) + 1 >= quota:
+                del hungry[place]
+                if over_left:
+                    content.append(member)
+            else:
+                place += 1
+            turn = place % len(hungry) if hungry else 0
+        else:
+            place = nearness.next_of(one, content, 0)
+            if place is None:
+                left.append(one)
+                continue
+            member = content.pop(place)
+            over_left -= 1
+            if not over_left:
+                content.clear()
+        found[member].append(one)
+    return left
 
 
 def _java_order(count: int) -> Callable[[str], int]:
@@ -177,8 +218,13 @@ def _java_order(count: int) -> Callable[[str], int]:
     return place
 
 
-def _uneven(owned: Assignment, wanted: Mapping[str, frozenset[str]], partitions: Mapping[str, int]) -> Assignment:
-    """Members want different topics: keep what is kept, give the rest to the least loaded, then level out."""
+def _uneven(
+    owned: Assignment, wanted: Mapping[str, frozenset[str]], partitions: Mapping[str, int], nearness: Nearness
+) -> Assignment:
+    """Members want different topics: keep what is kept, give the rest to the least loaded, then level out.
+
+    Of members as loaded as each other, one that is near comes first.
+    """
     found: Assignment = {member: list(claimed) for member, claimed in owned.items()}
     taken = {one for assigned in found.values() for one in assigned}
     readers = {
@@ -192,16 +238,20 @@ def _uneven(owned: Assignment, wanted: Mapping[str, frozenset[str]], partitions:
         if (one := TopicPartition(topic, number)) not in taken
     ]
     for one in free:
-        found[min(readers[one.topic], key=lambda member: (len(found[member]), member))].append(one)
+        found[_least(readers[one.topic], found, one, nearness)].append(one)
     moved = True
     while moved:
         moved = False
         for giver in sorted(found, key=lambda member: (-len(found[member]), member)):
             for one in sorted(found[giver]):
-                taker = min(readers[one.topic], key=lambda member: (len(found[member]), member))
+                taker = _least(readers[one.topic], found, one, nearness)
                 # Each move brings two loads nearer to each other, so this ends.
                 if len(found[giver]) - len(found[taker]) > 1:
                     found[giver].remove(one)
                     found[taker].append(one)
                     moved = True
     return found
+
+
+def _least(readers: list[str], found: Assignment, one: TopicPartition, nearness: Nearness) -> str:
+    return min(readers, key=lambda member: (len(found[member]), not nearness.near(member, one), member))

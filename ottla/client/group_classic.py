@@ -97,7 +97,7 @@ class ClassicGroup(Group):
         partitions = None
         if membership.leads(joined):
             partitions = await self._counts(joined)
-        sync = membership.sync_request(joined, partitions)
+        sync = membership.sync_request(joined, partitions, self._cluster.metadata.racks(partitions or ()))
         synced = await connection.call(sync, SyncGroupResponse, timeout_ms=patience_ms)
         return membership.sync_answered(synced)
 

@@ -26,6 +26,7 @@ from ottla.client.protocol import (
     parse_subscription,
     subscription_bytes,
 )
+from ottla.client.rack import Racks
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.name import TopicPartition, Uuid
 from ottla.wire.api import consumer_group_heartbeat as modern
@@ -111,12 +112,14 @@ class ClassicMembership:
             self.assignor = response.protocol_name
         return outcome
 
-    def sync_request(self, response: JoinGroupResponse, partitions: dict[str, int] | None) -> SyncGroupRequest:
+    def sync_request(
+        self, response: JoinGroupResponse, partitions: dict[str, int] | None, racks: Racks | None = None
+    ) -> SyncGroupRequest:
         """Ask for the assignment; the leader gives `partitions` (counts by topic) and so brings it along."""
         assignments: list[SyncGroupRequestAssignment] = []
         if partitions is not None and self.leads(response) and not response.skip_assignment:
             members = candidates(response)
-            assigned = ASSIGNORS[self.assignor or ""](members, partitions)
+            assigned = ASSIGNORS[self.assignor or ""](members, partitions, racks or {})
             assignments = [
                 SyncGroupRequestAssignment(member_id=member, assignment=assignment_bytes(given))
                 for member, given in assigned.items()

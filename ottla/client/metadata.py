@@ -131,6 +131,18 @@ class Metadata:
         state = found.partitions[partition]
         return state if state.leader in self.nodes else None
 
+    def racks(self, topics: Iterable[str]) -> dict[TopicPartition, frozenset[str]]:
+        """The racks in which the replicas of these topics' partitions stand, as far as brokers name theirs."""
+        of_nodes = {node.id: node.rack for node in self.nodes.values() if node.rack}
+        return {
+            TopicPartition(topic, state.partition): frozenset(
+                of_nodes[one] for one in state.replicas if one in of_nodes
+            )
+            for topic in topics
+            if of_nodes and topic in self.topics
+            for state in self.topics[topic].partitions
+        }
+
     def leader_moved(self, topic: str, partition: int, leader: int, epoch: int) -> bool:
         """A broker's hint with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH (KIP-951). True if it is news."""
         found = self.topics.get(topic)

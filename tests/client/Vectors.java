@@ -83,7 +83,8 @@ public class Vectors {
                 own.onAssignment(new Assignment(owned), new ConsumerGroupMetadata("g", generation, id, Optional.empty()));
             }
             ByteBuffer userData = own.subscriptionUserData(Set.copyOf(topics));
-            Subscription subscription = new Subscription(topics, userData, owned, generation, Optional.empty());
+            Optional<String> rack = member.hasNonNull("rack") ? Optional.of(member.get("rack").asText()) : Optional.empty();
+            Subscription subscription = new Subscription(topics, userData, owned, generation, rack);
             if (!member.get("instance").isNull()) {
                 subscription.setGroupInstanceId(Optional.of(member.get("instance").asText()));
             }
@@ -94,7 +95,15 @@ public class Vectors {
         List<PartitionInfo> partitions = new ArrayList<>();
         question.get("partitions").properties().forEach(topic -> {
             for (int number = 0; number < topic.getValue().asInt(); number++) {
-                partitions.add(new PartitionInfo(topic.getKey(), number, node, nodes, nodes));
+                Node[] replicas = nodes;
+                if (question.has("racks")) {
+                    List<Node> there = new ArrayList<>();
+                    for (JsonNode rack : question.get("racks").get(topic.getKey()).get(number)) {
+                        there.add(new Node(rack.asText().charAt(0), "localhost", 9092, rack.asText()));
+                    }
+                    replicas = there.toArray(new Node[0]);
+                }
+                partitions.add(new PartitionInfo(topic.getKey(), number, node, replicas, replicas));
             }
         });
         Cluster cluster = new Cluster("c", List.of(node), partitions, Set.of(), Set.of());
