@@ -437,12 +437,12 @@ class MetadataLog:
         self._step(Appended(self._log.end_offset, size))
 
     def _commit(self, high_watermark: int) -> None:
-        old = new = self._image
+        # Batch by batch: an image knows what has changed since the one right before it.
         while self._uncommitted and self._uncommitted[0][0] <= high_watermark:
-            new = self._uncommitted.popleft()[1]
-        self._image = new
-        for subscriber in self._subscribers:
-            subscriber(old, new)
+            old, new = self._image, self._uncommitted.popleft()[1]
+            self._image = new
+            for subscriber in self._subscribers:
+                subscriber(old, new)
 
     def _write_snapshot(self, end_offset: int) -> None:
         image = self._image

@@ -44,15 +44,13 @@ class ImageTopics:
 def topics_changed(old: Image, new: Image) -> TopicsChanged:
     """What a coordinator, and the node, must know of the step from one image to the next."""
     created, changed, deleted = [], [], []
-    if old.topics is not new.topics:
-        for name, topic in new.topics.items():
-            before = old.topics.get(name)
-            if before is None or before.topic_id != topic.topic_id:
-                created.append(name)
-            elif before is not topic:
-                changed.append(name)
-        for name, topic in old.topics.items():
-            after = new.topics.get(name)
-            if after is None or after.topic_id != topic.topic_id:
-                deleted.append((name, topic.topic_id))
+    for name in new.touched_topics(old):
+        before, after = old.topics.get(name), new.topics.get(name)
+        if before is not None and (after is None or after.topic_id != before.topic_id):
+            deleted.append((name, before.topic_id))
+            before = None
+        if after is not None and before is None:
+            created.append(name)
+        elif after is not before:
+            changed.append(name)
     return TopicsChanged(ImageTopics(new), created, changed, deleted)

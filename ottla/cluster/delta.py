@@ -15,7 +15,15 @@ from __future__ import annotations
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
-from ottla.cluster.image import BrokerEndpoint, BrokerImage, Image, PartitionImage, QuotaEntity, TopicImage
+from ottla.cluster.image import (
+    BrokerEndpoint,
+    BrokerImage,
+    Image,
+    PartitionImage,
+    QuotaEntity,
+    Step,
+    TopicImage,
+)
 from ottla.kernel.name import Uuid
 from ottla.wire.record import metadata as record
 
@@ -34,6 +42,9 @@ class Delta:
         #: The partitions, by index, of each topic that was touched.
         self._partitions: dict[str, dict[int, PartitionImage]] = {}
         self._copied_configs: set[tuple[int, str]] = set()
+        #: In the order in which they were touched.
+        self._touched_topics: dict[str, None] = {}
+        self._touched_configs: dict[tuple[int, str], None] = {}
         self._copied_quotas: set[QuotaEntity] = set()
 
     def replay(self, change: object) -> None:
@@ -66,6 +77,7 @@ class Delta:
             acls=changed.get("acls", base.acls),
             scram=changed.get("scram", base.scram),
             tokens=changed.get("tokens", base.tokens),
+            step=Step(base.offset, tuple(self._touched_topics), tuple(self._touched_configs)),
         )
 
     def _own(self, part: str) -> Any:
@@ -82,6 +94,7 @@ class Delta:
         self._own("topics")[change.name] = TopicImage(change.name, topic_id, ())
         self._own("topic_names")[topic_id] = change.name
         self._partitions[change.name] = {}
+        self._touched_topics[change.name] = None
 
     def _remove_topic(self, change: record.RemoveTopicRecord) -> None:
         name = self._own("topic_names").pop(change.topic_id, None)
@@ -89,9 +102,11 @@ class Delta:
             raise ValueError(f"a topic is removed that is not there: {change!r}")
         del self._own("topics")[name]
         self._partitions.pop(name, None)
+        self._touched_topics[name] = None
         # Kafka's controller drops a topic's settings with the topic; it writes no records for that.
         if (2, name) in self._changed.get("configs", self._base.configs):
             del self._own("configs")[2, name]
+            self._touched_configs[2, name] = None
             self._copied_configs.discard((2, name))
 
     def _touched(self, topic_id: bytes, change: object) -> dict[int, PartitionImage]:
@@ -102,6 +117,7 @@ class Delta:
         partitions = self._partitions.get(name)
         if partitions is None:
             partitions = self._partitions[name] = dict(enumerate(self._base.topics[name].partitions))
+            self._touched_topics[name] = None
         return partitions
 
     def _partition(self, change: record.PartitionRecord) -> None:
@@ -228,6 +244,7 @@ class Delta:
         if key not in self._copied_configs:
             configs[key] = dict(configs.get(key, ()))
             self._copied_configs.add(key)
+            self._touched_configs[key] = None
         _set(configs, key, change.name, change.value)
         if key not in configs:
             self._copied_configs.discard(key)

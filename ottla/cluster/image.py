@@ -5,11 +5,13 @@ Rules:
   same objects in both, so `old.topics is new.topics` says that no topic changed.
 - The maps are plain dicts behind a read-only type: reads run at full speed, and a map is copied once for each batch of
   records that touches it (docs/decisions/0030).
+- An image knows which topics and settings its last batch touched: who follows it step by step looks at no others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
 from typing import NamedTuple
 
 from ottla.kernel.name import Uuid
@@ -92,6 +94,16 @@ class BrokerImage(NamedTuple):
         return not (self.fenced or self.in_controlled_shutdown)
 
 
+class Step(NamedTuple):
+    """What one batch touched, and perhaps changed."""
+
+    #: The offset of the image that it was applied to.
+    since: int
+    topics: tuple[str, ...]
+    #: (kind, name) of resources.
+    configs: tuple[tuple[int, str], ...]
+
+
 #: A client quota's entity: (type, name or None for the default) of each part, sorted by type.
 QuotaEntity = tuple[tuple[str, str | None], ...]
 
@@ -118,6 +130,8 @@ class Image:
     acls: Mapping[Uuid, AccessControlEntryRecord]
     scram: Mapping[tuple[str, int], UserScramCredentialRecord]
     tokens: Mapping[str, DelegationTokenRecord]
+    #: How it came from the image before it; None for the empty one.
+    step: Step | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def empty(cls) -> Image:
@@ -151,13 +165,19 @@ class Image:
         """The resources of a kind whose settings differ from those in `old`."""
         if self.configs is old.configs:
             return []
-        names = [
-            name
-            for (each, name), values in self.configs.items()
-            if each == kind and old.configs.get((each, name)) != values
-        ]
-        gone = (key for key in old.configs if key not in self.configs)
-        return names + [name for each, name in gone if each == kind]
+        step = self._step_from(old)
+        keys = step.configs if step is not None else dict.fromkeys([*self.configs, *old.configs])
+        return [key[1] for key in keys if key[0] == kind and old.configs.get(key) != self.configs.get(key)]
+
+    def touched_topics(self, old: Image) -> Iterable[str]:
+        """The names of all topics that may differ from those in `old`: made, changed or gone."""
+        if self.topics is old.topics:
+            return ()
+        step = self._step_from(old)
+        return step.topics if step is not None else dict.fromkeys([*self.topics, *old.topics])
+
+    def _step_from(self, old: Image) -> Step | None:
+        return self.step if self.step is not None and self.step.since == old.offset else None
 
     def active_brokers(self) -> Iterator[BrokerImage]:
         """The brokers that may lead, by id."""

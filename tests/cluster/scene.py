@@ -75,10 +75,13 @@ class Cluster:
 
     def append(self, records: list[Any]) -> None:
         """Write and replay."""
+        before = self.image
         for record in records:
             self.fold.replay(record, len(self.log), 1, 0)
             self.log.append(record)
-        self.fold.publish(len(self.log) - 1, 1, 0).validate()
+        after = self.fold.publish(len(self.log) - 1, 1, 0)
+        after.validate()
+        check_step(before, after)
 
     def ask(self, request: Any, version: int = NEWEST) -> Any:
         """Let the controller decide, write what it decided, give its response."""
@@ -104,3 +107,12 @@ class Cluster:
 def without_place(image: Image) -> Image:
     """The image without where it is from, to compare one of a snapshot with one of a log."""
     return replace(image, offset=0, epoch=0, timestamp=0)
+
+
+def check_step(old: Image, new: Image) -> None:
+    """What the last batch is not said to have touched is what it was."""
+    topics = {name for name in (*old.topics, *new.topics) if old.topics.get(name) is not new.topics.get(name)}
+    assert topics <= set(new.touched_topics(old))
+    for kind, name in (*old.configs, *new.configs):
+        if old.config(kind, name) != new.config(kind, name):
+            assert name in new.changed_configs(old, kind)

@@ -181,6 +181,20 @@ def test_what_this_program_has_no_commands_for_survives_a_snapshot() -> None:
     assert without_place(replayed(list(snapshot_records(image)))) == without_place(image)
 
 
+def test_who_follows_step_by_step_looks_at_what_was_touched_and_who_leaps_at_all() -> None:
+    cluster = Cluster()
+    first = cluster.image
+    cluster.create("a", configs={"retention.ms": "1"})
+    second = cluster.image
+    cluster.create("b")
+    third = cluster.image
+    assert list(second.touched_topics(first)) == ["a"]
+    assert list(third.touched_topics(second)) == ["b"]
+    assert set(third.touched_topics(first)) == {"a", "b"}
+    assert third.changed_configs(first, TOPIC) == ["a"]
+    assert third.changed_configs(second, TOPIC) == []
+
+
 class Life(RuleBasedStateMachine):
     """A cluster lives; at every moment its image is that of its log, and that of a snapshot and the log behind it."""
 
