@@ -30,7 +30,7 @@ _CODEC_MAX = 4
 
 def check_header(data: Buffer, size: int, fields: Fields, settings: LogSettings, from_client: bool) -> None:
     """Raise KafkaError if the batch, `data` whole, cannot be taken."""
-    base_offset, _, _, magic, crc, attributes, last_delta, _, _, producer_id, epoch, base_sequence, count = fields
+    base_offset, _, _, magic, crc, attributes, last_delta, _, _, producer_id, _, base_sequence, count = fields
     if not 0 <= magic <= MAGIC:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no batch has magic {magic}")
     if magic != MAGIC:
@@ -51,8 +51,8 @@ def check_header(data: Buffer, size: int, fields: Fields, settings: LogSettings,
     if from_client:
         if attributes & CONTROL:
             raise RefusedBatch(ErrorCode.INVALID_RECORD, "a client must not write control records")
-        if producer_id >= 0 and (base_sequence < 0 or epoch < 0):
-            why = f"the batch of producer {producer_id} has epoch {epoch} and sequence {base_sequence}"
+        if base_sequence < 0 <= producer_id:
+            why = f"the batch of producer {producer_id} has sequence {base_sequence}"
             raise RefusedBatch(ErrorCode.INVALID_RECORD, why)
 
 

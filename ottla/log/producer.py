@@ -143,9 +143,11 @@ class Producers:
         `sequenced` is False for the coordinators' own batches, which bear no sequence numbers.
         """
         producer = self.by_id.get(producer_id)
-        if sequenced and transactional and self._unverified:
+        if sequenced and self._unverified:
             self._check_first(producer_id, producer, first_sequence)
         if producer is None:
+            if epoch < 0:
+                raise RefusedBatch(ErrorCode.INVALID_RECORD, f"producer {producer_id} has epoch {epoch}")
             # Nothing is known (first batch, or all its records are gone): any sequence is taken (KIP-360).
             return None
         sent = producer.sent

@@ -7,6 +7,8 @@ Rules:
 
 from __future__ import annotations
 
+from typing import Any
+
 from ottla.broker.dispatch import Call, handles
 from ottla.broker.reply import Later, Reply
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -15,6 +17,7 @@ from ottla.wire.api.init_producer_id import InitProducerIdRequest, InitProducerI
 from ottla.wire.batch import NO_PRODUCER_ID
 
 _NO_EPOCH = -1
+_FENCED_SINCE = 4
 
 
 def _refuse(request: InitProducerIdRequest, version: int, error: KafkaError) -> InitProducerIdResponse:
@@ -30,6 +33,12 @@ def init_producer_id(call: Call, request: InitProducerIdRequest) -> Reply:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
         later = Later()
-        call.node.transactions.driver_of(request.transactional_id).ask(request, call.version, later.resolve)
+
+        def answered(response: Any) -> None:
+            if call.version < _FENCED_SINCE and response.error_code == ErrorCode.PRODUCER_FENCED:
+                response.error_code = ErrorCode.INVALID_PRODUCER_EPOCH
+            later.resolve(response)
+
+        call.node.transactions.driver_of(request.transactional_id).ask(request, call.version, answered)
         return later
     return InitProducerIdResponse(producer_id=call.node.next_producer_id(), producer_epoch=0)

@@ -15,13 +15,12 @@ import re
 from collections.abc import Callable
 
 from ottla.broker.dispatch import Call, handles
-from ottla.broker.handlers.group import ask_one
 from ottla.broker.reply import Later, Reply
 from ottla.broker.transactions import write_marker
 from ottla.group.failure import failure
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import OFFSETS_TOPIC, TopicPartition
-from ottla.txn.transaction import TITLES, State, Transaction
+from ottla.txn.transaction import TITLES, Transaction
 from ottla.wire.api import ApiKey
 from ottla.wire.api import add_partitions_to_txn as add
 from ottla.wire.api import describe_producers as producers
@@ -53,7 +52,7 @@ _OFFSETS_BY_ID_FROM = 6
 def add_partitions(call: Call, request: add.AddPartitionsToTxnRequest) -> add.AddPartitionsToTxnResponse:
     """Up to version 3 one producer's partitions; from 4 on brokers' batches, which may only ask (verify)."""
     if call.version < _BATCHED_FROM:
-        results = _join(
+        results = _missing(call, request.v3_and_below_topics) or _join(
             call,
             request.v3_and_below_transactional_id,
             request.v3_and_below_producer_id,
@@ -64,26 +63,31 @@ def add_partitions(call: Call, request: add.AddPartitionsToTxnRequest) -> add.Ad
     response = add.AddPartitionsToTxnResponse()
     for each in request.transactions:
         work = _verify if each.verify_only else _join
-        results = work(call, each.transactional_id, each.producer_id, each.producer_epoch, each.topics)
+        results = _missing(call, each.topics) or work(
+            call, each.transactional_id, each.producer_id, each.producer_epoch, each.topics
+        )
         response.results_by_transaction.append(
             add.AddPartitionsToTxnResult(transactional_id=each.transactional_id, topic_results=results)
         )
     return response
 
 
+def _missing(call: Call, topics: list[add.AddPartitionsToTxnTopic]) -> list[add.AddPartitionsToTxnTopicResult] | None:
+    """The answer when not all of the partitions are there, None when they are."""
+    wanted = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+    missing = {tp for tp in wanted if tp not in call.node.partitions}
+    if not missing:
+        return None
+    unknown, rest = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
+    return _results(topics, lambda tp: unknown if tp in missing else rest)
+
+
 def _join(
     call: Call, transactional_id: str, producer_id: int, epoch: int, topics: list[add.AddPartitionsToTxnTopic]
 ) -> list[add.AddPartitionsToTxnTopicResult]:
-    node = call.node
     wanted = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
-    missing = {tp for tp in wanted if tp not in node.partitions}
-    if missing:
-        return _results(
-            topics,
-            lambda tp: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if tp in missing else ErrorCode.OPERATION_NOT_ATTEMPTED,
-        )
     try:
-        driver = node.transactions.driver_of(transactional_id)
+        driver = call.node.transactions.driver_of(transactional_id)
         code = driver.add(transactional_id, producer_id, epoch, wanted, client_version=1)
     except KafkaError as error:
         code = error.code
@@ -138,6 +142,8 @@ def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> Reply:
     if not any(_is_there(call, topic, each) for topic in request.topics for each in topic.partitions):
         # Nothing that could be committed: nobody is asked, as in Apache Kafka.
         return _refuse_offsets(call, request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if not request.group_id:
+        return _refuse_offsets(call, request, ErrorCode.INVALID_GROUP_ID)
     try:
         node.transactions.guard(
             request.transactional_id,
@@ -150,7 +156,31 @@ def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> Reply:
         if error.code is ErrorCode.TRANSACTION_ABORTABLE and call.version < _OFFSETS_ABORTABLE_SINCE:
             return _refuse_offsets(call, request, ErrorCode.INVALID_TXN_STATE)
         return _refuse_offsets(call, request, error.code)
-    return ask_one(call, request)
+    later = Later()
+    group = node.groups.driver_of(request.group_id)
+
+    def answered(response: TxnOffsetCommitResponse) -> None:
+        # Whatever is said of the group, what is not there is not there.
+        for topic, answer in zip(request.topics, response.topics, strict=True):
+            for each, result in zip(topic.partitions, answer.partitions, strict=True):
+                if not _is_there(call, topic, each):
+                    result.error_code = _unknown(call, topic)
+        later.resolve(response)
+
+    group.ask(
+        request,
+        call.version,
+        answered,
+        client_id=call.client_id,
+        client_host=call.client_host,
+        principal=call.principal,
+    )
+    return later
+
+
+def _unknown(call: Call, topic: TxnOffsetCommitRequestTopic) -> ErrorCode:
+    nameless = call.version >= _OFFSETS_BY_ID_FROM and call.node.topic_name(topic.topic_id) is None
+    return ErrorCode.UNKNOWN_TOPIC_ID if nameless else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _is_there(call: Call, topic: TxnOffsetCommitRequestTopic, partition: TxnOffsetCommitRequestPartition) -> bool:
@@ -160,11 +190,9 @@ def _is_there(call: Call, topic: TxnOffsetCommitRequestTopic, partition: TxnOffs
 
 def _refuse_offsets(call: Call, request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
     """The answer to offsets that nobody was asked to commit."""
-    by_id = call.version >= _OFFSETS_BY_ID_FROM
     response = TxnOffsetCommitResponse()
     for topic in request.topics:
-        nameless = by_id and call.node.topic_name(topic.topic_id) is None
-        unknown = ErrorCode.UNKNOWN_TOPIC_ID if nameless else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        unknown = _unknown(call, topic)
         partitions = [
             TxnOffsetCommitResponsePartition(
                 partition_index=each.partition_index, error_code=code if _is_there(call, topic, each) else unknown
@@ -284,10 +312,8 @@ def _passes(each: Transaction, request: listing.ListTransactionsRequest, now_ms:
         return False
     if request.producer_id_filters and each.producer_id not in request.producer_id_filters:
         return False
-    if request.duration_filter >= 0:
-        open_states = (State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT)
-        return each.state in open_states and now_ms - each.start_ms > request.duration_filter
-    return True
+    # One that has not begun has been at it for ever, as in Apache Kafka.
+    return request.duration_filter < 0 or now_ms - each.start_ms > request.duration_filter
 
 
 @handles(ApiKey.DESCRIBE_PRODUCERS)

@@ -72,6 +72,8 @@ def wander(walk: Walk, said: argparse.Namespace) -> int:
             (said.keep / f"{name}-{number}.json").write_text(dump(short))
     took_s = time.monotonic() - begun
     print(f"{dict(ran)}; {walk.steps} steps in {took_s:.0f} s, {walk.steps / max(took_s, 0.001):.0f} a second")
+    if walk.failures:
+        print(f"  ended where Apache failed: {walk.failures}")
     for kind, times in kinds.most_common():
         print(f"  {times} x {kind}")
     if said.words:

@@ -55,7 +55,7 @@ def join(draw: Draw, who: int) -> None:
         rng.sample(["range", "roundrobin", "sticky"], rng.randint(1, 3)) if draw.maybe(0.4) else ["range", "roundrobin"]
     )
     if draw.maybe(0.03):
-        names = draw.mostly(["other"], [], ["range", "range"], odds=0.4)
+        names = draw.mostly(["other"], [])
     protocols = [{"name": name, "metadata": {"$bytes": subscription(draw)}} for name in names]
     fine = [79, 27]
     draw.ask(

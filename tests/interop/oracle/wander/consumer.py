@@ -67,7 +67,9 @@ def _ask(draw: Draw, who: int, epoch: Any, **values: Any) -> None:
 def hello(draw: Draw, who: int) -> None:
     values: Values = {
         "rebalance_timeout_ms": draw.mostly(300_000, -1, 0, odds=0.97),
-        "topic_partitions": draw.mostly([], None, [{"topic_id": ref("t0.id", ""), "partitions": [0]}], odds=0.95),
+        "topic_partitions": draw.mostly(
+            [], None, [{"topic_id": ref("t0.id", {"$bytes": "01" * 16}), "partitions": [0]}], odds=0.95
+        ),
         "server_assignor": draw.mostly(None, "uniform", "range", "none", odds=0.6),
         "rack_id": draw.mostly(None, "r1", "", odds=0.9),
         "subscribed_topic_names": names(draw),

@@ -52,7 +52,9 @@ def _who(draw: Draw) -> tuple[str, str]:
 def identity(draw: Draw, who: str, name: str) -> Values:
     return {
         "transactional_id": draw.mostly(f"~{name}", "", odds=0.99),
-        "producer_id": draw.mostly(ref(f"{who}.id", 0), ref(f"{who}.id", 0, 1), ref("x.id", 0), 777_777, odds=0.97),
+        "producer_id": draw.mostly(
+            ref(f"{who}.id", 888_888), ref(f"{who}.id", 0, 1), ref("x.id", 888_888), 777_777, odds=0.97
+        ),
         "producer_epoch": ref(f"{who}.epoch", 0, draw.mostly(0, 1, -1, 2, odds=0.95)),
     }
 
@@ -215,7 +217,7 @@ def markers(draw: Draw, lowest: int, highest: int) -> None:
         "WriteTxnMarkers",
         markers=[
             {
-                "producer_id": draw.mostly(ref(f"{who}.id", 0), 12345),
+                "producer_id": draw.mostly(ref(f"{who}.id", 888_888), 12345),
                 "producer_epoch": ref(f"{who}.epoch", 0, draw.mostly(0, 1, -1)),
                 "transaction_result": draw.maybe(),
                 "topics": topics,

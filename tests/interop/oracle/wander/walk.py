@@ -29,6 +29,7 @@ PATIENCE_S = 5.0
 GRACE_S = 0.015
 #: How long the other side has for an answer that one side has given.
 _OTHER_S = 1.5
+_UNKNOWN_SERVER_ERROR = -1
 _AGAIN = {14, 15, 16, 51}
 _AGAIN_S = 5.0
 _CHANGES = {
@@ -46,6 +47,10 @@ _WORDS = {"error_message", "batch_index_error_message"}
 _REQUESTS = {one.name: one.request for one in API.values()}
 _run = count(1)
 _settled = count(1)
+
+
+class _ApacheFailedError(Exception):
+    """Apache met an error that it did not expect."""
 
 
 @dataclass
@@ -76,6 +81,8 @@ class Walk:
     subject: Server
     steps: int = 0
     words: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    #: Histories that ended because Apache failed: what it answers then is nothing to be compared with.
+    failures: dict[str, int] = field(default_factory=dict)
 
     def run(self, history: list[Step]) -> Difference | None:
         prefix = f"w{os.getpid():07}-{next(_run):05}-"
@@ -87,6 +94,9 @@ class Walk:
                 found = self._play(number, step) or self._look()
                 if found:
                     return found
+            return None
+        except _ApacheFailedError as error:
+            self.failures[str(error)] = self.failures.get(str(error), 0) + 1
             return None
         finally:
             for place in self._places:
@@ -171,6 +181,8 @@ class Walk:
     def _compare(self, number: int, step: Step, replies: list[Any]) -> Difference | None:
         expected, got = (place.plain(reply, step.version) for place, reply in zip(self._places, replies, strict=True))
         what = f"{step.api} v{step.version}"
+        if replies[0] not in (None, SILENCE, CLOSED) and _UNKNOWN_SERVER_ERROR in codes(replies[0]):
+            raise _ApacheFailedError(step.api)
         found = []
         for path, left, right in differences(expected, got):
             if path.rsplit(".", 1)[-1] in _WORDS and bool(left) == bool(right):
