@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ottla.group.streams_configuration import Status
 from ottla.group.streams_topology import InternalTopic
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error_message import words
 from ottla.wire.api.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -74,7 +75,7 @@ class InternalTopics:
 
     def _note(self, names: set[str], answer: CreateTopicsResponse | KafkaError, until_ms: int) -> None:
         if isinstance(answer, KafkaError):
-            failed = dict.fromkeys(names, answer.message or answer.code.name)
+            failed = dict.fromkeys(names, words(answer))
         else:
             failed = {
                 topic.name: topic.error_message or ErrorCode(topic.error_code).name

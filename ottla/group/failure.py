@@ -4,6 +4,7 @@ from typing import Any
 
 from ottla.group.fetch import fetch_response, group_error, groups_asked
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error_message import words
 from ottla.wire.api.alter_share_group_offsets import AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse
 from ottla.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from ottla.wire.api.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
@@ -80,15 +81,15 @@ def failure(request: Any, version: int, error: KafkaError) -> Any:
         case LeaveGroupRequest():
             return LeaveGroupResponse(error_code=code)
         case ConsumerGroupHeartbeatRequest():
-            return ConsumerGroupHeartbeatResponse(error_code=code, error_message=error.message or code.name)
+            return ConsumerGroupHeartbeatResponse(error_code=code, error_message=words(error))
         case ShareGroupHeartbeatRequest():
-            return ShareGroupHeartbeatResponse(error_code=code, error_message=error.message or code.name)
+            return ShareGroupHeartbeatResponse(error_code=code, error_message=words(error))
         case StreamsGroupHeartbeatRequest():
-            return StreamsGroupHeartbeatResponse(error_code=code, error_message=error.message or code.name)
+            return StreamsGroupHeartbeatResponse(error_code=code, error_message=words(error))
         case AlterShareGroupOffsetsRequest():
-            return AlterShareGroupOffsetsResponse(error_code=code, error_message=error.message or code.name)
+            return AlterShareGroupOffsetsResponse(error_code=code, error_message=words(error))
         case DeleteShareGroupOffsetsRequest():
-            return DeleteShareGroupOffsetsResponse(error_code=code, error_message=error.message or code.name)
+            return DeleteShareGroupOffsetsResponse(error_code=code, error_message=words(error))
         case OffsetFetchRequest():
             groups = [group_error(group, code, version) for group in groups_asked(request, version)]
             return fetch_response(groups, version)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.kernel.error import KafkaError
+from ottla.kernel.error_message import words
 from ottla.kernel.name import Uuid
 from ottla.share.state import SharePartitionKey, StoredState
 from ottla.wire.api import delete_share_group_state as delete
@@ -52,7 +53,7 @@ def _one(request: type, key: SharePartitionKey, **fields: Any) -> Any:
 
 def failure(request: Any, key: SharePartitionKey, error: KafkaError) -> Any:
     """The partition's part failed."""
-    return _one(type(request), key, error_code=error.code, error_message=error.message or error.code.name)
+    return _one(type(request), key, error_code=error.code, error_message=words(error))
 
 
 def initialized(key: SharePartitionKey) -> Any:

@@ -3,6 +3,7 @@
 import shlex
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
@@ -105,20 +106,23 @@ def _joined(server: Server, group: str) -> Side:
             return side
 
 
+def _ask(server: Server, run: Run, group: str, answers: list[object], line: str) -> None:
+    words = line.replace("@", f"--bootstrap-server {server.bootstrap} --group {group}").split()
+    found = run("kafka-streams-groups", *words)
+    out = sorted(found.out.replace(group, "{group}").splitlines())
+    answers.append((line.replace(group, "{group}"), found.code, out))
+
+
 def test_a_streams_group_is_shown_and_changed_as_by_apaches_tool(
     server: Server, tools: ApacheTools, tmp_path: Path
 ) -> None:
     groups = [f"g{uuid.uuid4().hex[:8]}" for _ in range(2)]
     said: list[list[object]] = []
-    for run, group in zip((tools, kafka), groups, strict=True):
+    runs: list[Run] = [tools, kafka]
+    for run, group in zip(runs, groups, strict=True):
         side = _joined(server, group)
         answers: list[object] = []
-
-        def ask(line: str, run: Run = run, group: str = group, answers: list[object] = answers) -> None:
-            words = line.replace("@", f"--bootstrap-server {server.bootstrap} --group {group}").split()
-            found = run("kafka-streams-groups", *words)
-            answers.append((line.replace(group, "{group}"), found.code, sorted(found.out.replace(group, "{group}").splitlines())))
-
+        ask = partial(_ask, server, run, group, answers)
         for line in ("", "--verbose", "--members", "--members --verbose", "--state", "--state --verbose"):
             ask(f"@ --describe {line}")
         ask("@ --delete")

@@ -26,6 +26,7 @@ from ottla.broker.reply import Later
 from ottla.cluster.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.cluster.topic import is_legal_name
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error_message import words
 from ottla.wire.api import ApiKey
 from ottla.wire.api import incremental_alter_configs as alter
 from ottla.wire.api import list_config_resources as listing
@@ -67,7 +68,7 @@ def _describe(call: Call, request: DescribeConfigsRequest, resource: DescribeCon
         described = _read(call, resource)
     except KafkaError as error:
         result.error_code = error.code
-        result.error_message = error.message or error.code.name
+        result.error_message = words(error)
         return result
     # As in Apache Kafka, no key is every key.
     keys = set(resource.configuration_keys or ()) or None

@@ -14,6 +14,7 @@ from ottla.broker.dispatch import Call, handles
 from ottla.broker.reply import Later
 from ottla.cluster.decision import free
 from ottla.kernel.error import KafkaError
+from ottla.kernel.error_message import words
 from ottla.wire.api import ApiKey
 from ottla.wire.api import alter_client_quotas as quotas
 from ottla.wire.api import alter_configs as configs
@@ -104,9 +105,7 @@ def _refuse_election(request: election.ElectLeadersRequest, version: int, error:
         election.ReplicaElectionResult(
             topic=topic.topic,
             partition_result=[
-                election.PartitionResult(
-                    partition_id=index, error_code=error.code, error_message=error.message or error.code.name
-                )
+                election.PartitionResult(partition_id=index, error_code=error.code, error_message=words(error))
                 for index in topic.partitions
             ],
         )

@@ -6,6 +6,7 @@ Scripts look for these. The names and short messages are those of `org.apache.ka
 from __future__ import annotations
 
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error_message import standard as standard_words
 
 #: Codes whose class is not named after the code.
 _CLASSES = {
@@ -38,44 +39,12 @@ _CLASSES = {
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR: "FetchSessionTopicIdException",
     ErrorCode.INVALID_REGULAR_EXPRESSION: "InvalidRegularExpression",
 }
-_MESSAGES = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
-    ErrorCode.UNKNOWN_TOPIC_ID: "This server does not host this topic ID.",
-    ErrorCode.OFFSET_OUT_OF_RANGE: "The requested offset is not within the range of offsets maintained by the server.",
-    ErrorCode.LEADER_NOT_AVAILABLE: "There is no leader for this topic-partition as we are in the middle of a "
-    "leadership election.",
-    ErrorCode.GROUP_ID_NOT_FOUND: "The group id does not exist.",
-    ErrorCode.NON_EMPTY_GROUP: "The group is not empty.",
-    ErrorCode.INVALID_GROUP_ID: "The group id is invalid.",
-    ErrorCode.UNKNOWN_MEMBER_ID: "The coordinator is not aware of this member.",
-    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "Deleting offsets of a topic is forbidden while the consumer group is "
-    "actively subscribed to it.",
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
-    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "The transactionalId could not be found.",
-    ErrorCode.ELECTION_NOT_NEEDED: "Leader election not needed for topic partition.",
-    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "The preferred leader was not available.",
-    ErrorCode.SECURITY_DISABLED: "Security features are disabled.",
-    ErrorCode.UNSUPPORTED_VERSION: "The version of API is not supported.",
-    ErrorCode.LOG_DIR_NOT_FOUND: "The user-specified log directory is not found in the broker config.",
-    ErrorCode.REQUEST_TIMED_OUT: "The request timed out.",
-    ErrorCode.INVALID_TXN_STATE: "The producer attempted a transactional operation in an invalid state.",
-    ErrorCode.BROKER_ID_NOT_REGISTERED: "The given broker ID was not registered.",
-    ErrorCode.INVALID_REQUEST: "This most likely occurs because of a request being malformed by the client library or "
-    "the message was sent to an incompatible broker. See the broker logs for more details.",
-    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: "No partition reassignment is in progress.",
-    ErrorCode.KAFKA_STORAGE_ERROR: "Disk error when trying to access log file on the disk.",
-}
 
 
 def message(error: Exception) -> str:
     """An error's own message; for a code without one, what Java's client says."""
     if isinstance(error, KafkaError):
-        return (
-            error.message if error.message not in ("", error.code.name) else _MESSAGES.get(error.code, error.code.name)
-        )
+        return error.message if error.message not in ("", error.code.name) else standard_words(error.code)
     return str(error)
 
 
@@ -92,7 +61,7 @@ def java_class(error: KafkaError) -> str:
 
 def standard_message(error: KafkaError) -> str:
     """What Java's client says for the code, whatever our client has to say about it."""
-    return _MESSAGES.get(error.code) or message(error)
+    return standard_words(error.code)
 
 
 def standard(error: KafkaError) -> str:
