@@ -6,8 +6,8 @@ Rules:
 - The first topology is the group's. Who joins with an older one stays and is told so; with another one it is refused.
 - The group epoch rises when a member comes, goes or says something new of itself, when the topics of the topology
   change, when the topology becomes ready or stops being so, and when a setting of the assignment changes.
-- The answer has the tasks when they changed, and when the member joins. Who does what elsewhere is told to members
-  that have not heard of the latest change.
+- The answer has the tasks when they changed, when the member joins, and when it says that it owns something else: the
+  answer that told it may be lost. Who does what elsewhere is told to members that have not heard of the latest change.
 - A group of another kind is no streams group, except an empty classic one: that makes place.
 
 Not obvious: internal topics are not made here. The answer says which are missing (`StreamsHeartbeat`), and the driver
@@ -175,7 +175,10 @@ def _go_on(turn: Turn, call: Called) -> None:
     _keep_session(turn, group, member.member_id)
     if request.shutdown_application:
         _shut_down(group, member.member_id)
-    told = request.member_epoch == 0 or before.assigned != member.assigned
+    changed = request.member_epoch == 0 or before.assigned != member.assigned
+    if changed and member.endpoint is not None:
+        group.endpoint_epoch += 1
+    told = changed or (claimed is not None and claimed != member.assigned.as_target())
     response = _response(turn, group, member, request, told=told)
     response.status = _statuses(group, after, target, configured)
     turn.answer(call.ticket, StreamsHeartbeat(response, configured.missing))
@@ -334,8 +337,6 @@ def _response(
         response.active_tasks = _task_ids(member.assigned.active)
         response.standby_tasks = _task_ids(member.assigned.standby)
         response.warmup_tasks = _task_ids(member.assigned.warmup)
-        if member.endpoint is not None:
-            group.endpoint_epoch += 1
     if group.endpoint_epoch != request.endpoint_information_epoch:
         response.partitions_by_user_endpoint = endpoints(group, member, turn.shard.topics)
     if group.group_id in turn.shard.groups:

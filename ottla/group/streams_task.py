@@ -58,6 +58,11 @@ class OwnedTasks:
     def is_empty(self) -> bool:
         return not (self.active or self.standby or self.warmup)
 
+    def as_target(self) -> TaskSet:
+        """The same tasks, as a member shall have them."""
+        active = {subtopology: tuple(sorted(epochs)) for subtopology, epochs in self.active.items()}
+        return TaskSet(active, self.standby, self.warmup)
+
     def each(self) -> Iterator[RoleTask]:
         """Every task, in its role."""
         yield from role_tasks(Role.ACTIVE, self.active)

@@ -10,7 +10,10 @@ from ottla.group.event import SettingsChanged
 from ottla.group.streams_configuration import Status
 from ottla.group.streams_group import StreamsState, TaskState
 from ottla.kernel.error import ErrorCode
+from ottla.wire.api.delete_groups import DeleteGroupsRequest
+from ottla.wire.api.list_groups import ListGroupsRequest
 from ottla.wire.api.streams_group_heartbeat import Topology
+from tests.group.client import Classic, commit_request, fetched
 from tests.group.host import Host, Topics
 from tests.group.streams import (
     REBALANCE_MS,
@@ -449,3 +452,107 @@ def test_a_revocation_that_was_under_way_ends_after_a_restart() -> None:
         two.beat()
         host.pass_ms(10_000)
     assert set(host.group().members) == {"two"}
+
+
+# -- offsets and other requests
+
+
+def test_tasks_are_told_again_to_who_did_not_hear_of_them() -> None:
+    host = Host(QUICK)
+    one, two = settled(host, "one", "two")
+    two.leave()
+    host.ask(one.request(), 0)
+    assert len(one.active["0"]) == 2, "its answer was lost"
+    one.beat()
+    assert one.active == {"0": (0, 1, 2, 3)}
+    answer = one.beat()
+    assert answer.active_tasks is None, "it has said that it knows"
+
+
+def test_a_member_commits_for_its_tasks_in_the_epoch_in_which_it_got_them() -> None:
+    host = Host(QUICK)
+    (one,) = settled(host, "one")
+    since = one.epoch
+    two = Streamer(host, "two")
+    two.join()
+    rounds([one, two])
+    kept, lost = one.active["0"][0], two.active["0"][0]
+
+    def commits(partition: int, epoch: int, topic: str = "orders", version: int = 9) -> int:
+        answer = host.call(commit_request("g", {topic: {partition: 5}}, epoch, "one"), version)
+        return int(answer.topics[0].partitions[0].error_code)
+
+    assert commits(kept, one.epoch) == ErrorCode.NONE
+    assert commits(kept, since) == ErrorCode.NONE
+    assert commits(lost, since) == ErrorCode.STALE_MEMBER_EPOCH
+    assert commits(0, since, "clicks") == ErrorCode.STALE_MEMBER_EPOCH
+    assert commits(kept, one.epoch + 1) == ErrorCode.STALE_MEMBER_EPOCH
+    assert commits(kept, one.epoch, version=8) == ErrorCode.UNSUPPORTED_VERSION
+    assert fetched(host, "g", {"orders": [kept]}, member_id="one", member_epoch=one.epoch) == {
+        ("orders", kept): (5, ErrorCode.NONE)
+    }
+
+
+def test_offsets_of_what_an_application_reads_do_not_expire_while_it_runs() -> None:
+    settings = change(QUICK, offsets_retention_minutes=1, offsets_retention_check_interval_ms=10_000)
+    host = Host(settings)
+    (one,) = settled(host, "one")
+    request = commit_request("g", {"orders": {0: 5}, "clicks": {0: 6}}, one.epoch, "one")
+    host.call(request, 9)
+    keep_alive(host, [one], 90_000)
+    asked = {"orders": [0], "clicks": [0]}
+    assert {offset for offset, _ in fetched(host, "g", asked).values()} == {5, -1}
+    one.leave()
+    host.pass_ms(90_000)
+    assert host.group() is None, "its last offset is gone"
+    assert host.replayed_group() is None
+
+
+def test_a_group_is_deleted_when_it_is_empty() -> None:
+    host = Host(QUICK)
+    (one,) = settled(host, "one")
+
+    def delete() -> int:
+        return int(host.call(DeleteGroupsRequest(groups_names=["g"]), 2).results[0].error_code)
+
+    assert delete() == ErrorCode.NON_EMPTY_GROUP
+    one.leave()
+    assert delete() == ErrorCode.NONE
+    assert host.group() is None and host.replayed_group() is None
+    (one,) = settled(host, "one", topology=Topology(epoch=0, subtopologies=[reader(topics=["clicks"])]))
+    assert one.active == {"0": (0, 1)}
+
+
+def test_a_gathering_ends_with_the_group() -> None:
+    host = Host()
+    one = Streamer(host, "one")
+    one.join()
+    one.leave()
+    host.call(DeleteGroupsRequest(groups_names=["g"]), 2)
+    host.pass_ms(10_000)
+    assert host.group() is None
+
+
+def test_an_empty_streams_group_makes_place_for_a_classic_one_and_the_other_way_round() -> None:
+    host = Host(QUICK)
+    (one,) = settled(host, "one")
+    consumer = Classic(host)
+    assert consumer.join().joined().error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    one.leave()
+    consumer.join()
+    host.pass_ms(3_000)
+    assert consumer.joined().error_code == ErrorCode.NONE
+    assert one.join().error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    consumer.leave()
+    host.restart()
+    assert one.join().error_code == ErrorCode.NONE
+    assert host.group().state is StreamsState.STABLE
+
+
+@pytest.mark.parametrize("filters", [["notready"], ["NotReady"], ["not_ready"]])
+def test_a_group_that_waits_for_its_topics_is_listed_by_its_state(filters: list[str]) -> None:
+    host = Host(QUICK)
+    Streamer(host, "one", word_count()).join()
+    listed = host.call(ListGroupsRequest(states_filter=filters, types_filter=["Streams"]), 5).groups
+    assert [(group.group_id, group.group_type, group.group_state) for group in listed] == [("g", "streams", "NotReady")]
+    assert listed[0].protocol_type == "streams"
