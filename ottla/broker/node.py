@@ -50,6 +50,7 @@ from ottla.kernel.port import Clock, Disk, Rng
 from ottla.kernel.server_settings import ServerSettings
 from ottla.kernel.value import frozen
 from ottla.log.directory import LockingDisk
+from ottla.log.opening import Opening
 from ottla.log.store import Store
 from ottla.net.inbound import Connection
 from ottla.net.listener import Listener
@@ -61,8 +62,8 @@ _log = logging.getLogger("ottla.broker")
 _PROGRESS_MS = 1000
 
 
-def _threads() -> Executor:
-    return ThreadPoolExecutor(2, thread_name_prefix="ottla-disk")
+def _threads(count: int = 2) -> Executor:
+    return ThreadPoolExecutor(count, thread_name_prefix="ottla-disk")
 
 
 @frozen
@@ -72,8 +73,8 @@ class Ports:
     disk: LockingDisk = field(default_factory=HostDisk)
     clock: Clock = field(default_factory=HostClock)
     rng: Rng = field(default_factory=SystemRandom)
-    #: Makes what runs that which would block the loop.
-    pool: Callable[[], Executor] = _threads
+    #: Makes what runs that which would block the loop; its argument is how many threads, if not two.
+    pool: Callable[..., Executor] = _threads
     #: Makes a listener; its arguments are those of `Listener`.
     listener: Callable[..., Listener] = Listener
     #: Makes what carries out a compaction beside the loop.
@@ -148,7 +149,7 @@ class Node:
             self._broker_epoch = self.quorum.broker_epoch
             # The metadata first: a log is opened as its topic is set.
             self._take_settings(self.quorum.image)
-            self.store.load(self.clock.now_ms(), self._tell_progress)
+            self._load_store()
             self.log_dirs.tell_what_is_left()
             self._follow(Image.empty(), self.quorum.image)
             self.quorum.subscribe(self._follow)
@@ -190,15 +191,20 @@ class Node:
         finally:
             pool.shutdown()
 
-    def _tell_progress(self, directory: str, done: int, total: int, *, clean: bool) -> None:
+    def _load_store(self) -> None:
+        pool = self._ports.pool(self.settings.num_recovery_threads_per_data_dir * len(self.store.directories))
+        self._told_ms = self.clock.monotonic_ms()
+        try:
+            self.store.load(self.clock.now_ms(), self._tell_progress, pool)
+        finally:
+            pool.shutdown()
+
+    def _tell_progress(self, opening: Opening) -> None:
         """Say how far a start is, when it takes long enough for somebody to wonder."""
         now_ms = self.clock.monotonic_ms()
-        if not done or now_ms - self._told_ms < _PROGRESS_MS:
-            self._told_ms = self._told_ms if done else now_ms
-            return
-        self._told_ms = now_ms
-        what = "opening" if clean else "recovering after an unclean end"
-        self.on_progress(f"{directory}: {what}, {done:,} of {total:,} logs")
+        if now_ms - self._told_ms >= _PROGRESS_MS:
+            self._told_ms = now_ms
+            self.on_progress(opening.line)
 
     def _bind(self, undo: ExitStack) -> None:
         if not (self.settings.is_broker and self.settings.is_controller):

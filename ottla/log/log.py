@@ -139,11 +139,12 @@ class Log:
         clean: bool = False,
         topic_id: Uuid = NO_UUID,
         cleaner_offset: int | None = None,
+        reading: recovery.Reading = lambda more, done: None,
     ) -> "Log":
         """Open what is in the directory, or begin a new log there.
 
-        After an unclean end everything from `recovery_point` on is read and checked, and cut at the first bad batch.
-        `topic_id` is written if the directory has none.
+        After an unclean end everything from `recovery_point` on is read and checked, and cut at the first bad batch;
+        `reading` is told how far that is. `topic_id` is written if the directory has none.
         """
         log = cls(disk, path, settings)
         log.cleaner_offset = cleaner_offset
@@ -157,7 +158,7 @@ class Log:
         if log.topic_id == NO_UUID and topic_id != NO_UUID:
             log.topic_id = topic_id
             write_topic_id(disk, path, topic_id)
-        recovery.load(log, names, now_ms, recovery_point, log_start_offset, clean)
+        recovery.load(log, names, now_ms, recovery_point, log_start_offset, clean, reading)
         log.last_flush_ms = now_ms
         return log
 

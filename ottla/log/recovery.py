@@ -3,14 +3,14 @@
 Rules:
 - After a crash everything from the segment of the recovery point on is read. The first batch that is cut off, has a
   wrong CRC or an offset that does not rise ends the log; later segments go.
-- The indexes, epochs and producers of what was read are rebuilt from it; before it the files are believed. An
-  index that cannot be right, or is not there, is rebuilt from its segment.
+- It is read once, a megabyte at a time. The indexes, epochs and producers of what was read are rebuilt from it;
+  before it the files are believed. An index that cannot be right, or is not there, is rebuilt from its segment.
 - Files of unfinished work go: `.deleted`, `.cleaned`. A `.swap` was complete and takes its place, unless a `.cleaned`
   beside it shows that the renaming had only begun.
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -35,14 +35,26 @@ from ottla.log.path import (
 )
 from ottla.log.segment import Segment
 from ottla.log.snapshot import Snapshots
-from ottla.wire.batch import CRC_START, HEADER, HEADER_BYTES, LENGTH_END, MAGIC, BatchHeader
+from ottla.wire.batch import CRC_START, HEADER, HEADER_BYTES, MAGIC, BatchHeader
 from ottla.wire.checksum import crc32c
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
 
+#: Told of recovery: so many bytes more that are to be read, and so many that were.
+Reading = Callable[[int, int], None]
+_READ_BYTES = 1 << 20
 
-def load(log: "Log", names: list[str], now_ms: int, recovery_point: int, log_start_offset: int, clean: bool) -> None:
+
+def load(
+    log: "Log",
+    names: list[str],
+    now_ms: int,
+    recovery_point: int,
+    log_start_offset: int,
+    clean: bool,
+    reading: Reading,
+) -> None:
     """Fill a log from its directory, which holds files of these names."""
     disk, directory = log.disk, log.path
     found = _finish_cleaning(disk, directory, names)
@@ -58,8 +70,7 @@ def load(log: "Log", names: list[str], now_ms: int, recovery_point: int, log_sta
     damaged = _mend_indexes(log, found, recovery_point, clean)
     if damaged is not None:
         recovery_point, clean = min(recovery_point, damaged), False
-    if not clean:
-        _recover(log, now_ms, recovery_point, log_start_offset)
+    read_from = None if clean else _recover(log, now_ms, recovery_point, log_start_offset, reading)
     if log.segments and log.segments[-1].next_offset() < log_start_offset:
         # Segments were taken away from under us: what is left lies before the log's start.
         _drop_segments(log, 0)
@@ -75,7 +86,12 @@ def load(log: "Log", names: list[str], now_ms: int, recovery_point: int, log_sta
     log.epochs.truncate_start(log.start_offset)
     log.note_epochs()
     log.snapshots.keep_of_segments(log.bases)
-    rebuild_producers(log, log.end_offset, now_ms, clean=clean)
+    if read_from is not None and log.start_offset <= read_from and log.producers.end_offset == log.end_offset:
+        # What was read has brought them here.
+        log.snapshots.keep_between(log.start_offset, log.end_offset)
+        _take_snapshot(log)
+    else:
+        rebuild_producers(log, log.end_offset, now_ms, clean=clean)
     if clean and was_there and not log.generation and set(log.snapshots.offsets) <= set(snapshots):
         log.whole_at = log.end_offset
         log.directory_dirty = False
@@ -103,29 +119,45 @@ def rebuild_producers(log: "Log", end_offset: int, now_ms: int, *, clean: bool =
             # The transaction index is there already: it is rebuilt with its segment, not here.
             replay(producers, None, header, data)
     producers.end_offset = end_offset
-    if end_offset > log.start_offset:
-        snapshots.take(producers)
+    _take_snapshot(log)
 
 
-def _recover(log: "Log", now_ms: int, recovery_point: int, log_start_offset: int) -> None:
+def _take_snapshot(log: "Log") -> None:
+    if log.producers.end_offset > log.start_offset:
+        log.snapshots.take(log.producers)
+
+
+def _recover(log: "Log", now_ms: int, recovery_point: int, log_start_offset: int, reading: Reading) -> int | None:
+    """Read what may not be whole; the base offset from which on everything was read, or None if there is nothing."""
     bases = [segment.base_offset for segment in log.segments]
     slot = _first_unsure(bases, recovery_point)
     # The cleaner leaves gaps between segments. Nobody else does: elsewhere one means that the end of a segment was lost
     # while the name of the next was not.
     gaps = "compact" in log.settings.cleanup_policy or log.cleaner_offset is not None
-    next_offset = bases[slot] if slot < len(bases) else 0
+    if slot == len(bases):
+        return None
+    reading(sum(segment.size for segment in log.segments[slot:]), 0)
+    read_from = next_offset = bases[slot]
     while slot < len(bases):
         segment = log.segments[slot]
         base = segment.base_offset
         log.bases = bases[: slot + 1]
         if base < next_offset or (base > next_offset and base > recovery_point and not gaps):
             _drop_segments(log, slot)
-            return
-        if not _recover_segment(log, segment, slot, now_ms, log_start_offset):
+            break
+        if base > read_from >= log_start_offset:
+            # The segments before have brought the producers here.
+            log.start_offset = log_start_offset
+            log.producers.end_offset = base
+            _take_snapshot(log)
+        else:
+            _load_producers(log, slot, now_ms, log_start_offset)
+        if not _recover_segment(log, segment, reading):
             _drop_segments(log, slot + 1)
-            return
+            break
         next_offset = segment.next_offset()
         slot += 1
+    return read_from
 
 
 def _first_unsure(bases: list[int], recovery_point: int) -> int:
@@ -137,17 +169,21 @@ def _first_unsure(bases: list[int], recovery_point: int) -> int:
     return max(0, bisect_right(bases, recovery_point - 1) - 1)
 
 
-def _recover_segment(log: "Log", segment: Segment, slot: int, now_ms: int, log_start_offset: int) -> bool:
-    """Read a segment through, rebuild what is derived from it, and cut it at the first bad batch. True if none was."""
-    producers = log.producers
-    kept = log.segments
-    log.segments = kept[:slot]
+def _load_producers(log: "Log", slot: int, now_ms: int, log_start_offset: int) -> None:
+    """The producers' state where a segment begins that is not to be believed, nor are the snapshots behind it."""
+    base = log.segments[slot].base_offset
     log.start_offset = log_start_offset
     for offset in log.snapshots.offsets:
-        if offset > segment.base_offset:
+        if offset > base:
             log.snapshots.remove(offset)
-    rebuild_producers(log, segment.base_offset, now_ms)
+    kept = log.segments
+    log.segments = kept[:slot]
+    rebuild_producers(log, base, now_ms)
     log.segments = kept
+
+
+def _recover_segment(log: "Log", segment: Segment, reading: Reading) -> bool:
+    """Read a segment through, rebuild what is derived from it, and cut it at the first bad batch. True if none was."""
     segment.offset_index.reset()
     segment.time_index.reset()
     segment.transaction_index.reset()
@@ -155,41 +191,46 @@ def _recover_segment(log: "Log", segment: Segment, slot: int, now_ms: int, log_s
     segment.bytes_since_index = 0
     size = segment.file.size()
     segment.size = 0
-    position = 0
-    next_offset = segment.base_offset
-    while position < size:
-        found = _whole_batch(segment, position, size, next_offset)
-        if found is None:
-            break
-        header, data = found
+    for header, data in _whole_batches(segment, size, reading):
         if header.partition_leader_epoch >= log.epochs.latest:
             log.epochs.assign(header.partition_leader_epoch, header.base_offset)
-        segment.written(position, header.size, header.base_offset, header.last_offset, header.max_timestamp)
-        replay(producers, segment, header, data)
-        next_offset = header.last_offset + 1
-        position += header.size
-    segment.cut(position)
+        segment.written(segment.size, header.size, header.base_offset, header.last_offset, header.max_timestamp)
+        replay(log.producers, segment, header, data)
+    end = segment.size
+    segment.cut(end)
     segment.deactivate()
-    return position == size
+    return end == size
 
 
-def _whole_batch(segment: Segment, position: int, size: int, next_offset: int) -> tuple[BatchHeader, bytes] | None:
-    """The batch at `position` if every byte of it is right."""
-    head = segment.file.read(HEADER_BYTES, position)
-    if len(head) < HEADER_BYTES:
-        return None
-    header = BatchHeader._make(HEADER.unpack(head))
-    end = position + header.length + LENGTH_END
-    if header.magic != MAGIC or header.size < HEADER_BYTES or end > size:
-        return None
-    if header.base_offset < next_offset or header.last_offset_delta < 0:
-        return None
-    if header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
-        return None
-    data = segment.file.read(header.size, position)
-    if len(data) < header.size or crc32c(memoryview(data)[CRC_START:]) != header.crc:
-        return None
-    return header, data
+def _whole_batches(segment: Segment, size: int, reading: Reading) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The batches from the first on, for as long as every byte of them is right."""
+    position = start = 0
+    next_offset = segment.base_offset
+    data = memoryview(b"")
+    while size - position >= HEADER_BYTES:
+        at = position - start
+        if at + HEADER_BYTES > len(data):
+            reading(0, at)
+            data, start, at = memoryview(segment.file.read(_READ_BYTES, position)), position, 0
+        header = BatchHeader._make(HEADER.unpack_from(data, at))
+        batch_bytes = header.size
+        if header.magic != MAGIC or batch_bytes < HEADER_BYTES or position + batch_bytes > size:
+            return
+        if header.base_offset < next_offset or header.last_offset_delta < 0:
+            return
+        if header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+            return
+        if at + batch_bytes > len(data):
+            reading(0, at)
+            data = memoryview(segment.file.read(max(_READ_BYTES, batch_bytes), position))
+            start, at = position, 0
+        batch = data[at : at + batch_bytes]
+        if crc32c(batch[CRC_START:]) != header.crc:
+            return
+        yield header, batch
+        next_offset = header.last_offset + 1
+        position += batch_bytes
+    reading(0, position - start)
 
 
 def _open_segments(log: "Log", found: Mapping[str, tuple[int, str, str]], now_ms: int) -> None:

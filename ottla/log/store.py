@@ -2,6 +2,7 @@
 
 Rules:
 - A directory belongs to one node at a time (`.lock`), and to one node id and cluster for ever (`meta.properties`).
+- After a crash the logs of all directories are recovered on the threads of a pool.
 - The checkpoints are what recovery starts from; they are written from time to time and on close. The mark of a clean
   shutdown is the last thing written on close and the first thing removed on open.
 - A new log goes into the directory that has the fewest.
@@ -14,7 +15,6 @@ Rules:
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Protocol
 
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.name import METADATA_TOPIC, NO_UUID, TopicPartition, Uuid
@@ -22,17 +22,12 @@ from ottla.log import checkpoint
 from ottla.log.directory import Directories, Directory, LockingDisk
 from ottla.log.log import Log
 from ottla.log.new_log import NewLog
+from ottla.log.opening import Begun, Opening, begin, read_checkpoints
 from ottla.log.path import DELETE_DIRECTORY, FUTURE_DIRECTORY, STRAY_DIRECTORY, parse_partition_name
 from ottla.log.setting import LogSettings
 
 _NAME_MAX = 255
 _TEMPORARY = re.compile(rf".+\.[0-9a-f]{{32}}({DELETE_DIRECTORY}|{FUTURE_DIRECTORY}|{STRAY_DIRECTORY})")
-
-
-class Progress(Protocol):
-    """Told of each log that is about to be opened: its directory, how many of how many are, and whether it is clean."""
-
-    def __call__(self, directory: str, done: int, total: int, *, clean: bool) -> None: ...
 
 
 class Store(Directories):
@@ -95,12 +90,28 @@ class Store(Directories):
             raise
         return store
 
-    def load(self, now_ms: int, progress: Progress | None = None) -> None:
-        """Open every log in the directories; `progress` is told after each one."""
+    def load(
+        self,
+        now_ms: int,
+        progress: Callable[[Opening], None] | None = None,
+        pool: Executor | None = None,
+    ) -> None:
+        """Open every log in the directories, on the threads of `pool` where there may be much to recover.
+
+        `progress` is told on the thread that made some.
+        """
         self._now_ms = now_ms
+        begun: list[tuple[Directory, Begun]] = []
         for directory in self._online():
             try:
-                self._load(directory, now_ms, progress)
+                read_checkpoints(self._disk, directory)
+                found = [(tp, where, self._settings_of(tp)) for tp, where in self._partitions_in(directory.path)]
+                begun.append((directory, begin(self._disk, directory, found, now_ms, progress, pool)))
+            except OSError as error:
+                self.fail(directory.path, error)
+        for directory, logs in begun:
+            try:
+                self._finish(directory, logs)
             except OSError as error:
                 self.fail(directory.path, error)
         self._loaded = True
@@ -391,40 +402,21 @@ class Store(Directories):
 
     # ---- opening
 
-    def _load(self, directory: Directory, now_ms: int, progress: Progress | None) -> None:
-        disk, path = self._disk, directory.path
-        directory.clean, _ = checkpoint.take_clean_shutdown(disk, path)
-        for name, attribute in (
-            (checkpoint.RECOVERY_POINTS, "points"),
-            (checkpoint.START_OFFSETS, "starts"),
-            (checkpoint.HIGH_WATERMARKS, "watermarks"),
-            (checkpoint.CLEANER_OFFSETS, "cleaner_offsets"),
-        ):
+    def _finish(self, directory: Directory, logs: Begun) -> None:
+        """Adopt them. Every one comes to its end before the first failure is told."""
+        failure: Exception | None = None
+        for tp, opened in logs:
             try:
-                setattr(directory, attribute, checkpoint.read_offsets(disk, f"{path}/{name}"))
-            except checkpoint.CorruptCheckpoint:
-                # As Kafka: without recovery points all is read, without start offsets the first segment counts, and
-                # without the cleaner's all is dirty.
-                setattr(directory, attribute, {})
-        found = self._partitions_in(path)
-        for done, (tp, where) in enumerate(found):
-            if progress is not None:
-                progress(path, done, len(found), clean=directory.clean)
-            try:
-                log = Log.open(
-                    disk,
-                    where,
-                    self._settings_of(tp),
-                    now_ms=now_ms,
-                    recovery_point=directory.points.get(tp, 0),
-                    log_start_offset=directory.starts.get(tp, 0),
-                    clean=directory.clean,
-                    cleaner_offset=directory.cleaner_offsets.get(tp),
-                )
-            except checkpoint.CorruptCheckpoint as error:
-                raise OttlaError(f"{error}; restore {where} from a backup, or move it out of {path}") from error
-            self._keep_longer(tp, log, directory)
-            self._unclaimed.add(tp)
+                log = opened()
+                if failure is None:
+                    self._keep_longer(tp, log, directory)
+                    self._unclaimed.add(tp)
+                else:
+                    log.discard()
+            except (OSError, KafkaError, OttlaError) as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
     def _partitions_in(self, path: str) -> list[tuple[TopicPartition, str]]:
         """The partitions' directories in a log directory. What was left to be deleted goes."""

@@ -256,6 +256,9 @@ class GroupMember(Worker):
                 "reconnect.backoff.ms": 20,
                 "reconnect.backoff.max.ms": 100,
                 "log_level": 0,
+                # When every broker is down, librdkafka begins anew with its bootstrap servers, and now and then hangs
+                # there for good, without a connection.
+                "metadata.recovery.strategy": "none",
                 **settings,
             }
         )

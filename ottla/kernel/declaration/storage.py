@@ -49,7 +49,6 @@ class StorageDeclaration:
         POSITIVE,
         HIGH,
         CLUSTER_WIDE,
-        served=False,
     )
     log_dir_failure_timeout_ms = long(
         "log.dir.failure.timeout.ms",
