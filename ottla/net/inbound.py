@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -28,6 +29,7 @@ _SPARE_FROM_BYTES = 1 << 16
 _SPARES_MAX = 2
 _UNSENT_BYTES_MAX = 64 << 20
 _PENDING_REPLIES_MAX = 1000
+_SIZE = struct.Struct(">i")
 #: sendmsg takes at most IOV_MAX (1024) pieces.
 _PIECES_MAX = 256
 
@@ -170,7 +172,8 @@ class Connection:
             self._handling = False
         if self.closed:
             return
-        self._send_ready()
+        if self._slots:
+            self._send_ready()
         if self._reading and self._is_overloaded():
             self._reading = False
             self._loop.remove_reader(self._fd)
@@ -179,8 +182,9 @@ class Connection:
         """Hand over each whole frame in `data`; keep what is left of an incomplete one."""
         position, end = 0, len(data)
         while end - position >= 4 and self._muted is None:
-            size = int.from_bytes(data[position : position + 4], "big", signed=True)
-            self._check_size(size)
+            (size,) = _SIZE.unpack_from(data, position)
+            if not 0 <= size <= self._frame_bytes_max:
+                raise self._wrong_size(size)
             if end - position - 4 < size:
                 break
             self._hand_over(data[position + 4 : position + 4 + size])
@@ -208,8 +212,9 @@ class Connection:
         spill = self._shared[: count - own]
         if self._partial_end < len(partial):
             return
-        size = int.from_bytes(partial[:4], "big", signed=True)
-        self._check_size(size)
+        (size,) = _SIZE.unpack_from(partial)
+        if not 0 <= size <= self._frame_bytes_max:
+            raise self._wrong_size(size)
         if len(partial) < 4 + size:
             self._grow(partial, 4 + size, spill)
             return
@@ -236,9 +241,8 @@ class Connection:
             if taken < len(spill) and not self.closed:
                 self._cut(spill[taken:])
 
-    def _check_size(self, size: int) -> None:
-        if not 0 <= size <= self._frame_bytes_max:
-            raise PeerError(f"a frame of {size} bytes; socket.request.max.bytes is {self._frame_bytes_max}")
+    def _wrong_size(self, size: int) -> PeerError:
+        return PeerError(f"a frame of {size} bytes; socket.request.max.bytes is {self._frame_bytes_max}")
 
     def _hand_over(self, frame: memoryview) -> None:
         if self._slots:
@@ -292,6 +296,8 @@ class Connection:
 
     def _send_ready(self) -> None:
         slots = self._slots
+        if len(slots) == 1 and not self._out and self._send_only(slots[0]):
+            return
         while slots and slots[0].ready:
             slot = slots.popleft()
             for part in slot.parts:
@@ -304,6 +310,24 @@ class Connection:
             self._write()
         elif self._close_when_sent and not self._out:
             self.close("closed after the reply")
+
+    def _send_only(self, slot: Slot) -> bool:
+        """The short way of nearly every answer: one piece that the socket takes whole, with nothing behind it."""
+        if not slot.ready or slot.close_after or len(slot.parts) != 1:
+            return False
+        part = slot.parts[0]
+        if type(part) is not bytes:
+            return False
+        try:
+            sent = self._sock.send(part)
+        except OSError:
+            # The long way meets it again, and knows what to do.
+            return False
+        if sent < len(part):
+            slot.parts = (part[sent:],)
+            return False
+        self._slots.popleft()
+        return True
 
     def _write(self) -> None:
         try:
