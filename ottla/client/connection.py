@@ -28,7 +28,7 @@ from typing import Any, TypeVar, cast
 from ottla.client.client_setting import ClientSettings
 from ottla.client.clock import now_ms
 from ottla.client.error import ConnectionLost, NotReachable, RequestTimedOut, Unsupported, check
-from ottla.client.frame import Frames
+from ottla.client.inbound import Inbound
 from ottla.client.node_metric import NodeMeter
 from ottla.client.sasl import SignIn
 from ottla.client.security import Security, authenticate
@@ -95,7 +95,7 @@ class Connection(asyncio.BufferedProtocol):
         #: While the client signs in again, what waits for its end; None else.
         self._held: list[tuple[_Sent | None, list[bytes | memoryview]]] | None = None
         self._signing: asyncio.Task[None] | None = None
-        self._frames = Frames()
+        self._inbound = Inbound()
         self._writable: asyncio.Future[None] | None = None
         #: Resolved when the socket is closed, once `finish` waits for that.
         self._gone: asyncio.Future[None] | None = None
@@ -341,11 +341,11 @@ class Connection(asyncio.BufferedProtocol):
         self._writable = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._frames.room()
+        return self._inbound.room()
 
     def buffer_updated(self, nbytes: int) -> None:
         try:
-            frames = self._frames.filled(nbytes)
+            frames = self._inbound.filled(nbytes)
         except Malformed as error:
             return self.close(str(error))
         for frame in frames:

@@ -268,13 +268,13 @@ def test_files_that_cannot_be_used_are_named(files: Certificates, tmp_path: Path
 
 
 def test_frames_are_cut_the_same_however_they_come() -> None:
-    from ottla.client.frame import Frames
+    from ottla.client.inbound import Inbound
     from ottla.wire.type import Malformed
 
     bodies = [b"abcd", b"x" * 100_000, b"efgh" * 5, b"y" * 40_000, b"z" * 4]
     stream = b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
     for size in (1, 7, 4096, len(stream)):
-        frames, found, position = Frames(), [], 0
+        frames, found, position = Inbound(), [], 0
         while position < len(stream):
             room = frames.room()
             part = stream[position : position + min(size, len(room))]
@@ -287,7 +287,7 @@ def test_frames_are_cut_the_same_however_they_come() -> None:
         (b"\x15\x03\x03\x00", "speaks TLS"),
         (bytes(4), "of 0 bytes"),
     ):
-        frames = Frames()
+        frames = Inbound()
         frames.room()[:4] = start
         with pytest.raises(Malformed, match=why):
             frames.filled(4)
