@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ from ottla.wire.record.transaction import parse
 if TYPE_CHECKING:
     from ottla.broker.node import Node
 
+_log = logging.getLogger("ottla.broker")
 #: This node's coordinators are never replaced by another's, so one epoch serves.
 _COORDINATOR_EPOCH = 0
 #: Of a load that is cut into pieces: some milliseconds.
@@ -167,16 +169,29 @@ class TransactionDriver(Driver[Coordinator]):
             self.append(effect.entries, now_ms)
             return
         for tp in effect.partitions:
+            self._mark(tp, effect)
+        self.step(MarkersWritten(effect.transactional_id))
+
+    def _mark(self, tp: TopicPartition, effect: WriteMarkers) -> None:
+        partition = self.node.partitions.get(tp)
+        known = None if partition is None else partition.log.producers.by_id.get(effect.producer_id)
+        # A marker that somebody else sent may name any epoch; nobody but this node may be kept from ending by that.
+        coordinator_epoch = max(_COORDINATOR_EPOCH, -1 if known is None else known.coordinator_epoch)
+        try:
             write_marker(
                 self.node,
                 tp,
                 effect.producer_id,
                 effect.producer_epoch,
                 committed=effect.committed,
-                coordinator_epoch=_COORDINATOR_EPOCH,
+                coordinator_epoch=coordinator_epoch,
                 transaction_version=effect.transaction_version,
             )
-        self.step(MarkersWritten(effect.transactional_id))
+        except KafkaError as error:
+            if error.code is not ErrorCode.INVALID_PRODUCER_EPOCH:
+                raise
+            # A marker of a newer epoch has ended the transaction there.
+            _log.warning("%s: no marker of %s in %s: %s", TRANSACTION_TOPIC, effect.transactional_id, tp, error)
 
 
 def _fresh(node: Node) -> Coordinator:

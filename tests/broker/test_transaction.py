@@ -9,6 +9,7 @@ import pytest
 import ottla
 from ottla.kernel.error import ErrorCode
 from ottla.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.wire.api.end_txn import EndTxnRequest
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest
 from ottla.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -17,6 +18,7 @@ from ottla.wire.api.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from ottla.wire.api.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from ottla.wire.batch import build
 from tests.broker.wire_client import WireClient
 
@@ -91,3 +93,33 @@ def test_the_coordinator_itself_says_fenced(node: ottla.Node, client: WireClient
     )
     (answer,) = client.ask(request, 3).results_by_topic_v3_and_below[0].results_by_partition
     assert answer.partition_error_code == ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize(("ahead", "coordinator_epoch"), [(0, 7), (3, 0)])
+def test_a_marker_that_somebody_else_sent_does_not_stop_the_coordinator(
+    node: ottla.Node, client: WireClient, ahead: int, coordinator_epoch: int
+) -> None:
+    """A wandering history found it: the coordinator failed at its own marker, and everybody's transactions with it."""
+    name = next(_names)
+    node.create_topic(name)
+    mine = begun(client, name)
+    client.ask(
+        AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=name,
+            v3_and_below_producer_id=mine.producer_id,
+            v3_and_below_producer_epoch=mine.producer_epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=name, partitions=[0])],
+        ),
+        3,
+    )
+    marker = WritableTxnMarker(
+        producer_id=mine.producer_id,
+        producer_epoch=mine.producer_epoch + ahead,
+        topics=[WritableTxnMarkerTopic(name=name, partition_indexes=[0])],
+        coordinator_epoch=coordinator_epoch,
+    )
+    (result,) = client.ask(WriteTxnMarkersRequest(markers=[marker]), 1).markers
+    assert result.topics[0].partitions[0].error_code == ErrorCode.NONE
+    end = EndTxnRequest(transactional_id=name, producer_id=mine.producer_id, producer_epoch=mine.producer_epoch)
+    assert client.ask(end, 4).error_code == ErrorCode.NONE
+    assert begun(client, name).producer_epoch == mine.producer_epoch + 1
