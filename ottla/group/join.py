@@ -53,7 +53,11 @@ def join_group(turn: Turn, call: Called) -> None:
     if isinstance(group, ShareGroup) or (isinstance(group, StreamsGroup) and group.members):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if isinstance(group, ConsumerGroup) and group.members:
-        join_consumer_group(turn, call, group)
+        try:
+            join_consumer_group(turn, call, group)
+        except KafkaError as error:
+            # Here Apache Kafka does not repeat the member's id in an error.
+            turn.answer(call.ticket, JoinGroupResponse(error_code=error.code))
         return
     if not isinstance(group, ClassicGroup):
         if request.member_id:
