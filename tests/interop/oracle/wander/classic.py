@@ -56,7 +56,7 @@ def join(draw: Draw, who: int) -> None:
     )
     if draw.maybe(0.03):
         names = draw.mostly(["other"], [])
-    protocols = [{"name": name, "metadata": {"$bytes": subscription(draw)}} for name in names]
+    protocols = [{"name": name, "metadata": subscription(draw)} for name in names]
     fine = [79, 27]
     draw.ask(
         "JoinGroup",
@@ -78,21 +78,22 @@ def join(draw: Draw, who: int) -> None:
     )
 
 
-def subscription(draw: Draw) -> str:
+def subscription(draw: Draw) -> Values:
     """What a consumer says when it joins: mostly a real subscription, else bytes that mean nothing."""
-    names = draw.mostly(["t0"], ["t0", "t1"], [], odds=0.6)
-    if not draw.readable and draw.maybe(0.6):
-        return str(draw.mostly("0001", "", "00", "0003ffff"))
-    text = "0001" + f"{len(names):08x}"
-    for name in names:
-        text += f"{len(name):04x}" + name.encode().hex()
-    return text + "ffffffff" + "00000000"
+    if draw.readable:
+        return {"$subscription": ["~t0"]}
+    if draw.maybe(0.6):
+        return {"$bytes": draw.mostly("0001", "", "00", "0003ffff")}
+    return {"$subscription": draw.mostly(["~t0"], ["~t0", "~t1"], [], odds=0.6)}
 
 
 def sync(draw: Draw, who: int) -> None:
     """The assignments of all: a leader's are used, a follower's are not looked at."""
     given = [
-        {"member_id": ref(f"m{each}.id", f"m{each}"), "assignment": {"$bytes": f"00{each:02x}"}}
+        {
+            "member_id": ref(f"m{each}.id", f"m{each}"),
+            "assignment": {"$assignment": {"~t0": [each]}} if draw.readable else {"$bytes": f"00{each:02x}"},
+        }
         for each in range(MEMBERS)
     ]
     draw.ask(

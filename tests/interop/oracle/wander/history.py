@@ -5,11 +5,14 @@ In a step's values:
     {"$": "p.id", "plus": 1, "or": -1}        what a reply left under `p.id`, moved, or this while there is nothing
     {"$bytes": "00ff"}                        bytes
     {"$batch": {"count": 2, ...}}             a record batch (`batch` says what it takes)
+    {"$subscription": ["~t"]}                 what a consumer of these topics says when it joins a classic group
+    {"$assignment": {"~t": [0, 1]}}           what its leader gives it
 
 Fields that the version of the request does not have are left out, so one template serves all versions.
 """
 
 import json
+import struct
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,7 +73,21 @@ def expand(value: Any, known: dict[str, Any], prefix: str) -> Any:
         return bytes.fromhex(value["$bytes"])
     if "$batch" in value:
         return batch(**expand(value["$batch"], known, prefix))
+    if "$subscription" in value:
+        topics = b"".join(_text(expand(name, known, prefix)) for name in value["$subscription"])
+        # Version 1: the topics, no user data, nothing owned.
+        return struct.pack(">hi", 1, len(value["$subscription"])) + topics + struct.pack(">ii", -1, 0)
+    if "$assignment" in value:
+        parts = [
+            _text(expand(name, known, prefix)) + struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
+            for name, numbers in value["$assignment"].items()
+        ]
+        return struct.pack(">hi", 1, len(parts)) + b"".join(parts) + struct.pack(">i", -1)
     return {name: expand(one, known, prefix) for name, one in value.items()}
+
+
+def _text(text: str) -> bytes:
+    return struct.pack(">h", len(text)) + text.encode()
 
 
 def batch(

@@ -221,7 +221,7 @@ def markers(draw: Draw, lowest: int, highest: int) -> None:
                 "producer_epoch": ref(f"{who}.epoch", 0, draw.mostly(0, 1, -1)),
                 "transaction_result": draw.maybe(),
                 "topics": topics,
-                "coordinator_epoch": draw.mostly(0, -1, 7),
+                "coordinator_epoch": draw.mostly(0, -1),
                 "transaction_version": draw.mostly(0, 1, 2),
             }
         ],
