@@ -50,6 +50,8 @@ _FINISH_S = 5.0
 _SESSION_USED = (0.85, 0.95)
 #: For a sign-in before a request that has no answer, and so no timeout.
 _SIGN_IN_TIMEOUT_MS = 30_000
+#: A correlation id and, some day, tagged fields.
+_HEADER_BYTES_MAX = 4096
 
 
 class _Sent:
@@ -360,7 +362,9 @@ class Connection(asyncio.BufferedProtocol):
             sent.timer.cancel()
         try:
             key = int(sent.api.key)
-            header, position = decode(ResponseHeader, response_header_version(key, sent.version), frame)
+            # What has no records is copied before it is read: not all of a fetch for its header's sake.
+            head = frame[:_HEADER_BYTES_MAX]
+            header, position = decode(ResponseHeader, response_header_version(key, sent.version), head)
             if header.correlation_id != sent.correlation_id:
                 raise Malformed(f"the answer to request {sent.correlation_id} bears the id {header.correlation_id}")
             response: Any

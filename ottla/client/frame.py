@@ -1,66 +1,52 @@
-"""Cuts what a broker sends into frames. Pure: the connection gives it a buffer's worth and gets whole frames.
+"""Memory for long answers, used again when nobody looks at it any more.
 
-Small answers are received in one buffer and copied out; longer ones go straight into a frame of their own.
+A fetch's answer has megabytes. New memory for each of them is zeroed twice (by the kernel, and by Python) and faulted
+in page by page: as dear as receiving what it is for. So a few frames are kept.
+
+Not obvious: whether views of a frame are left is what a bytearray knows by itself. It refuses to change its size while
+there are any, and a table of views (`serde.binary(view=True)`) keeps them as long as it lives.
 """
 
 from __future__ import annotations
 
-from ottla.wire.type import Malformed
-
-_STAGING_BYTES = 64 * 1024
-#: No broker of ours or Apache's sends more: `fetch.max.bytes` bounds a fetch, and its default is 50 MiB.
-_FRAME_BYTES_MAX = 1 << 30
-#: How a TLS alert begins: what a TLS listener answers to plain text.
-_TLS_ALERT = b"\x15\x03"
+#: Smaller frames are not worth it.
+_KEPT_FROM_BYTES = 256 * 1024
+#: One that is received into, one that is decoded, one in between.
+_KEPT_MAX = 3
+_KEPT_BYTES_MAX = 64 * 1024 * 1024
+#: Frames are a little longer than they need be, so that the next answer fits too.
+_STEP_BYTES = 1024 * 1024
 
 
 class Frames:
-    """One connection's incoming bytes."""
+    """One connection's."""
+
+    __slots__ = ("kept",)
 
     def __init__(self) -> None:
-        self._staging = bytearray(_STAGING_BYTES)
-        self._staged = 0
-        self._long: bytearray | None = None
-        self._filled = 0
+        #: The one that was used last stands last.
+        self.kept: list[bytearray] = []
 
-    def room(self) -> memoryview:
-        """Where the next bytes are to be put; it is never empty."""
-        if self._long is not None:
-            return memoryview(self._long)[self._filled :]
-        return memoryview(self._staging)[self._staged :]
+    def take(self, size: int) -> memoryview:
+        """So many bytes that nobody else uses; what they hold is arbitrary."""
+        if size < _KEPT_FROM_BYTES:
+            return memoryview(bytearray(size))
+        for frame in self.kept:
+            if size <= len(frame) and _unused(frame):
+                self.kept.remove(frame)
+                break
+        else:
+            frame = bytearray(-(-size // _STEP_BYTES) * _STEP_BYTES)
+        self.kept.append(frame)
+        while len(self.kept) > _KEPT_MAX or sum(map(len, self.kept)) > _KEPT_BYTES_MAX:
+            del self.kept[0]
+        return memoryview(frame)[:size]
 
-    def filled(self, count: int) -> list[memoryview]:
-        """So many bytes are in `room` now. Returns the frames that are whole; Malformed if this is no broker."""
-        if self._long is None:
-            self._staged += count
-            return self._cut()
-        self._filled += count
-        if self._filled < len(self._long):
-            return []
-        frame, self._long = self._long, None
-        return [memoryview(frame)]
 
-    def _cut(self) -> list[memoryview]:
-        """Take every whole frame out of the staging buffer; move a long one that has begun to a frame of its own."""
-        found = []
-        position, end = 0, self._staged
-        while end - position >= 4:
-            size = int.from_bytes(self._staging[position : position + 4], "big", signed=True)
-            if not 4 <= size <= _FRAME_BYTES_MAX:
-                raise Malformed(f"it sent a frame of {size} bytes: is it a Kafka broker?")
-            if self._staging[position : position + 2] == _TLS_ALERT:
-                raise Malformed("it speaks TLS: is security.protocol=SSL or SASL_SSL missing?")
-            start = position + 4
-            if end - start >= size:
-                found.append(memoryview(bytes(memoryview(self._staging)[start : start + size])))
-                position = start + size
-                continue
-            if size > _STAGING_BYTES // 2:
-                self._long = bytearray(size)
-                self._filled = end - start
-                self._long[: end - start] = self._staging[start:end]
-                position = end
-            break
-        self._staging[: end - position] = self._staging[position:end]
-        self._staged = end - position
-        return found
+def _unused(frame: bytearray) -> bool:
+    try:
+        # Neither moves anything: a bytearray that shrinks by a byte keeps its memory.
+        frame.append(frame.pop())
+    except BufferError:
+        return False
+    return True

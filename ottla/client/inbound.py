@@ -5,6 +5,7 @@ Small answers are received in one buffer and copied out; longer ones go straight
 
 from __future__ import annotations
 
+from ottla.client.frame import Frames
 from ottla.wire.type import Malformed
 
 _STAGING_BYTES = 64 * 1024
@@ -20,13 +21,14 @@ class Inbound:
     def __init__(self) -> None:
         self._staging = bytearray(_STAGING_BYTES)
         self._staged = 0
-        self._long: bytearray | None = None
+        self._long: memoryview | None = None
         self._filled = 0
+        self._frames = Frames()
 
     def room(self) -> memoryview:
         """Where the next bytes are to be put; it is never empty."""
         if self._long is not None:
-            return memoryview(self._long)[self._filled :]
+            return self._long[self._filled :]
         return memoryview(self._staging)[self._staged :]
 
     def filled(self, count: int) -> list[memoryview]:
@@ -38,7 +40,7 @@ class Inbound:
         if self._filled < len(self._long):
             return []
         frame, self._long = self._long, None
-        return [memoryview(frame)]
+        return [frame]
 
     def _cut(self) -> list[memoryview]:
         """Take every whole frame out of the staging buffer; move a long one that has begun to a frame of its own."""
@@ -56,7 +58,7 @@ class Inbound:
                 position = start + size
                 continue
             if size > _STAGING_BYTES // 2:
-                self._long = bytearray(size)
+                self._long = self._frames.take(size)
                 self._filled = end - start
                 self._long[: end - start] = self._staging[start:end]
                 position = end
