@@ -38,8 +38,9 @@ class _Process:
         self.tasks: set[_Task] = set()
 
     @property
-    def load(self) -> float:
-        return sum(self.counts.values()) / len(self.counts)
+    def rank(self) -> tuple[float, int, int]:
+        """The lowest is given the next task: by tasks a member, and of equals who has a member with fewer."""
+        return sum(self.counts.values()) / len(self.counts), min(self.counts.values()), self.order
 
 
 class _Quota:
@@ -105,12 +106,12 @@ class _Assignment:
         left = sorted(self._active, key=lambda task: (task[1], task[0]))
         left = [task for task in left if not self._keep(task, self._was_active.get(task))]
         left = [task for task in left if not self._keep(task, self._least_loaded(self._was_standby.get(task, ())))]
-        heap = [(process.load, process.order, process) for process in self._processes.values()]
+        heap = [(process.rank, process) for process in self._processes.values()]
         heapify(heap)
         for task in sorted(left):
-            _, order, process = heappop(heap)
+            _, process = heappop(heap)
             self._give(task, _least(process.counts), Role.ACTIVE)
-            heappush(heap, (process.load, order, process))
+            heappush(heap, (process.rank, process))
 
     def _keep(self, task: _Task, member_id: str | None) -> bool:
         if member_id is None or self._count(member_id) >= self._active_quota.each:
@@ -133,7 +134,7 @@ class _Assignment:
                 free = [process for process in self._processes.values() if task not in process.tasks]
                 if not free:
                     break
-                process = min(free, key=lambda each: (each.load, each.order))
+                process = min(free, key=lambda each: each.rank)
                 self._give(task, _least(process.counts), Role.STANDBY)
 
     def _keep_standby(self, task: _Task) -> bool:
@@ -157,7 +158,7 @@ class _Assignment:
         return self._process_of(member_id).counts[member_id]
 
     def _least_loaded(self, members: Iterable[str]) -> str | None:
-        return min(members, key=lambda each: (self._process_of(each).load, self._count(each)), default=None)
+        return min(members, key=lambda each: (self._process_of(each).rank[0], self._count(each)), default=None)
 
     def _give(self, task: _Task, member_id: str, role: Role) -> None:
         process = self._process_of(member_id)
