@@ -36,7 +36,7 @@ def share_group(turn: Turn, group_id: str) -> ShareGroup:
 
 def not_a_share_group(group_id: str, group: object) -> KafkaError:
     """What to answer when there is no such share group."""
-    text = f"Share group {group_id} not found." if group is None else f"Group {group_id} is not a share group."
+    text = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a share group."
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
 

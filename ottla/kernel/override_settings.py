@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.server_settings import ServerSettings
-from ottla.kernel.setting import Layer, Settings, Source, nearest
+from ottla.kernel.setting import Layer, Settings, Source, nearest, refusal
 
 
 class OverrideSettings(Settings):
@@ -39,8 +39,9 @@ class OverrideSettings(Settings):
         """Raise KafkaError(INVALID_CONFIG) when none of these things can have this."""
         setting = cls.declared().get(name)
         if setting is None:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} is not a {cls.kind}{nearest(name, cls.declared())}")
+            why = f"Unknown {cls.kind.partition(' ')[0]} config name: {name}{nearest(name, cls.declared())}"
+            raise KafkaError(ErrorCode.INVALID_CONFIG, why)
         try:
             setting.parse(value)
         except OttlaError as error:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+            raise KafkaError(ErrorCode.INVALID_CONFIG, refusal(name, value, error)) from error

@@ -28,12 +28,16 @@ from ottla.kernel.declaration.transaction import TransactionDeclaration
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.listener import Listener, Voter, listener_names, parse_listeners, parse_protocol_map, parse_voters
 from ottla.kernel.server_check import check_together
-from ottla.kernel.setting import READ_ONLY, REQUIRED, Layer, Settings, Source, Synonym, nearest
+from ottla.kernel.setting import READ_ONLY, REQUIRED, Layer, Settings, Source, Synonym, nearest, refusal
 
 __all__ = ["Listener", "ServerSettings", "Voter"]
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
+
+#: As Kafka begins.
+_FIXED = "Cannot update these configs dynamically"
+_OF_ONE_NODE = "Cannot update these configs at default cluster level, broker id must be specified"
 
 #: Several names for one thing; the first one that is given counts.
 _TOGETHER = (
@@ -125,13 +129,13 @@ class ServerSettings(
         if setting is None:
             return  # As Kafka does: what it does not know may belong to a plug-in.
         if setting.mode == READ_ONLY:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} cannot change while nodes run; set it in their files")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{_FIXED}: [{name}]; it stands in the files of the nodes")
         if setting.mode == "per-broker" and not per_broker:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} can be set for one node only, not for all of them")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{_OF_ONE_NODE}: [{name}]")
         try:
             setting.parse(value)
         except OttlaError as error:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+            raise KafkaError(ErrorCode.INVALID_CONFIG, refusal(name, value, error)) from error
 
     def synonyms(self, name: str) -> list[Synonym]:
         """All places that give a value, names that mean the same included, the one that counts first.

@@ -170,7 +170,7 @@ class Setting(Generic[T]):
         kind = _TAKES.get(self.type, "")
         if self.check is None:
             return kind or "text"
-        return f"{kind}, {self.check.takes}" if self.type in _BITS or not kind else self.check.takes
+        return f"{kind}, {self.check.takes}" if self.type in _BITS else self.check.takes
 
     @property
     def default_text(self) -> str | None:
@@ -397,6 +397,11 @@ def _collect(cls: type[Settings]) -> Mapping[str, Setting[Any]]:
     values = (value for base in reversed(cls.__mro__) for value in vars(base).values())
     found = {value.name: value for value in values if isinstance(value, Setting)}
     return {name: found[name] for name in sorted(found)}
+
+
+def refusal(name: str, value: str | None, error: OttlaError) -> str:
+    """What a setting has against a value, behind the words with which Kafka begins."""
+    return f"Invalid value {value} for configuration {name}: {str(error).removeprefix(f'{name}={value}: ')}"
 
 
 def nearest(name: str, names: Mapping[str, Any]) -> str:

@@ -124,7 +124,7 @@ def test_which_settings_of_a_broker_change_while_it_runs(cluster: Cluster, name:
 def test_a_bad_value_of_a_broker_is_an_invalid_request(cluster: Cluster) -> None:
     code, message = change(cluster, BROKER, "1", ("log.cleaner.threads", SET, "many"))
     assert code == "INVALID_REQUEST"
-    assert "log.cleaner.threads=many" in (message or "")
+    assert "Invalid value many for configuration log.cleaner.threads: " in (message or "")
 
 
 def test_with_eligible_leaders_the_cluster_keeps_a_minimum_of_replicas(cluster: Cluster) -> None:

@@ -176,7 +176,7 @@ def _change_loggers(
 def _check_logger_node(call: Call, name: str) -> None:
     if name != str(call.node.node_id):
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {call.node.node_id} but received {name!r}"
+            ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {call.node.node_id} but received {name}"
         )
 
 

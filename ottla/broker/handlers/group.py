@@ -20,6 +20,7 @@ from ottla.broker.handlers.streams_group import check_enabled
 from ottla.broker.reply import Later, Reply
 from ottla.group.failure import failure
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error_message import words
 from ottla.share.state import SharePartitionKey
 from ottla.wire.api import ApiKey
 from ottla.wire.api.consumer_group_describe import (
@@ -93,16 +94,11 @@ def _find(call: Call, key_type: int, key: str) -> Coordinator:
     try:
         kind = _kind(call, key_type)
         if kind is None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"this node has no coordinator of type {key_type}")
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
         kind.partition_of(SharePartitionKey.parse(key).text if key_type == _SHARE else key)
-    except ValueError as error:
-        return Coordinator(
-            key=key, node_id=-1, host="", port=-1, error_code=ErrorCode.INVALID_REQUEST, error_message=str(error)
-        )
-    except KafkaError as error:
-        return Coordinator(
-            key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message or None
-        )
+    except (ValueError, KafkaError) as error:
+        refused = error if isinstance(error, KafkaError) else KafkaError(ErrorCode.INVALID_REQUEST)
+        return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=refused.code, error_message=words(refused))
     endpoint = call.node.endpoints(call.connection.listener_name)[0]
     # As in Apache Kafka, which says success differently in the two forms of the response.
     message = "" if call.version >= _BATCHED_FROM else ErrorCode.NONE.name
@@ -208,7 +204,7 @@ def delete_groups(call: Call, request: DeleteGroupsRequest) -> Reply:
     def merge(answers: list[DeleteGroupsResponse]) -> DeleteGroupsResponse:
         return DeleteGroupsResponse(results=[result for answer in answers for result in answer.results])
 
-    parts = [(name, DeleteGroupsRequest(groups_names=[name])) for name in request.groups_names]
+    parts = [(name, DeleteGroupsRequest(groups_names=[name])) for name in dict.fromkeys(request.groups_names)]
     return _ask_each(call, parts, merge)
 
 
