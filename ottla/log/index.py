@@ -28,6 +28,10 @@ RELATIVE_OFFSET_MAX = (1 << 31) - 1
 _SWAP = sys.byteorder == "little"
 
 
+#: Both columns of an index, and how many entries its file has.
+Contents = tuple["array[int] | None", "array[int]", int]
+
+
 class _Corrupt(ValueError):
     """An index file that cannot be what we or Kafka wrote."""
 
@@ -52,6 +56,15 @@ class OffsetIndex:
 
     def __len__(self) -> int:
         return len(self._loaded())
+
+    @property
+    def contents(self) -> "Contents":
+        """What it holds now, to be put back when it cannot be filled anew."""
+        return self._offsets, self._positions, self._written
+
+    @contents.setter
+    def contents(self, kept: "Contents") -> None:
+        self._offsets, self._positions, self._written = kept
 
     @property
     def is_full(self) -> bool:
@@ -172,6 +185,15 @@ class TimeIndex:
 
     def __len__(self) -> int:
         return len(self._loaded())
+
+    @property
+    def contents(self) -> "Contents":
+        """What it holds now, to be put back when it cannot be filled anew."""
+        return self._timestamps, self._offsets, self._written
+
+    @contents.setter
+    def contents(self, kept: "Contents") -> None:
+        self._timestamps, self._offsets, self._written = kept
 
     @property
     def is_full(self) -> bool:

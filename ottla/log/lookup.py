@@ -30,7 +30,7 @@ def max_timestamp(log: "Log") -> tuple[int, int, int] | None:
     timestamp, last_offset = latest.max_timestamp_and_offset
     if timestamp < 0:
         return None
-    for position, header in latest.headers(latest.before(last_offset)):
+    for position, header in latest.near(last_offset):
         if header.max_timestamp == timestamp:
             for record in Batch(header, memoryview(latest.read_batch(position, header))).records():
                 if record.timestamp == timestamp:
@@ -50,7 +50,7 @@ def end_of(log: "Log", found: Slice) -> int:
 
 def _search(segment: Segment, timestamp: int, start_offset: int) -> tuple[int, int, int] | None:
     _, offset = segment.time_index.lookup(timestamp)
-    for position, header in segment.headers(segment.before(max(offset, start_offset))):
+    for position, header in segment.near(max(offset, start_offset)):
         if header.max_timestamp < timestamp or header.last_offset < start_offset:
             continue
         records: list[Record] = Batch(header, memoryview(segment.read_batch(position, header))).records()

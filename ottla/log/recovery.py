@@ -11,6 +11,7 @@ Rules:
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -241,7 +242,8 @@ def _open_segments(log: "Log", found: Mapping[str, tuple[int, str, str]], now_ms
             disk.remove(f"{directory}/{name}")
     log.segments = [Segment.open(disk, directory, base, log.settings, now_ms) for base in bases]
     for segment in log.segments:
-        segment.offset_index.rebuild = segment.time_index.rebuild = partial(rebuild_indexes, segment)
+        segment.rebuild = partial(rebuild_indexes, segment)
+        segment.offset_index.rebuild = segment.time_index.rebuild = partial(_fill_indexes, segment)
     log.bases = bases
 
 
@@ -265,6 +267,12 @@ def _mend_indexes(
     return None
 
 
+def _fill_indexes(segment: Segment) -> None:
+    """For an index whose file is damaged: where a batch is damaged too it ends, and whoever reads on is told."""
+    with suppress(KafkaError):
+        rebuild_indexes(segment)
+
+
 def rebuild_indexes(segment: Segment) -> None:
     """Both indexes from the segment's headers. The segment itself is believed."""
     segment.mended = True
@@ -273,8 +281,13 @@ def rebuild_indexes(segment: Segment) -> None:
     segment.time_index.reset()
     segment.max_timestamp_and_offset = (-1, segment.base_offset)
     segment.bytes_since_index = 0
-    for position, header in segment.headers():
-        segment.written(position, header.size, header.base_offset, header.last_offset, header.max_timestamp)
+    size = segment.size
+    try:
+        for position, header in segment.headers():
+            segment.written(position, header.size, header.base_offset, header.last_offset, header.max_timestamp)
+    finally:
+        # A batch that does not read ends the indexes, not the segment.
+        segment.size = size
     segment.deactivate()
 
 

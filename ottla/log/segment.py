@@ -11,7 +11,7 @@ reads want those: a consumer at the end of the log costs no read of the file bef
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.port import Buffer, Disk, File
@@ -60,6 +60,7 @@ class Segment:
         "base_offset",
         "bytes_since_index",
         "created_ms",
+        "damage",
         "directory",
         "file",
         "first_timestamp",
@@ -68,6 +69,7 @@ class Segment:
         "mended",
         "modified_ms",
         "offset_index",
+        "rebuild",
         "size",
         "suffix",
         "time_index",
@@ -99,8 +101,11 @@ class Segment:
         self._offset_of_max_timestamp = base_offset
         self.index_interval_bytes = settings.index_interval_bytes
         self.bytes_since_index = 0
-        #: Its indexes were rebuilt, and may not be on the disk yet.
+        #: Fills the indexes anew from the batches. KafkaError when those do not read.
+        self.rebuild: Callable[[], None] = self.offset_index.reset
+        #: Its indexes were rebuilt, and may not be on the disk yet; or why they could not be.
         self.mended = False
+        self.damage: str | None = None
         #: The greatest timestamp of the first batch, which time-based rolling counts from; None while not known.
         self.first_timestamp: int | None = None
         self.created_ms = now_ms
@@ -239,21 +244,42 @@ class Segment:
             position = self._tail_positions[slot]
             end = self._tail_positions[slot + 1] if slot + 1 < len(lasts) else self.size
             return position, end - position, self._tail_bases[slot]
-        for position, header in self.headers(self.before(offset)):
+        for position, header in self.near(offset):
             if header.base_offset + header.last_offset_delta >= offset:
                 return position, header.length + LENGTH_END, header.base_offset
         return None
 
-    def before(self, offset: int) -> int:
-        """Where to look for an offset from: what the index says, if there is a batch that begins not behind it."""
+    def near(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of batches from where the index leads, which is not behind the one with `offset`."""
         position = self.offset_index.lookup(offset)[1]
-        if not position:
-            return 0
-        if self._is_batch(position, offset):
-            return position
-        # No checksum guards an index: one that is wrong would hide the records before where it leads.
-        self.offset_index.rebuild()
-        return self.offset_index.lookup(offset)[1]
+        found = self.headers(position)
+        if position:
+            try:
+                first = next(found, None)
+            except KafkaError:
+                first = None
+            if first is not None and self.base_offset <= first[1].base_offset <= offset:
+                yield first
+            else:
+                # No checksum guards an index: one that is wrong would hide the records before where it leads.
+                self._mend_indexes()
+                found = self.headers(self.offset_index.lookup(offset)[1])
+        yield from found
+
+    def _mend_indexes(self) -> None:
+        """Rebuild them, once. Where the batches themselves are damaged they stay as they were, and KafkaError."""
+        if self.damage is None:
+            indexes = self.offset_index, self.time_index
+            kept = [index.contents for index in indexes]
+            about = self.mended, self.bytes_since_index, self.max_timestamp_and_offset
+            try:
+                return self.rebuild()
+            except KafkaError as error:
+                self.offset_index.contents, self.time_index.contents = kept
+                self.mended, self.bytes_since_index, self.max_timestamp_and_offset = about
+                self.forget_tail()
+                self.damage = error.message
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, self.damage)
 
     def _is_batch(self, position: int, offset: int) -> bool:
         """Does a batch of this segment begin at `position`, and not behind `offset`?"""
@@ -309,7 +335,7 @@ class Segment:
         last = self.base_offset
         if not self.size:
             return last
-        for _, header in self.headers(self.before(self.offset_index.last_offset)):
+        for _, header in self.near(self.offset_index.last_offset):
             last = header.last_offset + 1
         return last
 

@@ -1,0 +1,118 @@
+"""An index and a log that do not agree: who is wrong, what is still served, and what a lookup costs."""
+
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.log.log import Log, LogSettings
+from ottla.sim.disk import SimDisk, SimFile
+from ottla.wire.batch import build
+
+_NOW_MS = 1_700_000_000_000
+_SETTINGS = LogSettings(index_interval_bytes=4000)
+_BATCHES = 400
+_MAGIC_AT = 16
+
+
+@pytest.fixture
+def log() -> Log:
+    """Opened after a clean end, so that nothing but its files knows where a batch is."""
+    disk = SimDisk(Random(1))
+    log = Log.open(disk, "/d/t-0", _SETTINGS, now_ms=_NOW_MS)
+    for number in range(_BATCHES):
+        log.append(build([(_NOW_MS + number, None, bytes(500), ())]), leader_epoch=0, now_ms=_NOW_MS)
+    log.close()
+    return Log.open(disk, "/d/t-0", _SETTINGS, now_ms=_NOW_MS, clean=True)
+
+
+class Reads:
+    """The reads of the simulated disk's files, counted."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        read = SimFile.read
+
+        def counted(file: SimFile, size: int, position: int) -> bytes:
+            self.count += 1
+            return read(file, size, position)
+
+        monkeypatch.setattr(SimFile, "read", counted)
+
+
+def _served(log: Log, offset: int) -> int:
+    return log.read(offset, 1, end_offset=log.end_offset).first_offset
+
+
+def _damage(log: Log, position: int) -> None:
+    """The header of the batch at `position` is none any more."""
+    log.active.file.write(b"\xff", position + _MAGIC_AT)
+
+
+def test_a_lookup_in_a_cold_segment_is_one_read(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _served(log, 0) == 0
+    reads = Reads(monkeypatch)
+    for number, offset in enumerate(range(5, _BATCHES, 10), 1):
+        assert _served(log, offset) == offset
+        assert reads.count == number
+
+
+def test_where_the_batch_is_damaged_that_an_index_leads_to_the_others_are_served(log: Log) -> None:
+    entries = log.active.offset_index.entries()
+    offset, position = entries[10]
+    _damage(log, position)
+    for good in (0, offset - 1, entries[11][0], entries[11][0] + 1, _BATCHES - 1):
+        assert _served(log, good) == good
+    for lost in (offset, entries[11][0] - 1):
+        with pytest.raises(KafkaError) as refused:
+            _served(log, lost)
+        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    # Nobody is made to forget what he knew.
+    assert log.active.offset_index.entries() == entries
+    assert log.active.max_timestamp == _NOW_MS + _BATCHES - 1
+    assert log.offset_for_timestamp(_NOW_MS + _BATCHES - 1, log.end_offset) == (
+        _NOW_MS + _BATCHES - 1,
+        _BATCHES - 1,
+        0,
+    )
+
+
+def test_a_damaged_segment_is_read_through_once(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    offset, position = log.active.offset_index.entries()[-1]
+    _damage(log, position)
+    reads = Reads(monkeypatch)
+    with pytest.raises(KafkaError):
+        _served(log, offset)
+    assert reads.count > 10
+    reads.count = 0
+    for _ in range(5):
+        with pytest.raises(KafkaError):
+            _served(log, offset)
+    assert reads.count <= 5
+
+
+def test_an_index_that_leads_behind_what_is_looked_for_is_rebuilt(log: Log) -> None:
+    entries = log.active.offset_index.entries()
+    # Every entry leads to the batch of the next one.
+    index = log.active.offset_index
+    index.reset()
+    for (offset, _), (_, position) in pairwise(entries):
+        index.append(offset, position)
+    assert _served(log, entries[5][0]) == entries[5][0]
+    assert index.entries() == entries
+
+
+def test_an_index_file_that_is_damaged_where_the_log_is_too_ends_there(log: Log) -> None:
+    entries = log.active.offset_index.entries()
+    damaged, position = entries[10]
+    path, disk = log.active.offset_index.path, log.disk
+    log.close()
+    _damage(log := Log.open(disk, "/d/t-0", _SETTINGS, now_ms=_NOW_MS, clean=True), position)
+    disk.open(path).truncate(8 * len(entries) - 3)
+    size = log.active.size
+    assert _served(log, damaged - 1) == damaged - 1
+    with pytest.raises(KafkaError):
+        _served(log, damaged)
+    assert log.active.size == size
+    assert _served(log, 3) == 3
