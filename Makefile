@@ -30,14 +30,15 @@ else
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: help env demo test check bench bench-client sim crash interop suites fmt clean
+.PHONY: help env demo test check bench bench-client sim crash interop suites wander fmt clean
 
 help:
 	@echo 'make demo     a node, a real data set and a Spark pipeline over it, checked and plotted'
 	@echo 'make test     the tests (LONG=1: the long ones too)'
 	@echo 'make check    format, lint, types, import layers, the source under test'
 	@echo 'make interop  other implementations beside this one (SHORT=1: those that are not Python)'
-	@echo 'make suites   the test suites of franz-go and librdkafka, whole, against a node (half an hour)'
+	@echo 'make suites   the test suites of franz-go, sarama and librdkafka, whole, against a node (an hour)'
+	@echo 'make wander   random histories beside Apache Kafka, every reply compared (SEEDS=1-100 FAMILY=admin)'
 	@echo 'make bench    beside Apache Kafka, and our client beside others; tables go to bench/results'
 	@echo 'make sim      the simulated disk, crashes before any effect (SEEDS=200)'
 	@echo 'make crash    kill a node under load again and again (KILLS=100 SEED=1)'
@@ -100,6 +101,10 @@ bench: $(VENV)/.dev
 
 bench-client: $(VENV)/.dev
 	@$(PY) -m bench.client $(ARGS)
+
+# SEEDS=1-100 FAMILY=transaction,admin: random histories, on Apache Kafka and on a node.
+wander: $(VENV)/.dev
+	@$(PY) -m tests.interop.oracle.wander $(if $(filter-out file,$(origin SEEDS)),--seeds $(SEEDS)) $(if $(FAMILY),--family $(FAMILY)) $(ARGS)
 
 sim: $(VENV)/.dev
 	@$(PY) -m pytest -q -m 'not interop' tests/sim $(ARGS)

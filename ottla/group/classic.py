@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.name import java_string_hash
 
 #: The protocol type of consumers; Connect and others have their own.
 CONSUMER_PROTOCOL = "consumer"
@@ -221,13 +222,16 @@ class ClassicGroup:
         )
 
     def choose_protocol(self) -> str:
-        """The one with the most votes among those that all can do; of equals the one first voted for."""
+        """The one with the most votes among those that all can do; of equals the first one in Apache's hash map.
+
+        Half of a group that prefers another protocol is a rolling upgrade: who wins it should not change with us.
+        """
         candidates = {name for name, count in self.protocol_counts.items() if count == len(self.members)}
         votes: dict[str, int] = {}
         for member in self.members.values():
             vote = member.vote(candidates)
             votes[vote] = votes.get(vote, 0) + 1
-        return max(votes, key=lambda name: votes[name])
+        return max(sorted(votes, key=_bucket), key=lambda name: votes[name])
 
     def subscribes(self, topic: str) -> bool:
         """Does a member use this topic? A group of consumers that cannot be read is taken to use every topic."""
@@ -259,3 +263,9 @@ class ClassicGroup:
             assert not self.syncs and self.members and self.protocol_name in self.protocol_counts
         if self.state is ClassicState.COMPLETING_REBALANCE:
             assert self.members and self.protocol_name in self.protocol_counts
+
+
+def _bucket(name: str) -> int:
+    """Where a name stands in a `java.util.HashMap` of up to twelve entries."""
+    hashed = java_string_hash(name) & 0xFFFFFFFF
+    return (hashed ^ hashed >> 16) & 15

@@ -69,7 +69,7 @@ def hello(draw: Draw, who: int) -> None:
         "topic_partitions": draw.mostly(
             [], None, [{"topic_id": ref("t0.id", {"$bytes": "01" * 16}), "partitions": [0]}], odds=0.95
         ),
-        "server_assignor": draw.mostly(None, "uniform", "range", "none", odds=0.6),
+        "server_assignor": draw.mostly(draw.assignor, None, "none", odds=0.9),
         "rack_id": draw.mostly(None, "r1", "", odds=0.9),
         "subscribed_topic_names": names(draw),
     }
@@ -94,7 +94,7 @@ def beat(draw: Draw, who: int) -> None:
     if draw.maybe(0.15):
         values["subscribed_topic_names"] = names(draw)
     if draw.maybe(0.05):
-        values["server_assignor"] = rng.choice(["uniform", "range", "none"])
+        values["server_assignor"] = draw.mostly(draw.assignor, "none")
     if draw.maybe(0.05):
         values["rack_id"] = rng.choice(["r1", "r2"])
     _ask(draw, who, epoch, **values)

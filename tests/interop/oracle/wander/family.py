@@ -25,6 +25,8 @@ class Draw:
         self.length = length
         #: Do members of the classic protocol say what the server can read? It reads when a group is converted.
         self.readable = False
+        #: What all members vote for: between equal votes Apache chooses by the order of its maps.
+        self.assignor = self.rng.choice(["uniform", "range"])
 
     def version(self, api: str, lowest: int = 0, highest: int = 99) -> int:
         """Any version that is stable; the newest more often."""
