@@ -102,8 +102,8 @@ class Group(ABC):
         """Member id, generation or epoch, and instance id, as commits bear them."""
 
     @abstractmethod
-    def _commit_failed(self, code: int) -> Outcome:
-        """What a commit's error says of our membership."""
+    def _commit_failed(self, code: int, member_id: str, generation: int) -> Outcome:
+        """What the error of a commit, which bore this identity, says of our membership."""
 
     # ---- coordinator
 
@@ -165,7 +165,10 @@ class Group(ABC):
                     if one.error_code == ErrorCode.STALE_MEMBER_EPOCH and self.identity()[1] != generation:
                         # A heartbeat has brought a newer epoch since; the retry's time bounds this.
                         return await attempt()
-                    if one.error_code and self._commit_failed(one.error_code) in (Outcome.REJOIN, Outcome.LOST):
+                    if one.error_code and self._commit_failed(one.error_code, member_id, generation) in (
+                        Outcome.REJOIN,
+                        Outcome.LOST,
+                    ):
                         check(one.error_code, f"{where}: the group has rebalanced, the partition may be another's now")
                     check(one.error_code, where)
 

@@ -10,7 +10,7 @@ from ottla.client.consumer_setting import ConsumerSettings
 from ottla.client.error import NotReachable
 from ottla.client.group import Group, Owner
 from ottla.client.membership import ClassicMembership, Outcome, candidates
-from ottla.kernel.error import KafkaError, OttlaError
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.name import TopicPartition
 from ottla.wire.api import ApiKey
 from ottla.wire.api.heartbeat import HeartbeatResponse
@@ -19,6 +19,11 @@ from ottla.wire.api.leave_group import LeaveGroupResponse
 from ottla.wire.api.sync_group import SyncGroupResponse
 
 _log = logging.getLogger("ottla.client")
+
+#: What a coordinator says of the generation that a request bore.
+_OF_A_GENERATION = frozenset(
+    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS}
+)
 
 
 class ClassicGroup(Group):
@@ -125,9 +130,10 @@ class ClassicGroup(Group):
         if not self.membership.joined or (self._joining is not None and not self._joining.done()):
             return
         connection = await self._coordinator("")
-        response = await connection.call(
-            self.membership.heartbeat_request(), HeartbeatResponse, timeout_ms=self._settings.request_timeout_ms
-        )
+        request = self.membership.heartbeat_request()
+        response = await connection.call(request, HeartbeatResponse, timeout_ms=self._settings.request_timeout_ms)
+        if self._speaks_of_the_past(response.error_code, request.member_id, request.generation_id):
+            return
         outcome = self.membership.heartbeat_answered(response.error_code)
         if outcome is Outcome.COORDINATOR:
             self._coordinator_moved()
@@ -135,6 +141,12 @@ class ClassicGroup(Group):
             self._lost = True
         if self.busy:
             self._owner.something_to_do()
+
+    def _speaks_of_the_past(self, code: int, member_id: str, generation: int) -> bool:
+        """Is this error about a generation that we have left, or are leaving? The join has its own answer."""
+        joining = self._joining is not None and not self._joining.done()
+        now = (self.membership.member_id, self.membership.generation)
+        return code in _OF_A_GENERATION and (joining or now != (member_id, generation))
 
     async def leave(self, reason: str) -> None:
         if self._joining is not None:
@@ -164,7 +176,9 @@ class ClassicGroup(Group):
             return "", -1, None
         return self.membership.member_id, self.membership.generation, self._settings.group_instance_id
 
-    def _commit_failed(self, code: int) -> Outcome:
+    def _commit_failed(self, code: int, member_id: str, generation: int) -> Outcome:
+        if self._speaks_of_the_past(code, member_id, generation):
+            return Outcome.REJOIN
         outcome = self.membership.commit_failed(code)
         if outcome is Outcome.LOST:
             self._lost = True

@@ -133,10 +133,13 @@ class ConsumerGroup(Group):
             return "", -1, None
         return self.membership.member_id, self.membership.epoch, self._settings.group_instance_id
 
-    def _commit_failed(self, code: int) -> Outcome:
+    def _commit_failed(self, code: int, member_id: str, generation: int) -> Outcome:
         if code == ErrorCode.STALE_MEMBER_EPOCH:
             self._wake.set()
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):
+            if self.identity()[:2] != (member_id, generation):
+                # It speaks of who we were.
+                return Outcome.REJOIN
             self.membership.lost()
             self._lost = True
             return Outcome.LOST

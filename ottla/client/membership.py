@@ -174,9 +174,10 @@ class ClassicMembership:
         )
         return LeaveGroupRequest(group_id=self._settings.group_id or "", member_id="", members=[member])
 
-    def lost(self, reason: str) -> None:
-        """We are out: the next join is as a newcomer."""
-        self.member_id = ""
+    def lost(self, reason: str, *, known: bool = False) -> None:
+        """We are out: the next join is as a newcomer, or under our old id where the coordinator still knows that."""
+        if not known:
+            self.member_id = ""
         self.generation = -1
         self.assignor = None
         self.join_reason = reason
@@ -194,7 +195,8 @@ class ClassicMembership:
             self.join_reason = self.join_reason or "the group rebalances"
             return Outcome.REJOIN
         if error.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
-            self.lost(f"{what}: {error.code.name}")
+            # An id that is dropped though the coordinator knows it would hold up the group until its session ends.
+            self.lost(f"{what}: {error.code.name}", known=error.code == ErrorCode.ILLEGAL_GENERATION)
             return Outcome.LOST
         raise error
 

@@ -4,7 +4,7 @@ It lives on the client's loop and is driven by `wake` and by timers; it never bl
 
 Rules:
 - One request to a broker holds at most one batch a partition, and `max.request.size` bytes.
-- An error that may pass puts the batch back, until `delivery.timeout.ms`; any other ends it.
+- What becomes of a batch that was refused is for `produce` to say; here it is carried out.
 - With idempotence a batch keeps its producer id and sequence through all retries. When a numbered batch is given up,
   or the broker has lost track of us, nothing more is sent until all answers are in; then a new producer id begins at
   sequence 0.
@@ -21,47 +21,23 @@ import threading
 from collections.abc import Callable, Iterable
 
 from ottla.client.accumulator import Accumulator, PartitionQueue
-from ottla.client.clock import Backoff, now_ms
+from ottla.client.clock import now_ms
 from ottla.client.cluster import Cluster
 from ottla.client.delivery import ProducerBatch
-from ottla.client.error import NotReachable, RequestTimedOut, check, error_of
+from ottla.client.error import RequestTimedOut, check, error_of
 from ottla.client.metadata import Node
+from ottla.client.produce import Item, Verdict, explained, judge, parts_of, pause_ms, topic_data, version_at_most
 from ottla.client.producer_metric import ProducerMeter
 from ottla.client.producer_setting import ProducerSettings
 from ottla.client.transaction import Transactions
 from ottla.client.turn import Turns
-from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.name import NO_UUID, TopicPartition
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.name import TopicPartition
 from ottla.wire.api import ApiKey
 from ottla.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.wire.api.produce import (
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from ottla.wire.api.produce import ProduceRequest, ProduceResponse
 
 _log = logging.getLogger("ottla.client")
-
-#: The broker no longer knows this producer, or finds a gap: only a new producer id helps.
-_LOST_TRACK = frozenset(
-    {
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        ErrorCode.UNKNOWN_PRODUCER_ID,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-    }
-)
-#: The first version of Produce that adds a partition to a transaction by writing to it (KIP-890).
-_JOINS_BY_WRITING = 12
-#: The first version of Produce with topic ids.
-_TOPIC_IDS = 13
-
-#: Between two tries while a transaction's end is under way (Java's client waits as long).
-TRANSACTION_PAUSE_MS = 20
-
-Item = tuple[PartitionQueue, ProducerBatch]
 
 
 class Sender(Turns):
@@ -187,35 +163,17 @@ class Sender(Turns):
 
     def _transmit(self, node_id: int, items: list[Item]) -> None:
         connection = self._connections[node_id]
-        settings = self._settings
-        topics: dict[str, TopicProduceData] = {}
-        named = False
-        now, size, count = now_ms(), 0, 0
-        for partition, batch in items:
-            data = topics.get(batch.topic)
-            if data is None:
-                known = self._cluster.metadata.topics.get(batch.topic)
-                topic_id = known.id if known is not None else NO_UUID
-                named = named or topic_id == NO_UUID
-                data = topics[batch.topic] = TopicProduceData(name=batch.topic, topic_id=topic_id)
-            records = batch.encode(settings.compression_type, settings.compression_level)
-            data.partition_data.append(PartitionProduceData(index=partition.number, records=records))
-            self.meter.batch_sent(batch.topic, batch.records, len(records), now - batch.created_ms, now)
-            size += len(records)
-            count += batch.records
-        self.meter.request_sent(count, size, now)
-        transactions = self._transactions
+        settings, transactions = self._settings, self._transactions
         request = ProduceRequest(
             transactional_id=None if transactions is None else transactions.transactional_id,
             acks=settings.acks,
             timeout_ms=settings.request_timeout_ms,
-            topic_data=list(topics.values()),
+            topic_data=topic_data(items, self._cluster.metadata, settings),
         )
+        now = now_ms()
+        self._count(items, request, now)
         try:
-            at_most = _TOPIC_IDS - 1 if named else None
-            if transactions is not None and transactions.version < 2:
-                at_most = _JOINS_BY_WRITING - 1
-            version = connection.version_of(ApiKey.PRODUCE, at_most)
+            version = connection.version_of(ApiKey.PRODUCE, version_at_most(request, transactions))
             if settings.acks == 0:
                 connection.send_unanswered(request, version)
                 return self._sent_unanswered(items)
@@ -224,6 +182,16 @@ class Sender(Turns):
             return self._all_failed(items, error)
         self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
         answer.add_done_callback(functools.partial(self._answered, node_id, items, now))
+
+    def _count(self, items: list[Item], request: ProduceRequest, now: int) -> None:
+        total = records = 0
+        data = {(topic.name, part.index): part for topic in request.topic_data for part in topic.partition_data}
+        for _, batch in items:
+            size = len(data[batch.topic, batch.partition].records or b"")
+            self.meter.batch_sent(batch.topic, batch.records, size, now - batch.created_ms, now)
+            total += size
+            records += batch.records
+        self.meter.request_sent(records, total, now)
 
     # ---- in
 
@@ -271,11 +239,7 @@ class Sender(Turns):
         self.meter.answered(now - sent_ms, now)
         metadata = self._cluster.metadata
         metadata.add_nodes(Node(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints)
-        parts: dict[tuple[str, int], PartitionProduceResponse] = {}
-        for topic in response.responses:
-            name = topic.name or metadata.topic_names.get(bytes(topic.topic_id), "")
-            for one in topic.partition_responses:
-                parts[name, one.index] = one
+        parts = parts_of(response, metadata)
         ended: list[ProducerBatch] = []
         good: list[tuple[ProducerBatch, int, int]] = []
         with self._lock:
@@ -291,7 +255,7 @@ class Sender(Turns):
                     hint = part.current_leader
                     if hint.leader_id >= 0:
                         metadata.leader_moved(batch.topic, batch.partition, hint.leader_id, hint.leader_epoch)
-                    error_found = error_of(part.error_code, _explained(part, batch))
+                    error_found = error_of(part.error_code, explained(part, batch))
                     assert error_found is not None
                     self._failed(partition, batch, error_found, ended)
         for batch, offset, append_time in good:
@@ -311,34 +275,18 @@ class Sender(Turns):
     def _failed(
         self, partition: PartitionQueue, batch: ProducerBatch, error: KafkaError, ended: list[ProducerBatch]
     ) -> None:
-        """Decide what becomes of a batch that was on its way. Under the lock."""
+        """A batch that was on its way was refused. Under the lock."""
         now = now_ms()
-        code = error.code
-        if code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE) and batch.records > 1:
+        verdict = judge(batch, partition, error, self._transactions, self._settings, now)
+        if verdict is Verdict.SPLIT:
             return self._accumulator.split(partition, batch)
-        retriable = code.retriable
-        if batch.producer is not None and code in _LOST_TRACK:
-            # Behind a batch that failed before, "out of order" only says so; the first in line says that we are lost.
-            lost = partition.in_flight[0] is batch and not any(one.attempts for one in partition.closed)
-            if self._transactions is None:
-                self._renewing = self._renewing or lost
-                retriable = True
-            else:
-                # Nothing mends it within the transaction.
-                retriable = not lost and code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        if self._transactions is not None and not self._transactions.sends:
-            retriable = False
-        if retriable and now < batch.deadline_ms and batch.attempts < self._settings.retries:
-            self._cluster.metadata.request_update(now)
-            # The end of the last transaction is short; the pause is Kafka's for its requests to the coordinator.
-            first_ms = (
-                TRANSACTION_PAUSE_MS if code is ErrorCode.CONCURRENT_TRANSACTIONS else self._settings.retry_backoff_ms
-            )
-            backoff = Backoff(first_ms, self._settings.retry_backoff_max_ms)
-            backoff.attempts = batch.attempts
-            self.meter.retried(batch.topic, batch.records, now)
-            return self._accumulator.put_back(partition, batch, now + backoff.next_ms())
-        self._end(partition, batch, error if now < batch.deadline_ms else self._too_late(batch, error), ended)
+        if verdict is Verdict.OVER:
+            late = now >= batch.deadline_ms
+            return self._end(partition, batch, self._too_late(batch, error) if late else error, ended)
+        self._renewing = self._renewing or verdict is Verdict.RENEWED
+        self._cluster.metadata.request_update(now)
+        self.meter.retried(batch.topic, batch.records, now)
+        self._accumulator.put_back(partition, batch, now + pause_ms(batch, error, self._settings))
 
     def _end(
         self, partition: PartitionQueue, batch: ProducerBatch, error: KafkaError, ended: list[ProducerBatch]
@@ -413,7 +361,7 @@ class Sender(Turns):
 
         try:
             response = await self._cluster.retry(attempt, settings.delivery_timeout_ms)
-        except (KafkaError, NotReachable) as error:
+        except (KafkaError, OttlaError) as error:
             why = error if isinstance(error, KafkaError) else RequestTimedOut(str(error))
             ended: list[ProducerBatch] = []
             with self._lock:
@@ -428,12 +376,3 @@ class Sender(Turns):
         finally:
             self._initialising = False
             self.wake()
-
-
-def _explained(part: PartitionProduceResponse, batch: ProducerBatch) -> str:
-    where = f"{batch.topic}-{batch.partition}"
-    if part.record_errors:
-        first = part.record_errors[0]
-        detail = first.batch_index_error_message or part.error_message or ""
-        return f"{where}: record {first.batch_index} of the batch: {detail}"
-    return f"{where}: {part.error_message}" if part.error_message else where

@@ -17,8 +17,9 @@ from ottla.client.cluster import GROUP, TRANSACTION, Cluster
 from ottla.client.commit import CommittedAt, GroupMetadata
 from ottla.client.connection import Connection
 from ottla.client.error import NotReachable, RequestTimedOut
+from ottla.client.produce import TRANSACTION_PAUSE_MS
 from ottla.client.producer_setting import ProducerSettings
-from ottla.client.sender import TRANSACTION_PAUSE_MS, Sender
+from ottla.client.sender import Sender
 from ottla.client.transaction import Phase, Transactions
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.name import TopicPartition

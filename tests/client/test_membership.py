@@ -1,9 +1,13 @@
 """A member's decisions without a socket, in both protocols."""
 
+import asyncio
+
 import pytest
 
+from ottla.client.cluster import Cluster
 from ottla.client.consumer_setting import ConsumerSettings
 from ottla.client.error import Fenced
+from ottla.client.group_classic import ClassicGroup
 from ottla.client.membership import ClassicMembership, ConsumerMembership, Outcome
 from ottla.client.protocol import assignment_bytes, parse_assignment
 from ottla.kernel.error import ErrorCode
@@ -64,6 +68,65 @@ def test_a_rebalance_keeps_the_member_and_an_unknown_member_has_lost_everything(
     assert membership.heartbeat_answered(int(ErrorCode.UNKNOWN_MEMBER_ID)) is Outcome.LOST
     assert membership.generation == -1
     assert membership.join_request(["t"], []).member_id == ""
+
+
+def test_a_generation_that_is_over_keeps_the_member_id() -> None:
+    # A new id would leave the old one in the group, which waits for it until its session ends.
+    membership = ClassicMembership(settings())
+    membership.join_answered(joined(membership))
+    assert membership.commit_failed(int(ErrorCode.ILLEGAL_GENERATION)) is Outcome.LOST
+    assert not membership.joined
+    assert membership.join_request(["t"], []).member_id == "me"
+
+
+class Alone:
+    """An owner of a group, who owns nothing."""
+
+    def pattern_text(self) -> str | None:
+        return None
+
+    def owned(self) -> set[TopicPartition]:
+        return set()
+
+    def something_to_do(self) -> None:
+        pass
+
+    async def subscribed(self) -> set[str]:
+        return {"t"}
+
+    async def before_revoke(self) -> None:
+        pass
+
+    async def revoke(self, partitions: set[TopicPartition], *, lost: bool = False) -> None:
+        pass
+
+    async def assign_more(self, partitions: set[TopicPartition]) -> None:
+        pass
+
+
+PAST = [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS]
+
+
+@pytest.mark.parametrize("code", PAST)
+def test_an_answer_about_a_past_generation_does_not_end_the_present_one(code: ErrorCode) -> None:
+    async def run() -> None:
+        cluster = Cluster(settings())
+        group = ClassicGroup(cluster, settings(), Alone())
+        membership = group.membership
+        membership.join_answered(joined(membership))
+        membership.sync_answered(SyncGroupResponse(assignment=assignment_bytes([ONE])))
+        assert group._commit_failed(int(code), "me", 2) is Outcome.REJOIN, "the commit did not count"
+        assert membership.joined and not group.busy
+        # While a join is under way its answer decides, also about the generation that it leaves.
+        membership.rejoin("the subscription has changed")
+        group._joining = asyncio.get_running_loop().create_future()  # type: ignore[assignment]
+        assert group._commit_failed(int(code), "me", 3) is Outcome.REJOIN
+        assert membership.joined and membership.member_id == "me"
+        group._joining = None
+        assert group._commit_failed(int(code), "me", 3) in (Outcome.LOST, Outcome.REJOIN)
+        assert membership.joined is (code == ErrorCode.REBALANCE_IN_PROGRESS) and group.busy
+
+    asyncio.run(run())
 
 
 def test_a_fenced_instance_id_is_the_end() -> None:
