@@ -307,7 +307,9 @@ def pieces_of(data: Bytes, runs: Sequence[Run], *, keys: bool) -> Any:
     edges, valid = _edges(runs, total, keys)
     if edges is None:
         return pa.nulls(total, pa.binary())
-    found = np.empty(int(edges[-1]), dtype=np.uint8)
+    # Arrow keeps what is freed for the next table; NumPy gives it back to the system, page by page.
+    memory = pa.allocate_buffer(int(edges[-1]))
+    found = np.frombuffer(memory, dtype=np.uint8)
     at = 0
     for run in runs:
         row = sum(max(_piece(one, keys)[1], 0) * one.records for one in run.stretches)
@@ -322,7 +324,7 @@ def pieces_of(data: Bytes, runs: Sequence[Run], *, keys: bool) -> Any:
                 np.copyto(into, np.ndarray((run.batches, one.records), kind, data, start, (run.pitch, one.size)))
                 first += one.records * size
         at += run.batches * row
-    return pa.Array.from_buffers(pa.binary(), total, [valid, pa.py_buffer(edges), pa.py_buffer(found)])
+    return pa.Array.from_buffers(pa.binary(), total, [valid, pa.py_buffer(edges), memory])
 
 
 def _edges(runs: Sequence[Run], total: int, keys: bool) -> tuple[Any, Any]:
