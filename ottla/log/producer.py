@@ -232,6 +232,7 @@ class Producers:
         producer = self.by_id.get(producer_id)
         if producer is None:
             producer = self.by_id[producer_id] = Producer()
+        self._unverified.pop(producer_id, None)
         first_offset = producer.transaction_start
         producer.renew(epoch)
         producer.coordinator_epoch = coordinator_epoch

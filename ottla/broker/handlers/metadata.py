@@ -187,6 +187,9 @@ def describe_topic_partitions(
     response = paged.DescribeTopicPartitionsResponse()
     for name in names:
         topic = image.topics.get(name)
+        if topic is None and left <= 0:
+            response.next_cursor = paged.Cursor(topic_name=name, partition_index=0)
+            break
         if topic is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
             response.topics.append(

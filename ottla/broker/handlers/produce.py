@@ -64,6 +64,8 @@ def _refuse(request: ProduceRequest, version: int, error: KafkaError) -> Produce
 @handles(ApiKey.PRODUCE, refuse=_refuse)
 def produce(call: Call, request: ProduceRequest) -> Reply:
     """Append each partition's batches now; reply when they are as safe as the settings ask."""
+    if request.transactional_id is None and _has_transactional(request):
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     unflushed: list[Partition] = []
     response = ProduceResponse(
         responses=[
@@ -82,6 +84,15 @@ def produce(call: Call, request: ProduceRequest) -> Reply:
                 raise PeerError("a produce request with acks=0 failed")
         return NO_REPLY
     return response if later is None else later
+
+
+def _has_transactional(request: ProduceRequest) -> bool:
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if records is not None and len(records) >= HEADER_BYTES and records[_ATTRIBUTES_LOW] & TRANSACTIONAL:
+                return True
+    return False
 
 
 def _flush(call: Call, unflushed: list[Partition], response: ProduceResponse) -> Later:
@@ -171,8 +182,7 @@ def _check_attributes(call: Call, transactional_id: str | None, partition: Parti
     if attributes & _CODEC_MASK == Codec.ZSTD and call.version < _ZSTD_FROM:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd takes Produce version 7 or later")
     if attributes & TRANSACTIONAL:
-        if transactional_id is None:
-            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        assert transactional_id is not None
         header = header_at(records)
         try:
             call.node.transactions.guard(

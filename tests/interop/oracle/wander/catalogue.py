@@ -7,7 +7,9 @@ from tests.interop.oracle.wander.classic import classic
 from tests.interop.oracle.wander.consumer import consumer, mixed
 from tests.interop.oracle.wander.family import Draw
 from tests.interop.oracle.wander.history import Step
+from tests.interop.oracle.wander.raw import raw
 from tests.interop.oracle.wander.record import record
+from tests.interop.oracle.wander.share import share
 from tests.interop.oracle.wander.transaction import transaction
 
 FAMILIES: dict[str, Callable[[Draw], None]] = {
@@ -16,7 +18,9 @@ FAMILIES: dict[str, Callable[[Draw], None]] = {
     "classic": classic,
     "consumer": consumer,
     "mixed": mixed,
+    "share": share,
     "admin": admin,
+    "raw": raw,
 }
 
 #: Nothing expires while a history runs, and what a server may do at leisure it does at once.

@@ -123,6 +123,8 @@ class Place:
             return self._symbol(_KINDS[name], value)
         if (name in _LATER and value > 0) or (name == "timestamp" and 1000 < value - NOW_MS < 3_600_000):
             return "time"
+        if name in ("total_bytes", "usable_bytes") and value > 0:
+            return "bytes"
         if name == "port" and value == self.server.port:
             return "port"
         if isinstance(value, str):
@@ -193,7 +195,7 @@ def _shown(value: Any, name: str) -> str:
         return "(" + ", ".join(_shown(getattr(value, each), each) for each in inner) + ")"
     if isinstance(value, list):
         return str(sorted(_shown(one, name.removesuffix("s")) for one in value))
-    if name in _KINDS or name in _LATER or name in ("records", "port"):
+    if name in _KINDS or name in _LATER or name in ("records", "port", "total_bytes", "usable_bytes"):
         return ""
     if name in ("member_id", "leader") and isinstance(value, str) and _UUID_TEXT.fullmatch(value):
         return ""

@@ -80,7 +80,7 @@ def add(draw: Draw, lowest: int, highest: int) -> None:
     topics: list[Values] = [{"name": "~t0", "partitions": rng.sample(range(2), rng.randint(1, 2))}]
     if draw.maybe(0.3):
         topics.append({"name": "~t1", "partitions": [0]})
-    if draw.maybe(0.05):
+    elif draw.maybe(0.05):
         topics.append(draw.mostly({"name": "~none", "partitions": [0]}, {"name": "~t1", "partitions": [7, 0]}))
     said = identity(draw, who, name)
     version = draw.version("AddPartitionsToTxn")

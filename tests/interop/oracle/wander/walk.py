@@ -21,6 +21,7 @@ from tests.interop.oracle.allowed import allowed
 from tests.interop.oracle.side import CLOSED, differences, message
 from tests.interop.oracle.wander.history import Step, codes, expand, learn, request
 from tests.interop.oracle.wander.place import SILENCE, Place
+from tests.interop.oracle.wander.ready import share_member
 from tests.interop.server import Server
 
 #: How long one side may be silent when the other has answered.
@@ -42,6 +43,8 @@ _CHANGES = {
     "AlterUserScramCredentials",
     "UpdateFeatures",
 }
+#: No request, but a step all the same.
+SHARE_MEMBERS_ARE_READY = "share members are ready"
 _MAY_WAIT = {"JoinGroup", "SyncGroup"}
 _WORDS = {"error_message", "batch_index_error_message"}
 _REQUESTS = {one.name: one.request for one in API.values()}
@@ -104,6 +107,11 @@ class Walk:
                 place.close()
 
     def _play(self, number: int, step: Step) -> Difference | None:
+        if step.api == SHARE_MEMBERS_ARE_READY:
+            for place in self._places:
+                values = expand(step.values, place.known, place.prefix)
+                share_member(place, values["group"], values["member"], values["topic"])
+            return None
         on = step.on
         while any(one == on for _, _, one in self._open):
             on += 100

@@ -1,0 +1,100 @@
+"""Histories of requests with any values in any field: nulls, negatives, empties, twice the same, ids of nobody."""
+
+from typing import Any
+
+from ottla.wire.api import API
+from ottla.wire.schema import Field, fields
+from tests.interop.oracle.wander.family import Draw
+from tests.interop.oracle.wander.history import Values, ref
+
+#: Those that change nothing which other histories share, and wait for nobody.
+_APIS = (
+    "Produce",
+    "Fetch",
+    "ListOffsets",
+    "Metadata",
+    "OffsetCommit",
+    "OffsetFetch",
+    "FindCoordinator",
+    "Heartbeat",
+    "LeaveGroup",
+    "DescribeGroups",
+    "CreateTopics",
+    "DeleteTopics",
+    "DeleteRecords",
+    "InitProducerId",
+    "OffsetForLeaderEpoch",
+    "AddPartitionsToTxn",
+    "AddOffsetsToTxn",
+    "EndTxn",
+    "TxnOffsetCommit",
+    "DescribeConfigs",
+    "CreatePartitions",
+    "DeleteGroups",
+    "ElectLeaders",
+    "AlterPartitionReassignments",
+    "ListPartitionReassignments",
+    "OffsetDelete",
+    "DescribeClientQuotas",
+    "DescribeUserScramCredentials",
+    "DescribeProducers",
+    "DescribeTransactions",
+    "ConsumerGroupDescribe",
+    "DescribeTopicPartitions",
+    "ShareGroupDescribe",
+    "DescribeShareGroupOffsets",
+    "AlterShareGroupOffsets",
+    "DeleteShareGroupOffsets",
+)
+_NAMES = ("~t0", "~t0", "~t1", "~g", "~none", "", "~bad name")
+_NUMBERS = (0, 0, 1, 1, 2, -1, -2, 7, 1 << 30)
+
+
+def raw(draw: Draw) -> None:
+    draw.topic("t0", 2)
+    draw.ask("FindCoordinator", 6, key_type=0, coordinator_keys=["~g"])
+    draw.ask("FindCoordinator", 6, key_type=1, coordinator_keys=["~g"])
+    requests = {one.name: one.request for one in API.values()}
+    while len(draw.steps) < draw.length:
+        api = draw.rng.choice(_APIS)
+        version = draw.version(api)
+        draw.ask(api, version, on=draw.rng.randrange(2), **struct(draw, requests[api], version))
+
+
+def struct(draw: Draw, cls: type[Any], version: int) -> Values:
+    made: Values = {}
+    for field in fields(cls):
+        if version not in field.versions or field.tag >= 0:
+            continue
+        if field.is_nullable(version) and draw.maybe(0.1):
+            made[field.name] = None
+        elif field.is_array:
+            count = draw.mostly(1, 0, 2, odds=0.75)
+            made[field.name] = [value(draw, field, version) for _ in range(count)]
+            if draw.maybe(0.03):
+                made[field.name] *= 2
+        else:
+            made[field.name] = value(draw, field, version)
+    return made
+
+
+def value(draw: Draw, field: Field, version: int) -> Any:
+    rng = draw.rng
+    if field.struct is not None:
+        return struct(draw, field.struct, version)
+    if "timeout" in field.name or "wait" in field.name:
+        return 100
+    match field.type:
+        case "String":
+            return rng.choice(_NAMES)
+        case "Boolean":
+            return draw.maybe()
+        case "Float64":
+            return rng.choice([0.0, 1.0, -1.0])
+        case "Uuid":
+            return draw.mostly(ref("t0.id", {"$bytes": "01" * 16}), {"$bytes": "00" * 16}, {"$bytes": "01" * 16})
+        case "Bytes":
+            return {"$bytes": rng.choice(["", "0001"])}
+        case "Records":
+            return {"$batch": {"count": rng.randint(1, 2)}}
+    return rng.choice(_NUMBERS)
