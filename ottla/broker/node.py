@@ -33,6 +33,7 @@ from ottla.broker.groups import Groups
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.leadership import Leadership
 from ottla.broker.log_dirs import LogDirs
+from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quorum import MetadataLog
 from ottla.broker.quota import Quotas
 from ottla.broker.share_persister import Persister
@@ -60,6 +61,8 @@ from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 
 _log = logging.getLogger("ottla.broker")
 _PROGRESS_MS = 1000
+#: Syncs that are asked for at the same time share a commit of the file system's journal.
+_CLOSING_THREADS = 16
 
 
 def _threads(count: int = 2) -> Executor:
@@ -128,7 +131,7 @@ class Node:
         self._broker_epoch = -1
         self._endpoints: dict[str, Endpoint] = {}
         self._appended: list[Partition] = []
-        self._producer_ids = range(0)
+        self.producer_ids = ProducerIds(self)
 
     # ---- life
 
@@ -185,7 +188,7 @@ class Node:
         self._undo.close()
 
     def _close_store(self) -> None:
-        pool = self._ports.pool()
+        pool = self._ports.pool(_CLOSING_THREADS)
         try:
             self.store.close(self._broker_epoch, pool)
         finally:
@@ -299,14 +302,6 @@ class Node:
             self.quorum.handle_later(CreateTopicsRequest(topics=topics), committed)
         except KafkaError as error:
             committed(error)
-
-    def next_producer_id(self) -> int:
-        """A producer id that was never given before; the controller gives them in blocks."""
-        if not self._producer_ids:
-            self._producer_ids = self.quorum.allocate_producer_ids()
-        first = self._producer_ids[0]
-        self._producer_ids = self._producer_ids[1:]
-        return first
 
     def _take_settings(self, image: Image) -> None:
         self.image = image

@@ -63,7 +63,7 @@ from ottla.raft.effect import (
 from ottla.raft.event import Appended, Event, SnapshotWritten, Started, Submitted, Synced, TimePassed
 from ottla.raft.quorum import Quorum, QuorumSettings
 from ottla.raft.role import Voter
-from ottla.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
+from ottla.wire.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from ottla.wire.record.metadata import (
     BrokerRegistrationChangeRecord,
     NoOpRecord,
@@ -245,10 +245,15 @@ class MetadataLog:
 
     def allocate_producer_ids(self) -> range:
         """A block of producer ids that nobody has."""
+        return _block(self.handle(self._allocation()))
+
+    def allocate_producer_ids_later(self, done: Callable[[range], None]) -> None:
+        """The same while the loop goes on; `done` gets an empty block when there is none to be had."""
+        self.handle_later(self._allocation(), lambda response: done(_block(response)))
+
+    def _allocation(self) -> AllocateProducerIdsRequest:
         broker = self._fold.image.brokers[self._settings.node_id]
-        request = AllocateProducerIdsRequest(broker_id=broker.broker_id, broker_epoch=broker.epoch)
-        response = self.handle(request)
-        return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)
+        return AllocateProducerIdsRequest(broker_id=broker.broker_id, broker_epoch=broker.epoch)
 
     def deadline_ms(self) -> int | None:
         """When `time_passed` is to be called, by the clock's `now_ms`; None when nothing waits for time."""
@@ -458,6 +463,12 @@ class MetadataLog:
         )
         self._files.write_snapshot(SnapshotId(end_offset, image.epoch), batches)
         self._step(SnapshotWritten(end_offset))
+
+
+def _block(response: AllocateProducerIdsResponse | KafkaError) -> range:
+    if isinstance(response, KafkaError):
+        return range(0)
+    return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)
 
 
 def _id_of(store: LogDirectories, path: str) -> Uuid:

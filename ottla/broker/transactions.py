@@ -203,7 +203,7 @@ def _fresh(node: Node) -> Coordinator:
             settings.transactional_id_expiration_ms,
             settings.transaction_remove_expired_transaction_cleanup_interval_ms,
         ),
-        node.next_producer_id,
+        node.producer_ids.next,
     )
 
 

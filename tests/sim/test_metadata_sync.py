@@ -139,3 +139,42 @@ def test_what_was_answered_is_there_after_a_power_failure(seed: int) -> None:
     machine.power_off()
     machine.start()
     assert known <= set(_node(machine).image.topics)
+
+
+def test_producer_ids_are_given_once_and_the_next_block_comes_while_the_loop_goes_on(machine: Machine) -> None:
+    ids = _node(machine).producer_ids
+    given: list[int] = []
+    for _ in range(2):
+        ids.when_there(lambda: given.append(ids.next()))
+    assert not given, "the first block is not durable yet"
+    machine.settle()
+    assert given == [0, 1]
+    blocks = _node(machine).quorum
+    while len(given) < 2500:
+        given.append(ids.next())
+        if len(given) == 899:
+            assert blocks.decided.next_producer_id == 1000
+        if len(given) == 900:
+            assert blocks.decided.next_producer_id == 2000
+            assert blocks.image.next_producer_id == 1000
+    assert given == list(range(2500))
+    machine.power_off()
+    machine.start()
+    machine.settle()
+    assert _node(machine).producer_ids.next() >= 2500
+
+
+def test_who_waits_for_a_producer_id_is_told_that_the_disk_failed(machine: Machine) -> None:
+    ids = _node(machine).producer_ids
+    told: list[ErrorCode] = []
+
+    def ask() -> None:
+        with pytest.raises(KafkaError) as caught:
+            ids.next()
+        told.append(caught.value.code)
+
+    machine.disk.syncs_to_fail = 1
+    ids.when_there(ask)
+    machine.settle()
+    ids.when_there(ask)
+    assert told == [ErrorCode.KAFKA_STORAGE_ERROR] * 2

@@ -31,14 +31,23 @@ def init_producer_id(call: Call, request: InitProducerIdRequest) -> Reply:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == _NO_EPOCH):
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    if request.transactional_id is not None:
-        later = Later()
+    later = Later()
+    call.node.producer_ids.when_there(lambda: _init(call, request, later))
+    return later
 
-        def answered(response: Any) -> None:
-            if call.version < _FENCED_SINCE and response.error_code == ErrorCode.PRODUCER_FENCED:
-                response.error_code = ErrorCode.INVALID_PRODUCER_EPOCH
-            later.resolve(response)
 
-        call.node.transactions.driver_of(request.transactional_id).ask(request, call.version, answered)
-        return later
-    return InitProducerIdResponse(producer_id=call.node.next_producer_id(), producer_epoch=0)
+def _init(call: Call, request: InitProducerIdRequest, later: Later) -> None:
+    """There is an id to be had."""
+
+    def answered(response: Any) -> None:
+        if call.version < _FENCED_SINCE and response.error_code == ErrorCode.PRODUCER_FENCED:
+            response.error_code = ErrorCode.INVALID_PRODUCER_EPOCH
+        later.resolve(response)
+
+    try:
+        if request.transactional_id is not None:
+            call.node.transactions.driver_of(request.transactional_id).ask(request, call.version, answered)
+        else:
+            later.resolve(InitProducerIdResponse(producer_id=call.node.producer_ids.next(), producer_epoch=0))
+    except KafkaError as error:
+        later.resolve(error)

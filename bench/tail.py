@@ -1,0 +1,211 @@
+"""Where the tail of ack latencies ends on this machine, written to bench/results/tail.md.
+
+    python -m bench.tail [--realtime] [--rounds N] [--rate RECORDS_PER_S]
+
+The load of the table's `ack-20000` (`bench.load`, open loop) against three servers in turn, all of them up the whole
+time: Apache Kafka, our node, and `null`: one loop over epoll that receives a request, writes it to a file and answers,
+with no protocol, no checksum and no log. What null does not reach no server in Python reaches, and no other that wakes
+a thread for a request, reads it, writes it and answers.
+
+Rounds are short and go from server to server, so that what else the machine does meets all of them alike; the least
+over the rounds is nearest to a machine at rest. `--realtime` has generator and servers scheduled before everything else
+(SCHED_FIFO, which wants root): figures of a busy machine that say something.
+"""
+
+import argparse
+import json
+import os
+import select
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+from bench.__main__ import RESULTS, SCRATCH
+from bench.raw import PRODUCE_VERSION
+from bench.report import facts as facts_of_now
+from bench.system import SYSTEMS, System, settle
+from bench.work import PARTITIONS
+from ottla.wire.api.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from ottla.wire.compile import encode
+
+_SECONDS, _WARMUP_S = 2.0, 0.5
+#: A JVM has compiled by then what it will.
+_FIRST_S = 12.0
+_REALTIME = ("chrt", "--fifo", "50")
+_SHOWN = ("p50_ms", "p99_ms", "p999_ms", "late_p99_ms", "late_p999_ms")
+_TOPIC = "tail"
+_RECEIVE_BYTES = 1 << 20
+#: Of a request: length, key, version, correlation id.
+_HEAD = struct.Struct(">ihhi")
+
+
+def main() -> int:
+    """All servers, round by round, and the table."""
+    parser = argparse.ArgumentParser(prog="bench.tail", description="Where the tail of ack latencies ends.")
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--rate", type=int, default=20_000)
+    parser.add_argument("--realtime", action="store_true", help="schedule all of it before everything else (root)")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="where the table goes")
+    options = parser.parse_args()
+    first = _REALTIME if options.realtime else ()
+    facts = facts_of_now()
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    found: dict[str, list[Mapping[str, float]]] = {}
+    with ExitStack() as stack:
+        ports = {name: stack.enter_context(_system(name, first)) for name in SYSTEMS}
+        ports["null"] = stack.enter_context(_null(first))
+        _latency(first, ports["apache"], options.rate, _FIRST_S)
+        for _ in range(options.rounds):
+            for name, port in ports.items():
+                settle()
+                found.setdefault(name, []).append(_latency(first, port, options.rate, _SECONDS))
+    text = _table(found, facts, options.rate, realtime=options.realtime)
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "tail.md").write_text(text)
+    print(text)
+    return 0
+
+
+@contextmanager
+def _system(name: str, first: tuple[str, ...]) -> Iterator[int]:
+    """The port of Apache Kafka or our node, with the topic in it."""
+    with tempfile.TemporaryDirectory(prefix=f"tail-{name}-", dir=SCRATCH, ignore_cleanup_errors=True) as directory:
+        system = System(name, Path(directory))
+        kind = system.server.kind
+        system.server.kind = replace(kind, start=(*first, *kind.start))
+        try:
+            system.start()
+            system.topic(_TOPIC, PARTITIONS)
+            yield system.port
+        finally:
+            system.stop()
+
+
+@contextmanager
+def _null(first: tuple[str, ...]) -> Iterator[int]:
+    """The port of a null server in a process of its own."""
+    command = [*first, sys.executable, "-m", "bench.tail", "serve", str(SCRATCH)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield int(process.stdout.readline())
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _latency(first: tuple[str, ...], port: int, rate: int, seconds: float) -> Mapping[str, float]:
+    numbers = (port, _TOPIC, PARTITIONS, rate, seconds, _WARMUP_S)
+    command = [*first, sys.executable, "-m", "bench.load", "latency", *map(str, numbers)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    figures: Mapping[str, float] = json.loads(said.stdout)
+    return figures
+
+
+def _table(
+    found: Mapping[str, list[Mapping[str, float]]], facts: Mapping[str, object], rate: int, *, realtime: bool
+) -> str:
+    lines = [
+        "# Where the tail of ack latencies ends",
+        "",
+        f"Written by `python -m bench.tail`, whose head says what this is. {rate:,} records/s of 1 KiB; milliseconds:",
+        "the least over the rounds, and their median. `late` is how late the generator sent: the machine's doing.",
+        "",
+        f"- {facts['processor']}, {os.cpu_count()} cores; load average at the start {facts['load_average']}"
+        + ("; all of it with real-time priority." if realtime else "."),
+        "",
+        "| server | p50 | p99 | p99.9 | late p99 | late p99.9 |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for name, runs in found.items():
+        cells = [[run[figure] for run in runs] for figure in _SHOWN]
+        lines.append(f"| {name} | " + " | ".join(f"{min(cell):.3f} ({median(cell):.3f})" for cell in cells) + " |")
+    return "\n".join([*lines, ""])
+
+
+# ---------------------------------------------------------------------------------------------------- the null server
+
+
+class _Peer:
+    """One connection, and the file that takes what it sends."""
+
+    def __init__(self, sock: socket.socket, directory: str) -> None:
+        self._socket = sock
+        #: It has no name and goes with the process.
+        self._file = os.open(directory, os.O_TMPFILE | os.O_RDWR, 0o600)
+        self._position = 0
+        #: The bytes of the request that is coming which are not there yet.
+        self._missing = 0
+        self._correlation_id = 0
+
+    def turn(self, memory: memoryview) -> bool:
+        """Receive, write, answer what is whole. False when the peer has gone."""
+        try:
+            count = self._socket.recv_into(memory)
+        except ConnectionError:
+            return False
+        data = memory[:count]
+        self._position += os.pwrite(self._file, data, self._position)
+        at, answers = 0, b""
+        while at < count:
+            if not self._missing:
+                # The generator's requests come in one piece, or at least their heads do.
+                size, _, _, self._correlation_id = _HEAD.unpack_from(data, at)
+                self._missing = 4 + size
+            taken = min(self._missing, count - at)
+            at += taken
+            self._missing -= taken
+            if not self._missing:
+                answers += _answer(self._correlation_id)
+        if answers:
+            self._socket.send(answers)
+        return count > 0
+
+    def close(self) -> None:
+        self._socket.close()
+        os.close(self._file)
+
+
+def _answer(correlation_id: int) -> bytes:
+    return struct.pack(">ii", 4 + len(_BODY), correlation_id) + _BODY
+
+
+_BODY = encode(
+    ProduceResponse(
+        responses=[TopicProduceResponse(name=_TOPIC, partition_responses=[PartitionProduceResponse(index=0)])]
+    ),
+    PRODUCE_VERSION,
+)
+
+
+def serve(directory: str) -> None:
+    """Say the port, and serve until killed."""
+    memory = memoryview(bytearray(_RECEIVE_BYTES))
+    peers: dict[int, _Peer] = {}
+    with socket.create_server(("127.0.0.1", 0)) as listener, select.epoll() as poll:
+        print(listener.getsockname()[1], flush=True)
+        poll.register(listener, select.EPOLLIN)
+        while True:
+            for number, _ in poll.poll():
+                if number == listener.fileno():
+                    sock, _ = listener.accept()
+                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    peers[sock.fileno()] = _Peer(sock, directory)
+                    poll.register(sock, select.EPOLLIN)
+                elif not peers[number].turn(memory):
+                    poll.unregister(number)
+                    peers.pop(number).close()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["serve"]:
+        serve(sys.argv[2])
+    else:
+        sys.exit(main())
