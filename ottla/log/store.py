@@ -322,15 +322,18 @@ class Store(Directories):
         if not self._loaded:
             return self._let_go()
         try:
-            if pool is None:
+            try:
+                closing = [] if pool is None else [pool.submit(log.close) for log in self._logs.values()]
+            except RuntimeError:
+                # The interpreter ends, and starts no threads any more.
+                closing = []
+            if not closing:
                 for log in self._logs.values():
                     log.close()
-            else:
-                # Every one comes to its end before the first failure is told.
-                closing = [pool.submit(log.close) for log in self._logs.values()]
-                failed = [error for each in closing if (error := each.exception()) is not None]
-                if failed:
-                    raise failed[0]
+            # Every one comes to its end before the first failure is told.
+            failed = [error for each in closing if (error := each.exception()) is not None]
+            if failed:
+                raise failed[0]
             for directory in self._online():
                 self._checkpoint_task(directory)()
             for directory in self._online():

@@ -121,7 +121,7 @@ def test_an_answer_about_a_past_generation_does_not_end_the_present_one(code: Er
         membership.rejoin("the subscription has changed")
         group._joining = asyncio.get_running_loop().create_future()  # type: ignore[assignment]
         assert group._commit_failed(int(code), "me", 3) is Outcome.REJOIN
-        assert membership.joined and membership.member_id == "me"
+        assert (membership.joined, membership.member_id) == (True, "me")
         group._joining = None
         assert group._commit_failed(int(code), "me", 3) in (Outcome.LOST, Outcome.REJOIN)
         assert membership.joined is (code == ErrorCode.REBALANCE_IN_PROGRESS) and group.busy

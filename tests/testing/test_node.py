@@ -139,7 +139,14 @@ def test_a_program_that_never_stops_its_node_ends_and_leaves_no_directory(end: s
         [sys.executable, "-c", NOTEBOOK.format(end=end)], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == code, done.stderr
+    assert "Exception in thread" not in done.stderr, done.stderr
     assert not os.path.exists(done.stdout.strip())
+
+
+def test_a_program_that_never_stops_its_node_leaves_its_own_directory_clean(tmp_path: Path) -> None:
+    program = f"import ottla; ottla.Node({str(tmp_path)!r}).start().create_topic('t', 3)"
+    subprocess.run([sys.executable, "-c", program], timeout=60, check=True)
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
 def test_a_start_imports_nothing_that_a_node_has_no_use_for() -> None:

@@ -1,0 +1,203 @@
+"""How the client behaves in the programs of others: types, uvloop, Ctrl-C, threads, a program that just ends."""
+
+import asyncio
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import uvloop
+
+import ottla
+from ottla.client import (
+    Admin,
+    AsyncAdmin,
+    AsyncConsumer,
+    AsyncProducer,
+    Consumer,
+    NotReachable,
+    OttlaError,
+    Producer,
+    ShareConsumer,
+    TopicPartition,
+)
+from tests.client import typed_sample
+
+
+def test_a_typed_program_runs_as_its_types_say() -> None:
+    with ottla.Node() as node:
+        assert typed_sample.synchronous(node.bootstrap_servers) == 0
+        assert asyncio.run(typed_sample.asynchronous(node.bootstrap_servers)) == [0, 1]
+
+
+def test_the_clients_work_under_uvloop_and_asyncio_alike() -> None:
+    async def run(bootstrap: str, topic: str) -> list[bytes]:
+        async with AsyncAdmin(bootstrap) as admin, AsyncProducer(bootstrap) as producer:
+            await admin.create_topic(topic, 1)
+            for number in range(50):
+                await producer.send(topic, b"%d" % number)
+            await producer.flush()
+        found: list[bytes] = []
+        async with AsyncConsumer(bootstrap, group_id=topic, auto_offset_reset="earliest") as consumer:
+            consumer.subscribe([topic])
+            async for record in consumer:
+                found.append(record.value)
+                if len(found) == 50:
+                    await consumer.commit()
+                    assert await consumer.committed(consumer.assignment()) == {TopicPartition(topic, 0): 50}
+                    return found
+        return found
+
+    wanted = [b"%d" % number for number in range(50)]
+    with ottla.Node() as node:
+        assert uvloop.run(run(node.bootstrap_servers, "by-uvloop")) == wanted
+        assert asyncio.run(run(node.bootstrap_servers, "by-asyncio")) == wanted
+
+
+def test_each_thread_may_have_its_own_clients_and_all_may_share_a_producer() -> None:
+    with ottla.Node() as node, Admin(node.bootstrap_servers) as admin, Producer(node.bootstrap_servers) as producer:
+        admin.create_topic("t", 4)
+        failed: list[BaseException] = []
+
+        def work(partition: int) -> None:
+            try:
+                for number in range(100):
+                    producer.send("t", b"%d" % number, partition=partition)
+                producer.flush()
+                with Consumer(node.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+                    consumer.assign([TopicPartition("t", partition)])
+                    found: list[bytes] = []
+                    while len(found) < 100:
+                        found += [record.value for record in consumer.poll(10)]
+                    assert found == [b"%d" % number for number in range(100)]
+            except BaseException as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=work, args=(partition,)) for partition in range(4)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        assert not failed
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """A port that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+def _produce(bootstrap: str) -> None:
+    producer = Producer(bootstrap)
+    try:
+        producer.send("t", b"v")
+    finally:
+        producer.close(flush=False)
+
+
+def _administer(bootstrap: str) -> None:
+    with Admin(bootstrap) as admin:
+        admin.list_topics()
+
+
+def _consume(bootstrap: str) -> None:
+    with Consumer(bootstrap, group_id="g") as consumer:
+        consumer.subscribe(["t"])
+        next(iter(consumer))
+
+
+def _share(bootstrap: str) -> None:
+    with ShareConsumer(bootstrap, group_id="g") as consumer:
+        consumer.subscribe(["t"])
+        consumer.poll(60)
+
+
+@pytest.mark.parametrize("wait", [_produce, _administer, _consume, _share])
+def test_ctrl_c_ends_whatever_waits_for_a_broker_at_once(wait: Callable[[str], None], silent: str) -> None:
+    program = threading.main_thread().ident
+    assert program is not None
+    press = threading.Timer(0.3, signal.pthread_kill, (program, signal.SIGINT))
+    press.start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        wait(silent)
+    press.join()
+    # Each would wait for ten seconds at least, for the connection alone.
+    assert time.monotonic() - began < 8
+
+
+def test_ctrl_c_ends_a_flush_at_once() -> None:
+    with ottla.Node() as node:
+        producer = Producer(node.bootstrap_servers)
+        producer.send("t", b"v").result(30)
+        node.stop()
+        producer.send("t", b"v")
+        program = threading.main_thread().ident
+        assert program is not None
+        press = threading.Timer(0.3, signal.pthread_kill, (program, signal.SIGINT))
+        press.start()
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            producer.flush()
+        press.join()
+        producer.close(flush=False)
+        assert time.monotonic() - began < 20
+
+
+_UNTIDY = """
+import sys
+from ottla.client import Admin, Consumer, Producer
+admin = Admin(sys.argv[1])
+admin.create_topic("t", 1)
+producer = Producer(sys.argv[1])
+producer.send("t", b"v").result(30)
+consumer = Consumer(sys.argv[1], group_id="g", auto_offset_reset="earliest")
+consumer.subscribe(["t"])
+while not consumer.poll(1):
+    pass
+print("read")
+"""
+
+
+def test_a_program_that_closes_nothing_ends_quietly() -> None:
+    with ottla.Node() as node:
+        command = [sys.executable, "-c", _UNTIDY, node.bootstrap_servers]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "read\n", "")
+
+
+def test_errors_say_what_to_do() -> None:
+    said = []
+    for wrong in (
+        lambda: Producer(),
+        lambda: Producer("localhost"),
+        lambda: Producer("127.0.0.1:1", acks="most"),
+        lambda: Producer("127.0.0.1:1", bootstrap_server="127.0.0.1:1"),
+        lambda: Consumer("127.0.0.1:1", group_idd="g"),
+        lambda: Consumer({"bootstrap.servers": "127.0.0.1:1", "auto.offset.rest": "earliest"}),
+        lambda: Producer("127.0.0.1:1", compression_type="lz5"),
+    ):
+        with pytest.raises(OttlaError) as error:
+            wrong()
+        said.append(str(error.value))
+    assert "for example 127.0.0.1:9092" in said[0]
+    assert "host:port" in said[1]
+    assert "0, 1 or all" in said[2]
+    assert "did you mean bootstrap.servers?" in said[3]
+    assert "did you mean group.id?" in said[4]
+    assert "did you mean auto.offset.reset?" in said[5]
+    assert "one of none, gzip, snappy, lz4, zstd" in said[6]
+
+
+def test_a_broker_that_is_not_there_is_named_with_the_reason() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    with Admin(f"127.0.0.1:{port}", default_api_timeout_ms=500) as admin, pytest.raises(NotReachable) as error:
+        admin.list_topics()
+    assert f"127.0.0.1:{port}" in str(error.value)
+    assert "is a broker running there?" in str(error.value)

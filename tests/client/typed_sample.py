@@ -1,0 +1,86 @@
+"""A program of a user, as mypy's strict mode sees it: the types of what clients give, spelt out.
+
+`assert_type` is checked by mypy in `make check`; `test_manner` runs it against a node.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, assert_type
+
+from ottla.client import (
+    Admin,
+    AsyncAdmin,
+    AsyncConsumer,
+    AsyncProducer,
+    Consumer,
+    ConsumerMetrics,
+    ConsumerRecord,
+    Delivery,
+    KafkaError,
+    OffsetSpec,
+    Producer,
+    ProducerMetrics,
+    RebalanceListener,
+    RecordMetadata,
+    TopicPartition,
+    serde,
+)
+
+
+class Listener(RebalanceListener):
+    """Overrides what it needs."""
+
+    def assigned(self, partitions: list[TopicPartition]) -> None:
+        assert_type(partitions[0].topic, str)
+
+
+def synchronous(bootstrap: str) -> int:
+    """Produce, consume, look around."""
+    with Admin({"bootstrap.servers": bootstrap}) as admin:
+        created = admin.create_topic("typed", 1, configs={"retention.ms": "1000000"})
+        assert_type(created.partitions, int)
+        offset = admin.list_offset(TopicPartition("typed", 0), OffsetSpec.EARLIEST)
+        assert_type(offset.offset, int)
+        failed = admin.delete_topics(["unknown-topic"])
+        assert_type(failed.errors, dict[str, KafkaError])
+    with Producer(bootstrap, client_id="typed", linger_ms=0) as producer:
+        delivery = producer.send("typed", b"value", key="key", headers={"a": b"b"})
+        assert_type(delivery, Delivery)
+        assert_type(delivery.result(30), RecordMetadata)
+        assert_type(producer.metrics(), ProducerMetrics)
+        assert_type(producer.metrics().topics["typed"].byte_total, int)
+    with Consumer(bootstrap, group_id="typed", auto_offset_reset="earliest") as consumer:
+        consumer.subscribe(["typed"], listener=Listener())
+        records = consumer.poll(0.0)
+        assert_type(records, list[ConsumerRecord])
+        record = next(one for one in each(consumer))
+        assert_type(record.offset, int)
+        assert_type(record.value, Any)
+        consumer.commit(record)
+        assert_type(consumer.committed(consumer.assignment()), dict[TopicPartition, int | None])
+        assert_type(consumer.metrics(), ConsumerMetrics)
+        lag: Mapping[TopicPartition, int] = consumer.metrics().records_lag
+        return sum(lag.values())
+
+
+def each(consumer: Consumer) -> Iterator[ConsumerRecord]:
+    """Iteration is typed as well."""
+    yield from consumer
+
+
+async def asynchronous(bootstrap: str) -> list[int]:
+    """The same words, awaited."""
+    async with AsyncAdmin(bootstrap) as admin, AsyncProducer(bootstrap) as producer:
+        described = await admin.describe_topic("typed")
+        assert_type([part.partition for part in described.partitions], list[int])
+        delivery = await producer.send("typed", "text")
+        assert_type(await delivery, RecordMetadata)
+    offsets: list[int] = []
+    async with AsyncConsumer(bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition("typed", 0)])
+        async for record in consumer:
+            assert_type(record, ConsumerRecord)
+            offsets.append(record.offset)
+            if len(offsets) == 2:
+                break
+        assert_type(serde.text(), serde.Serde)
+    return offsets
