@@ -64,6 +64,22 @@ def copartitioned(subtopology: Subtopology) -> Subtopology:
     return subtopology
 
 
+def join_request(group_id: str, member_id: str, topology: Topology) -> StreamsGroupHeartbeatRequest:
+    """The first heartbeat of a member."""
+    return StreamsGroupHeartbeatRequest(
+        group_id=group_id,
+        member_id=member_id,
+        endpoint_information_epoch=-1,
+        rebalance_timeout_ms=REBALANCE_MS,
+        topology=topology,
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+        process_id="process",
+        client_tags=[],
+    )
+
+
 @dataclass
 class Streamer:
     """A member: one thread of an instance. It does what it is told and keeps what it was told."""
@@ -87,26 +103,24 @@ class Streamer:
 
     def request(self, **change: Any) -> StreamsGroupHeartbeatRequest:
         """What it would send now."""
-        joins = self.epoch == 0
-        values: dict[str, Any] = {
-            "group_id": self.group_id,
-            "member_id": self.member_id,
-            "member_epoch": self.epoch,
-            "endpoint_information_epoch": self.endpoint_epoch,
-            "active_tasks": task_ids(self.active),
-            "standby_tasks": task_ids(self.standby),
-            "warmup_tasks": [],
-        }
-        if joins:
-            endpoint = None if self.endpoint is None else Endpoint(host=self.endpoint[0], port=self.endpoint[1])
-            values |= {
-                "rebalance_timeout_ms": REBALANCE_MS,
-                "topology": self.topology,
-                "process_id": self.process_id or self.member_id,
-                "user_endpoint": endpoint,
-                "client_tags": [],
-            }
-        return StreamsGroupHeartbeatRequest(**{**values, **change})
+        if self.epoch == 0:
+            request = join_request(self.group_id, self.member_id, self.topology)
+            request.process_id = self.process_id or self.member_id
+            if self.endpoint is not None:
+                request.user_endpoint = Endpoint(host=self.endpoint[0], port=self.endpoint[1])
+        else:
+            request = StreamsGroupHeartbeatRequest(
+                group_id=self.group_id,
+                member_id=self.member_id,
+                member_epoch=self.epoch,
+                endpoint_information_epoch=self.endpoint_epoch,
+                active_tasks=task_ids(self.active),
+                standby_tasks=task_ids(self.standby),
+                warmup_tasks=[],
+            )
+        for name, value in change.items():
+            setattr(request, name, value)
+        return request
 
     def send(self, request: StreamsGroupHeartbeatRequest) -> Any:
         """A heartbeat; what its answer says is done."""
