@@ -132,7 +132,10 @@ class Driver(ABC, Generic[M]):
         for effect in effects:
             ticket = getattr(effect, "ticket", None)
             if ticket is not None:
-                self._waiting.pop(ticket)(failed or effect.response)
+                # A failed append may have taken the partition away, and whoever waited was told then.
+                answer = self._waiting.pop(ticket, None)
+                if answer is not None:
+                    answer(failed or effect.response)
             elif failed is None:
                 failed = self._attempt(effect, now_ms)
         if failed is not None:

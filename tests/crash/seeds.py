@@ -19,6 +19,7 @@ from tests.cluster.test_metadata_log import (
 )
 from tests.log.test_crash import LogMachine
 from tests.sim.history import run_history
+from tests.sim.wide import run_wide_history
 
 _STEPS = 30
 
@@ -33,7 +34,17 @@ def node_without_power(seed: int) -> None:
     run_history(seed, power=True)
 
 
-def _histories(count: int) -> None:
+def two_directories_killed(seed: int) -> None:
+    """A node with two log directories whose process dies."""
+    run_wide_history(seed, power=False)
+
+
+def two_directories_without_power(seed: int) -> None:
+    """The same with flush.messages=1, and the machine loses its power."""
+    run_wide_history(seed, power=True)
+
+
+def _histories(_: int, count: int) -> None:
     run_state_machine_as_test(
         LogMachine,
         settings=settings(
@@ -46,9 +57,9 @@ def _histories(count: int) -> None:
     )
 
 
-def _each(scene: Callable[[int], None]) -> Callable[[int], None]:
-    def run(count: int) -> None:
-        for seed in range(count):
+def _each(scene: Callable[[int], None]) -> Callable[[int, int], None]:
+    def run(first: int, count: int) -> None:
+        for seed in range(first, first + count):
             try:
                 scene(seed)
             except BaseException:
@@ -58,22 +69,25 @@ def _each(scene: Callable[[int], None]) -> Callable[[int], None]:
     return run
 
 
-_SCENES: dict[str, Callable[[int], None]] = {
+_SCENES: dict[str, Callable[[int, int], None]] = {
     f"a store and its log, up to {_STEPS} steps, crashes before any effect and in recovery": _histories,
     "the metadata log, crashes before any effect": _each(metadata_crashes),
     "the metadata log, power failures": _each(metadata_power_failures),
     "a whole node, its process killed in four lives": _each(node_killed),
     "a whole node with flush.messages=1, power failures in four lives": _each(node_without_power),
+    "two log directories: trimmed, grown, moved; its process killed": _each(two_directories_killed),
+    "the same with flush.messages=1, power failures": _each(two_directories_without_power),
 }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.crash.seeds", description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000)
+    parser.add_argument("--first", type=int, default=0, help="the first seed of the scenes that have one")
     asked = parser.parse_args()
     for name, scene in _SCENES.items():
         began = time.monotonic()
-        scene(asked.seeds)
+        scene(asked.first, asked.seeds)
         print(f"{asked.seeds} histories in {time.monotonic() - began:.0f} s: {name}", flush=True)
 
 

@@ -9,7 +9,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -44,7 +44,7 @@ _TOPICS = {
     "compacted": {"cleanup.policy": "compact", "segment.ms": "1500", "min.cleanable.dirty.ratio": "0.01"},
     "transactions": {},
 }
-_PARTITIONS = 2
+PARTITIONS = 2
 _LIFE_MS_MAX = 8000
 _EFFECTS_MAX = 400
 
@@ -52,13 +52,13 @@ _EFFECTS_MAX = 400
 class History:
     """The machine, its clients and what they know. `live` is one life of the node; `end` lets all come to an end."""
 
-    def __init__(self, seed: int, *, power: bool) -> None:
+    def __init__(self, seed: int, *, power: bool, settings: Mapping[str, str] | None = None) -> None:
         self.random = Random(seed)
         self.power = power
-        settings = _SETTINGS | ({"log.flush.interval.messages": "1"} if power else {})
+        settings = _SETTINGS | dict(settings or {}) | ({"log.flush.interval.messages": "1"} if power else {})
         self.machine = machine = Machine(Random(seed), settings)
-        self.records = IdempotentWriter("writer", machine, seed, "records", _PARTITIONS)
-        self.compacted = IdempotentWriter("keys", machine, seed, "compacted", _PARTITIONS, keys=5)
+        self.records = IdempotentWriter("writer", machine, seed, "records", PARTITIONS)
+        self.compacted = IdempotentWriter("keys", machine, seed, "compacted", PARTITIONS, keys=5)
         self.transactor = Transactor("transactor", machine, seed, "transactions")
         self.committer = Committer("committer", machine, seed, "records")
         self.member = Member("member", machine, seed, "records")
@@ -73,13 +73,15 @@ class History:
             self.follower,
             self.administrator,
         )
+        #: The topics that nobody deletes.
+        self.topics = set(_TOPICS)
         #: How the lives ended, for people.
         self.deaths: list[str] = []
         machine.start()
         client = SimClient(machine)
         for name, configs in _TOPICS.items():
             entries = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
-            topic = CreatableTopic(name=name, num_partitions=_PARTITIONS, replication_factor=1, configs=entries)
+            topic = CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=1, configs=entries)
             answer = client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
             assert answer.topics[0].error_code == 0, answer
         for actor in self.actors:
@@ -151,7 +153,7 @@ class History:
 
     def check(self) -> None:
         client: Any = SimClient(self.machine)
-        logs = [partition_log(client, "records", index) for index in range(_PARTITIONS)]
+        logs = [partition_log(client, "records", index) for index in range(PARTITIONS)]
         check_producers(logs, [self.records])
         assert self.follower.served == [(each.offset, each.value) for each in logs[0][: len(self.follower.served)]]
         check_transfers(client, self.transactor)
@@ -163,7 +165,7 @@ class History:
 
     def _check_compacted(self, client: Any) -> None:
         found: dict[tuple[int, bytes], bytes] = {}
-        for index in range(_PARTITIONS):
+        for index in range(PARTITIONS):
             tp = ("compacted", index)
             entries: list[Entry] = list(records(client, tp, marks(client, tp)))
             offsets = [each.offset for each in entries]
@@ -193,7 +195,7 @@ class History:
         for name, partitions in self.administrator.topics.items():
             if name != self.administrator.unsure:
                 assert found.get(name) == partitions, f"{name}: {found.get(name)} partitions, not {partitions}"
-        known = {*self.administrator.topics, self.administrator.unsure, *_TOPICS}
+        known = {*self.administrator.topics, self.administrator.unsure, *self.topics}
         assert set(found) <= known, f"topics that nobody made: {set(found) - known}"
         assert all(each.error_code == ErrorCode.NONE for each in answer.topics)
 
