@@ -61,7 +61,7 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls):
         self._names: frozenset[str] = frozenset()
         self._pattern: re.Pattern[str] | str | None = None
         self._listener: RebalanceListener | None = None
-        self._known_topics: frozenset[str] = frozenset()
+        self._known_topics: frozenset[str] | None = None
         self._waiting: asyncio.Future[None] | None = None
         self._closed = False
         self._committing: asyncio.Task[None] | None = None

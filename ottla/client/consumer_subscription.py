@@ -38,8 +38,8 @@ class SubscriptionCalls(ABC):
     _group: Group | None
     _names: frozenset[str]
     _pattern: re.Pattern[str] | str | None
-    #: What the pattern matched when the group was last told.
-    _known_topics: frozenset[str]
+    #: What the pattern matched when the group was last told; None before.
+    _known_topics: frozenset[str] | None
     _listener: RebalanceListener | None
     #: How a listener's method is called; the synchronous consumer calls it in the program's thread.
     _call: Callable[[Callable[..., Any], list[TopicPartition]], Awaitable[None]]
@@ -171,7 +171,7 @@ class SubscriptionCalls(ABC):
         if self._group is None or not self._subscribed_at_all():
             return
         changed = isinstance(self._group, ClassicGroup) and self._group.topics_changed()
-        if isinstance(self._pattern, re.Pattern) and self._known_topics and self._matching() != self._known_topics:
+        if isinstance(self._pattern, re.Pattern) and self._known_topics not in (None, self._matching()):
             changed = True
         if changed:
             self._group.subscription_changed()

@@ -299,6 +299,9 @@ def test_topics_of_a_pattern_are_joined_as_they_come(place: str, kind: str) -> N
                     # With KIP-848 the broker resolves the expression, else the client does.
                     member.subscribe(f"^{prefix}.*" if kind == "consumer" else re.compile(f"{prefix}.*"))
                 wanted: set[TopicPartition] = set()
+                # Nothing matches yet, and both are members all the same.
+                for _ in range(3):
+                    await asyncio.gather(*(member.poll(0.3) for member in members))
                 for number in range(3):
                     await admin.create_topic(f"{prefix}-{number}", 2)
                     wanted |= {TopicPartition(f"{prefix}-{number}", each) for each in (0, 1)}
