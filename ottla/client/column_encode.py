@@ -3,13 +3,15 @@
 Rules:
 - The bytes equal `encode.encode_records`'s, and so the Java producer's, for the same records.
 - Values of one size (and keys of one size, or none) are laid out as rows of a table, a stretch at a time in which all
-  numbers take the same number of bytes. Anything else is joined piece by piece by Arrow.
+  numbers take the same number of bytes: what is between keys and values is written in words. Anything else is joined
+  piece by piece by Arrow.
 
 Needs the extra `ottla[arrow]`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -19,7 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ottla.client.stretch import Bytes, Ints
+from ottla.client.frame import new_memory
+from ottla.client.stretch import STEPS, Bytes, Ints, codes_of
 from ottla.wire.varint import encode_varint
 
 #: More stretches than one in so many records: laying out stretches would cost more than joining pieces.
@@ -28,17 +31,26 @@ _STRETCH_MIN = 32
 _OFFSETS_KEPT = 1 << 16
 
 
-def encode_columns(values: Any, keys: Any | None, headers: Any | None, timestamps: Ints, *, room: int = 0) -> bytearray:
+def encode_columns(
+    values: Any,
+    keys: Any | None,
+    headers: Any | None,
+    timestamps: Ints,
+    *,
+    room: int = 0,
+    memory: Callable[[int], memoryview] = new_memory,
+) -> memoryview:
     """The records of one batch from Arrow binary arrays (and lists of headers), uncompressed.
 
-    `timestamps` are in ms; the first is the batch's base. With `room`, so many bytes are left free in front.
+    `timestamps` are in ms; the first is the batch's base. With `room`, so many bytes are left free in front. They are
+    written into what `memory(size)` gives.
     """
     stamps = timestamps - timestamps[0]
-    laid = _rows(values, keys, stamps, room) if headers is None else None
+    laid = _rows(values, keys, stamps, room, memory) if headers is None else None
     if laid is not None:
         return laid
     joined = _joined(values, keys, headers, stamps)
-    out = bytearray(room + len(joined))
+    out = memory(room + len(joined))
     out[room:] = joined
     return out
 
@@ -46,15 +58,16 @@ def encode_columns(values: Any, keys: Any | None, headers: Any | None, timestamp
 # ---- rows of a table
 
 
-def _rows(values: Any, keys: Any | None, stamps: Ints, room: int) -> bytearray | None:
+def _rows(
+    values: Any, keys: Any | None, stamps: Ints, room: int, memory: Callable[[int], memoryview]
+) -> memoryview | None:
     """Values of one size, keys of one size. None if they are not, or where too many stretches would be needed."""
     count = len(values)
     value_size, key_size = size_of_all(values), -1 if keys is None else size_of_all(keys)
     if value_size is None or key_size is None:
         return None
-    offset_bytes = _offsets(count)
     stamp_bytes: Varints = _ZERO if not stamps.any() else Varints(stamps)
-    edges = _edges(offset_bytes, stamp_bytes, count)
+    edges = _edges(stamp_bytes, count)
     if len(edges) - 1 > max(8, count // _STRETCH_MIN):
         return None
     table, key_table = _table(values, value_size), _table(keys, key_size) if keys is not None else None
@@ -64,53 +77,70 @@ def _rows(values: Any, keys: Any | None, stamps: Ints, room: int) -> bytearray |
     plans = []
     total = room
     for start, end in pairwise(edges):
-        stamp_width, offset_width = stamp_bytes.width_at(start), offset_bytes.width_at(start)
+        stamp_width, offset_width = stamp_bytes.width_at(start), len(encode_varint(start))
         length = encode_varint(1 + stamp_width + offset_width + after)
         size = len(length) + 1 + stamp_width + offset_width + after
         plans.append((start, end, stamp_width, offset_width, length, size, total))
         total += size * (end - start)
-    out = bytearray(total)
+    out = memory(total)
+    cells = np.frombuffer(out, dtype=np.uint8)
     for start, end, stamp_width, offset_width, length, size, at in plans:
-        fields: list[tuple[int, Any]] = [(0, length + b"\x00")]
-        place = len(length) + 1
-        fields.append((place, stamp_bytes.bytes(start, end, stamp_width)))
-        fields.append((place + stamp_width, offset_bytes.bytes(start, end, offset_width)))
-        place += stamp_width + offset_width
-        fields.append((place, key_head if key_size >= 0 else key_head + value_head))
-        place += len(key_head)
+        rows = (end - start, size)
+        stamp_at = at + len(length) + 1
+        offset_at = stamp_at + stamp_width
+        place = offset_at + offset_width + len(key_head)
+        head = length + bytes(1 + stamp_width + offset_width) + key_head
+        if key_table is None:
+            head += value_head
+            place += len(value_head)
+        _write(cells, at, rows, head, (codes_of(start, end - start), offset_at - at))
+        if stamp_bytes is not _ZERO:
+            _copy(cells, stamp_at, rows, stamp_bytes.bytes(start, end, stamp_width))
         if key_table is not None:
-            fields += [(place, key_table[start:end]), (place + key_size, value_head)]
+            _copy(cells, place, rows, key_table[start:end])
             place += key_size
-        fields.append((place + len(value_head), table[start:end]))
-        # The header count, 0, is there already.
-        _lay(out, at, end - start, size, fields)
+            _write(cells, place, rows, value_head)
+            place += len(value_head)
+        _copy(cells, place, rows, table[start:end])
+        # No headers.
+        _write(cells, place + value_size, rows, b"\x00")
     return out
 
 
-def _lay(out: bytearray, at: int, count: int, size: int, fields: list[tuple[int, Any]]) -> None:
-    """Write fields into `count` rows of `size` bytes. A field is bytes, the same in all rows, or rows of its own."""
-    parts = []
-    for place, content in fields:
-        if isinstance(content, bytes):
-            parts.append((place, np.frombuffer(content, dtype=f"V{len(content)}")))
-        elif content.dtype.itemsize:
-            parts.append((place, content))
-    # One element a field: a row's bytes are moved at once, where a loop over bytes would take a turn for each.
-    names = [f"f{number}" for number in range(len(parts))]
-    layout = {
-        "names": names,
-        "formats": [content.dtype for _, content in parts],
-        "offsets": [place for place, _ in parts],
-        "itemsize": size,
-    }
-    rows: Any = np.frombuffer(out, dtype=np.dtype(layout), count=count, offset=at)  # type: ignore[call-overload]
-    for name, (_, content) in zip(names, parts, strict=True):
-        rows[name] = content
+def _write(
+    cells: Bytes, at: int, rows: tuple[int, int], content: bytes, counted: tuple[Any, int] | None = None
+) -> None:
+    """Write the same bytes into so many rows of some size, eight at a time, with numbers of their own if `counted`.
+
+    These are varints as words (`codes_of`), and where in these bytes they stand.
+    """
+    count, size = rows
+    width = next(width for width in (8, 4, 2, 1) if width <= len(content))
+    kind = np.dtype(f"<u{width}")
+    words = list(range(0, len(content) - width + 1, width))
+    if words[-1] + width < len(content):
+        words.append(len(content) - width)
+    for word in words:
+        same = int.from_bytes(content[word : word + width], "little")
+        value: Any = kind.type(same)
+        if counted is not None:
+            codes, start = counted
+            shift = 8 * (start - word)
+            if -64 < shift < 8 * width:
+                moved = codes << np.uint64(shift) if shift >= 0 else codes >> np.uint64(-shift)
+                value = moved.astype(kind, copy=False) | value
+        np.ndarray((count,), kind, cells, at + word, (size,))[...] = value
 
 
-def _edges(offsets: Varints, stamps: Varints, count: int) -> list[int]:
+def _copy(cells: Bytes, at: int, rows: tuple[int, int], content: Any) -> None:
+    """Write an element of `content` into each row: a row's bytes are moved at once, not in a loop over bytes."""
+    if content.dtype.itemsize:
+        np.copyto(np.ndarray((rows[0],), content.dtype, cells, at, (rows[1],)), content)
+
+
+def _edges(stamps: Varints, count: int) -> list[int]:
     """Where a number begins to take more or fewer bytes than in the row before; and both ends."""
-    found = {0, count, *(step for step in (64, 8_192, 1_048_576) if step < count)}
+    found = {0, count, *(step for step in STEPS if step < count)}
     if stamps.width is not None:
         found.update((np.flatnonzero(np.diff(stamps.width)) + 1).tolist())
     return sorted(found)
@@ -244,7 +274,7 @@ def _joined(values: Any, keys: Any | None, headers: Any | None, stamps: Ints) ->
     joined = pc.binary_join_element_wise(*pieces, pa.scalar(b"", pa.binary()))
     _, _, data = joined.buffers()
     edges = offsets_of(joined)
-    return memoryview(data)[int(edges[0]) : int(edges[-1])]
+    return memoryview(data).cast("B")[int(edges[0]) : int(edges[-1])]
 
 
 def _header_bytes(headers: Any) -> Any:

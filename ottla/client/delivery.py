@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ottla.client.encode import Run, encode_records
 from ottla.client.error import RequestTimedOut
 from ottla.kernel.error import KafkaError
+from ottla.kernel.port import Buffer
 from ottla.wire.batch import TRANSACTIONAL, Header, assemble, read, seal
 from ottla.wire.codec import Codec, compress
 
@@ -100,9 +101,9 @@ class ProducerBatch:
         #: The encoded, compressed records, and the whole batch.
         self.body: bytes | None = None
         self.count = 0
-        self.encoded: bytes | bytearray | None = None
+        self.encoded: Buffer | None = None
         #: Rows of a table, uncompressed: their bytes behind room for the header.
-        self.whole: bytearray | None = None
+        self.whole: memoryview | None = None
         #: The end of it.
         self.done = False
         self.offset = -1
@@ -125,7 +126,7 @@ class ProducerBatch:
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
 
-    def encode(self, codec: Codec, level: int | None) -> bytes | bytearray:
+    def encode(self, codec: Codec, level: int | None) -> Buffer:
         """The bytes to send; made anew only when the producer id, epoch or sequence has changed."""
         if self.encoded is None:
             if self.body is None and self.whole is None:
@@ -149,7 +150,9 @@ class ProducerBatch:
                 self.encoded = assemble(0, -1, checked, self.body)
             else:
                 # What was sent before may still be on its way: a retry under another number has bytes of its own.
-                self.encoded = seal(self.whole if not self.attempts else bytearray(self.whole), 0, -1, checked)
+                self.encoded = seal(
+                    self.whole if not self.attempts else memoryview(bytearray(self.whole)), 0, -1, checked
+                )
         return self.encoded
 
     def sequence(self, producer: tuple[int, int], base_sequence: int, *, transactional: bool = False) -> None:

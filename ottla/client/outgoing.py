@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ottla.client.column_encode import encode_columns, murmur2_all, offsets_of
+from ottla.client.column_encode import encode_columns, murmur2_all, offsets_of, size_of_all
 from ottla.client.column_header import HEADERS
 from ottla.client.delivery import ProducerBatch
+from ottla.client.frame import new_memory
 from ottla.client.serde import Serde, as_binary
 from ottla.client.stretch import Ints
 from ottla.kernel.error import OttlaError
@@ -139,6 +140,12 @@ def _part(
 
 def _edges(values: Any, keys: Any | None, headers: Any | None, batch_bytes: int) -> Iterator[tuple[int, int]]:
     """Where batches of at most so many bytes begin and end."""
+    size, key_size = size_of_all(values), 0 if keys is None else size_of_all(keys)
+    if size is not None and key_size is not None and headers is None:
+        step = max(1, batch_bytes // (size + key_size + _OVERHEAD))
+        for start in range(0, len(values), step):
+            yield start, min(start + step, len(values))
+        return
     sizes = np.diff(offsets_of(values)) + _OVERHEAD
     if keys is not None:
         sizes = sizes + np.diff(offsets_of(keys))
@@ -246,15 +253,21 @@ def _column(rows: Any, name: str) -> Any:
 # ---- the batch
 
 
-def fill(batch: ProducerBatch, cut: Cut, codec: Codec, level: int | None) -> None:
-    """Encode the rows into their batch."""
+def fill(
+    batch: ProducerBatch,
+    cut: Cut,
+    codec: Codec,
+    level: int | None,
+    memory: Callable[[int], memoryview] = new_memory,
+) -> None:
+    """Encode the rows into their batch; `memory(size)` gives what they stand in if they are not compressed."""
     stamps = cut.timestamps
     # The base timestamp alone: the others are in the bytes.
     batch.runs = [(0, int(stamps[0]))]
     batch.max_timestamp = int(stamps.max())
     batch.count = len(cut.values)
     if codec is Codec.NONE:
-        batch.whole = encode_columns(cut.values, cut.keys, cut.headers, stamps, room=HEADER_BYTES)
+        batch.whole = encode_columns(cut.values, cut.keys, cut.headers, stamps, room=HEADER_BYTES, memory=memory)
         batch.size = len(batch.whole)
     else:
         batch.body = compress(codec, encode_columns(cut.values, cut.keys, cut.headers, stamps), level)

@@ -24,6 +24,7 @@ from ottla.client.clock import MachineClock, now_ms
 from ottla.client.cluster import Cluster
 from ottla.client.delivery import Delivery, ProducerBatch, TableDelivery
 from ottla.client.error import BufferFull, ClientClosed
+from ottla.client.frame import Frames
 from ottla.client.producer_metric import ProducerMetrics
 from ottla.client.producer_setting import ProducerSettings
 from ottla.client.producer_transaction import TransactionCalls
@@ -47,6 +48,8 @@ Progress = Callable[[int], None]
 
 #: Rows of a table travel in batches of this size: large enough that encoding one is a matter of its bytes only.
 TABLE_BATCH_BYTES = 512 * 1024
+#: So many batches' memory is kept while a table is sent.
+_FRAMES_MAX = 64
 
 _now_ns = time.time_ns
 
@@ -170,6 +173,8 @@ class AsyncProducer(TransactionCalls):
         settings = self.settings
         queue = self._accumulator.topics[topic]
         batch_bytes = min(max(settings.batch_size, TABLE_BATCH_BYTES), settings.max_request_size // 2)
+        # What was sent makes room for what is encoded next, in memory that is at hand.
+        frames = Frames(_FRAMES_MAX, settings.buffer_memory)
         for cut in cuts(table, columns, len(queue.partitions), batch_bytes, MachineClock().now_ms):
             number = cut.partition
             if number is None:
@@ -177,7 +182,7 @@ class AsyncProducer(TransactionCalls):
                     number = self._accumulator.turn(queue)
             now = now_ms()
             batch = ProducerBatch(topic, number, now, now + settings.delivery_timeout_ms)
-            fill(batch, cut, settings.compression_type, settings.compression_level)
+            fill(batch, cut, settings.compression_type, settings.compression_level, frames.take)
             yield batch
 
     def put(self, batch: ProducerBatch) -> bool:

@@ -234,9 +234,9 @@ def assemble(base_offset: int, leader_epoch: int, checked: bytes, body: Buffer) 
     return b"".join((prefix, b"\x02", _CRC.pack(crc), checked, body))
 
 
-def seal(data: bytearray, base_offset: int, leader_epoch: int, checked: bytes) -> bytearray:
+def seal(data: memoryview, base_offset: int, leader_epoch: int, checked: bytes) -> memoryview:
     """The same for records that stand in `data` already, behind room for the header: nothing is moved."""
-    with memoryview(data) as whole, whole[HEADER_BYTES:] as body:
+    with data[HEADER_BYTES:] as body:
         crc = crc32c(body, crc32c(checked))
     prefix = PREFIX.pack(base_offset, len(data) - LENGTH_END, leader_epoch)
     data[:HEADER_BYTES] = b"".join((prefix, b"\x02", _CRC.pack(crc), checked))

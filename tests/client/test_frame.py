@@ -1,11 +1,17 @@
 """Frames of memory that is used again: never while somebody looks at it."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from ottla.client.delivery import ProducerBatch
 from ottla.client.frame import Frames
 from ottla.client.inbound import Inbound
+from ottla.client.outgoing import Mapping, cuts, fill
+from ottla.wire.batch import header_at
+from ottla.wire.codec import Codec
 
 MIB = 1 << 20
 
@@ -62,3 +68,37 @@ def test_long_answers_one_after_another_share_memory_and_keep_their_bytes() -> N
         assert found[0] == sent[number]
         places.add(address(found[0]))
     assert len(places) <= 2
+
+
+def test_a_batch_keeps_its_memory_until_it_is_over() -> None:
+    memory = Frames(4)
+    table = pa.table({"value": [b"%0400d" % number for number in range(1_000)]})
+
+    def sent(timestamp: int) -> ProducerBatch:
+        (cut,) = cuts(table, Mapping(), 1, 1 << 20, lambda: timestamp)
+        batch = ProducerBatch("t", 0, 0, 0)
+        fill(batch, cut, Codec.NONE, None, memory.take)
+        batch.sequence((9, 0), 0)
+        return batch
+
+    waits = sent(1)
+    under_way = waits.encode(Codec.NONE, None)
+    before = bytes(under_way)
+    places = set()
+    for timestamp in range(2, 12):
+        other = sent(timestamp)
+        assert read_timestamp(other.encode(Codec.NONE, None)) == timestamp
+        assert other.whole is not None
+        places.add(address(other.whole))
+        other.succeed(0, -1)
+    assert len(places) == 1
+    assert waits.encode(Codec.NONE, None) == before
+    # Over, but the transport has not written all of it.
+    waits.succeed(0, -1)
+    for timestamp in range(2, 12):
+        sent(timestamp).succeed(0, -1)
+    assert under_way == before
+
+
+def read_timestamp(data: Any) -> int:
+    return header_at(data).base_timestamp
