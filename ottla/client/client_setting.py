@@ -38,6 +38,12 @@ class ClientSettings(SecuritySettings):
     metadata_max_idle_ms: int = setting(
         "metadata.max.idle.ms", 300_000, integer(5_000), "A topic that was not used for this time is forgotten."
     )
+    metadata_recovery_rebootstrap_trigger_ms: int = setting(
+        "metadata.recovery.rebootstrap.trigger.ms",
+        300_000,
+        integer(0),
+        "When metadata could not be had for so long, the known brokers are forgotten and bootstrap.servers are asked.",
+    )
     metadata_recovery_strategy: str = setting(
         "metadata.recovery.strategy",
         "rebootstrap",

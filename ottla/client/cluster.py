@@ -7,7 +7,7 @@ Rules:
   reached, `bootstrap.servers` are asked again (KIP-899).
 - What fails is logged once, and once more when it works again.
 
-KIPs: 899 (rebootstrap), 580 (exponential backoff), 699 (batched FindCoordinator).
+KIPs: 899 and 1102 (rebootstrap), 580 (exponential backoff), 699 (batched FindCoordinator).
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ class Cluster:
         self._doors: dict[Address, _Door] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self._update_lock = asyncio.Lock()
+        #: When metadata was last had.
+        self._updated_at_ms = now_ms()
 
     # ---- connections
 
@@ -182,7 +184,23 @@ class Cluster:
             if self.metadata.version != seen and not self._unknown():
                 return
             self.close_idle()
+            trigger_ms = self.settings.metadata_recovery_rebootstrap_trigger_ms
+            if self.metadata.nodes and now_ms() - self._updated_at_ms > trigger_ms + self.settings.metadata_max_age_ms:
+                self._rebootstrap(f"no metadata was to be had for {trigger_ms} ms")
             await self._ask(self.metadata.topics_to_ask(now_ms()))
+
+    def _rebootstrap(self, why: str) -> None:
+        """Forget the brokers that are known, and begin anew with `bootstrap.servers` (KIP-1102)."""
+        if self.settings.metadata_recovery_strategy != "rebootstrap":
+            return
+        _log.warning("starting again from bootstrap.servers: %s", why)
+        self.metadata.nodes.clear()
+        self._coordinators.clear()
+        self._updated_at_ms = now_ms()
+        for (_, purpose), one in list(self._connections.items()):
+            # The others end with what they wait for.
+            if not purpose:
+                one.close("starting again from bootstrap.servers")
 
     def _unknown(self) -> bool:
         asked = self.metadata.topics_to_ask(now_ms())
@@ -199,11 +217,11 @@ class Cluster:
         timeout_ms = self.settings.request_timeout_ms
         response = await connection.call(request, MetadataResponse, timeout_ms=timeout_ms)
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
-            _log.warning("the cluster asks this client to start again from bootstrap.servers")
-            self.metadata.nodes.clear()
+            self._rebootstrap("the cluster asks for it")
             raise NotReachable("the cluster asked for a new start from bootstrap.servers")
         check(response.error_code)
         self.metadata.apply(response, now_ms())
+        self._updated_at_ms = now_ms()
         for told in self.on_update:
             told()
         return response

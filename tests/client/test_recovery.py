@@ -10,7 +10,19 @@ from pathlib import Path
 import pytest
 
 import ottla
-from ottla.client import Admin, Consumer, NewTopic, OttlaError, Producer, TopicPartition
+from ottla.client import (
+    Admin,
+    Consumer,
+    ErrorCode,
+    NewTopic,
+    NotReachable,
+    OffsetSpec,
+    OttlaError,
+    Producer,
+    TopicPartition,
+)
+from ottla.wire.api import ApiKey
+from ottla.wire.api.metadata import MetadataRequest, MetadataResponse
 from tests.client.conftest import eventually
 from tests.interop.server import free_ports
 
@@ -137,3 +149,80 @@ def test_a_cluster_that_is_replaced_is_found_under_its_old_address(tmp_path: Pat
     finally:
         producer.close(flush=False)
         consumer.close()
+
+
+def test_a_cluster_that_has_moved_is_found_by_another_bootstrap_address(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    old, new = free_ports(2)
+    bootstrap = f"127.0.0.1:{old},127.0.0.1:{new}"
+    one = TopicPartition("t", 0)
+    with ottla.Node(tmp_path, port=old), Admin(bootstrap) as admin:
+        admin.create_topic("t", 1)
+        producer = Producer(bootstrap)
+        consumer = Consumer(bootstrap, auto_offset_reset="earliest")
+        producer.send("t", b"a").result(30)
+        consumer.assign([one])
+        eventually(lambda: [record.value for record in consumer.poll(0.5)] == [b"a"])
+    try:
+        waiting = [producer.send("t", b"%d" % number) for number in range(10)]
+        with ottla.Node(tmp_path, port=new):
+            assert [delivery.result(60).offset for delivery in waiting] == list(range(1, 11))
+            found: list[bytes] = []
+
+            def read() -> bool:
+                found.extend(record.value for record in consumer.poll(0.5))
+                return found == [b"%d" % number for number in range(10)]
+
+            eventually(read, 30)
+            producer.close()
+            consumer.close()
+    finally:
+        producer.close(flush=False)
+        consumer.close()
+    gone = [record for record in caplog.records if f":{old} cannot be reached" in record.getMessage()]
+    assert len(gone) <= 3, "each client says it once"
+
+
+def test_a_client_that_is_told_to_starts_again_from_its_bootstrap_servers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ottla.Node(tmp_path / "a") as first, ottla.Node(tmp_path / "b") as second:
+        with Admin(second.bootstrap_servers) as admin:
+            admin.create_topic("only-there", 1)
+        with Admin(f"{first.bootstrap_servers},{second.bootstrap_servers}", client_id="moved") as admin:
+            # Whichever cluster it met first: from now on that one sends everybody away.
+            names = {topic.name for topic in admin.list_topics()}
+            met = second if "only-there" in names else first
+            connections = admin._half._cluster._connections
+            before = set(connections.values())
+
+            def away(request: MetadataRequest, version: int) -> MetadataResponse:
+                return MetadataResponse(error_code=int(ErrorCode.REBOOTSTRAP_REQUIRED))
+
+            met.faults.answer(ApiKey.METADATA, away, times=1)
+            with pytest.raises(NotReachable):
+                admin._thread.run(admin._half._cluster.update(["t"]))
+            assert all(one.closed for one in before), "nothing of the old cluster is used again"
+            assert admin.list_topics() is not None
+    told = [record for record in caplog.records if "starting again from bootstrap.servers" in record.getMessage()]
+    assert len(told) == 1
+
+
+def test_brokers_that_give_no_metadata_for_too_long_are_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        ottla.Node() as node,
+        Admin(
+            node.bootstrap_servers,
+            metadata_max_age_ms=1,
+            metadata_recovery_rebootstrap_trigger_ms=0,
+            default_api_timeout_ms=20_000,
+        ) as admin,
+    ):
+        admin.create_topic("t", 1)
+        admin.list_offset(TopicPartition("t", 0), OffsetSpec.LATEST)
+        cluster = admin._half._cluster
+        cluster._updated_at_ms -= 1000
+        admin._thread.run(cluster.update(["t"]))
+        assert admin.list_offset(TopicPartition("t", 0), OffsetSpec.LATEST).offset == 0
+    assert any("no metadata was to be had for 0 ms" in record.getMessage() for record in caplog.records)
