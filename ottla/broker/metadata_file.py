@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ottla.cluster.image import Image
+from ottla.cluster.record_version import record_version
+from ottla.cluster.snapshot import snapshot_records
 from ottla.kernel.error import OttlaError
 from ottla.kernel.name import METADATA_TOPIC, METADATA_TOPIC_ID
 from ottla.kernel.port import Disk
@@ -22,17 +25,22 @@ from ottla.raft.checkpoint import (
     PART_SUFFIX,
     BrokenCheckpoint,
     Checkpoint,
+    Membership,
     SnapshotId,
     checkpoint_name,
     decode_checkpoint,
+    decode_timestamp,
+    encode_checkpoint,
     parse_checkpoint_name,
 )
 from ottla.raft.role import Election, Voter
 from ottla.raft.state import FILE as STATE_FILE
 from ottla.raft.state import decode_state, encode_state
-from ottla.wire.record.metadata import parse
+from ottla.wire.record.metadata import pack, parse
 
 PARTITION = f"{METADATA_TOPIC}-0"
+#: The first batch of a snapshot: its header, and the voters.
+_HEAD_BYTES = 64 * 1024
 
 
 class MetadataFiles:
@@ -101,9 +109,13 @@ class MetadataFiles:
         """Durable on return."""
         write_text(self._disk, f"{self._path}/{STATE_FILE}", encode_state(election, kraft_version, voters))
 
-    def write_snapshot(self, snapshot: SnapshotId, batches: Iterable[bytes]) -> None:
-        """Durable on return."""
-        path = f"{self._path}/{checkpoint_name(snapshot)}"
+    def write_image(self, image: Image, membership: Membership, now_ms: int) -> None:
+        """Write a snapshot of the metadata, on any thread; durable on return."""
+        values = (pack(record, record_version(record, image.metadata_version)) for record in snapshot_records(image))
+        batches = encode_checkpoint(
+            values, membership, epoch=image.epoch, last_contained_log_timestamp=image.timestamp, now_ms=now_ms
+        )
+        path = f"{self._path}/{checkpoint_name(SnapshotId(image.offset + 1, image.epoch))}"
         write_batches(self._disk, path, path.removesuffix(".checkpoint") + PART_SUFFIX, batches)
 
     def clean(self, log: Log, now_ms: int, *, bytes_max: int, age_ms_max: int) -> None:
@@ -128,7 +140,13 @@ class MetadataFiles:
             file.close()
 
     def _timestamp(self, name: str) -> int:
-        return self._read(f"{self._path}/{name}").last_contained_log_timestamp
+        file = self._disk.open(f"{self._path}/{name}")
+        try:
+            return decode_timestamp(file.read(_HEAD_BYTES, 0))
+        except BrokenCheckpoint as error:
+            raise OttlaError(f"the snapshot {self._path}/{name} is damaged ({error})") from None
+        finally:
+            file.close()
 
 
 def make_durable_directory(disk: Disk, path: str) -> None:

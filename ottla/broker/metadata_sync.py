@@ -36,6 +36,10 @@ class MetadataSync:
         """From now on `later` has a thread."""
         self._beside = loop, pool
 
+    def run_here(self) -> None:
+        """The threads end: from now on every sync is waited for."""
+        self._beside = None
+
     def want(self) -> None:
         """Something was appended."""
         self._wanted = True

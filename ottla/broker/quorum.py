@@ -15,15 +15,24 @@ It lives on the node's thread, its syncs on another (docs/decisions/0032).
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, Future
+from functools import partial
+from typing import Any
 
 from ottla.broker.metadata_file import MetadataFiles
 from ottla.broker.metadata_load import check_servable, load
 from ottla.broker.metadata_sync import MetadataSync
-from ottla.broker.registration import BrokerAddress, broker_request, controller_request, voter_endpoints
+from ottla.broker.registration import (
+    BrokerAddress,
+    LogDirectories,
+    broker_request,
+    controller_request,
+    directory_id,
+    voter_endpoints,
+)
 from ottla.cluster.activation import activation_records
 from ottla.cluster.broker import register_broker, register_controller, unfence
 from ottla.cluster.controller import NEWEST, Controller
@@ -32,19 +41,16 @@ from ottla.cluster.delta import Fold
 from ottla.cluster.feature import CONTROLLER_REGISTRATIONS_FROM, SUPPORTED
 from ottla.cluster.image import Image
 from ottla.cluster.record_version import record_version
-from ottla.cluster.snapshot import snapshot_records
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
-from ottla.kernel.name import Uuid, parse_uuid
+from ottla.kernel.name import Uuid
 from ottla.kernel.port import Clock, Disk, Rng
 from ottla.kernel.server_settings import ServerSettings
 from ottla.kernel.setting import Source
 from ottla.log.log import Log, LogSettings, Origin
 from ottla.raft.checkpoint import (
     Membership,
-    SnapshotId,
     VoterNode,
     control_batch,
-    encode_checkpoint,
     leader_change_record,
     membership_records,
     record_batch,
@@ -60,7 +66,16 @@ from ottla.raft.effect import (
     Sync,
     WriteSnapshot,
 )
-from ottla.raft.event import Appended, Event, SnapshotWritten, Started, Submitted, Synced, TimePassed
+from ottla.raft.event import (
+    Appended,
+    Event,
+    SnapshotFailed,
+    SnapshotWritten,
+    Started,
+    Submitted,
+    Synced,
+    TimePassed,
+)
 from ottla.raft.quorum import Quorum, QuorumSettings
 from ottla.raft.role import Voter
 from ottla.wire.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -70,23 +85,12 @@ from ottla.wire.record.metadata import (
     pack,
 )
 
+_log = logging.getLogger("ottla.broker")
 #: Kafka's largest batch of metadata (KafkaRaftClient.MAX_BATCH_SIZE_BYTES), and room for its header.
 _BATCH_BYTES_MAX = 8 * 1024 * 1024 + 4096
 _FENCE = 1
 
 Subscriber = Callable[[Image, Image], None]
-
-
-class LogDirectories(Protocol):
-    """What of the node's store is needed here: whose directories these are."""
-
-    @property
-    def cluster_id(self) -> str: ...
-    @property
-    def directories(self) -> list[str]: ...
-    @property
-    def failed_directories(self) -> Mapping[str, OSError]: ...
-    def directory_id(self, path: str) -> str: ...
 
 
 class MetadataLog:
@@ -114,6 +118,7 @@ class MetadataLog:
         #: Who is told when the log is committed up to here.
         self._waiting: deque[tuple[int, Callable[[KafkaError | None], None]]] = deque()
         self._sync = MetadataSync(clock.now_ms, self._synced, self._failed)
+        self._beside: tuple[asyncio.AbstractEventLoop, Executor] | None = None
         #: Called once when a sync fails; the node stops.
         self.on_failure: Callable[[OSError], None] = lambda _: None
         self._log: Log
@@ -139,9 +144,9 @@ class MetadataLog:
         log = cls(disk, settings, store, clock, rng, directory)
         try:
             log._load()
-            log._lead(_id_of(store, directory))
+            log._lead(directory_id(store, directory))
             log._activate()
-            log._join([_id_of(store, path) for path in store.directories], list(addresses))
+            log._join([directory_id(store, path) for path in store.directories], list(addresses))
         except BaseException:
             if hasattr(log, "_log"):
                 log._log.discard()
@@ -236,7 +241,8 @@ class MetadataLog:
         self._step(Submitted(records))
 
     def run_beside(self, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
-        """From now on the loop runs, and there is a thread for syncs."""
+        """From now on the loop runs, and there are threads for syncs and snapshots."""
+        self._beside = loop, pool
         self._sync.run_beside(loop, pool)
 
     def settle(self) -> None:
@@ -266,7 +272,9 @@ class MetadataLog:
             self._sync.later()
 
     def close(self) -> None:
-        """Say that this broker stopped cleanly, and give the log's files back."""
+        """Say that this broker stopped cleanly, and give the log's files back. The threads have ended."""
+        self._beside = None
+        self._sync.run_here()
         try:
             broker = self._fold.image.brokers.get(self._settings.node_id)
             if self._sync.failure is None and broker is not None and not broker.fenced:
@@ -378,12 +386,7 @@ class MetadataLog:
             case WriteSnapshot():
                 self._write_snapshot(effect.end_offset)
             case CleanLog():
-                self._files.clean(
-                    self._log,
-                    self._clock.now_ms(),
-                    bytes_max=self._settings.metadata_max_retention_bytes,
-                    age_ms_max=self._settings.metadata_max_retention_ms,
-                )
+                self._clean()
 
     def _synced(self, end_offset: int) -> None:
         """The log is durable up to here, which commits it."""
@@ -453,29 +456,35 @@ class MetadataLog:
         image = self._image
         # Every metadata transaction is within one batch, so none is open between commits.
         assert image.offset == end_offset - 1
-        values = (pack(record, record_version(record, image.metadata_version)) for record in snapshot_records(image))
-        batches = encode_checkpoint(
-            values,
-            self._membership,
-            epoch=image.epoch,
-            last_contained_log_timestamp=image.timestamp,
-            now_ms=self._clock.now_ms(),
+        write = partial(self._files.write_image, image, self._membership, self._clock.now_ms())
+        if self._beside is None:
+            write()
+            return self._step(SnapshotWritten(end_offset))
+        # Of 10,000 partitions it takes 50 ms, and a sync.
+        loop, pool = self._beside
+        pool.submit(write).add_done_callback(
+            lambda finished: loop.call_soon_threadsafe(self._snapshot_ended, end_offset, finished)
         )
-        self._files.write_snapshot(SnapshotId(end_offset, image.epoch), batches)
-        self._step(SnapshotWritten(end_offset))
+        return None
+
+    def _clean(self) -> None:
+        """Drop what is past its retention; what cannot be dropped now goes with the next snapshot."""
+        settings = self._settings
+        bytes_max, age_ms_max = settings.metadata_max_retention_bytes, settings.metadata_max_retention_ms
+        try:
+            self._files.clean(self._log, self._clock.now_ms(), bytes_max=bytes_max, age_ms_max=age_ms_max)
+        except (OSError, OttlaError):
+            _log.exception("old metadata cannot be removed; it is tried again after the next snapshot")
+
+    def _snapshot_ended(self, end_offset: int, finished: Future[None]) -> None:
+        error = finished.exception()
+        if error is not None:
+            _log.error("a snapshot of the metadata cannot be written; it is tried again later", exc_info=error)
+        if not self._log.closed:
+            self._step(SnapshotWritten(end_offset) if error is None else SnapshotFailed())
 
 
 def _block(response: AllocateProducerIdsResponse | KafkaError) -> range:
     if isinstance(response, KafkaError):
         return range(0)
     return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)
-
-
-def _id_of(store: LogDirectories, path: str) -> Uuid:
-    try:
-        return parse_uuid(store.directory_id(path))
-    except ValueError:
-        raise OttlaError(
-            f"the log directory {path} has no directory.id in its meta.properties: it was formatted by a Kafka before "
-            "3.7; start a Kafka of 3.7 or later on it once"
-        ) from None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from ottla.cluster.feature import SUPPORTED
+from ottla.kernel.error import OttlaError
 from ottla.kernel.listener import PROTOCOLS, Listener
-from ottla.kernel.name import Uuid
+from ottla.kernel.name import Uuid, parse_uuid
 from ottla.kernel.port import Rng
 from ottla.kernel.server_settings import ServerSettings
 from ottla.raft.checkpoint import VoterEndpoint
@@ -26,6 +27,18 @@ class BrokerAddress(Protocol):
     def host(self) -> str: ...
     @property
     def port(self) -> int: ...
+
+
+class LogDirectories(Protocol):
+    """What of the node's store is needed here: whose directories these are."""
+
+    @property
+    def cluster_id(self) -> str: ...
+    @property
+    def directories(self) -> list[str]: ...
+    @property
+    def failed_directories(self) -> Mapping[str, OSError]: ...
+    def directory_id(self, path: str) -> str: ...
 
 
 def controller_listeners(settings: ServerSettings) -> list[Listener]:
@@ -94,3 +107,14 @@ def random_uuid(rng: Rng) -> Uuid:
     raw = bytearray(rng.randbytes(16))
     raw[6], raw[8] = raw[6] & 0x0F | 0x40, raw[8] & 0x3F | 0x80
     return Uuid(bytes(raw))
+
+
+def directory_id(store: LogDirectories, path: str) -> Uuid:
+    """The id of a log directory. OttlaError if it has none."""
+    try:
+        return parse_uuid(store.directory_id(path))
+    except ValueError:
+        raise OttlaError(
+            f"the log directory {path} has no directory.id in its meta.properties: it was formatted by a Kafka before "
+            "3.7; start a Kafka of 3.7 or later on it once"
+        ) from None

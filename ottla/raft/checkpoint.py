@@ -153,6 +153,22 @@ def decode_checkpoint(data: Buffer) -> Checkpoint:
     return Checkpoint(timestamp, membership, values)
 
 
+def decode_timestamp(head: Buffer) -> int:
+    """`last_contained_log_timestamp` of a snapshot that begins with these bytes, its first batch among them."""
+    try:
+        for batch in read(head):
+            check(head, 0)
+            for record in batch.records():
+                kind, message = parse(record.key or b"", record.value or b"")
+                if kind is ControlRecordType.SNAPSHOT_HEADER:
+                    timestamp: int = message.last_contained_log_timestamp
+                    return timestamp
+            break
+    except (KafkaError, Malformed) as error:
+        raise BrokenCheckpoint(str(error)) from error
+    raise BrokenCheckpoint("it does not begin with a header")
+
+
 # ---- batches
 
 

@@ -55,7 +55,7 @@ class Commit:
 
 @frozen
 class WriteSnapshot:
-    """Write a snapshot of everything below `end_offset`. Then tell `SnapshotWritten`."""
+    """Write a snapshot of everything below `end_offset`. Then tell `SnapshotWritten`, or `SnapshotFailed`."""
 
     end_offset: int
 

@@ -48,8 +48,13 @@ class SnapshotWritten:
 
 
 @frozen
+class SnapshotFailed:
+    """The snapshot that was asked for could not be written."""
+
+
+@frozen
 class TimePassed:
     """`deadline_ms` has come."""
 
 
-Event = Started | Submitted | Appended | Synced | SnapshotWritten | TimePassed
+Event = Started | Submitted | Appended | Synced | SnapshotWritten | SnapshotFailed | TimePassed

@@ -26,7 +26,16 @@ from ottla.raft.effect import (
     Sync,
     WriteSnapshot,
 )
-from ottla.raft.event import Appended, Event, SnapshotWritten, Started, Submitted, Synced, TimePassed
+from ottla.raft.event import (
+    Appended,
+    Event,
+    SnapshotFailed,
+    SnapshotWritten,
+    Started,
+    Submitted,
+    Synced,
+    TimePassed,
+)
 from ottla.raft.role import Candidate, Election, Leader, Role, Unattached, Voter
 
 
@@ -95,11 +104,12 @@ class Quorum:
             case Synced():
                 return self._sync(event, now_ms)
             case SnapshotWritten():
-                self._is_writing = False
+                self._snapshot_ended(now_ms)
                 self._snapshot_end_offset = event.end_offset
-                self._bytes_since_snapshot = 0
-                self._snapshot_from_ms = now_ms
                 return [CleanLog(event.end_offset)]
+            case SnapshotFailed():
+                self._snapshot_ended(now_ms)
+                return []
             case TimePassed():
                 deadline_ms = self.deadline_ms()
                 is_due = deadline_ms is not None and deadline_ms <= now_ms
@@ -168,6 +178,12 @@ class Quorum:
             return []
         self.role = replace(role, high_watermark=majority_has)
         return [Commit(majority_has), *self._snapshot(now_ms)]
+
+    def _snapshot_ended(self, now_ms: int) -> None:
+        """The next one is due after as much again, also when this one failed: a full disk is not asked all the time."""
+        self._is_writing = False
+        self._bytes_since_snapshot = 0
+        self._snapshot_from_ms = now_ms
 
     def _snapshot(self, now_ms: int) -> list[Effect]:
         settings = self._settings

@@ -15,7 +15,16 @@ from ottla.raft.effect import (
     Sync,
     WriteSnapshot,
 )
-from ottla.raft.event import Appended, Event, SnapshotWritten, Started, Submitted, Synced, TimePassed
+from ottla.raft.event import (
+    Appended,
+    Event,
+    SnapshotFailed,
+    SnapshotWritten,
+    Started,
+    Submitted,
+    Synced,
+    TimePassed,
+)
 from ottla.raft.quorum import Quorum, QuorumSettings
 from ottla.raft.role import Candidate, Election, Leader, Voter
 
@@ -150,6 +159,19 @@ def test_one_snapshot_is_written_at_a_time() -> None:
     assert WriteSnapshot(4) in scene.sync()
     scene.append()
     assert scene.sync() == [Commit(5)]
+
+
+def test_a_snapshot_that_failed_is_tried_again_after_as_many_bytes() -> None:
+    scene = led(snapshot_bytes=200)
+    scene.append()
+    assert WriteSnapshot(4) in scene.sync()
+    scene.append()
+    assert scene.sync() == [Commit(5)]
+    assert scene.step(SnapshotFailed()) == []
+    scene.append()
+    assert scene.sync() == [Commit(6)]
+    scene.append()
+    assert scene.sync() == [Commit(7), WriteSnapshot(7)]
 
 
 def test_a_snapshot_is_due_after_an_hour_with_a_record() -> None:

@@ -1,10 +1,12 @@
 """Changes of the metadata while the loop goes on: what is answered is durable, and what is not is not acted on."""
 
+import errno
 from random import Random
 from typing import Any
 
 import pytest
 
+from ottla.broker.metadata_file import MetadataFiles
 from ottla.broker.node import Node
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.log.log import Log
@@ -178,3 +180,46 @@ def test_who_waits_for_a_producer_id_is_told_that_the_disk_failed(machine: Machi
     machine.settle()
     ids.when_there(ask)
     assert told == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+
+
+def _snapshots(machine: Machine) -> list[str]:
+    return [name for name in machine.disk.list("/data/__cluster_metadata-0") if name.endswith(".checkpoint")]
+
+
+def test_a_snapshot_is_written_while_the_loop_goes_on() -> None:
+    machine = Machine(Random(2), {"metadata.log.max.record.bytes.between.snapshots": "1500"})
+    machine.start()
+    machine.settle()
+    before, answered = len(_snapshots(machine)), list[Any]()
+    while not answered or len(_snapshots(machine)) == before:
+        _create(machine, f"t{len(answered)}", answered)
+        machine.settle()
+    assert len(answered) > 1
+    topics = _node(machine).image.topics
+    machine.power_off()
+    machine.start()
+    assert _node(machine).image.topics.keys() == topics.keys()
+
+
+def test_a_snapshot_that_cannot_be_written_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    machine = Machine(Random(3), {"metadata.log.max.record.bytes.between.snapshots": "1500"})
+    machine.start()
+    machine.settle()
+    before, answered = _snapshots(machine), list[Any]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MetadataFiles, "write_image", _full_disk)
+        for _ in range(20):
+            _create(machine, f"t{len(answered)}", answered)
+            machine.settle()
+    assert "snapshot of the metadata cannot be written" in caplog.text
+    assert _codes(answered) == [(f"t{number}", 0) for number in range(20)]
+    assert _snapshots(machine) == before
+    for _ in range(20):
+        _create(machine, f"t{len(answered)}", answered)
+        machine.settle()
+    assert _snapshots(machine) != before
+    assert machine.failure is None
+
+
+def _full_disk(*_: Any) -> None:
+    raise OSError(errno.ENOSPC, "the disk is full")
