@@ -339,8 +339,8 @@ class Log:
     def read(self, offset: int, max_bytes: int, *, end_offset: int, min_one_batch: bool = True) -> Slice:
         """Batches from the one that holds `offset`, of one segment, all below `end_offset`.
 
-        The slice may end within a batch, as Kafka's does, unless that is the first one and `min_one_batch` is set.
-        It is empty at `end_offset`. KafkaError OFFSET_OUT_OF_RANGE outside [start_offset, end of the log].
+        The slice may end within a batch, as Kafka's does, but not within the first: that comes whole or, unless
+        `min_one_batch` is set, not at all. It is empty at `end_offset`. KafkaError OFFSET_OUT_OF_RANGE outside [start_offset, end of the log].
         """
         if not self.start_offset <= offset <= self.end_offset:
             raise KafkaError(
@@ -364,6 +364,8 @@ class Log:
                 end = segment.position_of(end_offset)
             size = max(0, end - position)
             bound = max(max_bytes, first_size) if min_one_batch else max_bytes
+            if bound < first_size:
+                return Slice(segment.file, position, 0, first_offset)
             return Slice(segment.file, position, min(size, bound), first_offset)
         return Slice(self.active.file, self.active.size, 0, offset)
 

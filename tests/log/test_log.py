@@ -255,7 +255,7 @@ def test_a_read_starts_with_the_batch_that_holds_the_offset_and_keeps_to_its_bou
     found = log.read(4, 10_000, end_offset=12)
     assert (found.first_offset, found.position, len(found)) == (3, size, 3 * size)
     assert len(log.read(4, 1, end_offset=12)) == size
-    assert len(log.read(4, 1, end_offset=12, min_one_batch=False)) == 1
+    assert len(log.read(4, 1, end_offset=12, min_one_batch=False)) == 0
     assert len(log.read(4, 10_000, end_offset=9)) == 2 * size
     assert len(log.read(4, 10_000, end_offset=8)) == size
     assert len(log.read(9, 10_000, end_offset=9)) == 0
