@@ -36,8 +36,8 @@ ALLOWED = [
     Allowed(
         "(Join|Sync)Group v.",
         "",
-        "A member asks again while its first question waits. Apache never answers the first, we do.",
-        lambda left, right: left == "silence" and isinstance(right, dict) and right["error_code"] == 27,
+        "A member asks again, or goes, while its first question waits. Apache never answers the first, we do.",
+        lambda left, right: left == "silence" and isinstance(right, dict) and right["error_code"] in (25, 27),
     ),
     Allowed(
         "StreamsGroupHeartbeat v.",

@@ -38,7 +38,6 @@ _SETTINGS: dict[int, dict[str, list[Any]]] = {
         "leader.replication.throttled.replicas": ["*", "0:1", "", "0:1,1:1", "none", "0"],
         "remote.storage.enable": ["true", "false"],
         "local.retention.ms": ["-2", "-3", "5"],
-        "internal.segment.bytes": ["1000"],
         "message.format.version": ["3.0"],
         "no.such.setting": ["1"],
         "": ["1"],

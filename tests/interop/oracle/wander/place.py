@@ -29,6 +29,7 @@ _NO_PRODUCER = (None, -1)
 _KINDS = {name: kind for name, kind in IDS.items() if kind != "member"}
 _LATER = {*TIMES, "throttle_time_ms"}
 #: Lists that are answered in the order in which they were asked for; all others are sorted.
+_UNSORTED = {"records", "port", "total_bytes", "usable_bytes", "error_message", "batch_index_error_message"}
 _ORDERED = {"acquired_records", "record_errors", "partition_responses", "aborted_transactions", "cluster_id"}
 
 
@@ -195,7 +196,7 @@ def _shown(value: Any, name: str) -> str:
         return "(" + ", ".join(_shown(getattr(value, each), each) for each in inner) + ")"
     if isinstance(value, list):
         return str(sorted(_shown(one, name.removesuffix("s")) for one in value))
-    if name in _KINDS or name in _LATER or name in ("records", "port", "total_bytes", "usable_bytes"):
+    if name in _KINDS or name in _LATER or name in _UNSORTED:
         return ""
     if name in ("member_id", "leader") and isinstance(value, str) and _UUID_TEXT.fullmatch(value):
         return ""

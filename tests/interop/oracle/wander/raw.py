@@ -1,4 +1,4 @@
-"""Histories of requests with any values in any field: nulls, negatives, empties, twice the same, ids of nobody."""
+"""Histories of requests with any values in any field: nulls, negatives, empties, ids of nobody."""
 
 from typing import Any
 
@@ -71,8 +71,6 @@ def struct(draw: Draw, cls: type[Any], version: int) -> Values:
         elif field.is_array:
             count = draw.mostly(1, 0, 2, odds=0.75)
             made[field.name] = [value(draw, field, version) for _ in range(count)]
-            if draw.maybe(0.03):
-                made[field.name] *= 2
         else:
             made[field.name] = value(draw, field, version)
     return made

@@ -14,6 +14,8 @@ def share_member(place: Place, group: str, member: str, topic: str) -> None:
 
     Keeps `<member>.epoch` and `<member>.session`.
     """
+    if "t0.id" not in place.known:
+        return  # a history made too short
     deadline = time.monotonic() + _PATIENCE_S
     epoch, assigned = 0, False
     while not assigned and time.monotonic() < deadline:
@@ -47,6 +49,8 @@ def share_member(place: Place, group: str, member: str, topic: str) -> None:
             ),
             1,
         )
+        if reply in (SILENCE, CLOSED):
+            return
         session += 1
         said = not first or any(one.acquired_records for each in reply.responses for one in each.partitions)
     if first:

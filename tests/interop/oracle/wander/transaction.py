@@ -55,7 +55,7 @@ def identity(draw: Draw, who: str, name: str) -> Values:
         "producer_id": draw.mostly(
             ref(f"{who}.id", 888_888), ref(f"{who}.id", 0, 1), ref("x.id", 888_888), 777_777, odds=0.97
         ),
-        "producer_epoch": ref(f"{who}.epoch", 0, draw.mostly(0, 1, -1, 2, odds=0.95)),
+        "producer_epoch": ref(f"{who}.epoch", 5, draw.mostly(0, 1, -1, 2, odds=0.95)),
     }
 
 
