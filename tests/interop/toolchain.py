@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import tarfile
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -28,9 +28,17 @@ _making = threading.RLock()
 LIBRDKAFKA_PACKAGE = "@confluentinc/kafka-javascript@1.10.1"
 LIBRDKAFKA_SHA256 = "ada7d703bb1d3237e2292bfabf438d663b6160c9f1ac2a2406b5dc4257c81b66"
 #: A test of librdkafka that asks for three replicas gets one: none of these tests looks at the others.
-LIBRDKAFKA_REPLICAS = ("0098-consumer-txn.cpp", "0103-transactions.c")
+LIBRDKAFKA_REPLICAS = (
+    "0098-consumer-txn.cpp",
+    "0103-transactions.c",
+    "0107-topic_recreate.c",
+    "0111-delay_create_topics.cpp",
+)
 #: Unoptimised, it is built in half the time. It can do without Kerberos and without HTTP.
 LIBRDKAFKA_OPTIONS = ("--disable-gssapi", "--disable-curl", "--disable-optimization", "--disable-debug-symbols")
+
+#: The version of the proxy, a Go module, between sarama's tests and the node.
+TOXIPROXY = "v2.5.0"
 
 #: Kafka's scripts that librdkafka's tests call, and the class of each.
 KAFKA_SCRIPTS = {
@@ -70,6 +78,14 @@ def streams_peer() -> list[str]:
     """The command of an application of Kafka Streams."""
     directory = HERE / "java" / "streams"
     return _java("streams", directory, f"{_jars('streams-jars', directory / 'pom.xml')}/*", "Streams")
+
+
+@cache
+def trogdor_agent() -> list[str]:
+    """The command of the agent of Apache's load tests."""
+    jars = _jars("trogdor-jars", HERE / "java" / "trogdor" / "pom.xml")
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+    return ["java", "-Xmx256m", quiet, "-cp", f"{jars}/*", "org.apache.kafka.trogdor.agent.Agent"]
 
 
 def _java(name: str, directory: Path, jars: str, program: str) -> list[str]:
@@ -131,6 +147,37 @@ def kgo_tests() -> tuple[Path, Path]:
 
 
 @cache
+def sarama_tests() -> tuple[Path, Path]:
+    """The program of sarama's functional tests, and the directory of their sources. Their topics get one replica."""
+    module = HERE / "go"
+
+    def build(into: Path) -> None:
+        where = _run("go", ["list", "-m", "-f", "{{.Dir}}", "github.com/IBM/sarama"], "sarama's tests", cwd=module)
+        source = into / "sarama"
+        shutil.copytree(where.strip(), source, copy_function=shutil.copyfile)
+        for path in (source, *source.rglob("*/")):
+            path.chmod(0o755)
+        topics = source / "functional_test.go"
+        topics.write_text(re.sub(r"(ReplicationFactor: +)3,", r"\g<1>1,", topics.read_text()))
+        command = ["test", "-c", "-tags", "functional", "-o", str(into / "sarama.test"), "."]
+        _run("go", command, "sarama's tests", cwd=source)
+
+    made = _made("sarama", [module / "go.mod", module / "go.sum"], build)
+    return made / "sarama.test", made / "sarama"
+
+
+@cache
+def toxiproxy() -> str:
+    """The proxy through which sarama's tests reach their brokers."""
+
+    def build(into: Path) -> None:
+        where = {"GOBIN": str(into)}
+        _run("go", ["install", f"github.com/Shopify/toxiproxy/v2/cmd/server@{TOXIPROXY}"], "sarama's tests", env=where)
+
+    return str(_made("toxiproxy", [], build, TOXIPROXY) / "server")
+
+
+@cache
 def librdkafka_tests() -> Path:
     """The directory of librdkafka's tests, built. It needs gcc, g++, zlib, zstd, OpenSSL and RapidJSON."""
 
@@ -147,7 +194,7 @@ def librdkafka_tests() -> Path:
         for name in LIBRDKAFKA_REPLICAS:
             path = source / "tests" / name
             text = path.read_text()
-            path.write_text(re.sub(r"(create_topic_wait_exists\([^;]*), 3, (\d+\);)", r"\1, 1, \2", text))
+            path.write_text(re.sub(r"(create_topic(?:_wait_exists)?\([^;]*), 3(, \d+)?\);", r"\1, 1\2);", text))
         _run(str(source / "configure"), LIBRDKAFKA_OPTIONS, "librdkafka's tests", cwd=source)
         lacking = {"SSL", "ZLIB", "ZSTD", "RAPIDJSON"} - set(
             re.findall(r"define WITH_(\w+) 1", (source / "config.h").read_text())
@@ -207,10 +254,15 @@ def _tool(name: str, needed_by: str) -> str:
     return path
 
 
-def _run(tool: str, arguments: Sequence[str], needed_by: str, cwd: Path | None = None) -> str:
+def _run(
+    tool: str, arguments: Sequence[str], needed_by: str, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> str:
     """Run a tool to its end; what it printed."""
     command = [_tool(tool, needed_by), *arguments]
-    done = subprocess.run(command, cwd=cwd, capture_output=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL)
+    environment = {**os.environ, **(env or {})}
+    done = subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL
+    )
     if done.returncode:
         said = (done.stdout + done.stderr).decode(errors="replace")
         raise RuntimeError(f"{tool} for {needed_by} ended with {done.returncode}:\n{said[-4000:]}")

@@ -1,21 +1,27 @@
 """`make suites`: every suite whole, each on a node of its own, and the table of what passed in SUITES.md.
 
-python -m tests.interop.suite [--server apache] [--only kgo|librdkafka] [NUMBER...]
+python -m tests.interop.suite [--server apache] [--only kgo|sarama|trogdor|librdkafka] [NUMBER...]
+
+A suite's last whole run against our node is kept beside the caches, so that running one renews its part of the table.
 """
 
 import argparse
+import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 from tests.interop import server as servers
+from tests.interop import toolchain
 from tests.interop.server import SINGLE_NODE, Server
-from tests.interop.suite import kgo, librdkafka
-from tests.interop.suite.outcome import FAILED, PASSED, SKIPPED, Report
+from tests.interop.suite import kgo, librdkafka, sarama, trogdor
+from tests.interop.suite.outcome import FAILED, PASSED, SKIPPED, Outcome, Report, expected_of
 
 TABLE = Path(__file__).resolve().parent / "SUITES.md"
+LAST = toolchain.CACHE / "suites"
 
 
 @contextmanager
@@ -36,6 +42,14 @@ def reports(kind: str, only: str | None, numbers: list[str], show: Callable[[str
         show("franz-go's tests")
         with serving(kind, kgo.BROKER_SETTINGS) as bootstrap:
             yield kgo.run(bootstrap, kgo.RECORDS_LONG)
+    if only in (None, "sarama"):
+        show("sarama's tests")
+        with serving(kind, sarama.BROKER_SETTINGS) as bootstrap:
+            yield sarama.run(bootstrap)
+    if only in (None, "trogdor"):
+        show("Trogdor's workloads")
+        with serving(kind, {}) as bootstrap:
+            yield trogdor.run(bootstrap)
     for protocol in ("classic", "consumer"):
         if only in (None, "librdkafka"):
             show(f"librdkafka's tests, {protocol} protocol")
@@ -45,6 +59,23 @@ def reports(kind: str, only: str | None, numbers: list[str], show: Callable[[str
             show(f"librdkafka's tests without auto-creation, {protocol} protocol")
             with serving(kind, librdkafka.NO_AUTO_CREATE_SETTINGS) as bootstrap:
                 yield librdkafka.run(bootstrap, protocol, librdkafka.NO_AUTO_CREATE, scenario="noautocreate")
+
+
+def keep(report: Report) -> None:
+    """Remember the run of a whole suite."""
+    LAST.mkdir(parents=True, exist_ok=True)
+    kept = {"suite": report.suite, "outcomes": [asdict(one) for one in report.outcomes]}
+    (LAST / f"{report.suite}.json").write_text(json.dumps(kept, indent=1))
+
+
+def kept() -> list[Report]:
+    """The last run of each suite."""
+    reports = []
+    for path in sorted(LAST.glob("*.json")):
+        last = json.loads(path.read_text())
+        suite = last["suite"]
+        reports.append(Report(suite, [Outcome(**one) for one in last["outcomes"]], expected_of(suite)))
+    return reports
 
 
 def table(ran: list[Report]) -> str:
@@ -72,16 +103,17 @@ def table(ran: list[Report]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.interop.suite")
     parser.add_argument("--server", choices=("ottla", "apache"), default="ottla")
-    parser.add_argument("--only", choices=("kgo", "librdkafka"))
+    parser.add_argument("--only", choices=("kgo", "sarama", "trogdor", "librdkafka"))
     parser.add_argument("numbers", nargs="*", help="librdkafka's test numbers; all when none is given")
     given = parser.parse_args()
-    ran = []
+    surprises = False
     for report in reports(given.server, given.only, given.numbers, lambda line: print(f"== {line}", flush=True)):
         print(report.text(), flush=True)
-        ran.append(report)
-    if given.server == "ottla" and given.only is None and not given.numbers:
-        TABLE.write_text(table(ran))
-    return 1 if any(report.surprises for report in ran) else 0
+        surprises = surprises or bool(report.surprises)
+        if given.server == "ottla" and not given.numbers:
+            keep(report)
+            TABLE.write_text(table(kept()))
+    return 1 if surprises else 0
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def run(bootstrap: str, protocol: str, numbers: Sequence[str] = (), scenario: st
         ran = list(pool.map(lambda number: _run(broker, number), numbers or all_numbers(protocol)))
     suite = f"librdkafka ({protocol}{'' if scenario == 'default' else ', ' + scenario})"
     outcomes = [one for some in ran for one in some]
-    return judged(suite, outcomes, expected_of("librdkafka"), lambda one: _alone(broker, one))
+    return judged(suite, outcomes, expected_of(suite), lambda one: _alone(broker, one))
 
 
 def all_numbers(protocol: str) -> list[str]:

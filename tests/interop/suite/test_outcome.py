@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.interop.suite import kgo
+from tests.interop.suite import go_program
 from tests.interop.suite.outcome import (
     EXPECTED,
     FAILED,
@@ -33,7 +33,7 @@ FAIL
 
 
 def test_the_output_of_go_tells_each_test_and_subtest() -> None:
-    found = kgo.parse(GO)
+    found = go_program.parse(GO)
     assert [(one.name, one.state, one.seconds) for one in found] == [
         ("TestGood", PASSED, 0.01),
         ("TestGroup", FAILED, 1.5),
@@ -85,3 +85,9 @@ def test_a_list_with_a_line_that_says_too_little_is_refused(line: str) -> None:
 def test_the_lists_of_the_tree_are_well_formed() -> None:
     for path in EXPECTED.glob("*.txt"):
         expected_of(path.stem)
+
+
+def test_a_protocol_has_a_list_of_its_own_beside_that_of_the_suite() -> None:
+    classic, consumer = expected_of("librdkafka (classic)"), expected_of("librdkafka (consumer, noautocreate)")
+    assert classic.items() < consumer.items()
+    assert "0045_subscribe_update" in consumer.keys() - classic.keys()

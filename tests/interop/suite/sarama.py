@@ -1,0 +1,81 @@
+"""sarama's functional tests, from its Go module.
+
+They expect five brokers at fixed ports, each behind a proxy that they switch off and slow down. One node stands behind
+all five, and names the first as its own address, so that every connection passes through a proxy of theirs.
+"""
+
+import json
+import re
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.interop import toolchain
+from tests.interop.server import free_ports
+from tests.interop.suite import go_program
+from tests.interop.suite.outcome import Report, expected_of, judged
+
+#: Where the tests look for their brokers.
+PORTS = range(29091, 29096)
+#: What their own cluster is started with, as far as one broker has it.
+BROKER_SETTINGS = {
+    "advertised.listeners": f"PLAINTEXT://localhost:{PORTS[0]}",
+    "auto.create.topics.enable": "false",
+    "broker.rack": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+_START_TIMEOUT_S = 10
+
+
+def run(bootstrap: str) -> Report:
+    """Run the tests that want a broker; the module's others are left out."""
+    program, directory = toolchain.sarama_tests()
+    names = [
+        name
+        for path in sorted(directory.glob("functional_*_test.go"))
+        for name in re.findall(r"^func (Test\w+)\(", path.read_text(), re.MULTILINE)
+        if name != "TestMain"
+    ]
+    with proxies(bootstrap) as address:
+        settings = {"TOXIPROXY_ADDR": address, "KAFKA_VERSION": "4.3.1"}
+        outcomes = go_program.run(program, directory, settings, f"^({'|'.join(names)})$")
+        return judged(
+            "sarama", outcomes, expected_of("sarama"), lambda one: go_program.alone(program, directory, settings, one)
+        )
+
+
+@contextmanager
+def proxies(bootstrap: str) -> Iterator[str]:
+    """The proxies in front of the node; gives the address at which they are managed."""
+    (port,) = free_ports(1)
+    address = f"http://127.0.0.1:{port}"
+    process = subprocess.Popen(
+        [toolchain.toxiproxy(), "-host", "127.0.0.1", "-port", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+    )
+    try:
+        for number, at in enumerate(PORTS, 1):
+            _add(address, {"name": f"kafka{number}", "listen": f"127.0.0.1:{at}", "upstream": bootstrap})
+        yield address
+    finally:
+        process.terminate()
+        process.wait(_START_TIMEOUT_S)
+
+
+def _add(address: str, proxy: dict[str, str]) -> None:
+    body = json.dumps({**proxy, "enabled": True}).encode()
+    request = urllib.request.Request(f"{address}/proxies", body, {"Content-Type": "application/json"})
+    deadline = time.monotonic() + _START_TIMEOUT_S
+    while True:
+        try:
+            with urllib.request.urlopen(request, timeout=_START_TIMEOUT_S):
+                return
+        except urllib.error.URLError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
