@@ -1,8 +1,8 @@
 """`ottla consume`: read records, those that are there and those that come.
 
 Rules:
-- Without a group it begins at the end, or where `--from` says, and nobody remembers where it stopped. With `-g` it is a
-  member of that group: it goes on where the group was, and commits.
+- Without a group it begins at the end (with `-e` at the beginning), or where `--from` says, and nobody remembers where
+  it stopped. With `-g` it is a member of that group: it goes on where the group was, and commits.
 - It follows until Ctrl-C; `-e` ends at what was the end when it began, `-n` after so many records.
 - In a pipe a line is a value, with `--json` a whole record that `ottla produce --format json` takes.
 """
@@ -61,6 +61,7 @@ def consume(
     \b
     ottla consume flights                      what comes from now on
     ottla consume flights --from-beginning     everything, then what comes
+    ottla consume flights -e                   everything that is there
     ottla consume flights -s -10 -e            the last ten of each partition
     ottla consume flights -s 2026-11-21T06:00  since then
     ottla consume flights -g readers           as a member of a group
@@ -73,8 +74,9 @@ def consume(
     settings = client_settings(bootstrap, client)
     settings["isolation.level"] = "read_committed" if committed else "read_uncommitted"
     if group:
-        settings |= {"group.id": group, "auto.offset.reset": start or "latest"}
-    begins, ends = _bounds(bootstrap, client, topics, only, start or "latest")
+        settings |= {"group.id": group, "auto.offset.reset": start or ("earliest" if stop_at_end else "latest")}
+    usual = "earliest" if stop_at_end else "latest"
+    begins, ends = _bounds(bootstrap, client, topics, only, start or usual)
     write = _json_line if as_json else _writer(keys=keys, several=len(topics) > 1)
     from ottla.client import Consumer
 
@@ -86,7 +88,9 @@ def consume(
             for partition, offset in begins.items():
                 consumer.seek(partition, offset)
         polls = _polls(consumer, ends if stop_at_end else None)
-        _show(polls, write, count, _expected(begins, ends, count) if stop_at_end and not group else None)
+        expected = _expected(begins, ends, count) if stop_at_end and not group else None
+        there = "new records (--from-beginning shows those that are there)"
+        _show(polls, write, count, expected, "records" if start or group else there)
 
 
 def _bounds(
@@ -134,13 +138,14 @@ def _show(
     write: Callable[[ConsumerRecord], str],
     count: int | None,
     expected: int | None,
+    what: str,
 ) -> None:
     from ottla.cli import screen
 
     shown = 0
     began = time.monotonic()
-    if screen.on_terminal() and expected is None and count is None:
-        screen.hint("waiting for records; Ctrl-C ends")
+    if screen.on_terminal() and expected is None:
+        screen.hint(f"waiting for {what}; Ctrl-C ends")
     # A bar beside results that scroll by would only disturb.
     bar = None if screen.on_terminal() else screen.progress("reading", expected)
     try:

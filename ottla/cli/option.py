@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ottla.kernel.error import OttlaError
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 
 if TYPE_CHECKING:
+    import socket
+
     from ottla.client import Admin
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -82,15 +84,36 @@ def client_settings(bootstrap: str, client: tuple[str, ...]) -> dict[str, object
 @contextmanager
 def admin(bootstrap: str, client: tuple[str, ...]) -> Iterator[Admin]:
     """An admin client that has reached the cluster, or an error that says how to get one."""
-    reach(bootstrap)
+    settings = client_settings(bootstrap, client)
+    reach(bootstrap, settings)
     from ottla.client import Admin
 
-    with Admin(client_settings(bootstrap, client)) as found:
-        yield found
+    with Admin(settings) as found:
+        try:
+            yield found
+        except KafkaError as error:
+            name = error.message.removeprefix("topic ")
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or name == error.message:
+                raise
+            raise OttlaError(f"there is no topic {name}{_nearest_topic(found, name)}") from error
 
 
-def reach(bootstrap: str) -> None:
-    """Raise OttlaError when nobody listens at any of the addresses; quicker than a client that keeps trying."""
+def _nearest_topic(client: Admin, name: str) -> str:
+    from difflib import get_close_matches
+
+    names = [topic.name for topic in client.list_topics()]
+    close = get_close_matches(name, names, n=1)
+    if close:
+        return f"; did you mean {close[0]}?"
+    return "; `ottla topics` lists those that are there" if names else ", nor any other"
+
+
+def reach(bootstrap: str, settings: Mapping[str, object]) -> None:
+    """Raise OttlaError when no broker is at any of the addresses; quicker than a client that keeps trying.
+
+    Without TLS a connection is not enough: what listens must answer as a broker does.
+    """
+    asks = str(settings.get("security.protocol", "PLAINTEXT")).upper().endswith("PLAINTEXT")
     import socket
 
     refused = []
@@ -99,8 +122,10 @@ def reach(bootstrap: str) -> None:
         if not colon or not port.isdecimal() or not host:
             raise click.UsageError(f"-b {address}: it takes HOST:PORT, several separated by commas")
         try:
-            socket.create_connection((host.strip("[]"), int(port)), _PATIENCE_MS / 1000).close()
-            return
+            with socket.create_connection((host.strip("[]"), int(port)), _PATIENCE_MS / 1000) as connection:
+                if not asks or _is_broker(connection):
+                    return
+            refused.append(f"{address}: what listens there is no Kafka broker, or one that wants TLS")
         except socket.gaierror:
             refused.append(f"no machine is called {host}")
         except (TimeoutError, OSError) as error:
@@ -112,6 +137,24 @@ def reach(bootstrap: str) -> None:
         else "is it running, and is that its address?"
     )
     raise OttlaError(f"no broker at {bootstrap} ({'; '.join(refused)}); {mend}")
+
+
+#: ApiVersions 0 with a correlation id of its own and no client id, which every broker answers before anything else.
+_HELLO = bytes.fromhex("0000000a 0012 0000 6f74746c ffff")
+
+
+def _is_broker(connection: socket.socket) -> bool:
+    connection.sendall(_HELLO)
+    answer = b""
+    while len(answer) < 8:
+        try:
+            more = connection.recv(8 - len(answer))
+        except ConnectionError:
+            return False
+        if not more:
+            return False
+        answer += more
+    return answer[4:] == _HELLO[8:12]
 
 
 def complete_topic(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

@@ -60,7 +60,7 @@ def produce(
     settings = {"linger.ms": 5, **client_settings(bootstrap, client)}
     settings.setdefault("compression.type", compression)
     settings.setdefault("acks", acks)
-    reach(bootstrap)
+    reach(bootstrap, settings)
     from ottla.client import Producer
 
     window, latencies = Window(), Latencies(count)

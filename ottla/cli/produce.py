@@ -84,7 +84,7 @@ def produce(
     if acks != "all":
         settings["acks"] = acks
     shared = _Shared(key, key_separator, list(pairs(headers, "-H").items()), partition, null)
-    reach(bootstrap)
+    reach(bootstrap, settings)
     from ottla.client import Producer
 
     with Producer(settings) as producer:

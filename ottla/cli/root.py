@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -66,11 +67,8 @@ class Tools(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does, and with the nearest right name for a wrong one."""
         if arguments and arguments[0] not in _TOOLS and not arguments[0].startswith("-"):
-            from difflib import get_close_matches
-
-            close = get_close_matches(arguments[0], _TOOLS, n=1)
-            hint = f" Did you mean {close[0]}?" if close else " `ottla --help` lists all tools."
-            raise click.UsageError(f"there is no tool called {arguments[0]}.{hint}", context)
+            hint = _nearest(_close(arguments[0], list(_TOOLS)))
+            raise click.UsageError(f"there is no tool called {arguments[0]}{hint}", context)
         return super().resolve_command(context, arguments)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
@@ -104,6 +102,9 @@ def run() -> NoReturn:
         sys.stdout.flush()
     except click.exceptions.Abort:
         _leave(130)
+    except click.UsageError as error:
+        _misused(error)
+        _leave(error.exit_code)
     except click.ClickException as error:
         error.show()
         _leave(error.exit_code)
@@ -117,6 +118,32 @@ def run() -> NoReturn:
 
 def _leave(code: int) -> NoReturn:
     sys.exit(code)
+
+
+def _misused(error: click.UsageError) -> None:
+    """One line about what is wrong, one that says where to read on."""
+    context = error.ctx
+    message = error.format_message().rstrip(".")
+    if isinstance(error, click.exceptions.NoSuchOption):
+        message = f"there is no option {error.option_name}{_nearest(error.possibilities or ())}"
+    elif context is not None and isinstance(context.command, click.Group) and message.startswith("No such command"):
+        names = context.command.list_commands(context)
+        wrong = message.partition("'")[2].partition("'")[0]
+        hint = _nearest(_close(wrong, names)) or f"; there are {', '.join(names)}"
+        message = f"there is no command {wrong} in {context.command_path}{hint}"
+    click.echo(f"{click.style('ottla:', fg='red', bold=True)} {message[:1].lower()}{message[1:]}", err=True)
+    if context is not None:
+        click.echo(click.style(f"       see {context.command_path} --help", dim=True), err=True)
+
+
+def _nearest(names: Sequence[str]) -> str:
+    return f"; did you mean {names[0]}?" if names else ""
+
+
+def _close(wrong: str, names: Sequence[str]) -> list[str]:
+    from difflib import get_close_matches
+
+    return get_close_matches(wrong, names, n=1)
 
 
 def _say(error: OttlaError | KafkaError) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.error_message import standard
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -177,7 +178,10 @@ def in_words(error: OttlaError | KafkaError) -> str:
     """An error as a sentence for people."""
     if not isinstance(error, KafkaError):
         return str(error)
-    message = "" if error.message == error.code.name else error.message
+    message = error.message
+    for said in (error.code.name, standard(error.code)):
+        # What says no more than the code.
+        message = message.removesuffix(said).removesuffix(": ")
     words = _WORDS.get(error.code)
     if words is None:
         return f"{message or error.code.name.lower().replace('_', ' ')} ({error.code.name})"

@@ -151,5 +151,5 @@ def test_a_line_that_is_no_json_is_named(bootstrap: str, topic: str) -> None:
 def test_reading_a_topic_that_is_not_there_is_one_line(tool: Tool) -> None:
     said = tool("consume", "nowhere", "-e")
     assert said.code == 1
-    assert "no such topic" in said.err
+    assert "there is no topic" in said.err
     assert tool("consume", "nowhere", "-g", "g", "-s", "100").code == 2

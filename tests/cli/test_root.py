@@ -1,7 +1,9 @@
 """`ottla` itself: help, errors, completion."""
 
+import socket
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -38,7 +40,30 @@ def test_help_loads_no_tool_no_loop_and_nothing_that_draws() -> None:
 def test_a_wrong_name_gets_the_nearest_right_one(tool: Tool) -> None:
     said = tool("topic")
     assert said.code == 2
-    assert "Did you mean topics?" in said.err
+    assert said.err == "ottla: there is no tool called topic; did you mean topics?\n       see ottla --help\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "what", "where"),
+    [
+        ("topics crate", "there is no command crate in ottla topics; did you mean create?", "ottla topics"),
+        (
+            "storage zzz",
+            "there is no command zzz in ottla storage; there are format, info, random-uuid",
+            "ottla storage",
+        ),
+        ("topics list --jsn", "there is no option --jsn; did you mean --json?", "ottla topics list"),
+        ("topics create", "missing argument 'NAME...'", "ottla topics create"),
+    ],
+)
+def test_a_wrong_use_says_what_and_where_to_read_on(tool: Tool, words: str, what: str, where: str) -> None:
+    said = tool(*words.split())
+    assert (said.code, said.err) == (2, f"ottla: {what}\n       see {where} --help\n")
+
+
+def test_a_topic_that_is_not_there_gets_the_nearest_that_is(tool: Tool, topic: str) -> None:
+    said = tool("topics", "describe", f"{topic}x")
+    assert (said.code, said.err) == (1, f"ottla: there is no topic {topic}x; did you mean {topic}?\n")
 
 
 def test_nobody_there_says_how_to_start_a_node(tool: Tool) -> None:
@@ -46,6 +71,28 @@ def test_nobody_there_says_how_to_start_a_node(tool: Tool) -> None:
     assert said.code == 1
     assert said.err.startswith("ottla: no broker at 127.0.0.1:1")
     assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""])
+@pytest.mark.parametrize("words", ["topics list", "produce x", "perf produce x"])
+def test_a_port_that_is_no_brokers_is_told_at_once(tool: Tool, answer: bytes, words: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        at = f"127.0.0.1:{server.getsockname()[1]}"
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(100)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        said = tool(*words.split(), "-b", at)
+        thread.join()
+    assert said.code == 1
+    assert said.err.startswith(
+        f"ottla: no broker at {at} ({at}: what listens there is no Kafka broker, or one that wants"
+    )
 
 
 def test_a_broken_address_is_a_usage_error(tool: Tool) -> None:

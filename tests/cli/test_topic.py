@@ -51,7 +51,7 @@ def test_a_topic_that_is_not_there_is_named(tool: Tool) -> None:
     said = tool("topics", "describe", "nowhere")
     assert (said.code, said.out) == (1, "")
     assert "nowhere" in said.err
-    assert "no such topic" in said.err
+    assert "there is no topic" in said.err
 
 
 def test_an_option_before_the_subcommand_holds_for_it(tool: Tool, bootstrap: str, topic: str) -> None:
