@@ -36,7 +36,7 @@ from ottla.group.streams_record import (
 from ottla.group.streams_target import (
     StreamsTarget,
     assignment_configs,
-    streams_setting,
+    streams_settings,
     update_streams_target,
 )
 from ottla.group.streams_task import TaskEpochs, Tasks, TaskSet, read_tasks
@@ -298,7 +298,7 @@ def _check_tasks(configured: ConfiguredTopology, claimed: TaskSet | None) -> Non
 
 def _begin_initial_delay(turn: Turn, group: StreamsGroup) -> None:
     """The application starts: those who come within the delay get their tasks together."""
-    delay_ms = streams_setting(turn, group.group_id, "initial_rebalance_delay_ms")
+    delay_ms = streams_settings(turn, group.group_id).initial_rebalance_delay_ms
     key = TimerKey(Alarm.STREAMS_INITIAL, group.group_id)
     if group.is_empty and delay_ms > 0 and key not in turn.timers:
         turn.timers.set(key, turn.now_ms + delay_ms)
@@ -331,7 +331,7 @@ def _response(
     response = api.StreamsGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.epoch,
-        heartbeat_interval_ms=streams_setting(turn, group.group_id, "heartbeat_interval_ms"),
+        heartbeat_interval_ms=streams_settings(turn, group.group_id).heartbeat_interval_ms,
     )
     if told:
         response.active_tasks = _task_ids(member.assigned.active)
@@ -374,7 +374,7 @@ def _statuses(
 
 def _keep_session(turn: Turn, group: StreamsGroup, member_id: str) -> None:
     """The member gave a sign of life."""
-    timeout_ms = streams_setting(turn, group.group_id, "session_timeout_ms")
+    timeout_ms = streams_settings(turn, group.group_id).session_timeout_ms
     turn.timers.set(TimerKey(Alarm.SESSION, group.group_id, member_id), turn.now_ms + timeout_ms)
 
 

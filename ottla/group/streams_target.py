@@ -31,16 +31,36 @@ class StreamsTarget:
     delay: str = ""
 
 
-def streams_setting(turn: Turn, group_id: str, name: str) -> int:
-    """A setting of the group, or the broker's if the group has none."""
-    value: int | None = getattr(turn.shard.override(group_id), f"streams_{name}")
-    broker: int = getattr(turn.settings, f"group_streams_{name}")
-    return broker if value is None else value
+@frozen
+class StreamsSettings:
+    """What is set for one group."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    assignment_interval_ms: int
+    initial_rebalance_delay_ms: int
+    num_standby_replicas: int
+
+
+def streams_settings(turn: Turn, group_id: str) -> StreamsSettings:
+    """The group's own settings, and the broker's where it has none."""
+    own, broker = turn.shard.override(group_id), turn.settings
+
+    def first(value: int | None, otherwise: int) -> int:
+        return otherwise if value is None else value
+
+    return StreamsSettings(
+        first(own.streams_session_timeout_ms, broker.group_streams_session_timeout_ms),
+        first(own.streams_heartbeat_interval_ms, broker.group_streams_heartbeat_interval_ms),
+        first(own.streams_assignment_interval_ms, broker.group_streams_assignment_interval_ms),
+        first(own.streams_initial_rebalance_delay_ms, broker.group_streams_initial_rebalance_delay_ms),
+        first(own.streams_num_standby_replicas, broker.group_streams_num_standby_replicas),
+    )
 
 
 def assignment_configs(turn: Turn, group_id: str) -> dict[str, str]:
     """What settings an assignment depends on."""
-    return {STANDBYS: str(streams_setting(turn, group_id, "num_standby_replicas"))}
+    return {STANDBYS: str(streams_settings(turn, group_id).num_standby_replicas)}
 
 
 def update_streams_target(
@@ -53,7 +73,7 @@ def update_streams_target(
     present = StreamsTarget(group.assignment_epoch, group.target_of(member.member_id))
     if group.assignment_epoch >= epoch:
         return present
-    if not group.may_assign(streams_setting(turn, group.group_id, "assignment_interval_ms"), turn.now_ms):
+    if not group.may_assign(streams_settings(turn, group.group_id).assignment_interval_ms, turn.now_ms):
         text = "Assignment delayed due to the configured assignment interval."
         return StreamsTarget(present.assignment_epoch, present.tasks, text)
     configs = assignment_configs(turn, group.group_id)

@@ -12,7 +12,6 @@ class GroupDeclaration:
         ("classic", "consumer", "streams"),
         "The kinds of groups that are served; classic is always one of them.",
         ListOf("consumer", "classic", "share", "streams", empty=False),
-        served=False,
     )
     group_coordinator_threads = integer(
         "group.coordinator.threads",

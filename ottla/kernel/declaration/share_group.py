@@ -173,12 +173,14 @@ class ShareGroupDeclaration:
         45_000,
         "The shortest session that a streams group may be given.",
         POSITIVE,
+        served=False,
     )
     group_streams_max_session_timeout_ms = integer(
         "group.streams.max.session.timeout.ms",
         60_000,
         "The longest session that a streams group may be given.",
         POSITIVE,
+        served=False,
     )
     group_streams_heartbeat_interval_ms = integer(
         "group.streams.heartbeat.interval.ms",
@@ -191,12 +193,14 @@ class ShareGroupDeclaration:
         5000,
         "The shortest heartbeat interval that a streams group may be given.",
         POSITIVE,
+        served=False,
     )
     group_streams_max_heartbeat_interval_ms = integer(
         "group.streams.max.heartbeat.interval.ms",
         15_000,
         "The longest heartbeat interval that a streams group may be given.",
         POSITIVE,
+        served=False,
     )
     group_streams_assignment_interval_ms = integer(
         "group.streams.assignment.interval.ms",
@@ -210,12 +214,14 @@ class ShareGroupDeclaration:
         0,
         "The shortest assignment interval that a streams group may be given.",
         NOT_NEGATIVE,
+        served=False,
     )
     group_streams_max_assignment_interval_ms = integer(
         "group.streams.max.assignment.interval.ms",
         15_000,
         "The longest assignment interval that a streams group may be given.",
         NOT_NEGATIVE,
+        served=False,
     )
     group_streams_initial_rebalance_delay_ms = integer(
         "group.streams.initial.rebalance.delay.ms",
@@ -237,4 +243,5 @@ class ShareGroupDeclaration:
         2,
         "The most standby tasks that a streams group may be given.",
         NOT_NEGATIVE,
+        served=False,
     )
