@@ -87,6 +87,13 @@ class Walk:
     #: Histories that ended because Apache failed: what it answers then is nothing to be compared with.
     failures: dict[str, int] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for server in (self.reference, self.subject):
+            place = Place(server, "wake")
+            for key_type in (0, 1):
+                _until(place, partial(_has_coordinator, place, key_type), 30.0)
+            place.close()
+
     def run(self, history: list[Step]) -> Difference | None:
         prefix = f"w{os.getpid():07}-{next(_run):05}-"
         self._places = [Place(self.reference, prefix), Place(self.subject, prefix)]
@@ -216,8 +223,14 @@ def _after(place: Place, step: Step, made: Any) -> None:
         _until(place, lambda: _state(place, made.transactional_id) not in ("PrepareCommit", "PrepareAbort"))
 
 
-def _until(place: Place, holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+def _has_coordinator(place: Place, key_type: int) -> bool:
+    """The first who asks has the internal topic made."""
+    reply = place.ask(message("FindCoordinator", key_type=key_type, coordinator_keys=["wake"]), 6)
+    return reply not in (SILENCE, CLOSED) and reply.coordinators[0].error_code == 0
+
+
+def _until(place: Place, holds: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
+    deadline = time.monotonic() + patience_s
     while not holds() and time.monotonic() < deadline:
         time.sleep(0.002)
 
