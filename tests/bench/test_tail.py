@@ -4,7 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from bench import load
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
 
 
 def test_the_null_server_answers_every_request(tmp_path: Path) -> None:
