@@ -6,5 +6,7 @@ Rules:
 - A difference that is allowed stands in `allowed.py` with its reason. Nothing else is left out of the comparison.
 - With `OTTLA_INTEROP_SERVER=apache` a second Apache is compared with the first: what differs then is our fault.
 
+- Besides the scripts there are histories that a seed draws (`wander/`), and those in which a difference was found.
+
 Read `side.py` first.
 """

@@ -9,6 +9,11 @@ Run = Callable[[list[Step]], Difference | None]
 _RUNS = 250
 
 
+def again(history: list[Step], found: Difference, run: Run) -> bool:
+    """Does the same difference show itself twice more? Apache leaves some things to chance: the order of its maps."""
+    return all((other := run(history)) is not None and other.kind == found.kind for _ in range(2))
+
+
 def shrink(history: list[Step], found: Difference, run: Run) -> tuple[list[Step], Difference]:
     """The shortest history found with a difference of the same kind, and that difference."""
     steps, runs = history[: found.step + 1], 0
@@ -18,9 +23,9 @@ def shrink(history: list[Step], found: Difference, run: Run) -> tuple[list[Step]
         while start < len(steps) and runs < _RUNS:
             left = steps[:start] + steps[start + size :]
             runs += 1
-            again = run(left) if left else None
-            if again is not None and again.kind == found.kind:
-                steps, found, shorter = left[: again.step + 1], again, True
+            other = run(left) if left else None
+            if other is not None and other.kind == found.kind:
+                steps, found, shorter = left[: other.step + 1], other, True
             else:
                 start += size
         size = size if shorter and size == 1 else size // 2
