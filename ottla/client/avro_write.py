@@ -101,7 +101,7 @@ def _one(node: Node, column: Any, where: str) -> list[Piece]:
 def _cast(column: Any, kind: Any, where: str) -> Any:
     try:
         return column if column.type == kind else column.cast(kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except pa.ArrowException as error:
         raise OttlaError(f"{where} is {column.type}, which cannot be the Avro schema's {kind}: {error}") from None
 
 

@@ -19,7 +19,7 @@ _PURE = {"kernel", "wire", "raft", "replica", "cluster", "group", "share", "txn"
 #: Modules that are imported only by those who have the extra: spark, arrow, test.
 _EXTRAS = (
     "ottla/spark/",
-    "ottla/client/avro_schema.py",
+    "ottla/client/avro_",
     "ottla/client/column",
     "ottla/client/outgoing.py",
     "ottla/client/serde",

@@ -13,6 +13,8 @@ _MAY_START_PROGRAMS = (
     "tests/wire/",
     "tests/testing/",
     "tests/example/",
+    "tests/client/certificate.py",
+    "tests/client/test_manner.py",
 )
 
 
