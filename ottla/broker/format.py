@@ -25,7 +25,7 @@ from ottla.cluster.feature import (
 )
 from ottla.cluster.image import METADATA_VERSION
 from ottla.kernel.error import OttlaError
-from ottla.kernel.name import uuid_text
+from ottla.kernel.name import Uuid, uuid_text
 from ottla.kernel.port import Clock, Disk, Rng
 from ottla.kernel.server_settings import ServerSettings
 from ottla.log.checkpoint import META_PROPERTIES, read_properties, write_properties
@@ -66,7 +66,7 @@ def format_directories(
         raise OttlaError("the cluster needs an id: give one with -t (ottla storage random-uuid makes one)")
     founding = standalone or initial_controllers is not None
     levels, kraft_version = _levels(settings, release_version, dict(features or {}), founding=founding)
-    voters = None
+    voters: tuple[VoterNode, ...] = ()
     if initial_controllers is not None:
         voters = initial_voters(initial_controllers, controller_listeners(settings)[0].name)
     credentials = scram_records(scram, rng)
@@ -83,21 +83,21 @@ def format_directories(
     bootstrap = [pack(record) for record in (*feature_records(levels), *credentials)]
     told = []
     for path in empty:
-        directory_id = random_uuid(rng)
+        directory_id, what = random_uuid(rng), "data directory"
         make_durable_directory(disk, path)
         batches = encode_checkpoint(bootstrap, Membership(), epoch=0, last_contained_log_timestamp=0, now_ms=now_ms)
         target = f"{path}/{BOOTSTRAP_FILE}"
         write_batches(disk, target, f"{target}.tmp", batches)
-        what = "data directory"
         if path == _clean(settings.metadata_log_dir):
-            what = "metadata directory"
+            what = "dynamic metadata directory" if founding else "metadata directory"
+            directory_id = _named(voters, settings.node_id) or directory_id
+            me = Voter(settings.node_id, directory_id)
+            if standalone:
+                voters = (VoterNode(me, voter_endpoints(settings)[:1]),)
+            if any(node.voter == me for node in voters):
+                what = "dynamic metadata voter directory"
             if founding:
-                told_of = {node.voter.node_id: node.voter for node in voters or ()}
-                mine = told_of.get(settings.node_id)
-                what = "dynamic metadata voter directory" if standalone or mine else "dynamic metadata directory"
-                directory_id = directory_id if mine is None else mine.directory_id
-                me = VoterNode(Voter(settings.node_id, directory_id), voter_endpoints(settings)[:1])
-                _write_voters(disk, path, Membership(kraft_version, voters or (me,)), now_ms)
+                _write_voters(disk, path, Membership(kraft_version, voters), now_ms)
         properties = {
             "node.id": str(settings.node_id),
             "directory.id": uuid_text(directory_id),
@@ -193,6 +193,11 @@ def _sort(disk: Disk, settings: ServerSettings, cluster_id: str) -> tuple[list[s
             )
         formatted.append(path)
     return formatted, empty
+
+
+def _named(voters: tuple[VoterNode, ...], node_id: int) -> Uuid | None:
+    """The directory that a voter is said to have."""
+    return next((node.voter.directory_id for node in voters if node.voter.node_id == node_id), None)
 
 
 def _write_voters(disk: Disk, path: str, membership: Membership, now_ms: int) -> None:

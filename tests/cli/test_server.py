@@ -1,10 +1,11 @@
 """kafka-server-start and kafka-server-stop: a node behind the terminal, by a server.properties."""
 
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from ottla.cli.kafka import server_stop
 from ottla.cli.kafka.server_stop import Process, server_words
+from ottla.client import Admin
 from tests.cli.kafka_tool import kafka
 from tests.cli.test_start import server_properties
 
@@ -19,21 +21,28 @@ _SECONDS_MAX = 30
 _START = (sys.executable, "-m", "ottla.cli.kafka.server_start")
 
 
-def _formatted(directory: Path) -> tuple[str, str]:
+def _formatted(directory: Path, port: int) -> tuple[str, str]:
     """(its file, its node id): an id that no other node on this machine has."""
     node_id = str(uuid.uuid4().int % 2_000_000_000 + 1000)
-    file = server_properties(directory, node_id=node_id)
+    listeners = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:0"
+    file = server_properties(directory, node_id=node_id, listeners=listeners)
     said = kafka("kafka-storage", "format", "-t", "Ottla-Interop-Cluster1", "-c", file, "--standalone")
     assert said.code == 0, said
     return file, node_id
 
 
-def _wait(until: object, why: str) -> None:
-    assert callable(until)
-    deadline = time.monotonic() + _SECONDS_MAX
-    while not until():
-        assert time.monotonic() < deadline, why
-        time.sleep(0.05)
+def _ends(pid: int) -> bool:
+    process = os.pidfd_open(pid)
+    try:
+        return bool(select.select([process], [], [], _SECONDS_MAX)[0])
+    finally:
+        os.close(process)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
 
 
 def _processes_of(file: str) -> list[Process]:
@@ -41,17 +50,20 @@ def _processes_of(file: str) -> list[Process]:
 
 
 def test_a_daemon_is_started_and_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file, node_id = _formatted(tmp_path)
+    port = _free_port()
+    file, node_id = _formatted(tmp_path, port)
     monkeypatch.setenv("LOG_DIR", str(tmp_path / "logs"))
     began = subprocess.run([*_START, "-daemon", file], capture_output=True, timeout=_SECONDS_MAX, check=False)
     assert (began.returncode, began.stdout, began.stderr) == (0, b"", b"")
     console = tmp_path / "logs" / "kafkaServer.out"
     (server,) = _processes_of(file)
     try:
-        _wait(lambda: "Kafka Server started (kafka.server.KafkaRaftServer)" in console.read_text(), "it never started")
+        with Admin(f"127.0.0.1:{port}") as admin:
+            assert [node.id for node in admin.describe_cluster().nodes] == [int(node_id)]
+        assert "Kafka Server started (kafka.server.KafkaRaftServer)" in console.read_text()
         assert f"[BrokerLifecycleManager id={node_id}] The broker has been unfenced." in console.read_text()
         assert kafka("kafka-server-stop", f"--node-id={node_id}") == (0, "", "")
-        _wait(lambda: not _processes_of(file), "it never stopped")
+        assert _ends(server.pid)
     finally:
         if _processes_of(file):
             os.kill(server.pid, signal.SIGKILL)
