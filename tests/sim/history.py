@@ -23,6 +23,7 @@ from tests.crash.check import check_producers, check_transfers, partition_log
 from tests.crash.inventory import Entry, marks, records
 from tests.sim.actor import Actor, SimClient
 from tests.sim.client import Administrator, Committer, Follower, IdempotentWriter, Member, Transactor
+from tests.sim.streams_client import Instance
 
 _SETTINGS = {
     "offsets.topic.num.partitions": "2",
@@ -180,7 +181,9 @@ class History:
         last = self.compacted.sent[-1]
         return last.base_offset is None and set(values) <= set(last.values)
 
-    def _check_offset(self, client: Any, group: str, topic: str, known: Committer | Member | Transactor) -> None:
+    def _check_offset(
+        self, client: Any, group: str, topic: str, known: Committer | Member | Transactor | Instance
+    ) -> None:
         wanted = OffsetFetchRequestGroup(
             group_id=group, topics=[OffsetFetchRequestTopics(name=topic, partition_indexes=[0])]
         )

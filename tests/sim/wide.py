@@ -1,4 +1,6 @@
-"""A history on two log directories: besides the rest, records are deleted, topics grow, and partitions move."""
+"""A history on two log directories: besides the rest, records are deleted, topics grow, partitions move, and an
+instance of a Kafka Streams application runs.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,14 @@ from tests.sim.actor import SimClient
 from tests.sim.client import IdempotentWriter
 from tests.sim.history import PARTITIONS, History
 from tests.sim.storage_client import DIRECTORIES, Grower, Mover, StateKeeper, Trimmer
+from tests.sim.streams_client import CHANGELOG, Instance
 
 _SETTINGS = {
     "log.dirs": ",".join(DIRECTORIES),
     "share.coordinator.state.topic.num.partitions": "2",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
+    "group.streams.initial.rebalance.delay.ms": "0",
     "share.coordinator.snapshot.update.records.per.snapshot": "5",
 }
 _TOPICS = {
@@ -44,8 +48,10 @@ class WideHistory(History):
         self.grower = Grower("grower", machine, seed, "growing", PARTITIONS)
         self.keeper = StateKeeper("keeper", machine, seed, topic_id)
         mover = Mover("mover", machine, seed, ["records", "compacted", "transactions", "trimmed"])
-        more = (self.trimmed, Trimmer("trimmer", machine, seed, self.trimmed), self.grower, self.keeper, mover)
-        self.topics |= set(_TOPICS)
+        self.instance = Instance("instance", machine, seed, "records")
+        trimmer = Trimmer("trimmer", machine, seed, self.trimmed)
+        more = (self.trimmed, trimmer, self.grower, self.keeper, mover, self.instance)
+        self.topics |= {*_TOPICS, CHANGELOG}
         self.actors = (*self.actors, *more)
         for actor in more:
             actor.begin()
@@ -58,6 +64,9 @@ class WideHistory(History):
         found = client.ask(MetadataRequest(topics=None), 12)
         count = next(len(each.partitions) for each in found.topics if each.name == "growing")
         assert count in (self.grower.partitions, self.grower.maybe), f"{count} partitions"
+        self._check_offset(client, self.instance.group, self.instance.topic, self.instance)
+        if self.instance.tasks:
+            assert any(each.name == CHANGELOG and len(each.partitions) == PARTITIONS for each in found.topics)
         self.keeper.check(client.ask(*self.keeper.question()).results[0].partitions[0])
 
     def _check_trimmed(self, client: Any, index: int) -> None:
