@@ -239,14 +239,11 @@ def topics(draw: Draw) -> None:
         draw.ask("DescribeTopicPartitions", topics=names, response_partition_limit=limit, cursor=cursor)
         return
     asked: list[Values] = [{"name": name_of(draw)} for _ in range(draw.rng.randint(0, 2))]
-    version = draw.version("Metadata")
-    if version == 0 and not asked:
-        asked = [{"name": "~t0"}]
+    # Older versions cannot say that no topic is to be made.
+    version = draw.version("Metadata", 4)
     if version >= 12 and draw.maybe(0.3):
         asked.append({"name": None, "topic_id": ref(f"{draw.rng.choice(NAMES)}.id", {"$bytes": "09" * 16})})
     more: Values = {"include_topic_authorized_operations": draw.maybe(0.2), "allow_auto_topic_creation": False}
-    if version < 4:
-        asked = [one for one in asked if one["name"] != "~none"]
     draw.ask("Metadata", version, topics=asked, **more)
 
 

@@ -35,8 +35,6 @@ SETTINGS = {
     "group.share.max.session.timeout.ms": "600000",
     "group.share.record.lock.duration.ms": "600000",
     "group.share.max.record.lock.duration.ms": "3600000",
-    "delete.topic.enable": "true",
-    "auto.create.topics.enable": "false",
 }
 LENGTH = 40
 

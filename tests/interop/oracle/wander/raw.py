@@ -57,7 +57,7 @@ def raw(draw: Draw) -> None:
     requests = {one.name: one.request for one in API.values()}
     while len(draw.steps) < draw.length:
         api = draw.rng.choice(_APIS)
-        version = draw.version(api)
+        version = draw.version(api, 4 if api == "Metadata" else 0)
         draw.ask(api, version, on=draw.rng.randrange(2), **struct(draw, requests[api], version))
 
 
@@ -86,7 +86,7 @@ def value(draw: Draw, field: Field, version: int) -> Any:
         case "String":
             return rng.choice(_NAMES)
         case "Boolean":
-            return draw.maybe()
+            return draw.maybe() and field.name != "allow_auto_topic_creation"
         case "Float64":
             return rng.choice([0.0, 1.0, -1.0])
         case "Uuid":
