@@ -43,7 +43,7 @@ def workloads(bootstrap: str) -> dict[str, dict[str, Any]]:
         },
         "ConnectionStress": {
             **kept,
-            "clientNodes": ["node0"],
+            "clientNode": "node0",
             "targetConnectionsPerSec": 50,
             "numThreads": 4,
             "action": "FETCH_METADATA",
