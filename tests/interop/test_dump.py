@@ -121,15 +121,18 @@ def files(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     "flags",
     [
         (),
-        ("--deep-iteration",),
-        ("--print-data-log",),
+        (
+            "--deep-iteration",
+            "--value-decoder-class",
+            "--key-decoder-class",
+            "org.apache.kafka.tools.api.StringDecoder",
+        ),
         ("--print-data-log", "--skip-record-metadata"),
         ("--index-sanity-check",),
         ("--verify-index-only",),
         ("--print-data-log", "--max-bytes", "3000"),
         ("decoder",),
         ("decoder", "--skip-record-metadata"),
-        ("--value-decoder-class", "--key-decoder-class", "org.apache.kafka.tools.api.StringDecoder"),
     ],
     ids=" ".join,
 )
