@@ -340,7 +340,8 @@ class Log:
         """Batches from the one that holds `offset`, of one segment, all below `end_offset`.
 
         The slice may end within a batch, as Kafka's does, but not within the first: that comes whole or, unless
-        `min_one_batch` is set, not at all. It is empty at `end_offset`. KafkaError OFFSET_OUT_OF_RANGE outside [start_offset, end of the log].
+        `min_one_batch` is set, not at all. It is empty at `end_offset`. KafkaError OFFSET_OUT_OF_RANGE outside
+        [start_offset, end of the log].
         """
         if not self.start_offset <= offset <= self.end_offset:
             raise KafkaError(
