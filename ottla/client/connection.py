@@ -128,6 +128,8 @@ class Connection(asyncio.BufferedProtocol):
             raise failed_tls(host, port, error) from error
         except OSError as error:
             why = "no such host" if isinstance(error, socket.gaierror) else _reason(error)
+            if security.context is not None and isinstance(error, ConnectionResetError | BrokenPipeError):
+                why = f"{why} in the TLS handshake: is security.protocol right?"
             raise NotReachable(f"{host}:{port} cannot be reached ({why})") from error
         except ConnectionLost as error:
             if isinstance(connection.lost_by, ssl.SSLError):

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -25,6 +26,8 @@ from ottla.client import (
     ShareConsumer,
     TopicPartition,
 )
+from ottla.client.client_setting import ClientSettings
+from ottla.client.cluster import Cluster
 from tests.client import typed_sample
 
 
@@ -201,3 +204,29 @@ def test_a_broker_that_is_not_there_is_named_with_the_reason() -> None:
         admin.list_topics()
     assert f"127.0.0.1:{port}" in str(error.value)
     assert "is a broker running there?" in str(error.value)
+
+
+def test_a_port_that_speaks_no_tls_is_named_with_the_setting_to_look_at() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def reset() -> None:
+            # As a broker's PLAINTEXT listener: what it reads is no request, so it hangs up.
+            accepted, _ = listening.accept()
+            with accepted:
+                accepted.recv(10)
+                accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+        thread = threading.Thread(target=reset)
+        thread.start()
+        where = f"127.0.0.1:{listening.getsockname()[1]}"
+
+        async def connect() -> None:
+            cluster = Cluster(ClientSettings.read(where, {"security_protocol": "SSL"}))
+            try:
+                await cluster.any()
+            finally:
+                await cluster.close()
+
+        with pytest.raises(NotReachable, match=r"security\.protocol"):
+            asyncio.run(connect())
+        thread.join()
