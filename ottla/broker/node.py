@@ -182,6 +182,7 @@ class Node:
         with suppress(OSError):
             # What was decided is followed while there are threads for it. A disk that fails has told the node.
             self.quorum.settle()
+        self.quorum.run_here()
         self.closed = True
         # Syncs under way come to their end before the logs that they are about are closed.
         self.pool.shutdown()

@@ -245,6 +245,11 @@ class MetadataLog:
         self._beside = loop, pool
         self._sync.run_beside(loop, pool)
 
+    def run_here(self) -> None:
+        """The threads end: from now on whoever changes something waits for the disk."""
+        self._beside = None
+        self._sync.run_here()
+
     def settle(self) -> None:
         """Commit what was appended. OSError when the disk fails."""
         self._sync.now()
@@ -273,8 +278,7 @@ class MetadataLog:
 
     def close(self) -> None:
         """Say that this broker stopped cleanly, and give the log's files back. The threads have ended."""
-        self._beside = None
-        self._sync.run_here()
+        self.run_here()
         try:
             broker = self._fold.image.brokers.get(self._settings.node_id)
             if self._sync.failure is None and broker is not None and not broker.fenced:
