@@ -84,10 +84,7 @@ def format_directories(
     told = []
     for path in empty:
         directory_id, what = random_uuid(rng), "data directory"
-        make_durable_directory(disk, path)
-        batches = encode_checkpoint(bootstrap, Membership(), epoch=0, last_contained_log_timestamp=0, now_ms=now_ms)
-        target = f"{path}/{BOOTSTRAP_FILE}"
-        write_batches(disk, target, f"{target}.tmp", batches)
+        _write_bootstrap(disk, path, bootstrap, now_ms)
         if path == _clean(settings.metadata_log_dir):
             what = "dynamic metadata directory" if founding else "metadata directory"
             directory_id = _named(voters, settings.node_id) or directory_id
@@ -98,13 +95,7 @@ def format_directories(
                 what = "dynamic metadata voter directory"
             if founding:
                 _write_voters(disk, path, Membership(kraft_version, voters), now_ms)
-        properties = {
-            "node.id": str(settings.node_id),
-            "directory.id": uuid_text(directory_id),
-            "version": "1",
-            "cluster.id": cluster_id,
-        }
-        write_properties(disk, f"{path}/{META_PROPERTIES}", properties)
+        _write_properties(disk, path, settings.node_id, directory_id, cluster_id)
         told.append(f"Formatting {what} {path} with {METADATA_VERSION} {release}.")
     return told
 
@@ -193,6 +184,23 @@ def _sort(disk: Disk, settings: ServerSettings, cluster_id: str) -> tuple[list[s
             )
         formatted.append(path)
     return formatted, empty
+
+
+def _write_bootstrap(disk: Disk, path: str, records: list[bytes], now_ms: int) -> None:
+    make_durable_directory(disk, path)
+    batches = encode_checkpoint(records, Membership(), epoch=0, last_contained_log_timestamp=0, now_ms=now_ms)
+    target = f"{path}/{BOOTSTRAP_FILE}"
+    write_batches(disk, target, f"{target}.tmp", batches)
+
+
+def _write_properties(disk: Disk, path: str, node_id: int, directory_id: Uuid, cluster_id: str) -> None:
+    properties = {
+        "node.id": str(node_id),
+        "directory.id": uuid_text(directory_id),
+        "version": "1",
+        "cluster.id": cluster_id,
+    }
+    write_properties(disk, f"{path}/{META_PROPERTIES}", properties)
 
 
 def _named(voters: tuple[VoterNode, ...], node_id: int) -> Uuid | None:
