@@ -21,8 +21,10 @@ _EXTRAS = (
     "ottla/spark/",
     "ottla/client/avro_",
     "ottla/client/column",
+    "ottla/client/field.py",
     "ottla/client/outgoing.py",
     "ottla/client/serde",
+    "ottla/client/stretch.py",
     "ottla/client/table.py",
     "ottla/testing.py",
 )
