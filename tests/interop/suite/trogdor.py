@@ -79,13 +79,16 @@ def _run(name: str, specification: Mapping[str, Any]) -> Outcome:
         settings = Path(directory) / "agent.json"
         settings.write_text(json.dumps(platform))
         arguments = ["--agent.config", str(settings), "--node-name", "node0", "--exec", json.dumps(task)]
-        done = subprocess.run(
-            [*toolchain.trogdor_agent(), *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            timeout=TIMEOUT_S,
-        )
+        try:
+            done = subprocess.run(
+                [*toolchain.trogdor_agent(), *arguments],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                timeout=TIMEOUT_S,
+            )
+        except subprocess.TimeoutExpired:
+            return Outcome(name, FAILED, time.monotonic() - began, f"it did not end within {TIMEOUT_S} s")
     text = done.stdout.decode(errors="replace")
     found = _STATUS.search(text)
     said = found[2].strip() if found else text[-300:]
