@@ -8,6 +8,7 @@ from tests.tidy.source import modules, tree
 #: Where other programs are the point.
 _MAY_START_PROGRAMS = (
     "tests/interop/",
+    "tests/crash/",
     "tests/spark/",
     "tests/cli/",
     "tests/wire/",
