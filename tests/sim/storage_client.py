@@ -145,7 +145,8 @@ class StateKeeper(Actor):
 
     def check(self, found: read_state.PartitionResult) -> None:
         """Is this what was confirmed, or what may have been stored?"""
-        if self.start < 0 and found.start_offset == -1:
+        if self.start < 0 and found.error_code == ErrorCode.INVALID_REQUEST:
+            # Nothing was confirmed, and nothing is there.
             return
         assert found.error_code == 0, found
         assert found.start_offset in (self.start, self.maybe), f"{found}: not {self.start} or {self.maybe}"

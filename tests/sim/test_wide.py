@@ -6,7 +6,7 @@ from ottla.kernel.error import KafkaError
 from tests.sim.wide import run_wide_history
 
 # Seed 5 with the power: a sync that failed took a share coordinator away while it answered.
-_SEEDS = [0, 1, 5]
+_SEEDS = [0, 1, 5, 1011]
 
 
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "without power"])
