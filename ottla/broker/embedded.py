@@ -29,6 +29,7 @@ from ottla.broker.creation import new_topic
 from ottla.broker.format import format_if_empty
 from ottla.broker.node import Node as BrokerNode
 from ottla.broker.node import Ports
+from ottla.host.descriptor import allow_many
 from ottla.host.disk import HostDisk, HostFile
 from ottla.host.shift import ShiftedClock, new_shifted_loop
 from ottla.kernel.error import KafkaError, OttlaError
@@ -132,6 +133,7 @@ class Node:
         if self._data is None and self._temporary is None:
             self._temporary = tempfile.mkdtemp(prefix="ottla-")
         self._process = os.getpid()
+        allow_many()
         # A program or a notebook that ends without `stop` leaves no directory behind.
         atexit.register(self.stop)
         ready = threading.Event()

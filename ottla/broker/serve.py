@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 
 from ottla.broker.node import Node
+from ottla.host.descriptor import allow_many
 from ottla.host.loop import new_loop
 from ottla.kernel.error import OttlaError
 from ottla.kernel.server_settings import ServerSettings
@@ -25,6 +26,7 @@ def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at
     `started_at` is the `time.monotonic()` from which the line counts its milliseconds.
     """
     started_at = time.monotonic() if started_at is None else started_at
+    allow_many()
     loop = new_loop()
     asyncio.set_event_loop(loop)
     failures: list[str] = []

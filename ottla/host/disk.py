@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from typing import ClassVar
 
+from ottla.host.descriptor import out_of_the_way
 from ottla.kernel.port import Buffer
 
 #: What one pwritev takes (IOV_MAX on Linux and macOS).
@@ -110,7 +111,7 @@ class HostDisk:
 
     def open(self, path: str, *, create: bool = False) -> HostFile:
         flags = os.O_RDWR | _CLOEXEC | (os.O_CREAT if create else 0)
-        return self.file(os.open(path, flags, 0o644))
+        return self.file(out_of_the_way(os.open(path, flags, 0o644)))
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)

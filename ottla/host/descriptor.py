@@ -1,0 +1,42 @@
+"""File descriptors: as many as this machine allows, and the low numbers left to others.
+
+A partition holds a descriptor or two. Whoever waits with `select()` in the same process (the thread of PySpark that
+hears of a query's progress does) can only use numbers below 1,024, and would stop for good when files have taken them.
+"""
+
+import fcntl
+import os
+import resource
+
+#: FD_SETSIZE: what `select()` takes is below.
+_SELECT_MAX = 1024
+#: What is asked for where the machine names no highest number.
+_PLENTY = 1 << 20
+#: macOS refuses more than this (OPEN_MAX), whatever its limit says.
+_OPEN_MAX = 10_240
+
+
+def allow_many() -> None:
+    """Raise this process's limit of open files to what it may be raised to, as a JVM does at its start."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for wanted in (_PLENTY if hard == resource.RLIM_INFINITY else hard, _OPEN_MAX):
+        if soft == resource.RLIM_INFINITY or wanted <= soft:
+            return
+        try:
+            return resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (ValueError, OSError):
+            # Not allowed here; the next one may be.
+            continue
+
+
+def out_of_the_way(fd: int) -> int:
+    """The same open file under a number that `select()` has no use for, where the limit has room for one."""
+    if fd >= _SELECT_MAX:
+        return fd
+    try:
+        high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _SELECT_MAX)
+    except OSError:
+        # The limit is no higher, or it is reached.
+        return fd
+    os.close(fd)
+    return high

@@ -1,0 +1,38 @@
+"""Open files: a node takes as many as it may, and not those that others in its process can only use."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from ottla.host.descriptor import allow_many
+from ottla.host.disk import HostDisk
+
+_MANY_PARTITIONS = """
+import resource
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+import ottla
+from ottla.client import Producer
+with ottla.Node() as node:
+    node.create_topic("wide", 300)
+    with Producer(node.bootstrap_servers) as producer:
+        for partition in range(300):
+            producer.send("wide", b"value", partition=partition)
+print("written")
+"""
+
+
+def test_a_file_leaves_the_numbers_that_select_can_wait_for(tmp_path: Path) -> None:
+    allow_many()
+    file = HostDisk().open(str(tmp_path / "file"), create=True)
+    descriptor = file.descriptor()
+    assert descriptor is not None
+    assert descriptor >= 1024
+    file.write(b"there", 0)
+    assert (tmp_path / "file").read_bytes() == b"there"
+    file.close()
+
+
+def test_a_node_has_more_partitions_than_a_shell_allows_open_files() -> None:
+    done = subprocess.run([sys.executable, "-c", _MANY_PARTITIONS], capture_output=True, text=True, timeout=50)
+    assert done.stdout == "written\n", done.stderr
