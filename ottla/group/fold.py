@@ -5,15 +5,38 @@ None is a tombstone; of what is not there it is nothing.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
+from ottla.group.classic import ClassicGroup
+from ottla.group.consumer import ConsumerGroup
 from ottla.group.modern import ModernGroup
 from ottla.group.shard import Shard
+from ottla.group.streams_group import StreamsGroup
 
 #: (shard, group id, is it to be made if it is not there?) -> the group, if it is of this kind.
 Find = Callable[[Shard, str, bool], ModernGroup[Any, Any] | None]
 #: (shard, key, value) -> the state changed.
 Fold = Callable[[Shard, Any, Any], None]
+
+G = TypeVar("G", ConsumerGroup, StreamsGroup)
+
+
+def in_place_of_offsets(kind: type[G]) -> Callable[[Shard, str, bool], G | None]:
+    """How groups of a kind are found that take the place of a group which only its offsets made."""
+
+    def find(shard: Shard, group_id: str, create: bool) -> G | None:
+        group = shard.groups.get(group_id)
+        if isinstance(group, kind):
+            return group
+        if not create:
+            return None
+        if group is not None:
+            text = f"{group_id} is a group of another kind, with records of its own"
+            assert isinstance(group, ClassicGroup) and group.protocol_type is None and group.is_empty, text
+        made = shard.groups[group_id] = kind(group_id)
+        return made
+
+    return find
 
 
 def epoch(find: Find) -> Fold:

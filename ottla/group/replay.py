@@ -125,17 +125,7 @@ def _load_classic(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
 # -- consumer groups
 
 
-def _consumer_group(shard: Shard, group_id: str, create: bool) -> ConsumerGroup | None:
-    group = shard.groups.get(group_id)
-    if isinstance(group, ConsumerGroup):
-        return group
-    if not create:
-        return None
-    if group is not None:
-        text = f"{group_id} is a group of another kind, with records of its own"
-        assert isinstance(group, ClassicGroup) and group.protocol_type is None and group.is_empty, text
-    group = shard.groups[group_id] = ConsumerGroup(group_id)
-    return group
+_consumer_group = fold.in_place_of_offsets(ConsumerGroup)
 
 
 def _replay_member(

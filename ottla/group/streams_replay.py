@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 from ottla.group import fold
-from ottla.group.classic import ClassicGroup
 from ottla.group.consumer import LEAVE_EPOCH
 from ottla.group.shard import Shard
 from ottla.group.streams_group import StreamsGroup, StreamsMember, TaskState
@@ -30,18 +29,7 @@ from ottla.wire.record.offset import (
 )
 from ottla.wire.record.streams_group import TaskIdsWithEpochs
 
-
-def _streams_group(shard: Shard, group_id: str, create: bool) -> StreamsGroup | None:
-    group = shard.groups.get(group_id)
-    if isinstance(group, StreamsGroup):
-        return group
-    if not create:
-        return None
-    if group is not None:
-        text = f"{group_id} is a group of another kind, with records of its own"
-        assert isinstance(group, ClassicGroup) and group.protocol_type is None and group.is_empty, text
-    made = shard.groups[group_id] = StreamsGroup(group_id)
-    return made
+_streams_group = fold.in_place_of_offsets(StreamsGroup)
 
 
 def _replay_member(
