@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+
+import pytest
 
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.api.init_producer_id import InitProducerIdRequest
@@ -16,11 +19,14 @@ from ottla.wire.api.produce import PartitionProduceData, PartitionProduceRespons
 from ottla.wire.batch import build
 from tests.broker.wire_client import WireClient
 from tests.crash.inventory import Entry, again, fetch, marks, read_batches, records
+from tests.interop.server import Server
 
 #: Of today: a batch of another week would begin a new segment.
 _NOW_MS = time.time_ns() // 1_000_000
 #: A log to fill up, and another one that is small.
 FULL, SMALL = "full", "small"
+#: How a node comes to its end: a test takes it as `end`.
+ENDS = pytest.mark.parametrize("end", [Server.stop, Server.kill], ids=["stopped in good order", "killed"])
 
 
 def create(client: WireClient) -> None:
@@ -76,6 +82,18 @@ def check(client: WireClient, producer: Producer) -> None:
         for offset in range(len(values)):
             header, _ = next(iter(read_batches(fetch(client, (topic, 0), offset, wait_ms=0))))
             assert header.base_offset == offset, "a read that begins here does not find what is here"
+
+
+def go_on_after(end: Callable[[Server], None], server: Server, producer: Producer) -> None:
+    """End the node, start it, and find and continue everything."""
+    end(server)
+    server.start()
+    with WireClient(server.bootstrap) as client:
+        check(client, producer)
+        producer.client = client
+        answers = producer.send({FULL: b"after", SMALL: b"after"})
+        assert [each.error_code for each in answers.values()] == [0, 0]
+        check(client, producer)
 
 
 def offer(client: WireClient, offset: int) -> int:

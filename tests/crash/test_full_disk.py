@@ -14,7 +14,7 @@ from ottla.kernel.error import ErrorCode
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.api.end_txn import EndTxnRequest
 from tests.broker.wire_client import WireClient
-from tests.crash.account import FULL, SMALL, Producer, check, commit, committed, create, offer
+from tests.crash.account import ENDS, FULL, SMALL, Producer, check, commit, committed, create, go_on_after, offer
 from tests.crash.check import committed_values
 from tests.crash.content import OpenTransaction
 from tests.crash.inventory import Marks, again, marks
@@ -56,22 +56,7 @@ def forbid_new_files(server: Server) -> None:
     resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (0, hard))
 
 
-def _again(server: Server, end: Callable[[Server], None], producer: Producer) -> None:
-    """End the node, start it, and find and continue everything."""
-    end(server)
-    server.start()
-    with WireClient(server.bootstrap) as client:
-        check(client, producer)
-        producer.client = client
-        answers = producer.send({FULL: b"after", SMALL: b"after"})
-        assert [each.error_code for each in answers.values()] == [0, 0]
-        check(client, producer)
-
-
-_ENDS = pytest.mark.parametrize("end", [Server.stop, Server.kill], ids=["stopped in good order", "killed"])
-
-
-@_ENDS
+@ENDS
 def test_a_full_disk_is_a_storage_error_of_its_partition_alone(server: Server, end: Callable[[Server], None]) -> None:
     with WireClient(server.bootstrap) as client:
         producer = Producer(client)
@@ -88,10 +73,10 @@ def test_a_full_disk_is_a_storage_error_of_its_partition_alone(server: Server, e
         lift_limit(server)
         assert producer.send({FULL: b"y" * 100})[FULL].error_code == 0
         check(client, producer)
-    _again(server, end, producer)
+    go_on_after(end, server, producer)
 
 
-@_ENDS
+@ENDS
 def test_a_segment_that_cannot_be_begun_leaves_nothing_behind(server: Server, end: Callable[[Server], None]) -> None:
     with WireClient(server.bootstrap) as client:
         producer = Producer(client)
@@ -107,10 +92,10 @@ def test_a_segment_that_cannot_be_begun_leaves_nothing_behind(server: Server, en
         assert producer.send({FULL: b"r" * 100_000})[FULL].error_code == 0
         assert producer.send({FULL: b"after the roll"})[FULL].error_code == 0
         check(client, producer)
-    _again(server, end, producer)
+    go_on_after(end, server, producer)
 
 
-@_ENDS
+@ENDS
 @pytest.mark.parametrize("room_for_record", [False, True], ids=["no room for its record", "no room for its files"])
 def test_a_topic_that_could_not_be_made_can_be_made_later(
     server: Server, room_for_record: bool, end: Callable[[Server], None]
@@ -137,7 +122,7 @@ def test_a_topic_that_could_not_be_made_can_be_made_later(
         check(client, producer)
 
 
-@_ENDS
+@ENDS
 def test_offsets_that_could_not_be_committed_are_not_committed(server: Server, end: Callable[[Server], None]) -> None:
     with WireClient(server.bootstrap) as client:
         producer = Producer(client)

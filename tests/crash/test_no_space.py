@@ -14,7 +14,7 @@ from ottla.kernel.error import ErrorCode
 from ottla.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.api.end_txn import EndTxnRequest
 from tests.broker.wire_client import WireClient
-from tests.crash.account import FULL, SMALL, Producer, check, commit, committed, create, offer
+from tests.crash.account import ENDS, FULL, SMALL, Producer, check, commit, committed, create, go_on_after, offer
 from tests.crash.check import committed_values
 from tests.crash.content import OpenTransaction
 from tests.crash.inventory import Entry, Marks, again, marks, records
@@ -35,7 +35,6 @@ _INODES = 400
 #: What `again` asks again for.
 _AGAIN = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 _GONE = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-_ENDS = pytest.mark.parametrize("end", [Server.stop, Server.kill], ids=["stopped in good order", "killed"])
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -63,19 +62,7 @@ def server(tmp_path: Path, room: Room) -> Iterator[Server]:
         one.kill()
 
 
-def _again(server: Server, end: Callable[[Server], None], producer: Producer) -> None:
-    """End the node, start it, and find and continue everything."""
-    end(server)
-    server.start()
-    with WireClient(server.bootstrap) as client:
-        check(client, producer)
-        producer.client = client
-        answers = producer.send({FULL: b"after", SMALL: b"after"})
-        assert [each.error_code for each in answers.values()] == [0, 0]
-        check(client, producer)
-
-
-@_ENDS
+@ENDS
 def test_records_without_room_are_refused_and_the_others_stay(
     server: Server, room: Room, end: Callable[[Server], None]
 ) -> None:
@@ -93,10 +80,10 @@ def test_records_without_room_are_refused_and_the_others_stay(
         room.free()
         assert producer.send({FULL: b"y" * 30_000})[FULL].error_code == 0
         check(client, producer)
-    _again(server, end, producer)
+    go_on_after(end, server, producer)
 
 
-@_ENDS
+@ENDS
 def test_a_segment_that_finds_no_room_for_its_files_is_begun_later(
     server: Server, room: Room, end: Callable[[Server], None]
 ) -> None:
@@ -114,10 +101,10 @@ def test_a_segment_that_finds_no_room_for_its_files_is_begun_later(
         assert producer.send({FULL: b"r" * 100_000})[FULL].error_code == 0
         assert producer.send({FULL: b"after the roll"})[FULL].error_code == 0
         check(client, producer)
-    _again(server, end, producer)
+    go_on_after(end, server, producer)
 
 
-@_ENDS
+@ENDS
 def test_a_topic_without_room_can_be_made_when_there_is_some(
     server: Server, room: Room, end: Callable[[Server], None]
 ) -> None:
@@ -144,7 +131,7 @@ def test_a_topic_without_room_can_be_made_when_there_is_some(
         check(client, producer)
 
 
-@_ENDS
+@ENDS
 def test_commits_without_room_are_refused_and_the_last_one_stays(
     server: Server, room: Room, end: Callable[[Server], None]
 ) -> None:
@@ -208,7 +195,7 @@ def _still_open(found: Marks) -> tuple[int]:
     return (0 if found.last_stable_offset == found.latest else _AGAIN,)
 
 
-@_ENDS
+@ENDS
 def test_a_compaction_without_room_takes_nothing_away_and_is_done_later(
     server: Server, room: Room, end: Callable[[Server], None]
 ) -> None:
@@ -242,7 +229,7 @@ def _keys(client: WireClient) -> list[Entry]:
     return list(records(client, ("keys", 0), marks(client, ("keys", 0))))
 
 
-@_ENDS
+@ENDS
 def test_a_node_without_room_starts_when_there_is_some(
     server: Server, room: Room, end: Callable[[Server], None]
 ) -> None:
@@ -263,4 +250,4 @@ def test_a_node_without_room_starts_when_there_is_some(
     with WireClient(server.bootstrap) as client:
         assert committed(client) == 3
         check(client, producer)
-    _again(server, end, producer)
+    go_on_after(end, server, producer)
