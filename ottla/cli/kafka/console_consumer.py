@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.error import caused
@@ -111,14 +112,8 @@ def _properties(given: Given) -> dict[str, object]:
     path = given["command-config"] or given["consumer.config"]
     file = load(path) if path else {}
     extra = key_values(given.values("command-property") or given.values("consumer-property"))
-    groups = {each for each in (given["group"], file.get("group.id"), extra.get("group.id")) if each is not None}
-    if len(groups) > 1:
-        found = ", ".join(f"'{each}'" for each in sorted(groups))
-        raise Usage(
-            "The group ids provided in different places (directly using '--group', via '--consumer-property', or via "
-            f"'--consumer.config') do not match. Detected group ids: {found}"
-        )
-    if groups and "partition" in given:
+    group = group_of(given, file, extra, "consumer.config")
+    if group is not None and "partition" in given:
         raise Usage("Options group and partition cannot be specified together.")
     merged: dict[str, object] = {**file, **extra}
     beginning = "from-beginning" in given
@@ -132,12 +127,24 @@ def _properties(given: Given) -> dict[str, object]:
     merged.setdefault("client.id", "console-consumer")
     if "isolation-level" in given or "isolation.level" not in merged:
         merged["isolation.level"] = given["isolation-level"]
-    if groups:
-        merged["group.id"] = next(iter(groups))
+    if group is not None:
+        merged["group.id"] = group
     else:
         merged["group.id"] = f"console-consumer-{random.randrange(100_000)}"
         merged.setdefault("enable.auto.commit", "false")
     return merged
+
+
+def group_of(given: Given, file: Mapping[str, str], extra: Mapping[str, str], config: str) -> str | None:
+    """The one group that is named anywhere. Usage when there are two; `config` is the older option of the file."""
+    groups = {each for each in (given["group"], file.get("group.id"), extra.get("group.id")) if each is not None}
+    if len(groups) > 1:
+        found = ", ".join(f"'{each}'" for each in sorted(groups))
+        raise Usage(
+            "The group ids provided in different places (directly using '--group', via '--consumer-property', or via "
+            f"'--{config}') do not match. Detected group ids: {found}"
+        )
+    return next(iter(groups), None)
 
 
 def _offset(given: Given) -> int:

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from ottla.cli.kafka.console_consumer import formatter_of, timestamp_types
+from ottla.cli.kafka.console_consumer import formatter_of, group_of, timestamp_types
 from ottla.cli.kafka.error import caused
 from ottla.cli.kafka.formatter import DefaultFormatter, Formatter
 from ottla.cli.kafka.option import BOOTSTRAP, Given, Option, Refused, Usage, key_values, require
@@ -103,16 +103,10 @@ def _properties(given: Given) -> dict[str, object]:
     path = given["command-config"] or given["consumer-config"]
     file = load(path) if path else {}
     extra = key_values(given.values("command-property") or given.values("consumer-property"))
-    groups = {each for each in (given["group"], file.get("group.id"), extra.get("group.id")) if each is not None}
-    if len(groups) > 1:
-        found = ", ".join(f"'{each}'" for each in sorted(groups))
-        raise Usage(
-            "The group ids provided in different places (directly using '--group', via '--consumer-property', or via "
-            f"'--consumer-config') do not match. Detected group ids: {found}"
-        )
+    group = group_of(given, file, extra, "consumer-config")
     merged: dict[str, object] = {**file, **extra, "bootstrap.servers": given["bootstrap-server"]}
     merged.setdefault("client.id", "console-share-consumer")
-    merged["group.id"] = next(iter(groups), "console-share-consumer")
+    merged["group.id"] = "console-share-consumer" if group is None else group
     return merged
 
 

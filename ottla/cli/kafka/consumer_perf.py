@@ -79,6 +79,11 @@ def _run(given: Given) -> int:
 def _check(given: Given) -> None:
     require(given, "bootstrap-server")
     one_of(given, "topic", "include")
+    check_run(given)
+
+
+def check_run(given: Given) -> None:
+    """What a run of consumers of either kind is told the same way."""
     one_of(given, "messages", "num-records")
     forbid(given, "consumer.config", ("command-config",))
     for older, newer in (("messages", "num-records"), ("consumer.config", "command-config")):

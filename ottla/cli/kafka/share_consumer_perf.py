@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from ottla.cli.kafka.consumer_perf import whole
+from ottla.cli.kafka.consumer_perf import check_run, whole
 from ottla.cli.kafka.java_date import DateFormat
-from ottla.cli.kafka.option import BOOTSTRAP, Given, Option, forbid, key_values, one_of, require
-from ottla.cli.kafka.tool import Failed, command, load, settings_for, tell
+from ottla.cli.kafka.option import BOOTSTRAP, Given, Option, key_values, require
+from ottla.cli.kafka.tool import command, load, settings_for, tell
 from ottla.cli.measure import MEBIBYTE
 
 if TYPE_CHECKING:
@@ -70,13 +70,7 @@ def _run(given: Given) -> int:
 
 def _check(given: Given) -> None:
     require(given, "topic", "bootstrap-server")
-    one_of(given, "messages", "num-records")
-    forbid(given, "consumer.config", ("command-config",))
-    for older, newer in (("messages", "num-records"), ("consumer.config", "command-config")):
-        if older in given:
-            print(f"Warning: --{older} is deprecated. Use --{newer} instead.")
-    if given["reporting-interval"] <= 0:
-        raise Failed("Reporting interval must be greater than 0.")
+    check_run(given)
 
 
 def _properties(given: Given) -> dict[str, object]:
