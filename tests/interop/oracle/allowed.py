@@ -46,6 +46,12 @@ ALLOWED = [
         lambda left, right: left is None,
     ),
     Allowed(
+        "StreamsGroupHeartbeat v.",
+        r"\.status\[\d+\]\.status_detail",
+        "Apache names missing internal topics in the order of a hash table, we in the order of the topology.",
+        lambda left, right: sorted(re.findall(r"[^ ,]+", left)) == sorted(re.findall(r"[^ ,]+", right)),
+    ),
+    Allowed(
         "IncrementalAlterConfigs v.",
         r"\.responses\[0\]\.error_(code|message)",
         "An operation that does not exist: Apache fails with UNKNOWN_SERVER_ERROR, we say INVALID_REQUEST.",

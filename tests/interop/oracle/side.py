@@ -178,7 +178,7 @@ class Side:
     def _text(self, text: str) -> str:
         """A text in which ids, ports and paths of this run are replaced: an assignor's leader, a log directory."""
         for known, symbol in self._ids.get("member", {}).items():
-            text = text.replace(known, symbol)
+            text = re.sub(rf"(?<![\w.-]){re.escape(known)}(?![\w-])", symbol, text)
         text = text.replace(str(self.server.directory), "directory")
         return re.sub(r"(?<=127\.0\.0\.1:)\d+", "port", text)
 
