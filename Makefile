@@ -14,6 +14,7 @@ MARK := $(if $(LONG),, and not long)
 ARGS ?=
 KILLS ?= 100
 SEED ?= 1
+JOBS ?= 1
 SEEDS ?= 200
 
 define FIND_PYTHON
@@ -41,7 +42,7 @@ help:
 	@echo 'make wander   random histories beside Apache Kafka, every reply compared (SEEDS=1-100 FAMILY=admin)'
 	@echo 'make bench    beside Apache Kafka, and our client beside others; tables go to bench/results'
 	@echo 'make sim      the simulated disk, crashes before any effect (SEEDS=200)'
-	@echo 'make crash    kill a node under load again and again (KILLS=100 SEED=1)'
+	@echo 'make crash    kill a node under load again and again (KILLS=100 SEED=1; JOBS=2 side by side, RESUME=1 goes on)'
 	@echo 'make env      the environment of all of these, in $(VENV)'
 	@echo 'make fmt      format and mend what can be mended'
 	@echo 'make clean    remove what these made, the environment included'
@@ -111,7 +112,7 @@ sim: $(VENV)/.dev
 	@$(PY) -m tests.crash.seeds --seeds $(SEEDS)
 
 crash: $(VENV)/.dev
-	@$(PY) -m tests.crash --kills $(KILLS) --seed $(SEED)
+	@$(PY) -m tests.crash --kills $(KILLS) --seed $(SEED) --jobs $(JOBS) $(if $(RESUME),--resume) $(ARGS)
 
 fmt: $(VENV)/.dev
 	@$(BIN)/ruff check --quiet --fix-only .

@@ -1,27 +1,23 @@
-"""`make crash KILLS=n SEED=s`: the long form of `test_kill.py`, with a line a round and the counts at the end."""
+"""`make crash KILLS=n SEED=s`: the long form of `test_kill.py`, in rounds whose seeds are made of SEED and a number."""
 
 import argparse
-import tempfile
-from pathlib import Path
+import sys
 
-from tests.crash.kill import Torture
+from tests.crash.round import Run
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="ottla-crash-") as directory:
-        torture = Torture(Path(directory), asked.seed, lambda line: print(line, flush=True))
-        try:
-            report = torture.run(asked.kills)
-        except BaseException:
-            print(f"seed {asked.seed}, after {torture.report.kills} kills:\n{torture.server.tail()}", flush=True)
-            raise
-        finally:
-            torture.close()
-    print("\n".join(report.lines()))
+    parser.add_argument("--round", type=int, default=250, help="kills in a round")
+    parser.add_argument("--jobs", type=int, default=1, help="rounds side by side")
+    parser.add_argument("--results", default=".cache/crash.jsonl", help="a line of JSON for each round")
+    parser.add_argument("--resume", action="store_true", help="go on behind the rounds in the results file")
+    run = Run(parser.parse_args())
+    run.run()
+    sys.exit(bool(run.total.unexplained))
 
 
-main()
+if __name__ == "__main__":
+    main()

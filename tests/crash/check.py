@@ -18,7 +18,8 @@ from typing import Protocol
 from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from tests.broker.wire_client import WireClient
 from tests.crash.inventory import Entry, again, fetch, marks, read_batches, records
-from tests.crash.load import GroupMember, Reader, Sent, Transfer
+from tests.crash.load import Reader, Sent, Transfer
+from tests.crash.member import GroupMember
 
 
 class Sender(Protocol):

@@ -4,6 +4,8 @@ What is killed is a process of its own all the same: its threads, files and sock
 the module run as a program is the process that they are forked from. It has no threads and no node.
 """
 
+import faulthandler
+import gc
 import os
 import select
 import signal
@@ -11,6 +13,23 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+_ASKED_FOR = (
+    "PRODUCE",
+    "FETCH",
+    "LIST_OFFSETS",
+    "METADATA",
+    "OFFSET_COMMIT",
+    "OFFSET_FETCH",
+    "FIND_COORDINATOR",
+    "JOIN_GROUP",
+    "HEARTBEAT",
+    "SYNC_GROUP",
+    "API_VERSIONS",
+    "INIT_PRODUCER_ID",
+    "END_TXN",
+    "CONSUMER_GROUP_HEARTBEAT",
+)
 
 
 class Forked:
@@ -76,7 +95,13 @@ def _serve() -> None:
     import ottla.cli.root
     import ottla.cli.start  # noqa: F401
 
+    _compile_codecs()
+    # Who sends one of these SIGABRT finds the stacks of its threads in its output.
+    faulthandler.enable()
     answers = os.fdopen(os.dup(1), "w")
+    # A child's first collection is to walk what is its own, and to leave the pages that it shares alone.
+    gc.collect()
+    gc.freeze()
     # Its children leave no zombies.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin:
@@ -86,6 +111,25 @@ def _serve() -> None:
             answers.close()
             _become_node(properties, output)
         print(pid, file=answers, flush=True)
+
+
+def _compile_codecs() -> None:
+    """Those of the requests that come here again and again, and of what stands in a node's own logs."""
+    from ottla.wire.api import API, ApiKey
+    from ottla.wire.compile import decoder, encoder
+    from ottla.wire.record import consumer_group, metadata, offset, registration, transaction
+    from ottla.wire.schema import schema
+
+    for key in _ASKED_FOR:
+        for version in schema(API[ApiKey[key]].request).versions or ():
+            decoder(API[ApiKey[key]].request, version)
+            encoder(API[ApiKey[key]].response, version)
+    for module in (consumer_group, metadata, offset, registration, transaction):
+        for cls in vars(module).values():
+            if isinstance(cls, type) and hasattr(cls, "__wire__"):
+                for version in schema(cls).versions or ():
+                    decoder(cls, version)
+                    encoder(cls, version)
 
 
 def _become_node(properties: str, output: str) -> None:

@@ -1,13 +1,17 @@
-"""Kill a node under load, again and again, and check after every round what it promised.
+"""Kill a node under load, again and again, and check what it promised.
 
 Rules:
-- A round has topics and groups of its own; the directories are the same for all rounds, so that what deleted topics
-  and old segments leave behind is recovered again and again.
+- A stage has topics and groups of its own, and ends with a check of everything. The directories are the same for all
+  stages, so that what deleted topics and old segments leave behind is recovered again and again.
 - Most ends are SIGKILL at a random moment, some of them while the node is still recovering from the last one; some are
   SIGTERM, and some are no end at all but SIGSTOP and SIGCONT.
 - One start of ten is a process executed as a user does it. The others are forked from one that has its imports behind
   it: half of the time of a life would go into them. Only the first kind says how long a start takes.
 - After every start the commits that were confirmed before are asked for.
+- A member of a group that says itself that it has long had no connection, while the node answers, is a client that
+  hangs: a fresh one takes its place, and it is counted. One that does not get on for another reason gets a fresh one
+  too, and is counted apart, with what it and the node say of it kept. A fresh one that does not come to the end either
+  ends the run, and so does every difference.
 """
 
 from __future__ import annotations
@@ -15,12 +19,13 @@ from __future__ import annotations
 import os
 import random
 import signal
-import statistics
+import socket
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from subprocess import TimeoutExpired
 from threading import Event
 
 from ottla.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -39,20 +44,26 @@ from tests.crash.check import (
     partition_log,
 )
 from tests.crash.forked import Forker
-from tests.crash.load import GroupMember, IdempotentProducer, Reader, TransactionalProducer
+from tests.crash.load import IdempotentProducer, Reader, TransactionalProducer
+from tests.crash.member import GroupMember
+from tests.crash.report import Report, Start
 from tests.interop import server as servers
 from tests.interop.server import Server
 
 PARTITIONS = 3
 #: Kills between two checks of everything.
-ROUND_KILLS = 25
-#: A member that died with its node holds its group up until its session ends, 30 s behind the last start.
-_PROGRESS_S = 180.0
+STAGE_KILLS = 50
+#: For what must happen, on a machine that does many other things.
+_PATIENCE_S = 400.0
+#: For a member of a group to come to the end, before its client is asked what is the matter.
+_MEMBER_S = 90.0
 #: A life goes on for up to so long after everybody got an answer.
 _MORE_S = 0.15
-#: The share of starts that are forked, and what a start is to take at most.
+#: The share of starts that are forked.
 _FORKED = 0.9
-_START_MS = 2000
+#: Below these the kernel gives a port to nobody who does not ask for it: a dead node's stays free.
+_PORTS = range(10_000, 32_000)
+_TICKS_A_MS = os.sysconf("SC_CLK_TCK") / 1000
 _SETTINGS = {
     # Segments roll, checkpoints move and snapshots are written several times in the life of a node of half a second.
     "log.segment.bytes": "1048576",
@@ -78,6 +89,15 @@ class Mortal(Server):
         self.process = self.forker.start(self.properties, self.output)
         self.starts += 1
 
+    def choose_ports(self, count: int) -> list[int]:
+        chosen: list[int] = []
+        while len(chosen) < count:
+            port = random.SystemRandom().choice(_PORTS)
+            with socket.socket() as one, suppress(OSError):
+                one.bind(("127.0.0.1", port))
+                chosen.append(port)
+        return chosen
+
     def _await_ready(self) -> None:
         if self.dies_after_s is None:
             super()._await_ready()
@@ -85,58 +105,29 @@ class Mortal(Server):
         Event().wait(self.dies_after_s)
         self.kill()
 
+    @property
+    def cpu_ms(self) -> float:
+        """What all threads of its process have computed, in the kernel too."""
+        after_name = Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2].split()
+        return (int(after_name[11]) + int(after_name[12])) / _TICKS_A_MS
 
-@dataclass
-class Report:
-    """What happened, and what was found right."""
-
-    kills: int = 0
-    kills_in_recovery: int = 0
-    stops: int = 0
-    pauses: int = 0
-    rounds: int = 0
-    tally: Tally = field(default_factory=Tally)
-    #: From the start of the process to the first answer; after a kill and after a clean stop, and of those forked.
-    recovery_ms: list[float] = field(default_factory=list)
-    restart_ms: list[float] = field(default_factory=list)
-    forked_ms: list[float] = field(default_factory=list)
-
-    def lines(self) -> list[str]:
-        tally = self.tally
-        return [
-            (
-                f"{self.kills} kills ({self.kills_in_recovery} of them in recovery), {self.stops} clean stops, "
-                f"{self.pauses} pauses, {self.rounds} rounds"
-            ),
-            (
-                f"{tally.acknowledged} acknowledged records, {tally.transactions} transactions, {tally.served} records "
-                f"served on the way, {tally.commits} commits: all as promised"
-            ),
-            (
-                f"start after a kill: {_spread(self.recovery_ms)}; after a clean stop: {_spread(self.restart_ms)}; "
-                f"forked: {_spread(self.forked_ms)}"
-            ),
-        ]
-
-
-def _spread(times_ms: list[float]) -> str:
-    if not times_ms:
-        return "none"
-    late = sum(each > _START_MS for each in times_ms)
-    nine = sorted(times_ms)[len(times_ms) * 99 // 100]
-    return (
-        f"{len(times_ms)} times, median {statistics.median(times_ms):.0f} ms, of 99% {nine:.0f} ms, "
-        f"most {max(times_ms):.0f} ms, {late} over {_START_MS / 1000:.0f} s"
-    )
+    def stacks(self) -> str:
+        """Where its threads are. It is the end of it."""
+        if self.process is None:
+            return "there is no process\n" + self.tail(100)
+        self.process.send_signal(signal.SIGABRT)
+        with suppress(TimeoutExpired):
+            self.process.wait(10)
+        return self.tail(200)
 
 
 class Torture:
     """One node in one directory, and what is done to it. Whoever makes it calls `close`."""
 
-    def __init__(self, directory: Path, seed: int, say: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, directory: Path, seed: str) -> None:
         self.random = random.Random(seed)
         self.seed = seed
-        self.say = say
+        self.directory = directory
         self.report = Report()
         self._forker = Forker()
         self.server = Mortal(servers.ottla(), directory, _SETTINGS)
@@ -147,46 +138,44 @@ class Torture:
         self._forker.close()
 
     def run(self, kills: int) -> Report:
-        """So many kills, in rounds."""
+        """So many kills, in stages."""
         while self.report.kills < kills:
-            self._round(min(ROUND_KILLS, kills - self.report.kills))
-            self.report.rounds += 1
-            self.say(f"{self.report.kills}/{kills}: {'; '.join(self.report.lines()[1:])}")
+            self._stage(min(STAGE_KILLS, kills - self.report.kills))
+            self.report.checks += 1
         return self.report
 
-    def _round(self, kills: int) -> None:
-        number = self.report.rounds
+    def _stage(self, kills: int) -> None:
+        name = f"{self.seed}-{self.report.checks}"
         bootstrap = self.server.bootstrap
-        records, transfers = f"records-{self.seed}-{number}", f"transfers-{self.seed}-{number}"
+        topic, transfers = f"records-{name}", f"transfers-{name}"
         with WireClient(bootstrap) as client:
-            _create(client, records, PARTITIONS)
+            _create(client, topic, PARTITIONS)
             _create(client, transfers, 2)
-        producers = [
-            IdempotentProducer(bootstrap, records, f"{self.seed}/{number}/{name}", PARTITIONS, name) for name in "ab"
-        ]
-        transactional = TransactionalProducer(bootstrap, transfers, f"{self.seed}/{number}/t")
-        reader = Reader(bootstrap, records, 0)
-        members = [GroupMember(bootstrap, records, f"{records}-{kind}", kind) for kind in ("classic", "consumer")]
+        producers = [IdempotentProducer(bootstrap, topic, f"{name}/{label}", PARTITIONS, label) for label in "ab"]
+        transactional = TransactionalProducer(bootstrap, transfers, f"{name}/t")
+        reader = Reader(bootstrap, topic, 0)
+        members = [GroupMember(bootstrap, topic, f"{topic}-{kind}", kind) for kind in ("classic", "consumer")]
         for worker in (*producers, transactional, reader, *members):
             worker.start()
         target = self.report.kills + kills
         while self.report.kills < target:
-            self._await_progress([*producers, transactional])
+            with self._timed("work"):
+                self._await_progress([*producers, transactional])
             self._disturb()
-            self._check_promises(members)
-        for worker in (*producers, transactional):
-            worker.finish()
-        with WireClient(bootstrap) as client:
-            logs = [partition_log(client, records, index) for index in range(PARTITIONS)]
+            with self._timed("commits asked for"):
+                self._check_promises(members)
+        with self._timed("end"):
+            for worker in (*producers, transactional):
+                worker.finish()
+            with WireClient(bootstrap) as client:
+                logs = [partition_log(client, topic, index) for index in range(PARTITIONS)]
             ends = {index: len(log) for index, log in enumerate(logs) if log}
             # What survived must also work: with nothing in the way everyone comes to the end.
             self._await(lambda: len(reader.served) == len(logs[0]), lambda: "the reader has not read to the end")
-            for member in members:
-                self._await(
-                    partial(_is_at_end, client, member, ends), partial(_state_of, self.server.bootstrap, member, ends)
-                )
+            members = [self._bring_to_end(member, ends) for member in members]
             for worker in (reader, *members):
                 worker.finish()
+        with self._timed("check"), WireClient(bootstrap) as client:
             self.report.tally.add(
                 Tally(
                     acknowledged=check_producers(logs, producers),
@@ -195,7 +184,53 @@ class Torture:
                     commits=sum(check_member(client, logs, member) for member in members),
                 )
             )
-            _delete(client, [records, transfers])
+            _delete(client, [topic, transfers])
+
+    @contextmanager
+    def _timed(self, what: str) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        seconds = self.report.seconds
+        seconds[what] = seconds.get(what, 0.0) + time.monotonic() - began
+
+    def _bring_to_end(self, member: GroupMember, ends: dict[int, int]) -> GroupMember:
+        """Wait for it to commit everything; who did so, it or the one in its place."""
+        deadline = time.monotonic() + _MEMBER_S
+        while time.monotonic() < deadline:
+            if self._is_at_end(member, ends):
+                return member
+            Event().wait(0.02)
+        if member.lost:
+            self.report.replaced += 1
+        else:
+            self.report.unexplained += 1
+        evidence = f"{self._state_of(member, ends)}\n{member.evidence()}\n"
+        with (self.directory / "members.txt").open("a") as file:
+            file.write(evidence)
+        fresh = member.successor()
+        fresh.start()
+        self._await(
+            partial(self._is_at_end, fresh, ends),
+            lambda: f"a fresh member is not at the end: {self._state_of(fresh, ends)}\n{fresh.evidence()}\n{evidence}",
+        )
+        return fresh
+
+    def _is_at_end(self, member: GroupMember, ends: dict[int, int]) -> bool:
+        """Has it committed everything? The node says so where its answer to the last commit was lost."""
+        if member.failure is not None:
+            raise member.failure
+        if member.committed == ends:
+            return True
+        with WireClient(self.server.bootstrap) as client:
+            return committed_offsets(client, member, ends) == ends
+
+    def _state_of(self, member: GroupMember, ends: dict[int, int]) -> str:
+        """What the node and the member say of a group that does not come to the end."""
+        with WireClient(self.server.bootstrap) as client:
+            classic = client.ask(DescribeGroupsRequest(groups=[member.group]), 6)
+            modern = client.ask(ConsumerGroupDescribeRequest(group_ids=[member.group]), 1)
+            offsets = committed_offsets(client, member, ends)
+        return f"{member.group} is at {member.committed}, {offsets}, not at {ends}: {classic}, {modern}"
 
     def _await_progress(self, workers: list[IdempotentProducer | TransactionalProducer]) -> None:
         """Every producer gets an answer out of every life of the node, and then some more time."""
@@ -211,9 +246,9 @@ class Torture:
         Event().wait(self.random.uniform(0, _MORE_S))
 
     def _await(self, done: Callable[[], bool], what: Callable[[], str]) -> None:
-        deadline = time.monotonic() + _PROGRESS_S
+        deadline = time.monotonic() + _PATIENCE_S
         while not done():
-            assert time.monotonic() < deadline, f"after {_PROGRESS_S:.0f} s {what()}\n{self.server.tail()}"
+            assert time.monotonic() < deadline, f"after {_PATIENCE_S:.0f} s {what()}\n{self.server.stacks()}"
             Event().wait(0.005)
 
     def _disturb(self) -> None:
@@ -226,7 +261,7 @@ class Torture:
             case "stop":
                 self.report.stops += 1
                 self.server.stop()
-                self._start(self.report.restart_ms)
+                self._start(self.report.stopped)
             case what:
                 self._kill()
                 if what == "kill in recovery":
@@ -235,11 +270,12 @@ class Torture:
                     self.server.dies_after_s = (
                         self.random.uniform(0.05, 0.5) if executed else self.random.uniform(0, 0.15)
                     )
-                    self.server.start()
+                    with self._timed("start"):
+                        self.server.start()
                     self.server.dies_after_s = None
                     self.report.kills += 1
                     self.report.kills_in_recovery += 1
-                self._start(self.report.recovery_ms)
+                self._start(self.report.killed)
 
     def _kill(self) -> None:
         assert self.server.process is not None
@@ -251,30 +287,18 @@ class Torture:
         self.server.forker = self._forker if self.random.random() < _FORKED else None
         return self.server.forker
 
-    def _start(self, executed_ms: list[float]) -> None:
+    def _start(self, executed: list[Start]) -> None:
         forked = self._choose_forked()
         began = time.monotonic()
-        self.server.start()
-        (executed_ms if forked is None else self.report.forked_ms).append(1000 * (time.monotonic() - began))
+        with self._timed("start"):
+            self.server.start()
+        wall_ms = 1000 * (time.monotonic() - began)
+        (executed if forked is None else self.report.forked).append(Start(wall_ms, self.server.cpu_ms))
 
     def _check_promises(self, members: list[GroupMember]) -> None:
         with WireClient(self.server.bootstrap) as client:
             for member in members:
                 check_commits(client, member)
-
-
-def _is_at_end(client: WireClient, member: GroupMember, ends: dict[int, int]) -> bool:
-    """Has it committed everything? The node says so where its answer to the last commit was lost."""
-    return member.committed == ends or committed_offsets(client, member, ends) == ends
-
-
-def _state_of(bootstrap: str, member: GroupMember, ends: dict[int, int]) -> str:
-    """What the node and the member say of a group that does not come to the end."""
-    with WireClient(bootstrap) as client:
-        classic = client.ask(DescribeGroupsRequest(groups=[member.group]), 6)
-        modern = client.ask(ConsumerGroupDescribeRequest(group_ids=[member.group]), 1)
-        offsets = committed_offsets(client, member, ends)
-    return f"{member.group} is at {member.committed}, {offsets}, not at {ends}: {classic}, {modern}"
 
 
 def _create(client: WireClient, topic: str, partitions: int) -> None:

@@ -14,8 +14,6 @@ from collections.abc import Callable
 from threading import Event, Thread
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaException
-
 from ottla.kernel.error import ErrorCode
 from ottla.wire.api.end_txn import EndTxnRequest
 from ottla.wire.api.init_producer_id import InitProducerIdRequest
@@ -30,7 +28,7 @@ _AGAIN = frozenset(
     {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_ENOUGH_REPLICAS}
 )
 #: Several starts of a node on a machine that does many other things.
-_PATIENCE_S = 120.0
+_PATIENCE_S = 400.0
 _BATCH_RECORDS_MAX = 20
 _RECORD_BYTES_MAX = 400
 
@@ -235,53 +233,3 @@ class Reader(Worker):
             assert header.last_offset < found.high_watermark, f"{self.name} was served past the high watermark"
             self.served += [(record.offset, record.value) for record in records]
             self._offset = header.last_offset + 1
-
-
-class GroupMember(Worker):
-    """An unmodified consumer of a group, which commits what it has read and remembers what was confirmed."""
-
-    def __init__(self, bootstrap: str, topic: str, group: str, protocol: str) -> None:
-        super().__init__(bootstrap, topic, "")
-        self.group = group
-        self.read: dict[int, list[tuple[int, bytes | None]]] = {}
-        #: Partition to the greatest offset that the node has confirmed.
-        self.committed: dict[int, int] = {}
-        settings = {"group.protocol": "consumer"} if protocol == "consumer" else {"session.timeout.ms": 30_000}
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": group,
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "reconnect.backoff.ms": 20,
-                "reconnect.backoff.max.ms": 100,
-                "log_level": 0,
-                # When every broker is down, librdkafka begins anew with its bootstrap servers, and now and then hangs
-                # there for good, without a connection.
-                "metadata.recovery.strategy": "none",
-                **settings,
-            }
-        )
-        self._consumer.subscribe([topic])
-
-    def turn(self) -> None:
-        for message in self._consumer.consume(500, timeout=0.1):
-            if message.error() is None:
-                partition, offset = message.partition(), message.offset()
-                assert partition is not None
-                assert offset is not None
-                self.read.setdefault(partition, []).append((offset, message.value()))
-        if not self.read:
-            return
-        try:
-            confirmed = self._consumer.commit(asynchronous=False)
-        except KafkaException:
-            # The node went away, or there was nothing new: nothing was promised.
-            return
-        for each in confirmed:
-            if each.error is None and each.offset >= 0:
-                self.answers += 1
-                self.committed[each.partition] = max(each.offset, self.committed.get(each.partition, 0))
-
-    def last_turn(self) -> None:
-        self._consumer.close()

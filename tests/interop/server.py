@@ -158,9 +158,13 @@ class Server:
     def format(self) -> None:
         """Choose the ports, write server.properties, format the data directory."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.port, controller_port = free_ports(2)
+        self.port, controller_port = self.choose_ports(2)
         self.properties.write_text(self._properties(controller_port))
         self._run_once(self.kind.format_command(self.properties))
+
+    def choose_ports(self, count: int) -> list[int]:
+        """Which ones are taken, once."""
+        return free_ports(count)
 
     def launch(self) -> None:
         """Start the process and return at once."""
