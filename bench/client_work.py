@@ -8,6 +8,7 @@ starts when the first records have come, so that nobody's imports and joins are 
 """
 
 import asyncio
+import contextlib
 import functools
 import json
 import os
@@ -40,16 +41,20 @@ def rounds(records: int) -> range:
 
 
 def have_memory(records: int) -> None:
-    """Write a file three times as large as so many records, and delete it: its pages are the next that are handed out.
+    """Write what a node will write of so many records, and delete it: its pages are the next that are handed out.
 
-    The host of a virtual machine backs a page when it is touched first, and takes back what was free for a few seconds.
-    On the development machine the page cache's part of a record is 270 ns of CPU in new pages and 25 in these: it would
-    be the figure of whoever writes fast.
+    The host of a virtual machine backs a page when it is touched first, and takes back what was free for a moment. On
+    the development machine the page cache's part of a record is 270 ns of CPU in new pages and 25 in these: it would be
+    the figure of whoever writes fast. So it is written as a node writes it, in pieces of about half a MiB to several
+    files, and little more than is needed: of larger pieces, and of more, much is taken back before it is used.
     """
-    piece = os.urandom(1 << 20)
-    with tempfile.TemporaryFile() as file:
-        for _ in range(3 * (VALUE_BYTES + 28) * records >> 20):
-            file.write(piece)
+    piece = os.urandom((512 << 10) - 77)
+    with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as files:
+        written = [
+            files.enter_context(open(Path(directory, str(number)), "wb", buffering=0)) for number in range(PARTITIONS)
+        ]
+        for number in range(13 * (VALUE_BYTES + 9) * records // (10 * len(piece)) + 1):
+            written[number % PARTITIONS].write(piece)
 
 
 class Clock:
