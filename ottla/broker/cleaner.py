@@ -15,16 +15,19 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.clean_worker import Worker
+from ottla.kernel.lazy import LazyModule
 from ottla.kernel.name import TopicPartition
-from ottla.log.clean import Cleanable, cleanable, is_due
-from ottla.log.clean_job import Job, plan
-from ottla.log.clean_map import keys_of_buffer
-from ottla.log.clean_swap import discard, swap
 from ottla.log.log import Log
 
 if TYPE_CHECKING:
+    from ottla.broker.clean_worker import Worker
     from ottla.broker.node import Node
+    from ottla.log import clean, clean_job, clean_map, clean_swap
+else:
+    clean = LazyModule("ottla.log.clean")
+    clean_job = LazyModule("ottla.log.clean_job")
+    clean_map = LazyModule("ottla.log.clean_map")
+    clean_swap = LazyModule("ottla.log.clean_swap")
 
 _log = logging.getLogger("ottla.broker")
 _BUFFER_BYTES_MIN = 4096
@@ -37,7 +40,7 @@ class _Run:
         self.tp = tp
         self.log = log
         self.worker = worker
-        self.job: Job
+        self.job: clean_job.Job
         #: Set when nobody waits for the result any more.
         self.stopped = False
         self.on_ready = partial(cleaner.swap, self)
@@ -95,8 +98,8 @@ class Cleaner:
             log = partition.log
             if "compact" not in log.settings.cleanup_policy or log.path in self._runs or log in self._uncleanable:
                 continue
-            found = cleanable(log, now_ms)
-            if found is not None and found.ratio > ratio and is_due(found, log):
+            found = clean.cleanable(log, now_ms)
+            if found is not None and found.ratio > ratio and clean.is_due(found, log):
                 dirtiest, ratio = partition.tp, found.ratio
         return dirtiest
 
@@ -113,7 +116,7 @@ class Cleaner:
         if run.stopped:
             return
         log, now_ms = run.log, self._node.clock.now_ms()
-        found = None if log.closed else cleanable(log, now_ms)
+        found = None if log.closed else clean.cleanable(log, now_ms)
         if found is None:
             self._end(run)
             return
@@ -122,16 +125,16 @@ class Cleaner:
         rate = settings.log_cleaner_io_max_bytes_per_second / max(1, settings.log_cleaner_threads)
         run.worker.start(run.job, rate, self._node.store.recovery_task(run.tp), run)
 
-    def _job(self, log: Log, found: Cleanable, now_ms: int) -> Job:
+    def _job(self, log: Log, found: clean.Cleanable, now_ms: int) -> clean_job.Job:
         settings = self._node.settings
         threads = max(1, settings.log_cleaner_threads)
         buffer_bytes = settings.log_cleaner_dedupe_buffer_size // threads
-        return plan(
+        return clean_job.plan(
             log,
             found.first_dirty_offset,
             found.end_offset,
             now_ms,
-            keys_max=keys_of_buffer(buffer_bytes, settings.log_cleaner_io_buffer_load_factor),
+            keys_max=clean_map.keys_of_buffer(buffer_bytes, settings.log_cleaner_io_buffer_load_factor),
             # As Kafka halves it: one half to read into, one to write from.
             buffer_bytes=max(_BUFFER_BYTES_MIN, settings.log_cleaner_io_buffer_size // threads // 2),
         )
@@ -139,7 +142,7 @@ class Cleaner:
     def swap(self, run: _Run, bases: list[int]) -> None:
         """A group is ready. Put it in place, if the log is still what the job saw."""
         try:
-            run.worker.answer(swap(run.log, run.job, bases, self._node.clock.now_ms()))
+            run.worker.answer(clean_swap.swap(run.log, run.job, bases, self._node.clock.now_ms()))
         except OSError as error:
             # Some files are renamed and others are not: a start makes it whole, we cannot.
             run.worker.answer(False)
@@ -176,7 +179,7 @@ class Cleaner:
     def _tidy(self, run: _Run) -> None:
         run.log.being_cleaned = False
         try:
-            discard(self._node.disk, run.log.path)
+            clean_swap.discard(self._node.disk, run.log.path)
         except OSError as error:
             _report(run.tp, error)
 

@@ -16,19 +16,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from ottla.broker.driver import Driver
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import coordinator_partition
 from ottla.replica.partition import Partition
 from ottla.wire.api.create_topics import CreatableTopic
 
 if TYPE_CHECKING:
+    from ottla.broker.driver import Driver
     from ottla.broker.node import Node
 
 _log = logging.getLogger("ottla.broker")
 _RETRY_SECONDS = 1.0
 
-D = TypeVar("D", bound=Driver[Any])
+D = TypeVar("D", bound="Driver[Any]")
 
 
 class Coordinators(ABC, Generic[D]):

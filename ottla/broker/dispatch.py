@@ -1,7 +1,8 @@
 """From a frame to its handler and from the handler's reply to bytes.
 
 Rules:
-- ApiVersions is computed from the registry: what has a handler is served, nothing else.
+- ApiVersions is computed from the table of handlers (`ottla.broker.handlers`): what is there is served, nothing else.
+- The module of a handler is imported on the first request of its API.
 - A request that cannot be read closes its connection, as in Apache Kafka; so does an API or version that was never
   offered. ApiVersions alone answers an unknown version, with version 0 and what is offered (KIP-511).
 - A whole request fails by `KafkaError`, which becomes a response here and nowhere else.
@@ -11,10 +12,11 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ottla.broker.handlers import MODULES
 from ottla.broker.reply import Later, NoReply, Refusal
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.net.inbound import Connection, Part, PeerError, Slot
@@ -53,15 +55,39 @@ class Handler:
         return response
 
 
-HANDLERS: dict[int, Handler] = {}
+class _Handlers(Mapping[int, Handler]):
+    """Every API's handler. To ask for one imports its module, to ask which there are imports nothing."""
+
+    def __init__(self) -> None:
+        #: Of the modules that are imported.
+        self.registered: dict[int, Handler] = {}
+
+    def __getitem__(self, key: int) -> Handler:
+        found = self.registered.get(key)
+        if found is None:
+            MODULES[key].load()
+            found = self.registered[key]
+        return found
+
+    def __contains__(self, key: object) -> bool:
+        return key in MODULES
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(MODULES)
+
+    def __len__(self) -> int:
+        return len(MODULES)
+
+
+HANDLERS = _Handlers()
 
 
 def handles(key: int, *, refuse: Refusal | None = None) -> Callable[[_Handler], _Handler]:
     """Register an API's handler. `refuse` builds its response to a KafkaError where it has no top-level code."""
 
     def register(function: _Handler) -> _Handler:
-        assert key not in HANDLERS, f"two handlers for API {key}"
-        HANDLERS[key] = Handler(API[key], function, refuse)
+        assert key not in HANDLERS.registered, f"two handlers for API {key}"
+        HANDLERS.registered[key] = Handler(API[key], function, refuse)
         return function
 
     return register
@@ -205,13 +231,14 @@ class Dispatch:
 
     def _find(self, key: int, version: int) -> _Route | None:
         """The route of a first request, or None for an ApiVersions version that we do not have."""
-        handler = HANDLERS.get(key)
-        if handler is None:
+        if key not in HANDLERS:
             raise PeerError(f"API {key} is not served here")
-        if version not in handler.api.stable_versions:
+        api = API[key]
+        if version not in api.stable_versions:
             if key == ApiKey.API_VERSIONS:
                 return None
-            raise PeerError(f"{handler.api.name} has no version {version}")
+            raise PeerError(f"{api.name} has no version {version}")
+        handler = HANDLERS[key]
         if self._around is not None:
             handler = self._around(handler)
         route = self._routes[key << 16 | version] = _Route(handler, key, version)

@@ -11,8 +11,8 @@ KIPs: 584 features, 785 `--standalone` and its kin, 853 voters, 858 directory id
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from ottla.broker.format_argument import initial_voters, scram_records
 from ottla.broker.metadata_file import PARTITION, make_durable_directory, write_batches
 from ottla.broker.registration import controller_listeners, random_uuid, voter_endpoints
 from ottla.cluster.feature import (
@@ -25,6 +25,7 @@ from ottla.cluster.feature import (
 )
 from ottla.cluster.image import METADATA_VERSION
 from ottla.kernel.error import OttlaError
+from ottla.kernel.lazy import LazyModule
 from ottla.kernel.name import Uuid, uuid_text
 from ottla.kernel.port import Clock, Disk, Rng
 from ottla.kernel.server_settings import ServerSettings
@@ -40,6 +41,11 @@ from ottla.raft.checkpoint import (
 )
 from ottla.raft.role import Voter
 from ottla.wire.record.metadata import pack
+
+if TYPE_CHECKING:
+    from ottla.broker import format_argument
+else:
+    format_argument = LazyModule("ottla.broker.format_argument")
 
 _KRAFT_VERSION_LATEST = 1
 
@@ -68,8 +74,8 @@ def format_directories(
     levels, kraft_version = _levels(settings, release_version, dict(features or {}), founding=founding)
     voters: tuple[VoterNode, ...] = ()
     if initial_controllers is not None:
-        voters = initial_voters(initial_controllers, controller_listeners(settings)[0].name)
-    credentials = scram_records(scram, rng)
+        voters = format_argument.initial_voters(initial_controllers, controller_listeners(settings)[0].name)
+    credentials = format_argument.scram_records(scram, rng) if scram else []
     formatted, empty = _sort(disk, settings, cluster_id)
     if formatted and not ignore_formatted:
         raise OttlaError(

@@ -2,55 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.creation import new_topic
-from ottla.broker.driver import Driver
-from ottla.broker.internal_topic import InternalTopics
-from ottla.broker.topic_view import ImageTopics
-from ottla.cluster.image import GROUP
-from ottla.group.coordinator import Coordinator
-from ottla.group.event import (
-    Append,
-    Called,
-    Continue,
-    DeleteShareState,
-    InitializeShareState,
-    Loaded,
-    SettingsChanged,
-    ShareStateAnswered,
-    TimePassed,
-    TopicsChanged,
-)
-from ottla.group.setting import GroupOverride
-from ottla.group.setting import GroupSettings as CoordinatorSettings
-from ottla.kernel.error import KafkaError
-from ottla.kernel.group_settings import GroupSettings
-from ottla.kernel.name import OFFSETS_TOPIC, Uuid
-from ottla.log.marker import read_marker
+from ottla.broker.topic_view import TopicStep
+from ottla.kernel.lazy import LazyModule
+from ottla.kernel.name import OFFSETS_TOPIC
 from ottla.replica.partition import Partition
 from ottla.wire.api.create_topics import CreatableTopic
-from ottla.wire.batch import Batch
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
+    from ottla.broker import group_driver, internal_topic
+else:
+    group_driver = LazyModule("ottla.broker.group_driver")
+    internal_topic = LazyModule("ottla.broker.internal_topic")
 
 
-class Groups(Coordinators["GroupDriver"]):
+class Groups(Coordinators["group_driver.GroupDriver"]):
     """All group coordinators of a node."""
 
     topic = OFFSETS_TOPIC
 
-    def __init__(self, node: Node) -> None:
-        super().__init__(node)
-        self.internal_topics = InternalTopics(node)
+    @cached_property
+    def internal_topics(self) -> internal_topic.InternalTopics:
+        """The topics that applications of Kafka Streams lack."""
+        return internal_topic.InternalTopics(self.node)
 
-    def make(self, partition: Partition) -> GroupDriver:
+    def make(self, partition: Partition) -> group_driver.GroupDriver:
         """A coordinator of the groups of a partition."""
-        return GroupDriver(self.node, partition)
+        return group_driver.GroupDriver(self.node, partition)
 
     def new_topic(self) -> CreatableTopic:
         """`__consumer_offsets`, on the first need of it."""
@@ -65,97 +47,14 @@ class Groups(Coordinators["GroupDriver"]):
             },
         )
 
-    def topics_changed(self, event: TopicsChanged) -> None:
+    def topics_changed(self, step: TopicStep) -> None:
         """Tell every coordinator of topics made, grown and deleted."""
         for driver in self.loading():
-            driver.missed.append(event)
+            driver.missed.append(step)
         for driver in self.loaded():
-            driver.step(event)
+            driver.topics_changed(step)
 
     def settings_changed(self) -> None:
         """Tell every coordinator that the node's or a group's settings changed."""
         for driver in self.loaded():
             driver.step(driver.settings_changed())
-
-
-class GroupDriver(Driver[Coordinator]):
-    """One group coordinator on one partition."""
-
-    def __init__(self, node: Node, partition: Partition) -> None:
-        super().__init__(node, partition, _fresh(node, partition), TimePassed())
-        #: What changed while this one was being loaded.
-        self.missed: list[TopicsChanged] = []
-
-    def begin(self) -> None:
-        """Tell the machine how the node is set, and what happened while it was loaded."""
-        self.step(self.settings_changed())
-        self.step(Loaded())
-        if self.missed:
-            names = self.node.image.topics
-            deleted = [(name, topic_id) for each in self.missed for name, topic_id in each.deleted]
-            changed = [name for each in self.missed for name in (*each.created, *each.changed) if name in names]
-            self.step(TopicsChanged(ImageTopics(self.node.image), [], list(dict.fromkeys(changed)), deleted))
-            self.missed.clear()
-
-    def settings_changed(self) -> SettingsChanged:
-        """What the node and single groups are set to now."""
-        image = self.node.image
-        overrides = {
-            name: GroupOverride.of(GroupSettings.resolve(image.config(GROUP, name), self.node.settings))
-            for name in image.config_names(GROUP)
-        }
-        return SettingsChanged(CoordinatorSettings.of(self.node.settings), overrides)
-
-    def replay_batch(self, batch: Batch) -> None:
-        """Records to `replay`, transaction markers to `replay_marker`."""
-        header = batch.header
-        if header.is_control:
-            marker = read_marker(batch.data, header)
-            if marker is not None:
-                self.machine.replay_marker(header.producer_id, committed=not marker.aborted)
-            return
-        producer_id = header.producer_id if header.is_transactional else -1
-        for record in batch.records():
-            if record.key is not None:
-                self.machine.replay(record.key, record.value, offset=record.offset, producer_id=producer_id)
-
-    def ask(
-        self,
-        request: Any,
-        version: int,
-        answer: Callable[[Any], None],
-        *,
-        client_id: str = "",
-        client_host: str = "",
-        principal: str = "User:ANONYMOUS",
-    ) -> None:
-        """Put a request to the coordinator; `answer` is called once with the response, now or later."""
-        self.step(Called(self.expect(answer), request, version, client_id, client_host, principal))
-
-    def carry_out(self, effect: Append | InitializeShareState | DeleteShareState | Continue, now_ms: int) -> None:
-        """Append, as part of the producer's transaction where the effect names one; or ask the share coordinators."""
-        match effect:
-            case InitializeShareState(call_id, group_id, epoch, offsets):
-                self.node.persister.initialize(group_id, epoch, offsets, partial(self._share_answered, call_id))
-            case DeleteShareState(call_id, group_id, partitions):
-                self.node.persister.delete(group_id, partitions, partial(self._share_answered, call_id))
-            case Continue(event):
-                self.step(event)
-            case Append():
-                self._append(effect, now_ms)
-
-    def _share_answered(self, call_id: int, errors: Mapping[tuple[Uuid, int], KafkaError]) -> None:
-        self.step(ShareStateAnswered(call_id, errors))
-
-    def _append(self, effect: Append, now_ms: int) -> None:
-        self.append(
-            effect.entries,
-            now_ms,
-            producer_id=effect.producer_id,
-            producer_epoch=effect.producer_epoch,
-            transactional=effect.producer_id >= 0,
-        )
-
-
-def _fresh(node: Node, partition: Partition) -> Coordinator:
-    return Coordinator(partition.tp.partition, CoordinatorSettings.of(node.settings), node.rng, ImageTopics(node.image))

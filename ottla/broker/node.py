@@ -17,12 +17,11 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import field
+from functools import cached_property
 from random import SystemRandom
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import ottla.broker.handlers  # noqa: F401  (registers every handler)
 from ottla.broker.admission import Admission
-from ottla.broker.clean_worker import ProcessWorker, Worker
 from ottla.broker.cleaner import Cleaner
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.creation import errors_of, new_topic
@@ -36,7 +35,6 @@ from ottla.broker.log_dirs import LogDirs
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.quorum import MetadataLog
 from ottla.broker.quota import Quotas
-from ottla.broker.share_persister import Persister
 from ottla.broker.share_states import ShareStates
 from ottla.broker.shares import Shares
 from ottla.broker.telemetry import Telemetry
@@ -46,6 +44,7 @@ from ottla.cluster.image import BROKER, GROUP, Image
 from ottla.host.clock import HostClock
 from ottla.host.disk import HostDisk
 from ottla.kernel.error import KafkaError, OttlaError
+from ottla.kernel.lazy import LazyModule
 from ottla.kernel.name import Uuid
 from ottla.kernel.port import Clock, Disk, Rng
 from ottla.kernel.server_settings import ServerSettings
@@ -59,6 +58,12 @@ from ottla.replica.fetch_session import Sessions
 from ottla.replica.partition import Partition
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 
+if TYPE_CHECKING:
+    from ottla.broker import clean_worker, share_persister
+else:
+    clean_worker = LazyModule("ottla.broker.clean_worker")
+    share_persister = LazyModule("ottla.broker.share_persister")
+
 _log = logging.getLogger("ottla.broker")
 _PROGRESS_MS = 1000
 #: Syncs that are asked for at the same time share a commit of the file system's journal.
@@ -67,6 +72,10 @@ _CLOSING_THREADS = 16
 
 def _threads(count: int = 2) -> Executor:
     return ThreadPoolExecutor(count, thread_name_prefix="ottla-disk")
+
+
+def _process(loop: asyncio.AbstractEventLoop, disk: Disk) -> clean_worker.Worker:
+    return clean_worker.ProcessWorker(loop, disk)
 
 
 @frozen
@@ -81,7 +90,7 @@ class Ports:
     #: Makes a listener; its arguments are those of `Listener`.
     listener: Callable[..., Listener] = Listener
     #: Makes what carries out a compaction beside the loop.
-    clean_worker: Callable[[asyncio.AbstractEventLoop, Disk], Worker] = ProcessWorker
+    clean_worker: Callable[[asyncio.AbstractEventLoop, Disk], clean_worker.Worker] = _process
 
 
 class Node:
@@ -117,7 +126,6 @@ class Node:
         self.groups = Groups(self)
         self.transactions = Transactions(self)
         self.share_states = ShareStates(self)
-        self.persister = Persister(self)
         self.shares = Shares(self)
         self.housekeeping = Housekeeping(self)
         self.cleaner = Cleaner(self)
@@ -166,7 +174,7 @@ class Node:
             undo.callback(self.groups.close)
             undo.callback(self.share_states.close)
             undo.callback(self.shares.close)
-            undo.callback(self.persister.close)
+            undo.callback(self._close_persister)
             self.housekeeping.start()
             undo.callback(self.housekeeping.stop)
             self.cleaner.start()
@@ -194,6 +202,10 @@ class Node:
             self.store.close(self._broker_epoch, pool)
         finally:
             pool.shutdown()
+
+    def _close_persister(self) -> None:
+        if "persister" in vars(self):
+            self.persister.close()
 
     def _load_store(self) -> None:
         pool = self._ports.pool(self.settings.num_recovery_threads_per_data_dir * len(self.store.directories))
@@ -243,6 +255,11 @@ class Node:
 
     # ---- what there is
 
+    @cached_property
+    def persister(self) -> share_persister.Persister:
+        """The way to the share coordinators; made when the first share group needs it."""
+        return share_persister.Persister(self)
+
     @property
     def cluster_id(self) -> str:
         return self.store.cluster_id
@@ -258,7 +275,7 @@ class Node:
         kraft_version = self.quorum.membership.kraft_version
         return {**self.image.features, "kraft.version": kraft_version}
 
-    def new_clean_worker(self) -> Worker:
+    def new_clean_worker(self) -> clean_worker.Worker:
         """What carries out one compaction."""
         return self._ports.clean_worker(self.loop, self.disk)
 

@@ -2,6 +2,7 @@
 
 Rules:
 - One line when it serves, one line when it stops, one line when it cannot.
+- What a fresh node does not need is imported a second after it serves, on a thread, before somebody's request has to.
 - SIGTERM and SIGINT stop it cleanly: the next start has nothing to recover.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+import threading
 import time
 from collections.abc import Callable
 
@@ -17,7 +19,11 @@ from ottla.broker.node import Node
 from ottla.host.descriptor import allow_many
 from ottla.host.loop import new_loop
 from ottla.kernel.error import OttlaError
+from ottla.kernel.lazy import load_all
 from ottla.kernel.server_settings import ServerSettings
+
+#: A start has done by then what it does.
+_LOAD_AFTER_SECONDS = 1.0
 
 
 def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at: float | None = None) -> int:
@@ -49,6 +55,7 @@ def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at
         ready = f"ottla: node {node.node_id} ready on {address} in {1000 * (time.monotonic() - started_at):.0f} ms"
         # Said by the running loop: a signal that answers the line finds somebody to hear it.
         loop.call_soon(say, ready)
+        loop.call_later(_LOAD_AFTER_SECONDS, _load_rest)
         loop.run_forever()
         node.close()
     finally:
@@ -57,6 +64,11 @@ def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at
         raise OttlaError(f"the node stopped: {failures[0]}")
     say(f"ottla: node {settings.node_id} stopped")
     return 0
+
+
+def _load_rest() -> None:
+    # An import gives the interpreter's lock away at every file that it opens: the loop waits for one module at most.
+    threading.Thread(target=load_all, name="ottla-load", daemon=True).start()
 
 
 def tune_collector() -> None:

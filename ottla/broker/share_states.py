@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.creation import new_topic
-from ottla.broker.driver import Driver
-from ottla.broker.topic_view import ImageTopics
-from ottla.group import event as group_event
+from ottla.broker.topic_view import TopicStep
+from ottla.kernel.lazy import LazyModule
 from ottla.kernel.name import SHARE_TOPIC
 from ottla.replica.partition import Partition
-from ottla.share.coordinator import Coordinator
-from ottla.share.event import Append, Called, Loaded, Prune, StateSettings, TimePassed, TopicsChanged
 from ottla.wire.api.create_topics import CreatableTopic
-from ottla.wire.batch import Batch
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
+    from ottla.broker import share_state_driver
+else:
+    share_state_driver = LazyModule("ottla.broker.share_state_driver")
 
 
-class ShareStates(Coordinators["ShareStateDriver"]):
+class ShareStates(Coordinators["share_state_driver.ShareStateDriver"]):
     """All share coordinators of a node."""
 
     topic = SHARE_TOPIC
 
-    def make(self, partition: Partition) -> ShareStateDriver:
+    def make(self, partition: Partition) -> share_state_driver.ShareStateDriver:
         """A coordinator of the share partitions of a partition."""
-        return ShareStateDriver(self.node, partition)
+        return share_state_driver.ShareStateDriver(self.node, partition)
 
     def new_topic(self) -> CreatableTopic:
         """`__share_group_state`, on the first need of it."""
@@ -45,50 +42,7 @@ class ShareStates(Coordinators["ShareStateDriver"]):
             },
         )
 
-    def topics_changed(self, event: group_event.TopicsChanged) -> None:
+    def topics_changed(self, step: TopicStep) -> None:
         """Tell every coordinator of topics that are gone."""
         for driver in self.loaded():
-            driver.step(TopicsChanged(ImageTopics(self.node.image), [topic_id for _, topic_id in event.deleted]))
-
-
-class ShareStateDriver(Driver[Coordinator]):
-    """One share coordinator on one partition."""
-
-    def __init__(self, node: Node, partition: Partition) -> None:
-        super().__init__(node, partition, _fresh(node), TimePassed())
-
-    def begin(self) -> None:
-        """The machine may answer; topics may have gone before their state did."""
-        self.step(Loaded())
-        topics = ImageTopics(self.node.image)
-        gone = {key.topic_id for key in self.machine.states if topics.topic_name(key.topic_id) is None}
-        self.step(TopicsChanged(topics, gone))
-
-    def replay_batch(self, batch: Batch) -> None:
-        """Every record to `replay`."""
-        for record in batch.records():
-            if record.key is not None:
-                self.machine.replay(record.key, record.value, offset=record.offset)
-
-    def ask(self, request: Any, answer: Callable[[Any], None]) -> None:
-        """Put a request for one share partition; `answer` is called once with the response."""
-        self.step(Called(self.expect(answer), request))
-
-    def carry_out(self, effect: Append | Prune, now_ms: int) -> None:
-        """Append, or cut off what is no longer needed."""
-        if isinstance(effect, Append):
-            self.append(effect.entries, now_ms)
-        else:
-            self.partition.log.advance_start_offset(effect.offset)
-
-
-def _fresh(node: Node) -> Coordinator:
-    settings = node.settings
-    return Coordinator(
-        StateSettings(
-            settings.share_coordinator_snapshot_update_records_per_snapshot,
-            settings.share_coordinator_state_topic_prune_interval_ms,
-            settings.share_coordinator_cold_partition_snapshot_interval_ms,
-        ),
-        ImageTopics(node.image),
-    )
+            driver.topics_changed(step)

@@ -1,12 +1,22 @@
-"""The metadata image as the group coordinators see it."""
+"""The metadata image as the coordinators see it, and what of the topics changed from one to the next."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from ottla.cluster.image import Image
-from ottla.group.event import TopicsChanged
 from ottla.kernel.name import Uuid
+
+
+class TopicStep(NamedTuple):
+    """What changed of the topics from one image to the next."""
+
+    created: list[str]
+    #: They have more partitions, or their replicas moved.
+    changed: list[str]
+    #: Name and id.
+    deleted: list[tuple[str, Uuid]]
 
 
 class ImageTopics:
@@ -41,16 +51,16 @@ class ImageTopics:
         return [broker.rack for broker in brokers if broker is not None and broker.rack]
 
 
-def topics_changed(old: Image, new: Image) -> TopicsChanged:
+def topics_changed(old: Image, new: Image) -> TopicStep:
     """What a coordinator, and the node, must know of the step from one image to the next."""
-    created, changed, deleted = [], [], []
+    step = TopicStep([], [], [])
     for name in new.touched_topics(old):
         before, after = old.topics.get(name), new.topics.get(name)
         if before is not None and (after is None or after.topic_id != before.topic_id):
-            deleted.append((name, before.topic_id))
+            step.deleted.append((name, before.topic_id))
             before = None
         if after is not None and before is None:
-            created.append(name)
+            step.created.append(name)
         elif after is not before:
-            changed.append(name)
-    return TopicsChanged(ImageTopics(new), created, changed, deleted)
+            step.changed.append(name)
+    return step

@@ -8,37 +8,25 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ottla.cluster.broker import unregister_broker
-from ottla.cluster.config import alter_configs, incremental_alter_configs
-from ottla.cluster.creation import create_partitions, create_topics
+from ottla.cluster import broker, directory, feature, producer_id
 from ottla.cluster.decision import Charge, Decision, free
-from ottla.cluster.deletion import delete_topics
-from ottla.cluster.directory import assign_replicas
-from ottla.cluster.election import elect_leaders
-from ottla.cluster.feature import update_features
 from ottla.cluster.image import Image
-from ottla.cluster.producer_id import allocate_producer_ids
-from ottla.cluster.quota import alter_client_quotas
-from ottla.cluster.reassignment import alter_reassignments, list_reassignments
-from ottla.cluster.scram import alter_user_scram_credentials
+from ottla.kernel.lazy import LazyModule
 from ottla.kernel.port import Rng
 from ottla.kernel.server_settings import ServerSettings
-from ottla.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
-from ottla.wire.api.alter_client_quotas import AlterClientQuotasRequest
-from ottla.wire.api.alter_configs import AlterConfigsRequest
-from ottla.wire.api.alter_partition_reassignments import AlterPartitionReassignmentsRequest
-from ottla.wire.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
-from ottla.wire.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest
-from ottla.wire.api.create_partitions import CreatePartitionsRequest
-from ottla.wire.api.create_topics import CreateTopicsRequest
-from ottla.wire.api.delete_topics import DeleteTopicsRequest
-from ottla.wire.api.elect_leaders import ElectLeadersRequest
-from ottla.wire.api.incremental_alter_configs import IncrementalAlterConfigsRequest
-from ottla.wire.api.list_partition_reassignments import ListPartitionReassignmentsRequest
-from ottla.wire.api.unregister_broker import UnregisterBrokerRequest
-from ottla.wire.api.update_features import UpdateFeaturesRequest
+
+if TYPE_CHECKING:
+    from ottla.cluster import config, creation, deletion, election, quota, reassignment, scram
+else:
+    config = LazyModule("ottla.cluster.config")
+    creation = LazyModule("ottla.cluster.creation")
+    deletion = LazyModule("ottla.cluster.deletion")
+    election = LazyModule("ottla.cluster.election")
+    quota = LazyModule("ottla.cluster.quota")
+    reassignment = LazyModule("ottla.cluster.reassignment")
+    scram = LazyModule("ottla.cluster.scram")
 
 #: A request whose version nobody named is as new as this program knows.
 NEWEST = 32767
@@ -53,33 +41,33 @@ class Controller:
 
     def handle(self, image: Image, request: Any, version: int = NEWEST, charge: Charge = free) -> Decision:
         """What a request comes to on this image. TypeError for a request that no controller takes."""
-        match request:
-            case CreateTopicsRequest():
-                return create_topics(image, self._settings, self._rng, request, charge)
-            case DeleteTopicsRequest():
-                return delete_topics(image, self._settings, request, version, charge)
-            case CreatePartitionsRequest():
-                return create_partitions(image, self._rng, request, charge)
-            case IncrementalAlterConfigsRequest():
-                return incremental_alter_configs(image, self._settings, request)
-            case AlterConfigsRequest():
-                return alter_configs(image, self._settings, request)
-            case AllocateProducerIdsRequest():
-                return allocate_producer_ids(image, request)
-            case ElectLeadersRequest():
-                return elect_leaders(image, request)
-            case AlterPartitionReassignmentsRequest():
-                return alter_reassignments(image, request)
-            case ListPartitionReassignmentsRequest():
-                return list_reassignments(image, request)
-            case UpdateFeaturesRequest():
-                return update_features(image, self._settings.node_id, request, version)
-            case AlterClientQuotasRequest():
-                return alter_client_quotas(image, request)
-            case AlterUserScramCredentialsRequest():
-                return alter_user_scram_credentials(image, request)
-            case AssignReplicasToDirsRequest():
-                return assign_replicas(image, request)
-            case UnregisterBrokerRequest():
-                return unregister_broker(image, self._settings.node_id, request)
+        match type(request).__name__:
+            case "CreateTopicsRequest":
+                return creation.create_topics(image, self._settings, self._rng, request, charge)
+            case "DeleteTopicsRequest":
+                return deletion.delete_topics(image, self._settings, request, version, charge)
+            case "CreatePartitionsRequest":
+                return creation.create_partitions(image, self._rng, request, charge)
+            case "IncrementalAlterConfigsRequest":
+                return config.incremental_alter_configs(image, self._settings, request)
+            case "AlterConfigsRequest":
+                return config.alter_configs(image, self._settings, request)
+            case "AllocateProducerIdsRequest":
+                return producer_id.allocate_producer_ids(image, request)
+            case "ElectLeadersRequest":
+                return election.elect_leaders(image, request)
+            case "AlterPartitionReassignmentsRequest":
+                return reassignment.alter_reassignments(image, request)
+            case "ListPartitionReassignmentsRequest":
+                return reassignment.list_reassignments(image, request)
+            case "UpdateFeaturesRequest":
+                return feature.update_features(image, self._settings.node_id, request, version)
+            case "AlterClientQuotasRequest":
+                return quota.alter_client_quotas(image, request)
+            case "AlterUserScramCredentialsRequest":
+                return scram.alter_user_scram_credentials(image, request)
+            case "AssignReplicasToDirsRequest":
+                return directory.assign_replicas(image, request)
+            case "UnregisterBrokerRequest":
+                return broker.unregister_broker(image, self._settings.node_id, request)
         raise TypeError(f"the controller does not take {type(request).__name__}")

@@ -14,10 +14,21 @@ _SELECT_MAX = 1024
 _PLENTY = 1 << 20
 #: macOS refuses more than this (OPEN_MAX), whatever its limit says.
 _OPEN_MAX = 10_240
+#: The table of descriptors is made for as many at once: 128 KiB of the kernel's.
+_ROOM = 16_384
 
 
 def allow_many() -> None:
-    """Raise this process's limit of open files to what it may be raised to, as a JVM does at its start."""
+    """Raise this process's limit of open files to what it may be raised to, as a JVM does at its start.
+
+    Called before there are threads, if that can be: with threads Linux waits 20 ms for all processors whenever the
+    table of descriptors grows, which it does each time that their number doubles.
+    """
+    _raise_limit()
+    _grow_table()
+
+
+def _raise_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for wanted in (_PLENTY if hard == resource.RLIM_INFINITY else hard, _OPEN_MAX):
         if soft == resource.RLIM_INFINITY or wanted <= soft:
@@ -27,6 +38,19 @@ def allow_many() -> None:
         except (ValueError, OSError):
             # Not allowed here; the next one may be.
             continue
+
+
+def _grow_table() -> None:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    last = _ROOM - 1 if limit == resource.RLIM_INFINITY else min(_ROOM, limit) - 1
+    fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.close(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, last))
+    except OSError:
+        # Somebody has the last one: then the table is large already.
+        return
+    finally:
+        os.close(fd)
 
 
 def out_of_the_way(fd: int) -> int:

@@ -9,9 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ottla
-import ottla.broker.handlers  # (registers what HANDLERS holds)
 from ottla.broker.dispatch import HANDLERS
+from ottla.broker.handlers import MODULES
 from ottla.kernel.error import ErrorCode
+from ottla.kernel.lazy import load_all
 from ottla.wire.api import API, ApiKey
 from ottla.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.api.metadata import MetadataRequest
@@ -103,6 +104,16 @@ def test_what_is_offered_is_what_is_served(client: WireClient) -> None:
         assert offered == API[ApiKey(each.api_key)].stable_versions
     assert {each.name for each in response.supported_features} >= {"metadata.version", "group.version"}
     assert {each.name: each.max_version_level for each in response.finalized_features}["transaction.version"] == 2
+
+
+@pytest.mark.parametrize("key", sorted(HANDLERS))
+def test_a_handler_is_where_the_table_says(key: int) -> None:
+    assert HANDLERS[key].function.__module__ == MODULES[key].__name__
+
+
+def test_there_is_no_handler_that_the_table_does_not_have() -> None:
+    load_all()
+    assert HANDLERS.registered.keys() == MODULES.keys()
 
 
 @pytest.mark.parametrize("key", sorted(HANDLERS))

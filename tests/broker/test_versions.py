@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import ottla
-import ottla.broker.handlers  # (registers what HANDLERS holds)
 from ottla.broker.dispatch import HANDLERS
 from ottla.kernel.name import NO_UUID, Uuid
 from ottla.wire.api import (

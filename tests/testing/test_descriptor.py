@@ -1,5 +1,6 @@
 """Open files: a node takes as many as it may, and not those that others in its process can only use."""
 
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,14 @@ def test_a_file_leaves_the_numbers_that_select_can_wait_for(tmp_path: Path) -> N
     file.write(b"there", 0)
     assert (tmp_path / "file").read_bytes() == b"there"
     file.close()
+
+
+def test_there_is_room_for_many_files_before_there_are_threads() -> None:
+    # With threads Linux waits 20 ms for all processors whenever the table grows.
+    program = "from ottla.host.descriptor import allow_many; allow_many(); print(open('/proc/self/status').read())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=True)
+    sizes = dict(line.split(":", 1) for line in done.stdout.splitlines() if ":" in line)
+    assert int(sizes["FDSize"]) >= min(16_384, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
 
 
 def test_a_node_has_more_partitions_than_a_shell_allows_open_files() -> None:

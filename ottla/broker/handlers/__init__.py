@@ -1,57 +1,115 @@
-"""One file an API family. Importing this package registers them all.
+"""One file an API family, and here the table of them: which APIs are served, and by which module.
 
 A handler is a plain function of (call, request): its body is stage one, and runs to its end before the next request
 is looked at. It returns the response, a `Later` of it, or NO_REPLY.
+
+A module is imported on the first request of one of its APIs: a fresh node needs few of them.
 """
 
-from ottla.broker.handlers import (
-    api_versions,
-    cluster,
-    config,
-    controller,
-    delete_records,
-    epoch,
-    fetch,
-    group,
-    list_offsets,
-    log_dir,
-    metadata,
-    produce,
-    producer_id,
-    quorum,
-    quota,
-    security,
-    share_acknowledge,
-    share_fetch,
-    share_offset,
-    share_state,
-    streams_group,
-    telemetry,
-    transaction,
-)
+from ottla.kernel.lazy import LazyModule
+from ottla.wire.api import ApiKey
 
-__all__ = [
-    "api_versions",
-    "cluster",
-    "config",
-    "controller",
-    "delete_records",
-    "epoch",
-    "fetch",
-    "group",
-    "list_offsets",
-    "log_dir",
-    "metadata",
-    "produce",
-    "producer_id",
-    "quorum",
-    "share_acknowledge",
-    "share_fetch",
-    "share_offset",
-    "share_state",
-    "streams_group",
-    "quota",
-    "security",
-    "telemetry",
-    "transaction",
-]
+_APIS = {
+    "api_versions": (ApiKey.API_VERSIONS,),
+    "cluster": (ApiKey.DESCRIBE_CLUSTER,),
+    "config": (
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.LIST_CONFIG_RESOURCES,
+    ),
+    "controller": (
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        ApiKey.UNREGISTER_BROKER,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.UPDATE_FEATURES,
+    ),
+    "delete_records": (ApiKey.DELETE_RECORDS,),
+    "epoch": (ApiKey.OFFSET_FOR_LEADER_EPOCH,),
+    "fetch": (ApiKey.FETCH,),
+    "group": (
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.JOIN_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.HEARTBEAT,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.OFFSET_DELETE,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.DESCRIBE_GROUPS,
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        ApiKey.SHARE_GROUP_DESCRIBE,
+        ApiKey.STREAMS_GROUP_DESCRIBE,
+        ApiKey.DELETE_GROUPS,
+        ApiKey.LIST_GROUPS,
+    ),
+    "list_offsets": (ApiKey.LIST_OFFSETS,),
+    "log_dir": (
+        ApiKey.ALTER_REPLICA_LOG_DIRS,
+        ApiKey.DESCRIBE_LOG_DIRS,
+    ),
+    "metadata": (
+        ApiKey.METADATA,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    ),
+    "produce": (ApiKey.PRODUCE,),
+    "producer_id": (ApiKey.INIT_PRODUCER_ID,),
+    "quorum": (
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
+    ),
+    "quota": (ApiKey.DESCRIBE_CLIENT_QUOTAS,),
+    "security": (
+        ApiKey.SASL_HANDSHAKE,
+        ApiKey.SASL_AUTHENTICATE,
+        ApiKey.DESCRIBE_ACLS,
+        ApiKey.CREATE_ACLS,
+        ApiKey.DELETE_ACLS,
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    ),
+    "share_acknowledge": (ApiKey.SHARE_ACKNOWLEDGE,),
+    "share_fetch": (ApiKey.SHARE_FETCH,),
+    "share_offset": (ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,),
+    "share_state": (
+        ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE,
+        ApiKey.WRITE_SHARE_GROUP_STATE,
+        ApiKey.DELETE_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+    ),
+    "streams_group": (ApiKey.STREAMS_GROUP_HEARTBEAT,),
+    "telemetry": (
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+        ApiKey.PUSH_TELEMETRY,
+    ),
+    "transaction": (
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.TXN_OFFSET_COMMIT,
+        ApiKey.END_TXN,
+        ApiKey.WRITE_TXN_MARKERS,
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        ApiKey.LIST_TRANSACTIONS,
+        ApiKey.DESCRIBE_PRODUCERS,
+    ),
+}
+
+#: API -> the module that registers its handler.
+MODULES: dict[int, LazyModule] = {}
+for _name, _keys in _APIS.items():
+    MODULES |= dict.fromkeys(_keys, LazyModule(f"{__name__}.{_name}"))

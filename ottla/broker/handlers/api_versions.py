@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import HANDLERS, Call, handles
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.wire.api import ApiKey
+from ottla.wire.api import API, ApiKey
 from ottla.wire.api.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -52,10 +52,10 @@ def offer(node: Node, version: int) -> ApiVersionsResponse:
         api_keys=[
             ApiVersion(
                 api_key=key,
-                min_version=0 if key == ApiKey.PRODUCE else handler.api.stable_versions.start,
-                max_version=handler.api.stable_versions.stop - 1,
+                min_version=0 if key == ApiKey.PRODUCE else API[key].stable_versions.start,
+                max_version=API[key].stable_versions.stop - 1,
             )
-            for key, handler in sorted(HANDLERS.items())
+            for key in sorted(HANDLERS)
             if key not in _TELEMETRY or node.telemetry.exporter is not None
         ],
         supported_features=[

@@ -15,7 +15,7 @@ from typing import Any
 
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Call, handles
-from ottla.broker.groups import GroupDriver
+from ottla.broker.group_driver import GroupDriver
 from ottla.broker.handlers.streams_group import check_enabled
 from ottla.broker.reply import Later, Reply
 from ottla.group.failure import failure

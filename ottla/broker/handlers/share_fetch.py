@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from ottla.broker.dispatch import Call, handles
 from ottla.broker.handlers.share_acknowledge import Outcome, acknowledge, check_member
 from ottla.broker.reply import Later, Reply
+from ottla.broker.share_leader import ShareLeader
 from ottla.broker.share_read import visible_batches
-from ottla.broker.shares import ShareLeader
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import Uuid
 from ottla.replica.partition import Fetched
@@ -163,6 +163,8 @@ class ParkedShareFetch:
         self._group_id, self._member_id = session.owner
         self._bytes_max = min(request.max_bytes, self.node.settings.fetch_max_bytes)
         self._strict = request.share_acquire_mode == _STRICT_MODE
+        #: A session's first answer names every partition that could be read, later ones only what is new.
+        self._names_all = request.share_session_epoch == INITIAL_EPOCH
         self._timer: TimerHandle | None = None
         self._over = False
         self._trying = False
@@ -172,8 +174,11 @@ class ParkedShareFetch:
 
     def begin(self, later: Later) -> None:
         """Answer now if there is something, or no time."""
-        wants = bool(self._session.partitions) and self._request.max_records > 0 and self._bytes_max > 0
-        found = self._attempt(final=self._request.max_wait_ms <= 0) if wants else []
+        wants = self._request.max_records > 0 and self._bytes_max > 0
+        if not self._session.partitions or not (wants or self._names_all):
+            self._whole.fetched([])
+            return
+        found = self._attempt(final=self._request.max_wait_ms <= 0 or not wants)
         if found is not None:
             self._whole.fetched(found)
             return
@@ -216,7 +221,11 @@ class ParkedShareFetch:
                 left -= sum(each.last_offset - each.first_offset + 1 for each in data.acquired_records)
                 self._session.move_behind(key)
                 found.append((key, data))
-        return found if found or final else None
+        if self._names_all:
+            told = {key for key, _ in found}
+            found += [(key, PartitionData(partition_index=key[1], records=b"")) for key, _ in ready if key not in told]
+        at_once = bool(ready) and self._request.min_bytes <= 0
+        return found if found or final or at_once else None
 
     def _leader(self, key: Key) -> ShareLeader:
         topic_id, index = key

@@ -16,7 +16,8 @@ from collections.abc import Callable
 
 from ottla.broker.dispatch import Call, handles
 from ottla.broker.reply import Later, Reply
-from ottla.broker.transactions import write_marker
+from ottla.broker.transaction_driver import write_marker
+from ottla.cluster.topic import check_name
 from ottla.group.failure import failure
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import OFFSETS_TOPIC, TopicPartition
@@ -121,6 +122,7 @@ def _results(
             ],
         )
         for topic in topics
+        if topic.partitions
     ]
 
 
@@ -139,6 +141,7 @@ def add_offsets(call: Call, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnR
 def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> Reply:
     """Offsets that count when the transaction commits."""
     node = call.node
+    request.topics = [topic for topic in request.topics if topic.partitions]
     if not any(_is_there(call, topic, each) for topic in request.topics for each in topic.partitions):
         # Nothing that could be committed: nobody is asked, as in Apache Kafka.
         return _refuse_offsets(call, request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -332,6 +335,7 @@ def describe_producers(call: Call, request: producers.DescribeProducersRequest) 
 def _producers(call: Call, topic: str, index: int) -> producers.PartitionResponse:
     answer = producers.PartitionResponse(partition_index=index)
     try:
+        check_name(topic)
         partition = call.node.leader_of(topic, index)
     except KafkaError as error:
         answer.error_code = error.code
