@@ -1,4 +1,4 @@
-"""The null server of `bench.tail` answers the generator, which checks each answer."""
+"""`bench.tail`: its null server answers the generator, which checks each answer, and its page says who reaches what."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import load
+from bench import load, tail
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
 
@@ -23,3 +23,19 @@ def test_the_null_server_answers_every_request(tmp_path: Path) -> None:
         finally:
             process.kill()
     assert (small["records"], large["records"]) == (100, 20_000)
+
+
+def test_the_page_says_who_has_a_fifth_of_apaches_tail() -> None:
+    def run(p99: float, p999: float) -> dict[str, float]:
+        return {"p50_ms": 0.2, "p99_ms": p99, "p999_ms": p999, "late_p99_ms": 0.01, "late_p999_ms": 0.02}
+
+    found = {
+        "apache": [run(1.0, 4.0), run(1.2, 5.0), run(0.8, 6.0)],
+        "ottla": [run(0.4, 0.9), run(0.3, 0.8), run(0.2, 1.5)],
+        "null": [run(0.2, 0.5), run(0.1, 0.6), run(0.3, 0.7)],
+    }
+    facts = {"processor": "a processor", "load_average": 0.1, "commit": "abc", "date": "today"}
+    page = tail.table(found, facts, 20_000, realtime=False)
+    assert "| apache | 0.200 (0.200 to 0.200) | 1.000 (0.800 to 1.200) | 5.000 (4.000 to 6.000) |" in page
+    assert "| p99 | 0.200 | 0.300, not reached | 0.200, **reached** |" in page
+    assert "| p99.9 | 1.000 | 0.900, **reached** | 0.600, **reached** |" in page
