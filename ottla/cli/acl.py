@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.option import F, admin, as_json, cluster
+from ottla.cli.option import Commands, F, admin, as_json, cluster
 from ottla.kernel.error import OttlaError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _prefixed = click.option("--prefixed", is_flag=True, help="All whose names begin
 _host = click.option("--host", help="From this address only.")
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Commands, invoke_without_command=True)
 @cluster
 @as_json
 @click.pass_context
@@ -48,18 +48,7 @@ def _show(found: list[Acl] | tuple[Acl, ...], *, as_json: bool, empty: str) -> N
     from ottla.cli import screen
 
     rows = sorted(
-        (
-            {
-                "principal": each.principal,
-                "permission": each.permission.name.lower(),
-                "operation": _word(each.operation.name),
-                "resource": _word(each.resource.name),
-                "name": each.name,
-                "pattern": each.pattern.name.lower(),
-                "host": each.host,
-            }
-            for each in found
-        ),
+        map(_about, found),
         key=lambda each: (each["principal"], each["resource"], each["name"], each["operation"]),
     )
     if as_json:
@@ -67,6 +56,18 @@ def _show(found: list[Acl] | tuple[Acl, ...], *, as_json: bool, empty: str) -> N
         return
     columns = [screen.Column("principal", "name"), *(screen.Column(title) for title in _TITLES)]
     screen.table(columns, [_row(each) for each in rows], empty=empty)
+
+
+def _about(acl: Acl) -> dict[str, Any]:
+    return {
+        "principal": acl.principal,
+        "permission": acl.permission.name.lower(),
+        "operation": _word(acl.operation.name),
+        "resource": _word(acl.resource.name),
+        "name": acl.name,
+        "pattern": acl.pattern.name.lower(),
+        "host": acl.host,
+    }
 
 
 _TITLES = ("may", "operation", "resource", "name", "from")
@@ -128,32 +129,36 @@ def _what(function: F) -> F:
 @acls.command()
 @cluster
 @_what
-def allow(bootstrap: str, client: tuple[str, ...], **meant: Any) -> None:
+@as_json
+def allow(bootstrap: str, client: tuple[str, ...], as_json: bool, **meant: Any) -> None:
     """Let PRINCIPAL do OPERATION with a resource.
 
     \b
     ottla acls allow ann read topic flights
     ottla acls allow ann write topic fl --prefixed
     """  # noqa: D301 - click wants the backspace itself
-    _add(bootstrap, client, _meant(**meant, allow=True))
+    _add(bootstrap, client, _meant(**meant, allow=True), as_json=as_json)
 
 
 @acls.command()
 @cluster
 @_what
-def deny(bootstrap: str, client: tuple[str, ...], **meant: Any) -> None:
+@as_json
+def deny(bootstrap: str, client: tuple[str, ...], as_json: bool, **meant: Any) -> None:
     """Keep PRINCIPAL from doing OPERATION with a resource. This goes before what is allowed."""
-    _add(bootstrap, client, _meant(**meant, allow=False))
+    _add(bootstrap, client, _meant(**meant, allow=False), as_json=as_json)
 
 
-def _add(bootstrap: str, client: tuple[str, ...], acl: Acl) -> None:
+def _add(bootstrap: str, client: tuple[str, ...], acl: Acl, *, as_json: bool) -> None:
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
         ask.create_acls([acl]).check()
-    screen.done(
+    screen.told(
+        as_json,
+        _about(acl),
         f"{acl.principal}: {acl.permission.name.lower()} {_word(acl.operation.name)} {_word(acl.resource.name)} "
-        f"{acl.name}{'*' if acl.pattern.name == 'PREFIXED' else ''}"
+        f"{acl.name}{'*' if acl.pattern.name == 'PREFIXED' else ''}",
     )
 
 

@@ -6,26 +6,45 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.option import admin, as_json, cluster, pairs
+from ottla.cli.option import Commands, admin, as_json, cluster, complete_group, complete_topic, pairs
 from ottla.kernel.error import OttlaError
 
 if TYPE_CHECKING:
     from ottla.client import ConfigResource
     from ottla.kernel.setting import Setting, Settings
 
+#: Those that this package declares.
 _KINDS = ("topic", "broker", "group")
-_kind = click.argument("kind", type=click.Choice(_KINDS), metavar="topic|broker|group")
+_RESOURCES = {
+    "topic": "TOPIC",
+    "broker": "BROKER",
+    "group": "GROUP",
+    "metrics": "CLIENT_METRICS",
+    "logger": "BROKER_LOGGER",
+}
+_kind = click.argument("kind", type=click.Choice(list(_RESOURCES)), metavar="|".join(_RESOURCES))
+
+
+def _complete_name(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Names of what the kind before it says."""
+    complete = {"topic": complete_topic, "group": complete_group}.get(context.params.get("kind", ""))
+    return complete(context, parameter, incomplete) if complete else []
+
+
+_name = click.argument("name", shell_complete=_complete_name)
 _SOURCES = {
     "DYNAMIC_TOPIC_CONFIG": "topic",
     "DYNAMIC_GROUP_CONFIG": "group",
     "DYNAMIC_BROKER_CONFIG": "this node",
     "DYNAMIC_DEFAULT_BROKER_CONFIG": "all nodes",
     "STATIC_BROKER_CONFIG": "file",
+    "DYNAMIC_CLIENT_METRICS_CONFIG": "metrics",
+    "DYNAMIC_BROKER_LOGGER_CONFIG": "logger",
     "DEFAULT_CONFIG": "default",
 }
 
 
-@click.group()
+@click.group(cls=Commands)
 @cluster
 def configs(bootstrap: str, client: tuple[str, ...]) -> None:
     """Show, explain and change settings."""
@@ -36,13 +55,15 @@ def _resource(kind: str, name: str) -> ConfigResource:
 
     if kind == "broker" and name != "all" and not name.isdecimal():
         raise click.UsageError(f"a broker is named by its number, or all: {name} is neither")
-    return ConfigResource(ResourceType[kind.upper()], "" if kind == "broker" and name == "all" else name)
+    if kind == "logger" and not name.isdecimal():
+        raise click.UsageError(f"loggers are named by the number of their broker: {name} is none")
+    return ConfigResource(ResourceType[_RESOURCES[kind]], "" if kind == "broker" and name == "all" else name)
 
 
 @configs.command()
 @cluster
 @_kind
-@click.argument("name")
+@_name
 @click.argument("settings", nargs=-1, metavar="[SETTING...]")
 @click.option("-a", "--all", "everything", is_flag=True, help="Those that nobody set, too.")
 @as_json
@@ -55,7 +76,9 @@ def show(
     everything: bool,
     as_json: bool,
 ) -> None:
-    """The settings of a topic, a broker (its number, or all) or a group, and where they come from."""
+    """The settings of a topic, a broker (its number, or all), a group or client metrics, the levels of a broker's
+    loggers, and where they come from.
+    """
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
@@ -88,32 +111,46 @@ def show(
 @configs.command("set")
 @cluster
 @_kind
-@click.argument("name")
+@_name
 @click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE...")
-def set_(bootstrap: str, client: tuple[str, ...], kind: str, name: str, changes: tuple[str, ...]) -> None:
-    """Change settings of a topic, a broker (its number, or all) or a group while everything runs."""
+@as_json
+def set_(
+    bootstrap: str, client: tuple[str, ...], kind: str, name: str, changes: tuple[str, ...], as_json: bool
+) -> None:
+    """Change settings of a topic, a broker (its number, or all), a group, client metrics, or the level of a broker's
+    logger, while everything runs.
+    """
     from ottla.cli import screen
 
     wanted = pairs(changes, "set")
     with admin(bootstrap, client) as ask:
         ask.alter_config(_resource(kind, name), dict(wanted))
-    for key, value in wanted.items():
-        screen.done(f"{kind} {name}: {key}={value}")
+    screen.told(
+        as_json,
+        {"kind": kind, "name": name, "set": wanted},
+        *(f"{kind} {name}: {key}={value}" for key, value in wanted.items()),
+    )
 
 
 @configs.command()
 @cluster
 @_kind
-@click.argument("name")
+@_name
 @click.argument("settings", nargs=-1, required=True, metavar="SETTING...")
-def unset(bootstrap: str, client: tuple[str, ...], kind: str, name: str, settings: tuple[str, ...]) -> None:
+@as_json
+def unset(
+    bootstrap: str, client: tuple[str, ...], kind: str, name: str, settings: tuple[str, ...], as_json: bool
+) -> None:
     """Bring settings back to their defaults."""
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
         ask.alter_config(_resource(kind, name), dict.fromkeys(settings))
-    for each in settings:
-        screen.done(f"{kind} {name}: {each} is the default again")
+    screen.told(
+        as_json,
+        {"kind": kind, "name": name, "unset": list(settings)},
+        *(f"{kind} {name}: {each} is the default again" for each in settings),
+    )
 
 
 @configs.command()
@@ -148,6 +185,39 @@ def explain(pattern: str, kind: str | None, as_json: bool) -> None:
         ]
         rows = [(setting.name, each, _shown_default(setting), setting.documentation) for each, setting in found]
         screen.table(columns, rows)
+
+
+@configs.command("list")
+@cluster
+@as_json
+def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
+    """What has settings of its own: topics, brokers, groups, client metrics."""
+    from ottla.cli import screen
+
+    with admin(bootstrap, client) as ask:
+        found = ask.list_config_resources()
+        entries = ask.describe_configs(found).succeeded
+    words = {constant: word for word, constant in _RESOURCES.items()}
+    rows: list[dict[str, Any]] = [
+        {
+            "kind": words[each.type.name],
+            "name": each.name or "all",
+            "settings": {
+                one.name: one.value
+                for one in sorted(entries[each].values(), key=lambda one: one.name)
+                if one.source.name.startswith("DYNAMIC_") and one.source.name != "DYNAMIC_DEFAULT_BROKER_CONFIG"
+            },
+        }
+        for each in sorted(found, key=lambda one: (one.type, one.name))
+        if each in entries and each.type.name != "BROKER_LOGGER"
+    ]
+    rows = [each for each in rows if each["settings"]]
+    if as_json:
+        screen.document(rows)
+        return
+    columns = [screen.Column("kind", "dim"), screen.Column("name", "name"), screen.Column("setting")]
+    lines = [(each["kind"], each["name"], key, value) for each in rows for key, value in each["settings"].items()]
+    screen.table([*columns, screen.Column("value")], lines, empty="nobody has set anything")
 
 
 def _declared(kind: str) -> type[Settings]:

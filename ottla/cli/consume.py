@@ -13,16 +13,19 @@ import json
 import sys
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.option import admin, as_json, client_settings, cluster, complete_group, complete_topic
+from ottla.cli.option import admin, as_json, client_settings, cluster, complete_group, complete_topic, reach
 
 if TYPE_CHECKING:
     from ottla.client import Consumer, TopicPartition
+    from ottla.client.acknowledgement import ShareRecord
     from ottla.client.record import ConsumerRecord
+
+    Shown = ConsumerRecord | ShareRecord
 
 #: How long one poll waits: how soon Ctrl-C and the end are noticed.
 _POLL_S = 0.2
@@ -32,6 +35,7 @@ _POLL_S = 0.2
 @cluster
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete_topic)
 @click.option("-g", "--group", help="Be a member of this group, and commit.", shell_complete=complete_group)
+@click.option("--share", "queue", metavar="GROUP", help="Take records from a queue (a share group), and accept them.")
 @click.option("-s", "--from", "start", metavar="WHERE", help="earliest, latest, an offset, -N, or a time.")
 @click.option("--from-beginning", is_flag=True, help="The same as --from earliest.")
 @click.option(
@@ -47,6 +51,7 @@ def consume(
     client: tuple[str, ...],
     topics: tuple[str, ...],
     group: str | None,
+    queue: str | None,
     start: str | None,
     from_beginning: bool,
     only: tuple[int, ...],
@@ -65,7 +70,14 @@ def consume(
     ottla consume flights -s -10 -e            the last ten of each partition
     ottla consume flights -s 2026-11-21T06:00  since then
     ottla consume flights -g readers           as a member of a group
+    ottla consume jobs --share workers         from a queue, each record to one of its members
     """  # noqa: D301 - click wants the backspace itself
+    write = _json_line if as_json else _writer(keys=keys, several=len(topics) > 1)
+    if queue:
+        if group or start or from_beginning or only or stop_at_end:
+            raise click.UsageError("a queue gives its records as they come: with --share no -g, --from, -p and -e")
+        _share(client_settings(bootstrap, client), topics, queue, committed, write, count)
+        return
     if start and from_beginning:
         raise click.UsageError("--from and --from-beginning: give one of them")
     start = "earliest" if from_beginning else start
@@ -77,7 +89,6 @@ def consume(
         settings |= {"group.id": group, "auto.offset.reset": start or ("earliest" if stop_at_end else "latest")}
     usual = "earliest" if stop_at_end else "latest"
     begins, ends = _bounds(bootstrap, client, topics, only, start or usual)
-    write = _json_line if as_json else _writer(keys=keys, several=len(topics) > 1)
     from ottla.client import Consumer
 
     with Consumer(settings) as consumer:
@@ -91,6 +102,38 @@ def consume(
         expected = _expected(begins, ends, count) if stop_at_end and not group else None
         there = "new records (--from-beginning shows those that are there)"
         _show(polls, write, count, expected, "records" if start or group else there)
+
+
+def _share(
+    settings: dict[str, object],
+    topics: tuple[str, ...],
+    group: str,
+    committed: bool,
+    write: Callable[[Shown], str],
+    count: int | None,
+) -> None:
+    """As a member of a share group: what was shown is accepted, what `count` leaves over goes to others."""
+    if committed:
+        raise click.UsageError(f"--committed: a queue says that itself: ottla configs set group {group} ...")
+    from ottla.client import Acknowledge, ShareConsumer
+
+    reach(str(settings["bootstrap.servers"]), settings)
+    settings |= {"group.id": group, "share.acknowledgement.mode": "explicit"}
+    shown = 0
+
+    def polls(consumer: ShareConsumer) -> Iterator[Sequence[Shown]]:
+        nonlocal shown
+        while True:
+            records = consumer.poll(_POLL_S)
+            for number, record in enumerate(records):
+                here = count is None or shown + number < count
+                consumer.acknowledge(record, Acknowledge.ACCEPT if here else Acknowledge.RELEASE)
+            shown += len(records)
+            yield records
+
+    with ShareConsumer(settings) as consumer:
+        consumer.subscribe(list(topics))
+        _show(polls(consumer), write, count, None, "records of the queue")
 
 
 def _bounds(
@@ -134,8 +177,8 @@ def _at_end(consumer: Consumer, partition: TopicPartition, ends: dict[TopicParti
 
 
 def _show(
-    polls: Iterator[list[ConsumerRecord]],
-    write: Callable[[ConsumerRecord], str],
+    polls: Iterator[Sequence[Shown]],
+    write: Callable[[Shown], str],
     count: int | None,
     expected: int | None,
     what: str,
@@ -171,35 +214,35 @@ def _show(
     screen.hint(f"{shown:,} record{'' if shown == 1 else 's'}")
 
 
-def _writer(*, keys: bool, several: bool) -> Callable[[ConsumerRecord], str]:
+def _writer(*, keys: bool, several: bool) -> Callable[[Shown], str]:
     """How a record becomes a line: decorated for people, bare for pipes."""
     from ottla.cli import screen
 
     if not screen.on_terminal():
         return _keyed_line if keys else _bare_line
 
-    def line(record: ConsumerRecord) -> str:
+    def line(record: Shown) -> str:
         place = f"{record.topic} " * several + f"{record.partition}:{record.offset}"
-        parts = [click.style(f"{place:<8} {screen.instant(record.timestamp) or '-'}", dim=True)]
+        parts = [screen.styled(f"{place:<8} {screen.instant(record.timestamp) or '-'}", dim=True)]
         if record.key is not None:
-            parts.append(click.style(_text(record.key), fg="cyan"))
-        parts.append(_text(record.value) if record.value is not None else click.style("null", dim=True))
+            parts.append(screen.styled(_text(record.key), "cyan"))
+        parts.append(_text(record.value) if record.value is not None else screen.styled("null", dim=True))
         for name, content in record.headers:
-            parts.append(click.style(f"{name}={_text(content)}", dim=True))
+            parts.append(screen.styled(f"{name}={_text(content)}", dim=True))
         return "  ".join(parts) + "\n"
 
     return line
 
 
-def _bare_line(record: ConsumerRecord) -> str:
+def _bare_line(record: Shown) -> str:
     return _text(record.value) + "\n"
 
 
-def _keyed_line(record: ConsumerRecord) -> str:
+def _keyed_line(record: Shown) -> str:
     return f"{_text(record.key)}\t{_text(record.value)}\n"
 
 
-def _json_line(record: ConsumerRecord) -> str:
+def _json_line(record: Shown) -> str:
     found = {
         "topic": record.topic,
         "partition": record.partition,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from ottla.cli.option import admin, as_json, cluster, pairs
+from ottla.cli.option import Commands, admin, as_json, cluster, pairs
 from ottla.kernel.error import OttlaError
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Commands, invoke_without_command=True)
 @cluster
 @as_json
 @click.pass_context
@@ -57,6 +57,7 @@ def _release(feature: str, level: int) -> str | None:
 @click.option("-r", "--release", metavar="VERSION", help="All features as this release has them, e.g. 4.3.")
 @click.option("--downgrade", is_flag=True, help="Levels may go down, if no metadata gets lost by it.")
 @click.option("-n", "--dry-run", is_flag=True, help="Only say whether it would work.")
+@as_json
 def set_(
     bootstrap: str,
     client: tuple[str, ...],
@@ -64,6 +65,7 @@ def set_(
     release: str | None,
     downgrade: bool,
     dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Bring features to levels, all of them or none; level 0 disables one."""
     from ottla.cli import screen
@@ -75,8 +77,12 @@ def set_(
     with admin(bootstrap, client) as ask:
         kind = Downgrade.SAFE if downgrade else Downgrade.NO
         ask.update_features(wanted, downgrade=kind, validate_only=dry_run).check()
-    for name, level in wanted.items():
-        screen.done(f"{name}={level}" + (" would work" if dry_run else ""))
+    would = " would work" if dry_run else ""
+    screen.told(
+        as_json,
+        {"features": wanted, "dry_run": dry_run},
+        *(f"{name}={level}{would}" for name, level in wanted.items()),
+    )
 
 
 def _levels(levels: tuple[str, ...]) -> dict[str, int]:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import re
+import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.option import admin, as_json, cluster, complete_group, complete_topic
+from ottla.cli.option import Commands, admin, as_json, cluster, complete_group, complete_topic
+from ottla.kernel.error import OttlaError
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from ottla.client import Admin, OffsetSpec, TopicPartition
-    from ottla.client.admin.result import PartitionLag
 
+#: How long ago: 90s, 15min, 2h, 3d.
+_AGO = re.compile(r"(\d+) ?(s|min|h|d)")
+_SPANS_MS = {"s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _STATES = {"Stable": "green", "Empty": "dim", "Dead": "red"}
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Commands, invoke_without_command=True)
 @cluster
 @as_json
 @click.pass_context
@@ -33,19 +39,19 @@ def groups(context: click.Context, bootstrap: str, client: tuple[str, ...], as_j
 def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     """All groups with their state and how far they are behind."""
     from ottla.cli import screen
+    from ottla.cli.group_view import look
 
     with admin(bootstrap, client) as ask:
         found: list[dict[str, Any]] = []
         for listing in sorted(ask.list_groups(), key=lambda each: each.id):
-            lags = ask.group_lag(listing.id)
-            members = {each.member.id for each in lags if each.member is not None}
+            about = look(ask, listing.id, listing.type)
             found.append(
                 {
                     "group": listing.id,
                     "type": listing.type.value,
                     "state": listing.state,
-                    "members": len(members),
-                    "lag": _total(lags),
+                    "members": len(about.members),
+                    "lag": about.lag,
                 }
             )
     if as_json:
@@ -60,11 +66,6 @@ def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     ]
     rows = [(each["group"], each["type"], _state(each["state"]), each["members"], _lag(each["lag"])) for each in found]
     screen.table(columns, rows, empty="there is no group; ottla consume TOPIC -g NAME makes one")
-
-
-def _total(lags: list[PartitionLag]) -> int | None:
-    known = [each.lag for each in lags if each.lag is not None]
-    return sum(known) if known else None
 
 
 def _state(state: str) -> Text:
@@ -88,53 +89,22 @@ def _lag(lag: int | None) -> Text | None:
 def describe(bootstrap: str, client: tuple[str, ...], group: str, as_json: bool) -> None:
     """One group: its members, and for every partition how far it is."""
     from ottla.cli import screen
+    from ottla.cli.group_view import look, type_of
 
     with admin(bootstrap, client) as ask:
-        description = ask.describe_group(group)
-        lags = ask.group_lag(group)
-    members = [
-        {
-            "member": each.id,
-            "instance": each.instance_id,
-            "client": each.client_id,
-            "host": each.host,
-            "partitions": len(each.assignment),
-        }
-        for each in description.members
-    ]
-    partitions = [
-        {
-            "topic": each.partition.topic,
-            "partition": each.partition.partition,
-            "committed": each.committed,
-            "end_offset": each.end_offset,
-            "lag": each.lag,
-            "member": None if each.member is None else each.member.id,
-        }
-        for each in lags
-    ]
+        found = look(ask, group, type_of(ask, group))
     if as_json:
-        screen.document(
-            {
-                "group": group,
-                "type": description.type.value,
-                "state": description.state,
-                "assignor": description.assignor,
-                "coordinator": description.coordinator.id,
-                "members": members,
-                "partitions": partitions,
-            }
-        )
+        screen.document({"group": group, **asdict(found)})
         return
-    total = _total(lags)
-    about = f"{description.type.value}, {description.state}, coordinator node {description.coordinator.id}"
-    screen.heading(group, about if total is None else f"{about}, lag {total:,}")
-    _print_partitions(partitions)
-    if members and screen.on_terminal():
+    about = f"{found.type}, {found.state}, coordinator node {found.coordinator}"
+    screen.heading(group, about if found.lag is None else f"{about}, lag {found.lag:,}")
+    _print_partitions(found.partitions)
+    if found.members and screen.on_terminal():
         screen.heading("\nmembers")
         columns = [screen.Column("member", "name"), screen.Column("client"), screen.Column("host")]
-        columns.append(screen.Column("partitions", numeric=True))
-        screen.table(columns, [(each["member"], each["client"], each["host"], each["partitions"]) for each in members])
+        columns.append(screen.Column("tasks" if found.type == "streams" else "partitions", numeric=True))
+        rows = [(each["member"], each["client"], each["host"], each["partitions"]) for each in found.members]
+        screen.table(columns, rows)
 
 
 def _print_partitions(partitions: list[dict[str, Any]]) -> None:
@@ -158,8 +128,9 @@ def _print_partitions(partitions: list[dict[str, Any]]) -> None:
 @groups.command()
 @cluster
 @click.argument("group", shell_complete=complete_group)
-@click.argument("topic", shell_complete=complete_topic)
-@click.option("--to", "target", required=True, metavar="WHERE", help="earliest, latest, an offset, -N, or a time.")
+@click.argument("topics", nargs=-1, metavar="[TOPIC...]", shell_complete=complete_topic)
+@click.option("--to", "target", metavar="WHERE", help="earliest, latest, an offset, -N, 2h (ago), or a time.")
+@click.option("--by", "shift", type=int, metavar="N", help="So many records on from where it is; -N: back.")
 @click.option("-p", "--partition", "only", type=int, multiple=True, help="Only this partition; may be given often.")
 @click.option("-n", "--dry-run", is_flag=True, help="Only show what would be.")
 @as_json
@@ -167,34 +138,34 @@ def reset(
     bootstrap: str,
     client: tuple[str, ...],
     group: str,
-    topic: str,
-    target: str,
+    topics: tuple[str, ...],
+    target: str | None,
+    shift: int | None,
     only: tuple[int, ...],
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Set where a group without members goes on reading.
+    """Set where a group without members goes on reading, in TOPICs or in all that it has read.
 
-    WHERE is earliest, latest, an offset (100), so many before the end (-100), or a time (2026-11-21T06:00).
+    WHERE is earliest, latest, an offset (100), so many before the end (-100), a time (2026-11-21T06:00), or how long
+    ago (90s, 15min, 2h, 3d).
     """
     from ottla.cli import screen
-    from ottla.client import TopicPartition
+    from ottla.cli.group_view import type_of
+    from ottla.client import GroupType
 
+    if (target is None) == (shift is None):
+        raise click.UsageError("where to? give --to WHERE, or --by N")
     with admin(bootstrap, client) as ask:
-        description = ask.describe_topic(topic)
-        numbers = [each.partition for each in description.partitions if not only or each.partition in only]
-        partitions = [TopicPartition(topic, number) for number in numbers]
-        goals = offsets_at(ask, partitions, target)
-        before = ask.list_group_offsets(group, partitions)
+        shares = type_of(ask, group) is GroupType.SHARE
+        before = _places(ask, group, shares=shares)
+        partitions = _meant(ask, group, topics, only, list(before))
+        goals = _goals(ask, partitions, before, target, shift)
         if not dry_run:
-            ask.alter_group_offsets(group, goals).check()
+            alter = ask.alter_share_group_offsets if shares else ask.alter_group_offsets
+            alter(group, goals).check()
     rows = [
-        {
-            "topic": topic,
-            "partition": each.partition,
-            "before": before[each].offset if each in before else None,
-            "after": goals[each],
-        }
+        {"topic": each.topic, "partition": each.partition, "before": before.get(each), "after": goals[each]}
         for each in partitions
     ]
     if as_json:
@@ -207,6 +178,45 @@ def reset(
         screen.hint("nothing was changed (--dry-run)")
     else:
         screen.done(f"{group} goes on there")
+
+
+def _places(ask: Admin, group: str, *, shares: bool) -> dict[TopicPartition, int]:
+    """Where the group is now."""
+    if shares:
+        return {each: one.start_offset for each, one in ask.list_share_group_offsets(group).succeeded.items()}
+    return {each: one.offset for each, one in ask.list_group_offsets(group).items()}
+
+
+def _meant(
+    ask: Admin, group: str, topics: tuple[str, ...], only: tuple[int, ...], read: list[TopicPartition]
+) -> list[TopicPartition]:
+    """The partitions of the topics that are named; else those that the group has read."""
+    from ottla.client import TopicPartition
+
+    if not topics:
+        if not read:
+            raise OttlaError(f"{group} has read nothing yet; name the topics where it shall begin")
+        return sorted(each for each in read if not only or each.partition in only)
+    found = [TopicPartition(topic, each.partition) for topic in topics for each in ask.describe_topic(topic).partitions]
+    chosen = [each for each in found if not only or each.partition in only]
+    if not chosen:
+        raise OttlaError(f"{', '.join(topics)} has no partition {', '.join(map(str, only))}")
+    return chosen
+
+
+def _goals(
+    ask: Admin,
+    partitions: list[TopicPartition],
+    before: dict[TopicPartition, int],
+    target: str | None,
+    shift: int | None,
+) -> dict[TopicPartition, int]:
+    if target is not None:
+        return offsets_at(ask, partitions, target)
+    starts, ends = offsets_at(ask, partitions, "earliest"), offsets_at(ask, partitions, "latest")
+    if unread := [each for each in partitions if each not in before]:
+        raise OttlaError(f"the group is nowhere in {unread[0]} yet: there --to is needed, not --by")
+    return {each: max(starts[each], min(ends[each], before[each] + (shift or 0))) for each in partitions}
 
 
 def offsets_at(ask: Admin, partitions: list[TopicPartition], target: str) -> dict[TopicPartition, int]:
@@ -236,14 +246,16 @@ def _listed(ask: Admin, partitions: list[TopicPartition], spec: OffsetSpec | int
 
 
 def timestamp_ms(text: str) -> int:
-    """A time as people write it, in milliseconds. Without a zone it is this machine's."""
+    """A time as people write it, or how long ago, in milliseconds. Without a zone it is this machine's."""
     from datetime import datetime
 
+    if span := _AGO.fullmatch(text):
+        return time.time_ns() // 1_000_000 - int(span[1]) * _SPANS_MS[span[2]]
     try:
         at = datetime.fromisoformat(text)
     except ValueError as error:
         raise click.UsageError(
-            f"{text}: it takes earliest, latest, an offset, -N, or a time such as 2026-11-21T06:00"
+            f"{text}: it takes earliest, latest, an offset, -N, a time such as 2026-11-21T06:00, or 2h (ago)"
         ) from error
     return int(at.timestamp() * 1000)
 
@@ -251,14 +263,36 @@ def timestamp_ms(text: str) -> int:
 @groups.command()
 @cluster
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...", shell_complete=complete_group)
-def delete(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...]) -> None:
+@as_json
+def delete(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> None:
     """Delete groups without members, with all that they have committed."""
     from ottla.cli import screen
-    from ottla.kernel.error import OttlaError
 
     with admin(bootstrap, client) as ask:
         results = ask.delete_groups(names)
     for name in names:
         if name in results.errors:
             raise OttlaError(f"{name}: {screen.in_words(results.errors[name])}")
-        screen.done(f"deleted {name}")
+    screen.told(as_json, {"deleted": list(names)}, *(f"deleted {name}" for name in names))
+
+
+@groups.command()
+@cluster
+@click.argument("group", shell_complete=complete_group)
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete_topic)
+@as_json
+def forget(bootstrap: str, client: tuple[str, ...], group: str, topics: tuple[str, ...], as_json: bool) -> None:
+    """Let a group forget how far it is in TOPICs that it does not read now."""
+    from ottla.cli import screen
+    from ottla.cli.group_view import type_of
+    from ottla.client import GroupType
+
+    with admin(bootstrap, client) as ask:
+        if type_of(ask, group) is GroupType.SHARE:
+            ask.delete_share_group_offsets(group, topics).check()
+        else:
+            read = [each for each in ask.list_group_offsets(group) if each.topic in topics]
+            if missing := sorted(set(topics) - {each.topic for each in read}):
+                raise OttlaError(f"{group} has committed nothing for {missing[0]}")
+            ask.delete_group_offsets(group, read).check()
+    screen.told(as_json, {"group": group, "forgot": list(topics)}, f"{group} has forgotten {', '.join(topics)}")

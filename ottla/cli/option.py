@@ -32,6 +32,22 @@ def _inherit(context: click.Context, parameter: click.Parameter, value: Any) -> 
     return value
 
 
+class Commands(click.Group):
+    """A tool with commands of its own: the first sentence of each stands in its help, whole."""
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Click would cut the lines where a small terminal ends."""
+        found = [(name, self.get_command(context, name)) for name in self.list_commands(context)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _first_sentence(each.help or "")) for name, each in found if each is not None])
+
+
+def _first_sentence(text: str) -> str:
+    paragraph = " ".join(text.partition("\n\n")[0].split())
+    sentence, stop, _ = paragraph.partition(". ")
+    return sentence + stop.rstrip()
+
+
 _bootstrap = click.option(
     "-b",
     "--bootstrap-servers",

@@ -11,7 +11,7 @@ from uuid import uuid4
 import click
 
 from ottla.cli.measure import MEBIBYTE, Latencies, Pace, Window
-from ottla.cli.option import F, admin, as_json, client_settings, cluster, complete_topic, pairs, reach
+from ottla.cli.option import Commands, F, admin, as_json, client_settings, cluster, complete_topic, pairs, reach
 from ottla.kernel.error import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _NAMES = ("p50", "p95", "p99", "p99.9")
 _topic = click.argument("topic", shell_complete=complete_topic)
 
 
-@click.group()
+@click.group(cls=Commands)
 @cluster
 def perf(bootstrap: str, client: tuple[str, ...]) -> None:
     """Measure how fast a cluster takes and gives records. -X sets what the client does, e.g. -X linger.ms=10."""

@@ -223,9 +223,11 @@ def _converse(producer: Producer, topic: str, shared: _Shared) -> None:
 def _typed(topic: str) -> Iterator[bytes]:
     import contextlib
 
+    from ottla.cli import screen
+
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  (line editing and history in input())
-    prompt = click.style(f"{topic}> ", bold=True)
+    prompt = screen.styled(f"{topic}> ", bold=True)
     while True:
         try:
             yield input(prompt).encode() + b"\n"

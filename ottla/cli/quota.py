@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ottla.cli.option import admin, as_json, cluster, pairs
+from ottla.cli.option import Commands, admin, as_json, cluster, pairs
 from ottla.kernel.error import OttlaError
 
 _DEFAULT = "default"
@@ -18,7 +18,7 @@ _NAMES = (
 )
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Commands, invoke_without_command=True)
 @cluster
 @as_json
 @click.pass_context
@@ -77,6 +77,7 @@ def _entity(user: str | None, client_id: str | None, ip: str | None) -> dict[str
 @_client_id
 @_ip
 @click.argument("changes", nargs=-1, required=True, metavar="QUOTA=NUMBER...")
+@as_json
 def set_(
     bootstrap: str,
     client: tuple[str, ...],
@@ -84,6 +85,7 @@ def set_(
     client_id: str | None,
     ip: str | None,
     changes: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Set quotas: producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate; of an address:
     connection_creation_rate.
@@ -99,8 +101,11 @@ def set_(
             raise OttlaError(f"{name}={text}: it takes a number") from None
     with admin(bootstrap, client) as ask:
         ask.alter_client_quotas([(entity, wanted)]).check()
-    for name, value in wanted.items():
-        screen.done(f"{_named(entity)}: {name}={value}")
+    screen.told(
+        as_json,
+        {"entity": _parts(entity), "set": wanted},
+        *(f"{_named(entity)}: {name}={value}" for name, value in wanted.items()),
+    )
 
 
 @quotas.command()
@@ -109,6 +114,7 @@ def set_(
 @_client_id
 @_ip
 @click.argument("names", nargs=-1, required=True, metavar="QUOTA...")
+@as_json
 def unset(
     bootstrap: str,
     client: tuple[str, ...],
@@ -116,6 +122,7 @@ def unset(
     client_id: str | None,
     ip: str | None,
     names: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Take quotas away."""
     from ottla.cli import screen
@@ -123,9 +130,16 @@ def unset(
     entity = _entity(user, client_id, ip)
     with admin(bootstrap, client) as ask:
         ask.alter_client_quotas([(entity, dict.fromkeys(names))]).check()
-    for name in names:
-        screen.done(f"{_named(entity)}: no {name} of its own")
+    screen.told(
+        as_json,
+        {"entity": _parts(entity), "unset": list(names)},
+        *(f"{_named(entity)}: no {name} of its own" for name in names),
+    )
+
+
+def _parts(entity: dict[str, str | None]) -> dict[str, str]:
+    return {part: name if name is not None else _DEFAULT for part, name in entity.items()}
 
 
 def _named(entity: dict[str, str | None]) -> str:
-    return " ".join(f"{part} {name if name is not None else _DEFAULT}" for part, name in entity.items())
+    return " ".join(f"{part} {name}" for part, name in _parts(entity).items())

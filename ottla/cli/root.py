@@ -29,8 +29,11 @@ _TOOLS = {
     "configs": ("ottla.cli.config:configs", "Show, explain and change settings."),
     "transactions": ("ottla.cli.transaction:transactions", "List transactions, find and abort those that hang."),
     "quotas": ("ottla.cli.quota:quotas", "Show and change how much users and clients may do."),
+    "users": ("ottla.cli.user:users", "Show who logs in with a password, set and delete passwords."),
     "acls": ("ottla.cli.acl:acls", "Show and change who may do what."),
     "cluster": ("ottla.cli.cluster:cluster", "Show the nodes, the quorum and the disks."),
+    "quorum": ("ottla.cli.quorum:quorum", "Show the controllers of the quorum, add and remove voters."),
+    "partitions": ("ottla.cli.partition:partitions", "Find partitions in trouble, move them, elect leaders."),
     "disks": ("ottla.cli.disk:disks", "Show the log directories and what takes room in them."),
     "features": ("ottla.cli.feature:features", "Show the features of the cluster, raise or lower their levels."),
     "perf": ("ottla.cli.perf:perf", "Measure how fast a cluster takes and gives records."),
@@ -121,8 +124,13 @@ def _leave(code: int) -> NoReturn:
 
 
 def _misused(error: click.UsageError) -> None:
-    """One line about what is wrong, one that says where to read on."""
+    """One line about what is wrong, one that says where to read on. A group of commands alone shows its help."""
+    from ottla.cli.screen import styled
+
     context = error.ctx
+    if context is not None and isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+        click.echo(context.get_help(), err=True)
+        return
     message = error.format_message().rstrip(".")
     if isinstance(error, click.exceptions.NoSuchOption):
         message = f"there is no option {error.option_name}{_nearest(error.possibilities or ())}"
@@ -131,9 +139,9 @@ def _misused(error: click.UsageError) -> None:
         wrong = message.partition("'")[2].partition("'")[0]
         hint = _nearest(_close(wrong, names)) or f"; there are {', '.join(names)}"
         message = f"there is no command {wrong} in {context.command_path}{hint}"
-    click.echo(f"{click.style('ottla:', fg='red', bold=True)} {message[:1].lower()}{message[1:]}", err=True)
+    click.echo(f"{styled('ottla:', 'red', bold=True)} {message[:1].lower()}{message[1:]}", err=True)
     if context is not None:
-        click.echo(click.style(f"       see {context.command_path} --help", dim=True), err=True)
+        click.echo(styled(f"       see {context.command_path} --help", dim=True), err=True)
 
 
 def _nearest(names: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ Rules:
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -123,6 +124,13 @@ def coloured(text: object, style: str) -> Text:
     return Text(str(text), style=style)
 
 
+def styled(text: str, fg: str | None = None, *, bold: bool = False, dim: bool = False) -> str:
+    """Text for a terminal without rich: no colour with NO_COLOR, nothing at all on a terminal that is TERM=dumb."""
+    if os.environ.get("TERM") in ("dumb", "unknown"):
+        return text
+    return click.style(text, fg=None if os.environ.get("NO_COLOR") else fg, bold=bold or None, dim=dim or None)
+
+
 def heading(text: str, after: str = "") -> None:
     """A line above a table; nothing in a pipe."""
     if sys.stdout.isatty():
@@ -147,6 +155,15 @@ def done(text: str) -> None:
         click.echo(text, err=True)
 
 
+def told(as_json: bool, document_: Any, *lines: str) -> None:
+    """What a change has done: a document for programs, lines for people."""
+    if as_json:
+        document(document_)
+        return
+    for each in lines:
+        done(each)
+
+
 def hint(text: str) -> None:
     """Something that helps to go on; only on a terminal."""
     if sys.stderr.isatty():
@@ -156,7 +173,7 @@ def hint(text: str) -> None:
 def complain(error: OttlaError | KafkaError) -> None:
     """One line on stderr that says what is wrong."""
     message = in_words(error)
-    click.echo(f"{click.style('ottla:', fg='red', bold=True)} {message}", err=True)
+    click.echo(f"{styled('ottla:', 'red', bold=True)} {message}", err=True)
 
 
 _WORDS = {

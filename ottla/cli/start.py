@@ -89,7 +89,9 @@ class _Wrong(click.ClickException):
 
 
 def _say(line: str) -> None:
+    from ottla.cli.screen import styled
+
     print(line, flush=True)
     if "ready on" in line and sys.stderr.isatty():
         hint = "       Ctrl-C stops it. In another terminal: ottla topics create hello, ottla produce hello"
-        click.secho(hint, dim=True, err=True)
+        click.echo(styled(hint, dim=True), err=True)

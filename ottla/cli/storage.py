@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ottla.cli.option import as_json, pairs
+from ottla.cli.option import Commands, as_json, pairs
 from ottla.cli.start import read_file
 from ottla.kernel.server_settings import ServerSettings
 
@@ -13,7 +13,7 @@ _config = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Commands)
 def storage() -> None:
     """Format the log directories of a node."""
 
@@ -39,6 +39,7 @@ def storage() -> None:
 @click.option("-g", "--ignore-formatted", is_flag=True, help="Leave directories alone that are formatted already.")
 @click.option("-r", "--release-version", metavar="VERSION", help="The metadata version to begin with, e.g. 4.3.")
 @click.option("-f", "--feature", "features", metavar="NAME=LEVEL", multiple=True, help="A feature's level.")
+@as_json
 def format_(
     cluster_id: str,
     file: str,
@@ -48,6 +49,7 @@ def format_(
     ignore_formatted: bool,
     release_version: str | None,
     features: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Write the ids of cluster, node and directory, and the first metadata.
 
@@ -72,6 +74,11 @@ def format_(
         release_version=release_version,
         features=_levels(features),
     )
+    if as_json:
+        from ottla.cli import screen
+
+        screen.document({"cluster": cluster_id, "done": lines})
+        return
     for line in lines:
         click.echo(line)
 
@@ -125,11 +132,18 @@ def info(file: str, as_json: bool) -> int:
 
 
 @storage.command("random-uuid")
-def random_uuid() -> None:
+@as_json
+def random_uuid(as_json: bool) -> None:
     """Make an id for a new cluster."""
     from random import SystemRandom
 
     from ottla.broker.registration import random_uuid as make
     from ottla.kernel.name import uuid_text
 
-    click.echo(uuid_text(make(SystemRandom())))
+    made = uuid_text(make(SystemRandom()))
+    if as_json:
+        from ottla.cli import screen
+
+        screen.document({"uuid": made})
+    else:
+        click.echo(made)

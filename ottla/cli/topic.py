@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.option import admin, as_json, cluster, complete_topic, pairs
+from ottla.cli.option import Commands, admin, as_json, cluster, complete_topic, pairs
 
 if TYPE_CHECKING:
     from ottla.client import Admin
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ottla.kernel.name import TopicPartition
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Commands, invoke_without_command=True)
 @cluster
 @as_json
 @click.pass_context
@@ -214,7 +214,8 @@ def _naming(name: str, error: Any) -> Exception:
 @cluster
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_topic)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-def delete(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], yes: bool) -> None:
+@as_json
+def delete(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Delete topics with all their records."""
     import sys
 
@@ -230,7 +231,7 @@ def delete(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], yes:
     for name in names:
         if name in results.errors:
             raise _naming(name, results.errors[name])
-        screen.done(f"deleted {name}")
+    screen.told(as_json, {"deleted": list(names)}, *(f"deleted {name}" for name in names))
 
 
 @topics.command()
@@ -272,10 +273,11 @@ def trim(
 @cluster
 @click.argument("name", shell_complete=complete_topic)
 @click.option("-p", "--partitions", type=click.IntRange(1), required=True, help="How many it shall have.")
-def grow(bootstrap: str, client: tuple[str, ...], name: str, partitions: int) -> None:
+@as_json
+def grow(bootstrap: str, client: tuple[str, ...], name: str, partitions: int, as_json: bool) -> None:
     """Give a topic more partitions. New records with a key may then go elsewhere than the old ones with it."""
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
         ask.create_partitions({name: partitions}).check()
-    screen.done(f"{name} has {partitions} partitions")
+    screen.told(as_json, {"topic": name, "partitions": partitions}, f"{name} has {partitions} partitions")

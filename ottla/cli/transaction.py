@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.option import admin, as_json, cluster, complete_topic
+from ottla.cli.option import Commands, admin, as_json, cluster, complete_topic
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -17,7 +17,7 @@ _STATES = {"Ongoing": "yellow", "Empty": "dim", "Dead": "red", "CompleteCommit":
 _LONG_MINUTES = 15
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=Commands, invoke_without_command=True)
 @cluster
 @as_json
 @click.pass_context
@@ -192,23 +192,35 @@ _HANGING = ("partition", "start offset", "producer")
 @click.argument("topic", shell_complete=complete_topic)
 @click.argument("partition", type=click.IntRange(0))
 @click.argument("start_offset", type=click.IntRange(0))
-def abort(bootstrap: str, client: tuple[str, ...], topic: str, partition: int, start_offset: int) -> None:
+@as_json
+def abort(
+    bootstrap: str, client: tuple[str, ...], topic: str, partition: int, start_offset: int, as_json: bool
+) -> None:
     """Abort a transaction that hangs: as `hanging` shows it."""
     from ottla.cli import screen
     from ottla.client import TopicPartition
 
     with admin(bootstrap, client) as ask:
         ask.abort_transaction(TopicPartition(topic, partition), start_offset)
-    screen.done(f"aborted what was open in {topic} {partition} from offset {start_offset}")
+    screen.told(
+        as_json,
+        {"topic": topic, "partition": partition, "aborted_from": start_offset},
+        f"aborted what was open in {topic} {partition} from offset {start_offset}",
+    )
 
 
 @transactions.command()
 @cluster
 @click.argument("transactional_id", metavar="ID")
-def fence(bootstrap: str, client: tuple[str, ...], transactional_id: str) -> None:
+@as_json
+def fence(bootstrap: str, client: tuple[str, ...], transactional_id: str, as_json: bool) -> None:
     """Lock out whoever uses a transactional id now; what is open of it is aborted."""
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
         ask.terminate_transaction(transactional_id)
-    screen.done(f"{transactional_id}: its producer is locked out, its transaction aborted")
+    screen.told(
+        as_json,
+        {"fenced": transactional_id},
+        f"{transactional_id}: its producer is locked out, its transaction aborted",
+    )

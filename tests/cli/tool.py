@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ import pytest
 from ottla.cli.root import run
 
 OTTLA = [sys.executable, "-m", "ottla.cli"]
+CTRL_C = b"\x03"
 _SECONDS_MAX = 30
 
 
@@ -99,7 +101,12 @@ def on_terminal(
                 break
             if waiting and (at := shown.find(waiting[0][0].encode(), seen)) >= 0:
                 seen = at + len(waiting[0][0])
-                os.write(ours, waiting.pop(0)[1])
+                keys = waiting.pop(0)[1]
+                # It is not the process's controlling terminal: what Ctrl-C does there, we do.
+                if keys == CTRL_C:
+                    process.send_signal(signal.SIGINT)
+                else:
+                    os.write(ours, keys)
         return Said(process.wait(_SECONDS_MAX), shown.decode().replace("\r\n", "\n"), "")
     finally:
         process.kill()

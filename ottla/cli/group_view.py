@@ -1,0 +1,135 @@
+"""A group of any protocol (classic, consumer, share, streams) as `ottla groups` shows it: members, places, lag."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ottla.kernel.error import KafkaError
+
+if TYPE_CHECKING:
+    from ottla.client import Admin, GroupType, TopicPartition
+    from ottla.client.admin.streams_group import StreamsGroupDescription
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """What there is to say about a group, whatever its protocol."""
+
+    type: str
+    state: str
+    assignor: str
+    coordinator: int
+    #: member, instance, client, host, partitions (of a streams member: its active tasks).
+    members: list[dict[str, Any]]
+    #: topic, partition, committed (of a share group: where it begins), end_offset, lag, member. None: not known.
+    partitions: list[dict[str, Any]]
+
+    @property
+    def lag(self) -> int | None:
+        """Of all partitions where it is known."""
+        known = [each["lag"] for each in self.partitions if each["lag"] is not None]
+        return sum(known) if known else None
+
+
+def type_of(ask: Admin, group: str) -> GroupType:
+    """Its protocol. A group that is not there counts as classic: describing it says so."""
+    from ottla.client import GroupType
+
+    return next((each.type for each in ask.list_groups() if each.id == group), GroupType.CLASSIC)
+
+
+def look(ask: Admin, group: str, type_: GroupType) -> GroupView:
+    """Ask about it. GROUP_ID_NOT_FOUND if there is none."""
+    from ottla.client import GroupType
+
+    if type_ is GroupType.SHARE:
+        return _share(ask, group)
+    if type_ is GroupType.STREAMS:
+        return _streams(ask, group)
+    description = ask.describe_group(group)
+    partitions = [
+        _partition(each.partition, each.committed, each.end_offset, each.lag, each.member.id if each.member else None)
+        for each in ask.group_lag(group)
+    ]
+    members = [
+        _member(each.id, each.instance_id, each.client_id, each.host, len(each.assignment))
+        for each in description.members
+    ]
+    node = description.coordinator.id
+    return GroupView(description.type.value, description.state, description.assignor, node, members, partitions)
+
+
+def _member(member: str, instance: str | None, client: str, host: str, partitions: int) -> dict[str, Any]:
+    return {"member": member, "instance": instance, "client": client, "host": host, "partitions": partitions}
+
+
+def _partition(
+    partition: TopicPartition, committed: int | None, end: int | None, lag: int | None, member: str | None
+) -> dict[str, Any]:
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "committed": committed,
+        "end_offset": end,
+        "lag": lag,
+        "member": member,
+    }
+
+
+def _ends(ask: Admin, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    """Where they end; without those that cannot be asked."""
+    from ottla.client import OffsetSpec
+
+    if not partitions:
+        return {}
+    try:
+        found = ask.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)).succeeded
+    except KafkaError:
+        return {}
+    return {each: one.offset for each, one in found.items()}
+
+
+def _share(ask: Admin, group: str) -> GroupView:
+    description = ask.describe_share_group(group)
+    offsets = ask.list_share_group_offsets(group, unread=True).succeeded
+    ends = _ends(ask, sorted(offsets))
+    partitions = [
+        # Many members share a partition: nobody is named.
+        _partition(each, one.start_offset if one.start_offset >= 0 else None, ends.get(each), one.lag, None)
+        for each, one in sorted(offsets.items())
+    ]
+    members = [_member(each.id, None, each.client_id, each.host, len(each.assignment)) for each in description.members]
+    node = description.coordinator.id
+    return GroupView("share", description.state, description.assignor, node, members, partitions)
+
+
+def _streams(ask: Admin, group: str) -> GroupView:
+    description = ask.describe_streams_group(group)
+    committed = ask.list_group_offsets(group)
+    owners = _owners(description)
+    places = sorted({*committed, *owners})
+    ends = _ends(ask, places)
+    partitions = []
+    for each in places:
+        at, end = committed.get(each), ends.get(each)
+        lag = None if at is None or end is None else max(0, end - at.offset)
+        partitions.append(_partition(each, None if at is None else at.offset, end, lag, owners.get(each)))
+    members = [
+        _member(each.id, each.instance_id, each.client_id, each.host, len(each.assignment.active))
+        for each in description.members
+    ]
+    return GroupView("streams", description.state, "", description.coordinator.id, members, partitions)
+
+
+def _owners(description: StreamsGroupDescription) -> dict[TopicPartition, str]:
+    """Partition to the member whose active task reads it."""
+    from ottla.client import TopicPartition
+
+    topics = {each.id: (*each.source_topics, *each.repartition_source_topics) for each in description.subtopologies}
+    return {
+        TopicPartition(topic, number): member.id
+        for member in description.members
+        for subtopology, number in member.assignment.active
+        for topic in topics.get(subtopology, ())
+    }

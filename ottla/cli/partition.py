@@ -1,0 +1,339 @@
+"""`ottla partitions`: which are in trouble, who leads them, and their moves to other nodes and directories.
+
+Rules:
+- A move goes on when the tool is gone: Ctrl-C only stops the looking, and says so.
+- A move to other nodes is KIP-455's, one to another directory of the same node KIP-113's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.option import Commands, admin, as_json, cluster, complete_topic
+from ottla.kernel.error import ErrorCode, OttlaError
+
+if TYPE_CHECKING:
+    from ottla.client import Admin, TopicPartition
+    from ottla.client.admin.replica import Replica
+
+#: Between two looks at a move.
+_PAUSE_S = 0.2
+_partition = click.option(
+    "-p", "--partition", "only", type=click.IntRange(0), multiple=True, help="Only this one; may be repeated."
+)
+_no_wait = click.option("--no-wait", is_flag=True, help="Begin it, and do not wait for its end.")
+
+
+@click.group(cls=Commands, invoke_without_command=True)
+@cluster
+@as_json
+@click.pass_context
+def partitions(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
+    """Find partitions in trouble, move them, elect leaders. Alone it shows those in trouble."""
+    if context.invoked_subcommand is None:
+        context.invoke(list_, bootstrap=bootstrap, client=client, everything=False, as_json=as_json)
+
+
+@partitions.command("list")
+@cluster
+@click.option("-a", "--all", "everything", is_flag=True, help="Those without trouble, too.")
+@as_json
+def list_(bootstrap: str, client: tuple[str, ...], everything: bool, as_json: bool) -> int:
+    """Partitions without a leader or with replicas that are behind; exit code 1 when there is one."""
+    from ottla.cli import screen
+
+    with admin(bootstrap, client) as ask:
+        described = ask.describe_topics([topic.name for topic in ask.list_topics(internal=True)]).succeeded
+    found = [
+        {
+            "topic": name,
+            "partition": each.partition,
+            "leader": None if each.leader is None else each.leader.id,
+            "replicas": [node.id for node in each.replicas],
+            "isr": [node.id for node in each.isr],
+            "trouble": "no leader" if each.leader is None else "behind" if len(each.isr) < len(each.replicas) else None,
+        }
+        for name, topic in sorted(described.items())
+        for each in topic.partitions
+    ]
+    troubled = [each for each in found if each["trouble"]]
+    shown = found if everything else troubled
+    if as_json:
+        screen.document(shown)
+        return 1 if troubled else 0
+    columns = [screen.Column("topic", "name"), screen.Column("partition", numeric=True)]
+    columns += [screen.Column("leader", numeric=True), screen.Column("replicas"), screen.Column("in sync")]
+    columns.append(screen.Column("trouble", "bad"))
+    rows = [(*list(each.values())[:3], _ids(each["replicas"]), _ids(each["isr"]), each["trouble"]) for each in shown]
+    screen.table(columns, rows, empty=f"all {len(found):,} partitions have a leader and all their replicas in sync")
+    return 1 if troubled else 0
+
+
+def _ids(ids: Any) -> str:
+    return " ".join(map(str, ids))
+
+
+def _of_topic(ask: Admin, topic: str, only: tuple[int, ...]) -> dict[TopicPartition, list[int]]:
+    """The partitions that are meant, each with its replicas now."""
+    from ottla.client import TopicPartition
+
+    there = {each.partition: [node.id for node in each.replicas] for each in ask.describe_topic(topic).partitions}
+    if missing := [number for number in only if number not in there]:
+        raise OttlaError(f"{topic} has no partition {missing[0]}: it has 0 to {len(there) - 1}")
+    return {TopicPartition(topic, number): there[number] for number in only or sorted(there)}
+
+
+@partitions.command()
+@cluster
+@click.argument("topic", shell_complete=complete_topic)
+@click.option("--to", "nodes", required=True, metavar="NODE,...", help="The nodes to hold it; the first shall lead.")
+@_partition
+@_no_wait
+@as_json
+def move(
+    bootstrap: str,
+    client: tuple[str, ...],
+    topic: str,
+    nodes: str,
+    only: tuple[int, ...],
+    no_wait: bool,
+    as_json: bool,
+) -> None:
+    """Move the partitions of TOPIC to other nodes; with more or fewer nodes than now, change how many hold them."""
+    from ottla.cli import screen
+
+    brokers = _numbers(nodes)
+    with admin(bootstrap, client) as ask:
+        wanted = _of_topic(ask, topic, only)
+        live = {node.id for node in ask.describe_cluster().nodes}
+        if unknown := [each for each in brokers if each not in live]:
+            raise OttlaError(f"there is no node {unknown[0]} now: these are {_ids(sorted(live))}")
+        ask.alter_partition_reassignments(dict.fromkeys(wanted, brokers)).check()
+        left = 0
+        if not no_wait:
+            what = f"moving {topic}"
+            left = _follow(what, len(wanted), lambda: len(ask.list_partition_reassignments(list(wanted))))
+    ended = not (no_wait or left)
+    many = f"{len(wanted)} partition{'s' * (len(wanted) != 1)}"
+    screen.told(
+        as_json,
+        {"topic": topic, "partitions": [each.partition for each in wanted], "to": brokers, "done": ended},
+        f"{many} of {topic} {'on' if ended else 'on the way to'} {_ids(brokers)}",
+    )
+
+
+def _numbers(text: str) -> list[int]:
+    parts = [each.strip() for each in text.split(",")]
+    if not all(each.isdecimal() for each in parts):
+        raise click.UsageError(f"--to {text}: it takes numbers of nodes, separated by commas: --to 1,2,3")
+    found = [int(each) for each in parts]
+    if len(set(found)) < len(found):
+        raise click.UsageError(f"--to {text}: it names a node twice")
+    return found
+
+
+def _follow(what: str, total: int, remaining: Callable[[], int]) -> int:
+    """Look until nothing remains, and show a bar meanwhile. What remains when somebody is tired of looking."""
+    from ottla.cli import screen
+
+    left = remaining()
+    try:
+        with screen.progress(what, total, "partitions") as bar:
+            while left:
+                bar.update(bar.task_ids[0], completed=total - left, count=total - left)
+                time.sleep(_PAUSE_S)
+                left = remaining()
+    except KeyboardInterrupt:
+        screen.hint("it goes on without you; `ottla partitions moves` shows how far it is")
+    return left
+
+
+@partitions.command()
+@cluster
+@as_json
+def moves(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
+    """The moves that are under way, between nodes and between directories."""
+    from ottla.cli import screen
+
+    with admin(bootstrap, client) as ask:
+        between = ask.list_partition_reassignments()
+        dirs = ask.describe_log_dirs().succeeded
+    found: list[dict[str, Any]] = [
+        {
+            "topic": each.topic,
+            "partition": each.partition,
+            "replicas": list(one.replicas),
+            "adding": list(one.adding),
+            "removing": list(one.removing),
+            "directory": None,
+            "lag": None,
+        }
+        for each, one in sorted(between.items())
+    ]
+    found += [
+        {
+            "topic": one.partition.topic,
+            "partition": one.partition.partition,
+            "replicas": [node],
+            "adding": [],
+            "removing": [],
+            "directory": directory.path,
+            "lag": one.offset_lag,
+        }
+        for node, directories in sorted(dirs.items())
+        for directory in directories
+        for one in directory.replicas
+        if one.future
+    ]
+    if as_json:
+        screen.document(found)
+        return
+    columns = [screen.Column("topic", "name"), screen.Column("partition", numeric=True), screen.Column("on")]
+    columns += [screen.Column("comes to"), screen.Column("leaves"), screen.Column("to directory")]
+    columns.append(screen.Column("behind", numeric=True))
+    rows = [
+        (
+            each["topic"],
+            each["partition"],
+            _ids(each["replicas"]),
+            _ids(each["adding"]) or None,
+            _ids(each["removing"]) or None,
+            each["directory"],
+            each["lag"],
+        )
+        for each in found
+    ]
+    screen.table(columns, rows, empty="nothing is being moved")
+
+
+@partitions.command()
+@cluster
+@click.argument("topic", shell_complete=complete_topic)
+@_partition
+@as_json
+def cancel(bootstrap: str, client: tuple[str, ...], topic: str, only: tuple[int, ...], as_json: bool) -> None:
+    """Call off the moves of TOPIC to other nodes: everything stays where it was."""
+    from ottla.cli import screen
+
+    with admin(bootstrap, client) as ask:
+        moving = sorted(ask.list_partition_reassignments(list(_of_topic(ask, topic, only))))
+        if moving:
+            ask.alter_partition_reassignments(dict.fromkeys(moving)).check()
+    numbers = [each.partition for each in moving]
+    done = f"called off: {topic} {_ids(numbers)}" if moving else f"nothing of {topic} was being moved"
+    screen.told(as_json, {"topic": topic, "cancelled": numbers}, done)
+
+
+@partitions.command()
+@cluster
+@click.argument("topic", required=False, shell_complete=complete_topic)
+@_partition
+@click.option("--unclean", is_flag=True, help="Any replica that lives, even one that lacks records: they are lost.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before --unclean.")
+@as_json
+def elect(
+    bootstrap: str,
+    client: tuple[str, ...],
+    topic: str | None,
+    only: tuple[int, ...],
+    unclean: bool,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Make the first replica of each partition its leader again: of TOPIC, or of all."""
+    import sys
+
+    from ottla.cli import screen
+
+    if only and topic is None:
+        raise click.UsageError("-p is for the partitions of a TOPIC; which?")
+    if unclean and not yes and sys.stdin.isatty():
+        click.confirm("a replica that lacks records may lead then, and they are lost; go on?", abort=True, err=True)
+    with admin(bootstrap, client) as ask:
+        which = None if topic is None else list(_of_topic(ask, topic, only))
+        results = ask.elect_leaders(which, unclean=unclean)
+    wrong = {key: one for key, one in results.errors.items() if one.code is not ErrorCode.ELECTION_NOT_NEEDED}
+    if as_json:
+        failed = {str(key): one.code.name for key, one in sorted(wrong.items())}
+        screen.document({"elected": [str(each) for each in sorted(results.succeeded)], "failed": failed})
+        return 1 if wrong else 0
+    for each in sorted(results.succeeded):
+        screen.done(f"{each} has a new leader")
+    if wrong:
+        key, one = min(wrong.items())
+        raise OttlaError(f"{key}: {screen.in_words(one)}" + f" (and {len(wrong) - 1} more)" * (len(wrong) > 1))
+    if not results.succeeded:
+        screen.done("all lead that should")
+    return 0
+
+
+@partitions.command("move-directory")
+@cluster
+@click.argument("topic", shell_complete=complete_topic)
+@click.argument("directory", metavar="DIRECTORY", type=click.Path())
+@click.option("-N", "--node", type=click.IntRange(0), help="On which node; not needed where there is one.")
+@_partition
+@_no_wait
+@as_json
+def move_directory(
+    bootstrap: str,
+    client: tuple[str, ...],
+    topic: str,
+    directory: str,
+    node: int | None,
+    only: tuple[int, ...],
+    no_wait: bool,
+    as_json: bool,
+) -> None:
+    """Move the partitions of TOPIC to another log directory of their node."""
+    from ottla.cli import screen
+    from ottla.client.admin.replica import Replica
+
+    with admin(bootstrap, client) as ask:
+        wanted = _of_topic(ask, topic, only)
+        dirs = ask.describe_log_dirs().check()
+        node = _node(node, dirs)
+        known = [each.path for each in dirs[node]]
+        if directory not in known:
+            raise OttlaError(f"node {node} has no log directory {directory}: it has {', '.join(known)}")
+        replicas = [Replica(topic, each.partition, node) for each, brokers in wanted.items() if node in brokers]
+        if not replicas:
+            raise OttlaError(f"node {node} holds nothing of {topic}")
+        ask.alter_replica_log_dirs(dict.fromkeys(replicas, directory)).check()
+        left = 0
+        if not no_wait:
+            left = _follow(f"moving {topic}", len(replicas), lambda: _elsewhere(ask, replicas, directory))
+    numbers = [each.partition for each in replicas]
+    ended = not (no_wait or left)
+    many = f"{len(replicas)} partition{'s' * (len(replicas) != 1)}"
+    screen.told(
+        as_json,
+        {"topic": topic, "partitions": numbers, "node": node, "directory": directory, "done": ended},
+        f"{many} of {topic} {'in' if ended else 'on the way to'} {directory}",
+    )
+
+
+def _node(node: int | None, dirs: Mapping[int, object]) -> int:
+    if node is None and len(dirs) > 1:
+        raise click.UsageError(f"-N: on which node? there are {_ids(sorted(dirs))}")
+    if node is None:
+        return min(dirs)
+    if node not in dirs:
+        raise OttlaError(f"there is no node {node} now: these are {_ids(sorted(dirs))}")
+    return node
+
+
+def _elsewhere(ask: Admin, replicas: list[Replica], directory: str) -> int:
+    """How many of them are not in that directory yet."""
+    there = {
+        (one.partition.topic, one.partition.partition)
+        for each in ask.describe_log_dirs().check()[replicas[0].broker]
+        if each.path == directory
+        for one in each.replicas
+        if not one.future
+    }
+    return sum((each.topic, each.partition) not in there for each in replicas)

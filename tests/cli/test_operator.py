@@ -1,0 +1,132 @@
+"""ottla users, quorum, partitions, and what operators do with groups and settings."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ottla
+from ottla.client import Admin, ShareConsumer, TopicPartition
+from tests.cli.tool import Said, Tool, in_process
+
+
+@pytest.fixture
+def two_disks(tmp_path: Path) -> Iterator[tuple[str, list[str]]]:
+    """A node with two log directories, and which."""
+    paths = [str(tmp_path / "one"), str(tmp_path / "two")]
+    with ottla.Node(settings={"log.dirs": ",".join(paths)}) as node:
+        yield node.bootstrap_servers, paths
+
+
+def test_a_user_gets_a_password_from_stdin_and_loses_it(tool: Tool, bootstrap: str, topic: str) -> None:
+    said = in_process("users", "set", topic, stdin=b"secret\n", OTTLA_BOOTSTRAP_SERVERS=bootstrap)
+    assert said.code == 0, said.err
+    assert "secret" not in said.out + said.err
+    mine = [row for row in tool("users").rows if row[0] == topic]
+    assert mine == [[topic, "SCRAM-SHA-256", "4096"], [topic, "SCRAM-SHA-512", "4096"]]
+    assert tool("users", "delete", topic, "-m", "scram-sha-256", "--json").json["deleted"] == ["SCRAM-SHA-256"]
+    assert [each["mechanism"] for each in tool("users", "--json").json if each["user"] == topic] == ["SCRAM-SHA-512"]
+    assert tool("users", "delete", topic).code == 0
+    again = tool("users", "delete", topic)
+    assert (again.code, again.err) == (1, f"ottla: {topic} has no password; `ottla users` lists who has\n")
+
+
+def test_no_password_in_a_pipe_is_told(bootstrap: str) -> None:
+    said = in_process("users", "set", "nobody", OTTLA_BOOTSTRAP_SERVERS=bootstrap)
+    assert (said.code, said.err) == (1, "ottla: the first line of stdin is the password, and there is none\n")
+
+
+def test_the_quorum_shows_who_leads_and_how_far_each_is(tool: Tool) -> None:
+    found = tool("quorum", "--json").json
+    [leader] = [each for each in found["replicas"] if each["role"] == "leader"]
+    assert (leader["node"], leader["lag"]) == (found["leader"], 0)
+    assert tool("quorum").rows[0][:2] == [str(found["leader"]), "leader"]
+
+
+def test_a_voter_that_is_none_is_refused_in_words(tool: Tool) -> None:
+    assert tool("quorum", "remove", "99", "x").err.startswith("ottla: x is no id of a directory")
+    assert tool("quorum", "remove", "99", "tqOxGIbdSvGJmEkpqtyV0Q").code == 1
+    assert tool("quorum", "add", "9", "tqOxGIbdSvGJmEkpqtyV0Q", "here:1").code == 2
+
+
+def test_partitions_without_trouble_are_shown_only_when_all_are_wanted(tool: Tool, topic: str) -> None:
+    everything = tool("partitions", "list", "--all")
+    assert [topic, "1", "1", "1", "1", ""] in everything.rows
+    assert tool("partitions").rows == []
+    assert tool("partitions").code == everything.code == 0
+
+
+def test_a_move_to_where_it_is_ends_at_once_and_one_to_nowhere_is_refused(tool: Tool, topic: str) -> None:
+    moved = tool("partitions", "move", topic, "--to", "1", "--json").json
+    assert moved == {"topic": topic, "partitions": [0, 1], "to": [1], "done": True}
+    assert tool("partitions", "move", topic, "--to", "7").err == "ottla: there is no node 7 now: these are 1\n"
+    assert tool("partitions", "move", topic, "--to", "one").code == 2
+    assert tool("partitions", "move", topic, "--to", "1,1").code == 2
+    assert tool("partitions", "move", topic, "--to", "1", "-p", "9").err.endswith("has no partition 9: it has 0 to 1\n")
+    assert tool("partitions", "moves").rows == []
+    assert tool("partitions", "cancel", topic, "--json").json == {"topic": topic, "cancelled": []}
+
+
+def test_leaders_that_lead_already_need_no_election(tool: Tool, topic: str) -> None:
+    assert tool("partitions", "elect", topic, "--json").json == {"elected": [], "failed": {}}
+    assert tool("partitions", "elect", topic).err == "all lead that should\n"
+    assert tool("partitions", "elect", "-p", "0").code == 2
+
+
+def test_a_partition_moves_to_another_directory(tool: Tool, two_disks: tuple[str, list[str]], topic: str) -> None:
+    server, paths = two_disks
+
+    def ask(*words: str, stdin: bytes = b"") -> Said:
+        return in_process(*words, stdin=stdin, OTTLA_BOOTSTRAP_SERVERS=server)
+
+    assert ask("topics", "create", topic).code == 0
+    assert ask("produce", topic, stdin=b"x\n" * 100).code == 0
+    wrong = ask("partitions", "move-directory", topic, f"{paths[0]}x")
+    assert wrong.code == 1
+    assert f"it has {', '.join(sorted(paths))}" in wrong.err
+    for path in paths:
+        assert ask("partitions", "move-directory", topic, path, "--json").json["done"]
+        assert (Path(path) / f"{topic}-0").is_dir()
+    assert len(ask("consume", topic, "-e").rows) == 100
+
+
+def test_a_share_group_is_shown_reset_and_forgets(tool: Tool, bootstrap: str, topic: str) -> None:
+    in_process("produce", topic, "-p", "0", stdin=b"x\n" * 10, OTTLA_BOOTSTRAP_SERVERS=bootstrap)
+    group = f"{topic}_queue"
+    assert tool("configs", "set", "group", group, "share.auto.offset.reset=earliest").code == 0
+    shown = in_process("consume", topic, "--share", group, "-n", "4", OTTLA_BOOTSTRAP_SERVERS=bootstrap)
+    assert (shown.code, shown.out) == (0, "x\n" * 4), shown.err
+    assert [group, "share", "Empty", "0", "6"] in tool("groups").rows
+    assert [topic, "0", "4", "10", "6", ""] in tool("groups", "describe", group).rows
+    assert tool("groups", "reset", group, topic, "--to", "-1", "-p", "0").rows == [[topic, "0", "4", "9"]]
+    with ShareConsumer(bootstrap, group_id=group) as consumer:
+        consumer.subscribe([topic])
+        given: list[int] = []
+        while not given:
+            given = [record.offset for record in consumer.poll(1.0)]
+    assert given == [9]
+    assert tool("groups", "forget", group, topic, "--json").json == {"group": group, "forgot": [topic]}
+    assert tool("groups", "describe", group).rows == []
+
+
+def test_a_group_is_moved_by_so_many_records_and_forgets_a_topic(tool: Tool, bootstrap: str, topic: str) -> None:
+    in_process("produce", topic, "-p", "0", stdin=b"x\n" * 10, OTTLA_BOOTSTRAP_SERVERS=bootstrap)
+    group = f"{topic}_group"
+    with Admin(bootstrap) as admin:
+        admin.alter_group_offsets(group, {TopicPartition(topic, 0): 5}).check()
+    assert tool("groups", "reset", group, "--by", "-2").rows == [[topic, "0", "5", "3"]]
+    assert tool("groups", "reset", group, "--by", "99").rows == [[topic, "0", "3", "10"]]
+    assert tool("groups", "reset", group, "--to", "2h").rows == [[topic, "0", "10", "0"]]
+    assert tool("groups", "reset", group, topic, "--by", "1").err.endswith("there --to is needed, not --by\n")
+    assert tool("groups", "reset", group).code == 2
+    assert tool("groups", "forget", group, "elsewhere").code == 1
+    assert tool("groups", "forget", group, topic).code == 0
+    assert tool("groups", "reset", group, "--to", "latest").err.startswith(f"ottla: {group} has read nothing yet")
+
+
+def test_settings_of_metrics_and_loggers_are_shown_and_set(tool: Tool, topic: str) -> None:
+    assert tool("configs", "set", "metrics", topic, "interval.ms=1000").code == 0
+    assert tool("configs", "show", "metrics", topic).rows == [["interval.ms", "1000", "metrics"]]
+    assert ["metrics", topic, "interval.ms", "1000"] in tool("configs", "list").rows
+    assert tool("configs", "show", "logger", "1").rows
+    assert tool("configs", "show", "logger", "kafka").code == 2
