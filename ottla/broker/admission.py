@@ -1,18 +1,21 @@
 """Which connections are taken: how many at once, how many of one address, how fast.
 
 Rules:
-- An address that has `max.connections.per.ip` of them is closed at once.
-- An address that comes faster than its `connection_creation_rate` is closed after the time that it should have waited,
-  which is at most one window of the quota; the connection is not counted.
-- All together they wait in the backlog: for a connection to go when there are `max.connections`, for their turn when
-  they come faster than `max.connection.creation.rate`.
+- A listener takes `max.connections` of its own (`listener.name.X.max.connections` goes before the node's), and all
+  together the node's `max.connections`. The one that is too many waits for another to go.
+- They come at `max.connection.creation.rate`, each listener's own and the node's. The one that is too fast is counted,
+  waits as long as the rate needs to come down, at most one window of the quota, and is then taken.
+- Where there are several listeners, brokers reach each other whatever the clients do: on the inter-broker listener the
+  node's own limits do not count. What is then too much, or was since a limit became lower, closes the connections of
+  other listeners that have been silent for longest.
+- An address that comes faster than its `connection_creation_rate` is closed after the time that it should have waited;
+  one that has `max.connections.per.ip` of them is closed at once. Neither is counted.
 
 KIPs: 308 and 402 (limits), 612 (rates).
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -23,25 +26,30 @@ from ottla.kernel.rate import Rate
 
 if TYPE_CHECKING:
     from ottla.kernel.server_settings import ServerSettings
+    from ottla.net.listener import Listener
 
-_UNLIMITED = (1 << 31) - 1
 _ADDRESSES_SWEPT = 1000
-_NOTHING: Mapping[str, float] = {}
 
 
 class Admission:
-    """The gate of all listeners of a node, which makes it."""
+    """What all listeners of a node count together; the node makes it."""
 
     def __init__(self, settings: Callable[[], ServerSettings], now_ms: Callable[[], int]) -> None:
         #: They may change while the node runs.
-        self._settings = settings
-        self._now_ms = now_ms
+        self.settings = settings
+        self.now_ms = now_ms
+        self.total = 0
+        self.gates: dict[str, ListenerGate] = {}
         self._counts: Counter[str] = Counter()
-        self._total = 0
-        self._rate = self._new_rate()
+        self._rate = self.new_rate()
         self._ip_rates: dict[str, Rate] = {}
         #: By address, None for the default.
         self._ip_bounds: dict[str | None, float] = {}
+
+    def gate(self, listener: str) -> ListenerGate:
+        """The gate of one listener for brokers and clients."""
+        self.gates[listener] = gate = ListenerGate(self, listener)
+        return gate
 
     def follow(self, image: Image) -> None:
         """Quotas of addresses may have changed."""
@@ -51,67 +59,138 @@ class Admission:
             if name != "" and CONNECTION_CREATION_RATE in quotas:
                 self._ip_bounds[name] = quotas[CONNECTION_CREATION_RATE]
 
-    # ---- what a listener asks
+    def settings_changed(self) -> None:
+        """Limits may be others: let in who waited, close what is too much."""
+        self.close_excess()
+        self.wake()
 
-    def delay(self) -> float:
-        """Seconds until the next connection may be accepted; infinite until one of those that are there has gone."""
-        settings = self._settings()
-        if self._total >= settings.max_connections:
-            return math.inf
-        bound = settings.max_connection_creation_rate
-        if bound == _UNLIMITED:
-            return 0
-        return min(self._window_ms, self._rate.throttle_ms(bound, self._now_ms())) / 1000
+    # ---- what the gates ask
 
-    def enter(self, address: str) -> float | None:
-        """Count a connection that is accepted; None when it is taken, else seconds until it is to be closed."""
-        settings = self._settings()
-        most = _overrides(settings).get(address, settings.max_connections_per_ip)
-        if self._counts[address] >= most:
-            return 0
-        wait_ms = self._ip_throttle_ms(address)
-        if wait_ms:
-            return wait_ms / 1000
-        self._counts[address] += 1
-        self._total += 1
-        if settings.max_connection_creation_rate != _UNLIMITED:
-            self._rate.record(1, self._now_ms())
-        return None
+    def throttle_ms(self, rate: Rate, bound: float) -> int:
+        """Count one more, and tell how long it has to wait."""
+        now_ms = self.now_ms()
+        rate.record(1, now_ms)
+        return min(self._window_ms, rate.throttle_ms(bound, now_ms)) if bound else self._window_ms
 
-    def leave(self, address: str) -> None:
-        """A connection that was taken is gone."""
-        self._total -= 1
-        self._counts[address] -= 1
-        if not self._counts[address]:
-            del self._counts[address]
+    def node_throttle_ms(self) -> int:
+        """The same for the node's own rate."""
+        return self.throttle_ms(self._rate, self.settings().max_connection_creation_rate)
 
-    # ---- rates
+    def uncount(self) -> None:
+        """The connection that was counted last is not taken."""
+        self._rate.record(-1, self.now_ms())
 
-    @property
-    def _window_ms(self) -> int:
-        return self._settings().quota_window_size_seconds * 1000
-
-    def _new_rate(self) -> Rate:
-        return Rate(self._settings().quota_window_num, self._window_ms)
-
-    def _ip_throttle_ms(self, address: str) -> int:
+    def ip_throttle_ms(self, address: str) -> int:
+        """How long an address that comes too fast should have waited; only one that need not wait is counted."""
         bound = self._ip_bounds.get(address, self._ip_bounds.get(None))
         if bound is None:
             return 0
-        now_ms = self._now_ms()
         rate = self._ip_rates.get(address)
         if rate is None:
             if len(self._ip_rates) >= _ADDRESSES_SWEPT:
+                now_ms = self.now_ms()
                 self._ip_rates = {each: one for each, one in self._ip_rates.items() if not one.is_idle(now_ms)}
-            rate = self._ip_rates[address] = self._new_rate()
-        rate.record(1, now_ms)
-        wait_ms = min(self._window_ms, rate.throttle_ms(bound, now_ms))
+            rate = self._ip_rates[address] = self.new_rate()
+        wait_ms = self.throttle_ms(rate, bound)
         if wait_ms:
-            rate.record(-1, now_ms)
+            rate.record(-1, self.now_ms())
         return wait_ms
 
+    def take(self, address: str) -> bool:
+        """Count a connection; False when its address has as many as it may have."""
+        settings = self.settings()
+        if self._counts[address] >= _overrides(settings).get(address, settings.max_connections_per_ip):
+            return False
+        self._counts[address] += 1
+        self.total += 1
+        return True
 
-def _overrides(settings: ServerSettings) -> dict[str, int]:
+    def give_back(self, address: str) -> None:
+        """A connection that was taken is gone: another may have its place, on any listener."""
+        self.total -= 1
+        self._counts[address] -= 1
+        if not self._counts[address]:
+            del self._counts[address]
+        self.wake()
+
+    def wake(self) -> None:
+        """Somebody who waits may be let in now."""
+        for gate in self.gates.values():
+            gate.wake()
+
+    def close_excess(self) -> None:
+        """Close the connections of clients that were silent for longest, as long as there are too many."""
+        while self.total > self.settings().max_connections:
+            listeners = [gate.listener for gate in self.gates.values() if gate.listener and not gate.is_protected]
+            open_ones = [each for listener in listeners for each in listener.connections]
+            if not open_ones:
+                return
+            min(open_ones, key=lambda each: each.heard_at).close("there are more connections than max.connections")
+
+    def new_rate(self) -> Rate:
+        """A rate as this node's quotas measure it."""
+        return Rate(self.settings().quota_window_num, self._window_ms)
+
+    @property
+    def _window_ms(self) -> int:
+        return self.settings().quota_window_size_seconds * 1000
+
+
+class ListenerGate:
+    """What one listener asks. `Admission.gate` makes it."""
+
+    def __init__(self, admission: Admission, name: str) -> None:
+        self.name = name
+        self.listener: Listener | None = None
+        self._admission = admission
+        self._count = 0
+        self._rate = admission.new_rate()
+
+    @property
+    def is_protected(self) -> bool:
+        """Do brokers come here, and clients elsewhere?"""
+        admission = self._admission
+        return len(admission.gates) > 1 and admission.settings().inter_broker_listener_name == self.name
+
+    def attach(self, listener: Listener) -> None:
+        self.listener = listener
+
+    def arrive(self) -> float:
+        limits = self._admission.settings().connection_limits[self.name]
+        node_ms = 0 if self.is_protected else self._admission.node_throttle_ms()
+        return max(node_ms, self._admission.throttle_ms(self._rate, limits.max_connection_creation_rate)) / 1000
+
+    def has_room(self) -> bool:
+        settings = self._admission.settings()
+        if self._count >= settings.connection_limits[self.name].max_connections:
+            return False
+        return self.is_protected or self._admission.total < settings.max_connections
+
+    def enter(self, address: str) -> float | None:
+        wait_ms = self._admission.ip_throttle_ms(address)
+        if wait_ms:
+            self._rate.record(-1, self._admission.now_ms())
+            if not self.is_protected:
+                self._admission.uncount()
+            return wait_ms / 1000
+        if not self._admission.take(address):
+            return 0
+        self._count += 1
+        if self.is_protected:
+            self._admission.close_excess()
+        return None
+
+    def leave(self, address: str) -> None:
+        self._count -= 1
+        self._admission.give_back(address)
+
+    def wake(self) -> None:
+        """Somebody who waits at this listener may be let in now."""
+        if self.listener is not None:
+            self.listener.look_again()
+
+
+def _overrides(settings: ServerSettings) -> Mapping[str, int]:
     """`max.connections.per.ip.overrides`: address:count of each."""
     text = settings.max_connections_per_ip_overrides
     pairs = (each.strip().rpartition(":") for each in text.split(",") if each.strip())

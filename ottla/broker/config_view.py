@@ -3,6 +3,7 @@
 Rules:
 - The nearest source wins: the topic or group, this broker, all brokers, server.properties, the default.
 - Asked about all brokers (the empty name), only what was set for all of them is shown.
+- What nobody declared is shown as a secret, a listener's own setting as the one that it stands for.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from typing import NamedTuple
 
 from ottla.cluster.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, Image
 from ottla.kernel.group_settings import GroupSettings
-from ottla.kernel.server_settings import ServerSettings
+from ottla.kernel.server_settings import DYNAMIC_RATES, ServerSettings
 from ottla.kernel.setting import READ_ONLY, ConfigType, Setting, Settings, Source, Synonym
 from ottla.kernel.topic_settings import TopicSettings
 
 #: Where a value comes from, by DescribeConfigs' numbers that no declared setting has.
 LOGGER_SOURCE = 6
+#: The type of a setting that is not declared.
+_UNTYPED = 0
 
 
 class Described(NamedTuple):
@@ -46,14 +49,17 @@ def describe_group(server: ServerSettings, image: Image, name: str) -> list[Desc
 
 def describe_broker(server: ServerSettings, image: Image, name: str) -> list[Described]:
     """This broker's settings, or what was set for all brokers."""
-    declared = server.declared()
     if name:
-        return [
+        declared = [
             _described(server, each, read_only=each.mode == READ_ONLY)
-            for each in declared.values()
+            for each in server.declared().values()
             if not each.internal or server.given(each.name)
         ]
-    return [_default(declared.get(key), key, value) for key, value in sorted(image.config(BROKER, "").items())]
+        return declared + [_given(server, each, server.synonyms(each)) for each in server.undeclared()]
+    return [
+        _given(server, each, [one for one in server.synonyms(each) if one.source == Source.DYNAMIC_DEFAULT_BROKER])
+        for each in sorted(image.config(BROKER, ""))
+    ]
 
 
 #: (name, default, type, meaning) of a subscription's settings.
@@ -79,11 +85,21 @@ def describe_client_metrics(image: Image, name: str) -> list[Described]:
     return found
 
 
-def _default(setting: Setting[object] | None, key: str, value: str) -> Described:
-    kind = setting.type if setting is not None else ConfigType.STRING
-    sensitive = setting is not None and setting.sensitive
-    synonym = Synonym(key, value, Source.DYNAMIC_DEFAULT_BROKER)
-    return Described(key, value, Source.DYNAMIC_DEFAULT_BROKER, kind, False, sensitive, None, (synonym,))
+def _given(server: ServerSettings, name: str, synonyms: list[Synonym]) -> Described:
+    """A setting that somebody set: declared, a listener's own, or one that nobody knows and that may be a secret."""
+    setting = server.behind(name)
+    value, source = (synonyms[0].text, synonyms[0].source)
+    if name in DYNAMIC_RATES:
+        return Described(name, value, source, ConfigType.LONG, synonyms=tuple(synonyms))
+    return Described(
+        name,
+        value,
+        source,
+        _UNTYPED if setting is None else setting.type,
+        read_only=setting is None or setting.name != name,
+        sensitive=setting is None or setting.sensitive,
+        synonyms=tuple(synonyms),
+    )
 
 
 def _described(settings: Settings, setting: Setting[object], *, read_only: bool) -> Described:

@@ -241,7 +241,7 @@ class Node:
                 self._connection_closed,
                 frame_bytes_max=self.settings.socket_request_max_bytes,
                 idle_ms_max=self.settings.connections_max_idle_ms,
-                gate=self.admission,
+                gate=self.admission.gate(each.name),
             )
             listener.bind(each.host, each.port)
             undo.callback(listener.close)
@@ -332,6 +332,7 @@ class Node:
         if new.changed_configs(old, BROKER):
             self._take_settings(new)
             self.log_dirs.cordon_later()
+            self.admission.settings_changed()
         self.leadership.configure(old, new)
         event = topics_changed(old, new)
         for name, topic_id in event.deleted:

@@ -21,7 +21,7 @@ from ottla.cluster.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, Image
 from ottla.cluster.topic import check_name
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.group_settings import GroupSettings
-from ottla.kernel.server_settings import ServerSettings
+from ottla.kernel.server_settings import CONNECTION_LIMITS, ServerSettings
 from ottla.kernel.setting import ConfigType, Setting, Settings
 from ottla.kernel.topic_settings import TopicSettings
 from ottla.wire.api import alter_configs as legacy
@@ -268,8 +268,10 @@ def _check_brokers_together(image: Image, settings: ServerSettings, name: str, a
         then = settings.with_dynamic(node, cluster)
     except OttlaError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
-    if then.max_connections <= 0:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid max.connections {then.max_connections}")
+    for listener, limits in then.connection_limits.items():
+        for key, value in zip(CONNECTION_LIMITS, limits, strict=True):
+            if value <= 0 and limits != now.connection_limits[listener]:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid {key} {value}")
     for threads in _THREADS:
         attribute = settings.declared()[threads].attribute
         before, after_change = getattr(now, attribute), getattr(then, attribute)

@@ -8,12 +8,14 @@ Rules:
   `listeners` are typed. `text(name)` and `synonyms(name)` tell what was written, for DescribeConfigs.
 - What does not fit together is found here, before anything starts: an OttlaError names the setting and how to mend it.
 - What changed while the node runs (KIP-226) goes before the file: `with_dynamic` makes new settings, it changes none.
+- `listener.name.X.NAME` is NAME for the listener X alone, and is checked as NAME is; `connection_limits` are in force.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.kernel.declaration.group import GroupDeclaration
 from ottla.kernel.declaration.network import NetworkDeclaration
@@ -28,7 +30,7 @@ from ottla.kernel.declaration.transaction import TransactionDeclaration
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.listener import Listener, Voter, listener_names, parse_listeners, parse_protocol_map, parse_voters
 from ottla.kernel.server_check import check_together
-from ottla.kernel.setting import READ_ONLY, REQUIRED, Layer, Settings, Source, Synonym, nearest, refusal
+from ottla.kernel.setting import READ_ONLY, REQUIRED, Layer, Setting, Settings, Source, Synonym, nearest, refusal
 
 __all__ = ["Listener", "ServerSettings", "Voter"]
 
@@ -61,6 +63,16 @@ _UNDECLARED_PREFIXES = (
     "metrics.",
 )
 
+#: A listener's own setting: the name behind the listener's, which may stand behind that of a SASL mechanism.
+_OF_LISTENER = re.compile(r"listener\.name\.[^.]*\.(.+)")
+_OF_MECHANISM = (
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+)
+
 #: What Kafka 4 no longer has; a file from an older release says so in one line.
 _REMOVED = {
     "zookeeper.connect": "ZooKeeper is gone; give process.roles and controller.quorum.bootstrap.servers instead",
@@ -72,6 +84,14 @@ _REMOVED = {
     "reserved.broker.max.id": "give every node its node.id",
     "delegation.token.master.key": "it is called delegation.token.secret.key",
 }
+
+
+class ConnectionLimits(NamedTuple):
+    """What one listener takes, unless the node's own limits are lower."""
+
+    max_connections: int
+    #: a second
+    max_connection_creation_rate: int
 
 
 class ServerSettings(
@@ -93,6 +113,8 @@ class ServerSettings(
 
     #: Listener name to security protocol.
     protocols: Mapping[str, str]
+    #: By the name of a listener for brokers and clients.
+    connection_limits: Mapping[str, ConnectionLimits]
 
     @classmethod
     def parse(cls, texts: Mapping[str, str]) -> ServerSettings:
@@ -113,44 +135,60 @@ class ServerSettings(
     def with_dynamic(self, node: Mapping[str, str], cluster: Mapping[str, str] | None = None) -> ServerSettings:
         """The same file with what was set while nodes run: for this node, and for all of them."""
         static = self._layers[-1]
-        known = self.declared()
-        layers = [
-            Layer(source, {name: text for name, text in texts.items() if name in known})
-            for source, texts in ((Source.DYNAMIC_BROKER, node), (Source.DYNAMIC_DEFAULT_BROKER, cluster or {}))
-        ]
-        return ServerSettings((*layers, static))
+        own, everyones = Layer(Source.DYNAMIC_BROKER, node), Layer(Source.DYNAMIC_DEFAULT_BROKER, cluster or {})
+        return ServerSettings((own, everyones, static))
 
     @classmethod
     def check(cls, name: str, value: str | None, *, per_broker: bool) -> None:
         """May this be set while nodes run? Raises KafkaError(INVALID_REQUEST or INVALID_CONFIG) when it may not."""
-        if name in DYNAMIC_RATES or name.startswith("listener.name."):
-            return
-        setting = cls.declared().get(name)
+        setting = cls.behind(name)
         if setting is None:
             return  # As Kafka does: what it does not know may belong to a plug-in.
-        if setting.mode == READ_ONLY:
+        if setting.name == name and setting.mode == READ_ONLY:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{_FIXED}: [{name}]; it stands in the files of the nodes")
-        if setting.mode == "per-broker" and not per_broker:
+        if setting.name == name and setting.mode == "per-broker" and not per_broker:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{_OF_ONE_NODE}: [{name}]")
         try:
             setting.parse(value)
         except OttlaError as error:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, refusal(name, value, error)) from error
+            raise KafkaError(ErrorCode.INVALID_CONFIG, refusal(setting.name, value, error)) from error
+
+    @classmethod
+    def behind(cls, name: str) -> Setting[Any] | None:
+        """The declared setting of this name; of a listener's own, the one that it stands for."""
+        declared = cls.declared()
+        if name in declared or not (own := _OF_LISTENER.fullmatch(name)):
+            return declared.get(name)
+        return declared.get(next((each for each in _OF_MECHANISM if own[1].endswith(each)), own[1]))
+
+    def undeclared(self) -> list[str]:
+        """The names that were given and not declared: listeners' own settings, those of plug-ins."""
+        return sorted({name for layer in self._layers for name in layer.texts} - self.declared().keys())
+
+    def of_listener(self, listener: str, name: str) -> Any:
+        """The value of a setting for one listener: its own goes before the node's, wherever each was given."""
+        own = f"listener.name.{listener.lower()}.{name}"
+        setting = self.declared()[name]
+        text = next((layer.texts[own] for layer in self._layers if own in layer.texts), None)
+        return self._given.get(name, setting.default) if text is None else setting.parse(text)
 
     def synonyms(self, name: str) -> list[Synonym]:
         """All places that give a value, names that mean the same included, the one that counts first.
 
         As Kafka does it, what stands before this name's own first value is left out: it belongs to another name.
         """
+        setting = self.behind(name)
+        hidden = name not in DYNAMIC_RATES and (setting is None or setting.sensitive)
         names = _SYNONYMS.get(name, (name,))
-        hidden = self.declared()[name].sensitive
+        if setting is not None and setting.name != name:
+            names = (name, setting.name)
         found = [
             Synonym(each, None if hidden else layer.texts[each], layer.source)
             for layer in self._layers
             for each in names
             if each in layer.texts
         ]
-        defaults = [(each, self.declared()[each].default_text) for each in names]
+        defaults = [(each, self.declared()[each].default_text) for each in names if each in self.declared()]
         found += [Synonym(each, text, Source.DEFAULT) for each, text in defaults if text is not None]
         start = next((index for index, each in enumerate(found) if each.name == name), len(found))
         return found[start:]
@@ -178,6 +216,9 @@ DYNAMIC_RATES = frozenset(
         "replica.alter.log.dirs.io.max.bytes.per.second",
     }
 )
+
+#: The settings of `ConnectionLimits`, in its order.
+CONNECTION_LIMITS = ("max.connections", "max.connection.creation.rate")
 
 _HOW_TO_GIVE = {
     "process.roles": "write process.roles=broker,controller for a node that is both",
@@ -218,19 +259,39 @@ def _derive(settings: ServerSettings) -> dict[str, Any]:
     listeners = given.get("listeners", ServerSettings.declared()["listeners"].default)
     advertised = given.get("advertised.listeners")
     log_dirs = given.get("log.dirs") or settings.log_dir
+    controllers = tuple(map(str.upper, settings.controller_listener_names))
+    parsed = parse_listeners("listeners", listeners, protocols, distinct_ports=True)
     return {
-        "listeners": parse_listeners("listeners", listeners, protocols, distinct_ports=True),
+        "listeners": parsed,
+        "connection_limits": _connection_limits(
+            settings, [each.name for each in parsed if each.name not in controllers]
+        ),
         "advertised_listeners": None
         if advertised is None
         else parse_listeners("advertised.listeners", advertised, protocols, distinct_ports=False),
         "protocols": protocols,
-        "controller_listener_names": tuple(map(str.upper, settings.controller_listener_names)),
+        "controller_listener_names": controllers,
         "inter_broker_listener_name": _inter_broker_listener(settings, protocols),
         "controller_quorum_voters": parse_voters(given.get("controller.quorum.voters", ())),
         "log_dirs": log_dirs,
         "metadata_log_dir": given.get("metadata.log.dir") or log_dirs[0],
         "num_replica_alter_log_dirs_threads": given.get("num.replica.alter.log.dirs.threads") or len(log_dirs),
         **_times(settings, given),
+    }
+
+
+def _connection_limits(settings: ServerSettings, listeners: list[str]) -> dict[str, ConnectionLimits]:
+    """The limits of each listener, after a look at all that listeners have of their own."""
+    for name in settings.undeclared():
+        setting = settings.behind(name)
+        for layer in settings._layers:
+            if setting is not None and name in layer.texts:
+                try:
+                    setting.parse(layer.texts[name])
+                except OttlaError as error:
+                    raise OttlaError(f"{name.removesuffix(setting.name)}{error}") from error
+    return {
+        each: ConnectionLimits(*(settings.of_listener(each, name) for name in CONNECTION_LIMITS)) for each in listeners
     }
 
 

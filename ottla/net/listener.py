@@ -12,7 +12,6 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable
-from math import isinf
 from typing import Protocol
 
 from ottla.kernel.error import OttlaError
@@ -24,13 +23,19 @@ _SWEEPS_PER_IDLE_TIME = 4
 
 
 class Gate(Protocol):
-    """Who is let in."""
+    """Who is let in, at one listener."""
 
-    def delay(self) -> float:
-        """Seconds until the next connection may be accepted; infinite until one has gone."""
+    def attach(self, listener: Listener) -> None:
+        """The listener that asks; its `look_again` is called when somebody who waits may have room."""
+
+    def arrive(self) -> float:
+        """A connection has come; seconds that it has to wait."""
+
+    def has_room(self) -> bool:
+        """May one more be let in?"""
 
     def enter(self, address: str) -> float | None:
-        """None when an accepted connection is taken, else seconds until it is to be closed."""
+        """None when a connection is taken, else seconds until it is to be closed."""
 
     def leave(self, address: str) -> None:
         """A connection that was taken is gone."""
@@ -39,8 +44,14 @@ class Gate(Protocol):
 class OpenGate:
     """Everyone is let in."""
 
-    def delay(self) -> float:
+    def attach(self, listener: Listener) -> None:
+        return None
+
+    def arrive(self) -> float:
         return 0
+
+    def has_room(self) -> bool:
+        return True
 
     def enter(self, address: str) -> float | None:
         return None
@@ -75,9 +86,11 @@ class Listener:
         self.connections: set[Connection] = set()
         self.port = 0
         self._gate = gate or OpenGate()
-        #: Set while nobody is accepted: when that ends, or None for when a connection has gone.
+        self._gate.attach(self)
+        #: One that came too fast, or for whom there is no room; the others wait in the backlog meanwhile.
+        self._held: tuple[socket.socket, str] | None = None
+        #: When it has waited long enough.
         self._waiting: asyncio.TimerHandle | None = None
-        self._accepting = False
         #: Refused, and to be closed.
         self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
 
@@ -99,30 +112,12 @@ class Listener:
     def serve(self) -> None:
         """Begin to accept."""
         assert self._sock is not None, "bind comes first"
-        self._accept_again()
+        self._loop.add_reader(self._sock.fileno(), self._accept)
         self._plan_sweep()
-
-    def _accept_again(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
-        if self._sock is not None and not self._accepting:
-            self._accepting = True
-            self._loop.add_reader(self._sock.fileno(), self._accept)
-
-    def _accept_later(self, seconds: float) -> None:
-        assert self._sock is not None
-        self._accepting = False
-        self._loop.remove_reader(self._sock.fileno())
-        if not isinf(seconds):
-            self._waiting = self._loop.call_later(seconds, self._accept_again)
 
     def _accept(self) -> None:
         assert self._sock is not None
         for _ in range(_ACCEPTS_AT_ONCE):
-            seconds = self._gate.delay()
-            if seconds > 0:
-                return self._accept_later(seconds)
             try:
                 sock, peer = self._sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -132,28 +127,50 @@ class Listener:
                     # No descriptor is left: the client waits in the backlog, and the idle sweep frees some.
                     return
                 raise
-            refused_seconds = self._gate.enter(peer[0])
-            if refused_seconds is not None:
-                self._refuse(sock, refused_seconds)
-                continue
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            try:
-                connection = Connection(
-                    sock, self._loop, self._memory, self._on_frame, self._closed, self._frame_bytes_max, self.name
-                )
-            except OSError:
-                # The peer was gone before we could ask for its name.
-                sock.close()
-                self._gate.leave(peer[0])
-                continue
+            seconds = self._gate.arrive()
+            if seconds > 0 or not self._gate.has_room():
+                return self._hold(sock, peer[0], seconds)
+            self._take(sock, peer[0])
+
+    def _hold(self, sock: socket.socket, address: str, seconds: float) -> None:
+        assert self._sock is not None
+        self._held = sock, address
+        self._loop.remove_reader(self._sock.fileno())
+        if seconds > 0:
+            self._waiting = self._loop.call_later(seconds, self._waited)
+
+    def _waited(self) -> None:
+        self._waiting = None
+        self.look_again()
+
+    def look_again(self) -> None:
+        """There may be room for the one who waits."""
+        if self._held is None or self._waiting is not None or self._sock is None or not self._gate.has_room():
+            return
+        (sock, address), self._held = self._held, None
+        self._loop.add_reader(self._sock.fileno(), self._accept)
+        self._take(sock, address)
+
+    def _take(self, sock: socket.socket, address: str) -> None:
+        refused_seconds = self._gate.enter(address)
+        if refused_seconds is not None:
+            return self._refuse(sock, refused_seconds)
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            connection = Connection(
+                sock, self._loop, self._memory, self._on_frame, self._closed, self._frame_bytes_max, self.name
+            )
+        except OSError:
+            # The peer was gone before we could ask for its name.
+            sock.close()
+            self._gate.leave(address)
+        else:
             self.connections.add(connection)
 
     def _closed(self, connection: Connection, why: str) -> None:
         self.connections.discard(connection)
         self._gate.leave(connection.peer[0])
-        if self._waiting is None:
-            self._accept_again()
         self._on_close(connection, why)
 
     def _refuse(self, sock: socket.socket, seconds: float) -> None:
@@ -186,6 +203,9 @@ class Listener:
             self._loop.remove_reader(self._sock.fileno())
             self._sock.close()
             self._sock = None
+        if self._held is not None:
+            self._held[0].close()
+            self._held = None
         for sock, handle in self._refused.items():
             handle.cancel()
             sock.close()

@@ -205,6 +205,20 @@ def test_settings_of_plug_ins_and_single_listeners_are_let_through() -> None:
     assert ServerSettings.parse(COMBINED | given).node_id == 1
 
 
+def test_a_listeners_own_setting_is_checked_as_the_one_that_it_stands_for() -> None:
+    with pytest.raises(OttlaError, match=r"^listener\.name\.plaintext\.max\.connections=-1: it takes a whole number"):
+        ServerSettings.parse(COMBINED | {"listener.name.plaintext.max.connections": "-1"})
+
+
+def test_a_listeners_own_limit_goes_before_that_of_all_wherever_each_was_given() -> None:
+    own = "listener.name.plaintext.max.connections"
+    settings = ServerSettings.parse(COMBINED | {own: "3"}).with_dynamic({"max.connections": "5"})
+    assert settings.connection_limits["PLAINTEXT"].max_connections == 3
+    assert settings.max_connections == 5
+    assert settings.with_dynamic({}, {own: "4"}).connection_limits["PLAINTEXT"].max_connections == 4
+    assert settings.with_dynamic({"max.connections": "5"}).connection_limits.keys() == {"PLAINTEXT"}
+
+
 @pytest.mark.parametrize(
     ("name", "value", "per_broker", "code"),
     [

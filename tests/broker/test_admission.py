@@ -1,0 +1,84 @@
+"""What the gates of a node's listeners decide, on a clock that stands still."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from ottla.broker.admission import Admission, ListenerGate
+from ottla.cluster.image import Image
+from ottla.kernel.server_settings import ServerSettings
+from ottla.kernel.single_node import single_node
+
+MAX, RATE = "max.connections", "max.connection.creation.rate"
+OWN = "listener.name.clients."
+Gates = Callable[..., tuple[ListenerGate, ListenerGate]]
+
+
+@pytest.fixture
+def gates() -> Gates:
+    """The gates of the brokers' listener and of CLIENTS, with these settings, and ten seconds' worth of quotas."""
+
+    def made(texts: dict[str, str]) -> tuple[ListenerGate, ListenerGate]:
+        listeners = {
+            "listeners": "PLAINTEXT://:1,CLIENTS://:2,CONTROLLER://:3",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        }
+        settings = ServerSettings.parse({**single_node("/x", "h", 1, 3), **listeners, **texts})
+        admission = Admission(lambda: settings, lambda: 5_000_000)
+        return admission.gate("PLAINTEXT"), admission.gate("CLIENTS")
+
+    return made
+
+
+def test_the_one_that_is_too_fast_waits_until_the_rate_is_down(gates: Gates) -> None:
+    brokers, clients = gates({f"{OWN}{RATE}": "2"})
+    assert [clients.arrive() for _ in range(23)] == [0] * 20 + [0.5, 1, 1]
+    assert brokers.arrive() == 0
+
+
+def test_the_nodes_own_rate_holds_for_all_that_clients_use(gates: Gates) -> None:
+    brokers, clients = gates({RATE: "1", f"listener.name.plaintext.{RATE}": "100"})
+    assert [clients.arrive() for _ in range(10)] == [0] * 10
+    assert clients.arrive() == 1
+    assert brokers.arrive() == 0
+
+
+def test_a_rate_of_none_makes_everyone_wait_for_a_window(gates: Gates) -> None:
+    _, clients = gates({RATE: "0"})
+    assert clients.arrive() == 1
+
+
+def test_an_address_that_is_refused_is_not_counted(gates: Gates) -> None:
+    _, clients = gates({RATE: "100", "max.connections.per.ip": "1"})
+    clients._admission.follow(replace(Image.empty(), quotas={(("ip", None),): {"connection_creation_rate": 1.0}}))
+    for _ in range(10):
+        clients.arrive()
+        assert clients.enter("10.0.0.1") in (None, 0)
+    assert clients._admission.total == 1
+    # The address's ten are used up, and the rate of all is what it was.
+    for _ in range(2000):
+        assert clients.arrive() == 0
+        assert clients.enter("10.0.0.1") == 1
+    assert clients.has_room()
+
+
+def test_a_listener_has_room_for_as_many_as_it_may_have_and_the_node_for_all(gates: Gates) -> None:
+    brokers, clients = gates({MAX: "3", f"{OWN}{MAX}": "2"})
+    for address in ("10.0.0.1", "10.0.0.2"):
+        assert clients.has_room()
+        assert clients.enter(address) is None
+    assert not clients.has_room()
+    clients.leave("10.0.0.1")
+    for _ in range(2):
+        assert brokers.enter("10.0.0.3") is None
+    assert not clients.has_room()
+    # Its own limit is the node's, where it has none, and the others do not count.
+    assert brokers.has_room()
+    assert brokers.enter("10.0.0.3") is None
+    assert not brokers.has_room()
+    brokers.leave("10.0.0.3")
+    brokers.leave("10.0.0.3")
+    assert clients.has_room()
