@@ -58,7 +58,7 @@ _PATIENCE_S = 400.0
 #: For a member of a group to come to the end, before its client is asked what is the matter.
 _MEMBER_S = 90.0
 #: A life goes on for up to so long after everybody got an answer.
-_MORE_S = 0.15
+_MORE_S = 0.1
 #: The share of starts that are forked.
 _FORKED = 0.9
 #: Below these the kernel gives a port to nobody who does not ask for it: a dead node's stays free.

@@ -45,7 +45,7 @@ class GroupMember(Worker):
                 "reconnect.backoff.ms": 20,
                 "reconnect.backoff.max.ms": 100,
                 # To the standard error, which a round keeps in a file.
-                "debug": "broker,cgrp,metadata",
+                "debug": "broker,cgrp",
                 "statistics.interval.ms": _STATISTICS_MS,
                 "stats_cb": self._take_statistics,
                 # When every broker is down, librdkafka begins anew with its bootstrap servers, and now and then hangs
