@@ -200,7 +200,7 @@ class Torture:
             if self._is_at_end(member, ends):
                 return member
             Event().wait(0.02)
-        if member.lost:
+        if member.lost():
             self.report.replaced += 1
         else:
             self.report.unexplained += 1

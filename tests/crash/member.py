@@ -47,7 +47,7 @@ class GroupMember(Worker):
                 # To the standard error, which a round keeps in a file.
                 "debug": "broker,cgrp",
                 "statistics.interval.ms": _STATISTICS_MS,
-                "stats_cb": self._take_statistics,
+                "stats_cb": self.take_statistics,
                 # When every broker is down, librdkafka begins anew with its bootstrap servers, and now and then hangs
                 # there for good, without a connection.
                 "metadata.recovery.strategy": "none",
@@ -88,10 +88,9 @@ class GroupMember(Worker):
         fresh.answers = self.answers
         return fresh
 
-    @property
-    def lost(self) -> bool:
+    def lost(self, now: float | None = None) -> bool:
         """Does the client itself say that it has long had no connection? Then nothing that a node says reaches it."""
-        now = time.monotonic()
+        now = time.monotonic() if now is None else now
         return now - self._told_at < _STALE_S and now - self._connected_at > _LOST_S
 
     def evidence(self) -> str:
@@ -110,8 +109,9 @@ class GroupMember(Worker):
             f"topics: {json.dumps(self._statistics.get('topics'))}\ncommits: {self.outcomes}\n{stack}"
         )
 
-    def _take_statistics(self, text: str) -> None:
+    def take_statistics(self, text: str, now: float | None = None) -> None:
+        """librdkafka tells of itself, in JSON."""
         self._statistics = json.loads(text)
-        self._told_at = time.monotonic()
+        self._told_at = time.monotonic() if now is None else now
         if any(each["state"] == "UP" for each in self._statistics["brokers"].values()):
             self._connected_at = self._told_at
