@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ def test_the_page_says_who_has_a_fifth_of_apaches_tail() -> None:
     def run(p99: float, p999: float) -> dict[str, float]:
         return {"p50_ms": 0.2, "p99_ms": p99, "p999_ms": p999, "late_p99_ms": 0.01, "late_p999_ms": 0.02}
 
-    found = {
+    found: dict[str, list[Mapping[str, float]]] = {
         "apache": [run(1.0, 4.0), run(1.2, 5.0), run(0.8, 6.0)],
         "ottla": [run(0.4, 0.9), run(0.3, 0.8), run(0.2, 1.5)],
         "null": [run(0.2, 0.5), run(0.1, 0.6), run(0.3, 0.7)],
