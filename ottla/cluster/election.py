@@ -31,6 +31,8 @@ _RECOVERED, _RECOVERING = 0, 1
 
 def elect_leaders(image: Image, request: ElectLeadersRequest) -> Decision:
     """Elect the first replica, or any when none in sync is left."""
+    if request.topic_partitions == []:
+        return Decision([], ElectLeadersResponse())
     if request.election_type not in (_PREFERRED, _UNCLEAN):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
     everything = request.topic_partitions is None

@@ -266,6 +266,20 @@ def test_a_first_fetch_is_answered_when_its_first_partition_is_loaded(
             seen |= {each.partition for each in more}
 
 
+def test_the_first_answer_of_a_session_names_what_has_no_records_too(
+    node: ottla.Node, client: WireClient, group: str
+) -> None:
+    topic, _ = create(client, 2)
+    with Member(node.bootstrap_servers, group, topic).join() as one:
+        one.fetch(wait_ms=0)
+        one.fetch(wait_ms=0)
+        one.session_epoch = 0
+        (named,) = one.fetch(wait_ms=10).responses
+        assert sorted(part.partition_index for part in named.partitions) == [0, 1]
+        assert not any(part.acquired_records or part.error_code for part in named.partitions)
+        assert one.fetch(wait_ms=10).responses == []
+
+
 def test_a_group_begins_at_the_end_unless_it_is_told_otherwise(node: ottla.Node, client: WireClient) -> None:
     topic, _ = create(client)
     produce(client, topic, b"old")

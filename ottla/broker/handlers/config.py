@@ -24,7 +24,7 @@ from ottla.broker.config_view import (
 from ottla.broker.dispatch import Call, handles
 from ottla.broker.reply import Later
 from ottla.cluster.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
-from ottla.cluster.topic import is_legal_name
+from ottla.cluster.topic import check_name
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.error_message import words
 from ottla.wire.api import ApiKey
@@ -79,13 +79,14 @@ def _describe(call: Call, request: DescribeConfigsRequest, resource: DescribeCon
 def _read(call: Call, resource: DescribeConfigsResource) -> list[Described]:
     node, name = call.node, resource.resource_name
     if resource.resource_type == TOPIC:
-        if not is_legal_name(name):
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        check_name(name)
         if name not in node.image.topics:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return describe_topic(node.settings, node.image, name)
     if resource.resource_type == BROKER:
         if name and name != str(node.node_id):
+            if not name.isdecimal():
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
                 f"Unexpected broker id, expected {node.node_id} or empty string, but received {name}",

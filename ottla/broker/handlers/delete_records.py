@@ -19,13 +19,15 @@ _TO_HIGH_WATERMARK = -1
 
 @handles(ApiKey.DELETE_RECORDS)
 def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """One answer a partition: its new low watermark."""
+    """One answer a partition: its new low watermark. Of a partition that is named twice the last counts."""
+    topics: dict[str, dict[int, DeleteRecordsPartition]] = {}
+    for topic in request.topics:
+        for each in topic.partitions:
+            topics.setdefault(topic.name, {})[each.partition_index] = each
     return DeleteRecordsResponse(
         topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name, partitions=[_delete(call, topic.name, each) for each in topic.partitions]
-            )
-            for topic in request.topics
+            DeleteRecordsTopicResult(name=name, partitions=[_delete(call, name, each) for each in partitions.values()])
+            for name, partitions in topics.items()
         ]
     )
 
@@ -36,7 +38,7 @@ def _delete(call: Call, topic: str, asked: DeleteRecordsPartition) -> DeleteReco
         if topic in INTERNAL_TOPICS:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         partition = call.node.leader_of(topic, asked.partition_index)
-        if "delete" not in partition.log.settings.cleanup_policy:
+        if partition.log.settings.cleanup_policy == {"compact"}:
             raise KafkaError(ErrorCode.POLICY_VIOLATION)
         offset = partition.high_watermark if asked.offset == _TO_HIGH_WATERMARK else asked.offset
         if not 0 <= offset <= partition.high_watermark:

@@ -22,6 +22,7 @@ from ottla.wire.api.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
+_CONSUMER = -1
 _EPOCH_FROM = 4
 _LATEST = -1
 _EARLIEST = -2
@@ -46,19 +47,25 @@ def _refuse(request: ListOffsetsRequest, version: int, error: KafkaError) -> Lis
 
 @handles(ApiKey.LIST_OFFSETS, refuse=_refuse)
 def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """One answer a partition; a partition fails alone."""
+    """One answer a partition, however often it is named; a partition fails alone."""
     named = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
-    response = ListOffsetsResponse()
+    topics: dict[str, dict[int, ListOffsetsPartition]] = {}
     for topic in request.topics:
+        for each in topic.partitions:
+            topics.setdefault(topic.name, {})[each.partition_index] = each
+    # Only consumers are kept from what is not committed yet.
+    isolation_level = request.isolation_level if request.replica_id == _CONSUMER else 0
+    response = ListOffsetsResponse()
+    for name, partitions in topics.items():
         answers = []
-        for each in {each.partition_index: each for each in topic.partitions}.values():
+        for each in partitions.values():
             try:
-                if named[topic.name, each.partition_index] > 1:
+                if named[name, each.partition_index] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
-                answers.append(_find(call, topic.name, each, request.isolation_level))
+                answers.append(_find(call, name, each, isolation_level))
             except KafkaError as error:
                 answers.append(_failed(each.partition_index, error.code))
-        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+        response.topics.append(ListOffsetsTopicResponse(name=name, partitions=answers))
     return response
 
 

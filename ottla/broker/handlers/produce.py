@@ -65,6 +65,8 @@ def _refuse(request: ProduceRequest, version: int, error: KafkaError) -> Produce
 def produce(call: Call, request: ProduceRequest) -> Reply:
     """Append each partition's batches now; reply when they are as safe as the settings ask."""
     if request.transactional_id is None and _has_transactional(request):
+        if request.acks == 0:
+            raise PeerError("a produce request with acks=0 failed")
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     unflushed: list[Partition] = []
     response = ProduceResponse(

@@ -80,7 +80,7 @@ def _missing(call: Call, topics: list[add.AddPartitionsToTxnTopic]) -> list[add.
     if not missing:
         return None
     unknown, rest = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
-    return _results(topics, lambda tp: unknown if tp in missing else rest)
+    return _results([topic for topic in topics if topic.partitions], lambda tp: unknown if tp in missing else rest)
 
 
 def _join(
@@ -105,7 +105,7 @@ def _verify(
     def check(tp: TopicPartition) -> ErrorCode:
         return machine.verify(transactional_id, producer_id, epoch, tp)
 
-    return _results(topics, check)
+    return _results([topic for topic in topics if topic.partitions], check)
 
 
 def _results(
@@ -122,7 +122,6 @@ def _results(
             ],
         )
         for topic in topics
-        if topic.partitions
     ]
 
 
@@ -221,16 +220,37 @@ def end_txn(call: Call, request: EndTxnRequest) -> Reply:
 
 @handles(ApiKey.WRITE_TXN_MARKERS)
 def write_txn_markers(call: Call, request: markers.WriteTxnMarkersRequest) -> markers.WriteTxnMarkersResponse:
-    """Markers that another coordinator, or an administrator who ends a hanging transaction, wants written."""
-    return markers.WriteTxnMarkersResponse(markers=[_write(call, each) for each in request.markers])
+    """Markers that another coordinator, or an administrator who ends a hanging transaction, wants written.
+
+    One answer a producer, however many of its markers there are.
+    """
+    codes: dict[int, dict[str, dict[int, ErrorCode]]] = {}
+    for marker in request.markers:
+        _write(call, marker, codes.setdefault(marker.producer_id, {}))
+    return markers.WriteTxnMarkersResponse(
+        markers=[
+            markers.WritableTxnMarkerResult(
+                producer_id=producer_id,
+                topics=[
+                    markers.WritableTxnMarkerTopicResult(
+                        name=name,
+                        partitions=[
+                            markers.WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+                            for index, code in partitions.items()
+                        ],
+                    )
+                    for name, partitions in topics.items()
+                ],
+            )
+            for producer_id, topics in codes.items()
+        ]
+    )
 
 
-def _write(call: Call, marker: markers.WritableTxnMarker) -> markers.WritableTxnMarkerResult:
-    result = markers.WritableTxnMarkerResult(producer_id=marker.producer_id)
+def _write(call: Call, marker: markers.WritableTxnMarker, codes: dict[str, dict[int, ErrorCode]]) -> None:
     for topic in marker.topics:
-        answers = []
         for index in topic.partition_indexes:
-            answer = markers.WritableTxnMarkerPartitionResult(partition_index=index)
+            code = ErrorCode.NONE
             try:
                 call.node.leader_of(topic.name, index)
                 write_marker(
@@ -243,10 +263,8 @@ def _write(call: Call, marker: markers.WritableTxnMarker) -> markers.WritableTxn
                     transaction_version=marker.transaction_version,
                 )
             except KafkaError as error:
-                answer.error_code = error.code
-            answers.append(answer)
-        result.topics.append(markers.WritableTxnMarkerTopicResult(name=topic.name, partitions=answers))
-    return result
+                code = error.code
+            codes.setdefault(topic.name, {})[index] = code
 
 
 # ---- looking in

@@ -19,6 +19,9 @@ CLOSED = "closed"
 COORDINATOR_LOAD_IN_PROGRESS = 14
 # Servers are shared by all scripts: a topic's name must never come again.
 _SETTLED = count(1)
+#: Lists whose order says something. All others come in any order: Apache keeps much of it in hash maps, whose order
+#: changes with the names.
+ORDERED = {"acquired_records", "record_errors", "partition_responses", "aborted_transactions", "cluster_id", "records"}
 
 #: Fields that hold an id made by the server, by the kind of id.
 IDS = {
@@ -262,7 +265,20 @@ def differences(expected: Any, got: Any, path: str = "") -> list[tuple[str, Any,
     if isinstance(expected, list) and isinstance(got, list) and len(expected) == len(got):
         return [
             one
-            for number, (left, right) in enumerate(zip(expected, got, strict=True))
+            for number, (left, right) in enumerate(_paired(expected, got, path.rpartition(".")[2]))
             for one in differences(left, right, f"{path}[{number}]")
         ]
     return [] if expected == got else [(path, expected, got)]
+
+
+def _paired(expected: list[Any], got: list[Any], name: str) -> list[tuple[Any, Any]]:
+    """What is compared with what: the same places, or where the order says nothing the same values first."""
+    if not name or name in ORDERED or expected == got:
+        return list(zip(expected, got, strict=True))
+    left, right = list(expected), []
+    for one in got:
+        if one in left:
+            left.remove(one)
+        else:
+            right.append(one)
+    return list(zip(left, right, strict=True))

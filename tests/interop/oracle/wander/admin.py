@@ -227,7 +227,8 @@ def configs(draw: Draw) -> None:
     if kind == BROKER or draw.maybe(0.6):
         keys = rng.sample([key for key in _SETTINGS[kind] if key != "num.io.threads"], 3)
     asked = {"resource_type": draw.mostly(kind, 99, 0, odds=0.98), "resource_name": name, "configuration_keys": keys}
-    draw.ask("DescribeConfigs", resources=[asked], include_synonyms=draw.maybe(0.7), include_documentation=False)
+    told = draw.maybe(0.3)
+    draw.ask("DescribeConfigs", resources=[asked], include_synonyms=draw.maybe(0.7), include_documentation=told)
 
 
 def topics(draw: Draw) -> None:
@@ -337,16 +338,22 @@ def acls(draw: Draw) -> None:
 
 
 def elect(draw: Draw) -> None:
-    asked = [{"topic": name_of(draw), "partitions": draw.mostly([0], [0, 1], [9], [], [-1])}]
+    names = [name_of(draw) for _ in range(draw.mostly(1, 0, 2))]
+    asked = [{"topic": name, "partitions": draw.mostly([0], [0, 1], [9], [], [-1], [0, 0])} for name in names]
     draw.ask("ElectLeaders", election_type=draw.mostly(0, 1, 7), topic_partitions=asked, timeout_ms=5000)
 
 
 def reassign(draw: Draw) -> None:
-    partitions = [{"partition_index": draw.mostly(0, 1, 9), "replicas": draw.mostly([1], None, [2], [], [1, 1], [-1])}]
+    partitions = [
+        {"partition_index": index, "replicas": draw.mostly([1], None, [2], [], [1, 1], [-1], [1, 2], odds=0.4)}
+        for index in draw.mostly([0], [1], [9], [0, 1], [], [0, 0])
+    ]
     asked = [{"name": name_of(draw), "partitions": partitions}]
     more: Values = {"allow_replication_factor_change": draw.maybe(0.8)}
     if draw.maybe(0.3):
-        listed = [{"name": "~t0", "partition_indexes": [0, 9]}]
+        listed = draw.mostly(
+            [{"name": "~t0", "partition_indexes": [0, 9]}], [], None, [{"name": "~none", "partition_indexes": []}]
+        )
         draw.ask("ListPartitionReassignments", topics=listed, timeout_ms=5000)
     else:
         draw.ask("AlterPartitionReassignments", topics=asked, timeout_ms=5000, **more)
@@ -354,17 +361,22 @@ def reassign(draw: Draw) -> None:
 
 def feature(draw: Draw) -> None:
     names = ["metadata.version", "transaction.version", "group.version", "share.version", "kraft.version", "nothing"]
-    update = {
-        "feature": draw.rng.choice(names),
-        "max_version_level": draw.rng.choice([0, 1, 2, 7, 29, 99, -1]),
-        "upgrade_type": draw.rng.choice([1, 2, 3, 0, 9]),
-    }
+    names += ["streams.version", "eligible.leader.replicas.version", ""]
+    updates = [
+        {
+            "feature": name,
+            "max_version_level": draw.rng.choice([0, 1, 2, 7, 29, 99, -1]),
+            "upgrade_type": draw.rng.choice([1, 2, 3, 0, 9]),
+            "allow_downgrade": draw.maybe(),
+        }
+        for name in draw.rng.sample(names, draw.mostly(1, 0, 2))
+    ]
     # Version 0 has no validate_only: it would change what all histories share.
     draw.ask(
         "UpdateFeatures",
         draw.version("UpdateFeatures", 1),
         timeout_ms=5000,
-        feature_updates=[update],
+        feature_updates=updates,
         validate_only=True,
     )
 

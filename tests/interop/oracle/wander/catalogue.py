@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from tests.interop.oracle.wander.admin import admin
+from tests.interop.oracle.wander.byte import byte
 from tests.interop.oracle.wander.classic import classic
 from tests.interop.oracle.wander.consumer import consumer, mixed
 from tests.interop.oracle.wander.family import Draw
@@ -21,6 +22,7 @@ FAMILIES: dict[str, Callable[[Draw], None]] = {
     "share": share,
     "admin": admin,
     "raw": raw,
+    "byte": byte,
 }
 
 #: Nothing expires while a history runs, and what a server may do at leisure it does at once.

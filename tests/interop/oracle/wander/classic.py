@@ -170,7 +170,13 @@ def fetch(draw: Draw, who: int) -> None:
     said: Values = {"group_id": group(draw), "topics": topics}
     if version >= 9 and draw.maybe(0.3):
         said |= {"member_id": member(draw, who), "member_epoch": generation(draw, who)}
-    groups = [said] if draw.maybe(0.8) else [said, {"group_id": "~other", "topics": None}]
+    groups = draw.mostly(
+        [said],
+        [said, {"group_id": "~other", "topics": None}],
+        [said, {"group_id": "", "topics": topics}, {"group_id": "~none", "topics": []}],
+        [said, said],
+        [],
+    )
     draw.ask("OffsetFetch", version, on=who, groups=groups, require_stable=draw.maybe(0.3))
 
 
@@ -193,7 +199,26 @@ def describe(draw: Draw, who: int) -> None:
             include_authorized_operations=draw.maybe(0.2),
         )
     elif kind == "consumer":
-        draw.ask("ConsumerGroupDescribe", group_ids=[GROUP], include_authorized_operations=draw.maybe(0.2))
+        groups = draw.mostly([GROUP], [GROUP, "~other"], [], ["", "~none"], [GROUP, GROUP])
+        draw.ask("ConsumerGroupDescribe", group_ids=groups, include_authorized_operations=draw.maybe(0.2))
+    elif kind == "list":
+        states = [
+            "Stable",
+            "Empty",
+            "stable",
+            "PreparingRebalance",
+            "CompletingRebalance",
+            "Dead",
+            "Assigning",
+            "x",
+            "",
+        ]
+        kinds = ["classic", "consumer", "Consumer", "share", "streams", "x", ""]
+        draw.ask(
+            "ListGroups",
+            states_filter=draw.rng.sample(states, draw.rng.randint(0, 2)),
+            types_filter=draw.rng.sample(kinds, draw.mostly(0, 1, 2, odds=0.5)),
+        )
     elif kind == "find":
         draw.ask(
             "FindCoordinator",

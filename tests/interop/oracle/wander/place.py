@@ -11,11 +11,16 @@ from base64 import urlsafe_b64encode
 from typing import Any
 
 from ottla.wire.api import API
+from ottla.wire.api.list_groups import ListGroupsResponse
+from ottla.wire.api.metadata import MetadataResponse
 from ottla.wire.batch import read
 from ottla.wire.compile import decode
 from ottla.wire.header import ResponseHeader, response_header_version
 from ottla.wire.schema import Struct, fields
-from tests.interop.oracle.side import CLOSED, IDS, TIMES, Connection, frame, key_of
+from ottla.wire.type import Malformed
+from tests.interop.oracle.side import CLOSED, IDS, ORDERED, TIMES, Connection, frame, key_of
+from tests.interop.oracle.wander.bend import bend
+from tests.interop.oracle.wander.history import Values
 from tests.interop.scene import NOW_MS
 from tests.interop.server import Server
 
@@ -23,14 +28,15 @@ SILENCE = "silence"
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 #: The same, as Kafka writes it in the newer protocols.
 _UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
+#: More topics than any step asks for by name: all of them, and those of other histories too.
+_ASKED_MAX = 3
 _NOTHING = (None, 0, "", bytes(16))
 _NO_PRODUCER = (None, -1)
 #: Ids of a member are texts, in which the part that the server makes is a UUID.
 _KINDS = {name: kind for name, kind in IDS.items() if kind != "member"}
 _LATER = {*TIMES, "throttle_time_ms"}
-#: Lists that are answered in the order in which they were asked for; all others are sorted.
+#: What differs from server to server, or is for people: a list is not sorted by it.
 _UNSORTED = {"records", "port", "total_bytes", "usable_bytes", "error_message", "batch_index_error_message"}
-_ORDERED = {"acquired_records", "record_errors", "partition_responses", "aborted_transactions", "cluster_id"}
 
 
 class Line(Connection):
@@ -45,10 +51,12 @@ class Line(Connection):
     def busy(self) -> bool:
         return self._asked is not None
 
-    def put(self, request: Any, version: int) -> None:
+    def put(self, request: Any, version: int, bent: Values | None = None) -> None:
+        """Send a request, made wrong as `bent` says."""
         self._next += 1
         self._asked = (key_of(request), version)
-        self.send(frame(request, version, self._next, client_id=self._client_id))
+        data = frame(request, version, self._next, client_id=self._client_id)
+        self.send(data if bent is None else bend(data, bent, *self._asked))
 
     def ready(self, timeout_s: float) -> bool:
         """Is there something to read within this time?"""
@@ -64,10 +72,13 @@ class Line(Connection):
             body = None
         if body is None:
             return CLOSED
-        _, position = decode(ResponseHeader, response_header_version(key, version), body)
-        response, end = decode(API[key].response, version, body, position)
-        assert end == len(body), f"{len(body) - end} bytes after the response"
-        return response
+        try:
+            _, position = decode(ResponseHeader, response_header_version(key, version), body)
+            response, end = decode(API[key].response, version, body, position)
+        except Malformed:
+            # The answer to a request whose version or API was bent.
+            return f"{len(body)} bytes"
+        return response if end == len(body) else f"{len(body) - end} bytes after the response"
 
 
 class Place:
@@ -107,6 +118,10 @@ class Place:
             self.drop(number)
 
     def plain(self, reply: Any, version: int) -> Any:
+        if isinstance(reply, ListGroupsResponse):
+            reply.groups = [one for one in reply.groups if one.group_id.startswith(self.prefix)]
+        if isinstance(reply, MetadataResponse) and len(reply.topics) > _ASKED_MAX:
+            reply.topics = [one for one in reply.topics if (one.name or "").startswith(self.prefix)]
         return self._plain(reply, version, "") if isinstance(reply, Struct) else reply
 
     def _plain(self, value: Any, version: int, name: str) -> Any:
@@ -114,10 +129,10 @@ class Place:
             there = [field.name for field in fields(type(value)) if version in field.versions]
             return {each: self._plain(getattr(value, each), version, each) for each in there}
         if isinstance(value, list):
-            if name not in _ORDERED:
+            if name not in ORDERED:
                 value = sorted(value, key=_blank)
             said = _joined([self._plain(each, version, name.removesuffix("s")) for each in value])
-            return said if name in _ORDERED else sorted(said, key=str)
+            return said if name in ORDERED else sorted(said, key=str)
         if name == "records" and value is not None:
             return [self._batch(one) for one in read(value)]
         if name in _KINDS and value not in (_NO_PRODUCER if name == "producer_id" else _NOTHING):
@@ -128,6 +143,8 @@ class Place:
             return "bytes"
         if name == "port" and value == self.server.port:
             return "port"
+        if name == "documentation" and value:
+            return "words"
         if isinstance(value, str):
             if name in ("member_id", "leader") and _UUID_TEXT.fullmatch(value):
                 return self._uuids.setdefault(value, f"<{len(self._uuids) + 1}>")

@@ -47,6 +47,8 @@ _APIS = (
     "DeleteShareGroupOffsets",
 )
 _NAMES = ("~t0", "~t0", "~t1", "~g", "~none", "", "~bad name")
+#: Ids that neither server has given.
+_PRODUCERS = (-1, -2, 888_888_888, 1 << 60)
 _NUMBERS = (0, 0, 1, 1, 2, -1, -2, 7, 1 << 30)
 
 
@@ -66,7 +68,8 @@ def struct(draw: Draw, cls: type[Any], version: int) -> Values:
     for field in fields(cls):
         if version not in field.versions or field.tag >= 0:
             continue
-        if field.is_nullable(version) and draw.maybe(0.1):
+        # Produce without records is never answered by Apache.
+        if field.is_nullable(version) and field.type != "Records" and draw.maybe(0.1):
             made[field.name] = None
         elif field.is_array:
             count = draw.mostly(1, 0, 2, odds=0.75)
@@ -82,6 +85,8 @@ def value(draw: Draw, field: Field, version: int) -> Any:
         return struct(draw, field.struct, version)
     if "timeout" in field.name or "wait" in field.name:
         return 100
+    if "producer_id" in field.name:
+        return rng.choice(_PRODUCERS)
     match field.type:
         case "String":
             return rng.choice(_NAMES)

@@ -4,6 +4,7 @@ from typing import Any
 
 from tests.interop.oracle.wander.family import Draw
 from tests.interop.oracle.wander.history import Values, ref
+from tests.interop.scene import NOW_MS
 
 TOPICS = {"t0": 2, "t1": 1}
 _KINDS: tuple[dict[str, str], ...] = (
@@ -16,6 +17,9 @@ _KINDS: tuple[dict[str, str], ...] = (
     {"compression_type": "gzip"},
     {"compression_type": "uncompressed"},
     {"cleanup_policy": "compact,delete"},
+    {"cleanup_policy": ""},
+    {"message_timestamp_type": "LogAppendTime", "cleanup_policy": "compact"},
+    {"retention_bytes": "100", "segment_bytes": "1048576"},
 )
 
 
@@ -90,7 +94,8 @@ def put(draw: Draw) -> None:
     if draw.maybe(0.02):
         records = {"$bytes": rng.choice(["", "00" * 61])}
     # Which of two mistakes is told says nothing: a batch that may be wrong goes where there is a partition.
-    produce(draw, *(where(draw) if made.keys() <= {"count", "size", "start"} else ("t0", 0)), records)
+    plain = made.keys() <= {"count", "size", "start"} and "$batch" in records
+    produce(draw, *(where(draw) if plain else ("t0", 0)), records)
 
 
 def sequence(draw: Draw) -> None:
@@ -160,9 +165,11 @@ def session(draw: Draw) -> None:
     for name in rng.sample(list(TOPICS), rng.randint(0, 2)):
         numbers = rng.sample(range(TOPICS[name]), rng.randint(1, TOPICS[name]))
         topics.append({**draw.of(name, "topic"), "partitions": [wanted(draw, number) for number in numbers]})
+    if draw.maybe(0.06):
+        topics.append({**draw.of(draw.mostly("none", "t0"), "topic"), "partitions": [wanted(draw, draw.mostly(0, 9))]})
     forgotten = []
     if draw.maybe(0.2):
-        name = rng.choice(list(TOPICS))
+        name = draw.mostly(rng.choice(list(TOPICS)), "none")
         forgotten.append({**draw.of(name, "topic"), "partitions": [rng.randrange(3)]})
     epoch = draw.mostly(ref(f"{who}.epoch", 0), 0, -1, ref(f"{who}.epoch", 0, 1), ref(f"{who}.epoch", 0, -1))
     number = 0 if epoch == 0 else draw.mostly(ref(f"{who}.id", 0), ref(f"{who}.id", 0, 1), odds=0.97)
@@ -186,13 +193,14 @@ def session(draw: Draw) -> None:
 
 def listed(draw: Draw) -> None:
     name, partition = where(draw)
-    from tests.interop.scene import NOW_MS
-
     timestamp = draw.rng.choice(
         [-1, -2, -3, -4, -5, -6, -7, 0, NOW_MS, NOW_MS + 1, NOW_MS + 499, NOW_MS + 501, NOW_MS + 10**9]
     )
     asked = {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": draw.mostly(-1, 0, 1)}
-    topics = [{"name": f"~{name}", "partitions": [asked] * draw.mostly(1, 2, odds=0.97)}]
+    topics = [{"name": f"~{name}", "partitions": [asked] * draw.mostly(1, 2, 0, odds=0.95)}]
+    if draw.maybe(0.2):
+        other = {"partition_index": draw.mostly(0, 3), "timestamp": draw.mostly(-1, -2, -3, NOW_MS)}
+        topics.append({"name": draw.mostly("~t1", "~none", "", "~bad name"), "partitions": [other]})
     level = draw.rng.randrange(2)
     draw.ask("ListOffsets", replica_id=draw.mostly(-1, -2, 0, 1), isolation_level=level, topics=topics, timeout_ms=5000)
 
@@ -212,7 +220,9 @@ def epoch(draw: Draw) -> None:
 def delete(draw: Draw) -> None:
     name, partition = where(draw)
     asked = {"partition_index": partition, "offset": draw.rng.choice([-1, 0, 1, 2, 3, 5, 8, 100, -2])}
-    topics = [{"name": f"~{name}", "partitions": [asked]}]
+    topics = [{"name": f"~{name}", "partitions": draw.mostly([asked], [], [asked, {**asked, "partition_index": 9}])}]
+    if draw.maybe(0.1):
+        topics.append({"name": draw.mostly("~bad name", "~none", "", "__consumer_offsets"), "partitions": [asked]})
     draw.ask("DeleteRecords", topics=topics, timeout_ms=5000)
 
 

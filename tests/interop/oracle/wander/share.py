@@ -122,10 +122,23 @@ def beat(draw: Draw) -> None:
 def offsets(draw: Draw) -> None:
     kind = draw.pick({"describe": 2, "alter": 1, "delete": 0.5, "group": 0.5})
     if kind == "describe":
-        draw.ask("ShareGroupDescribe", group_ids=draw.mostly([_GROUP], ["~none", ""]))
+        if draw.maybe():
+            draw.ask("ShareGroupDescribe", group_ids=draw.mostly([_GROUP], ["~none", ""]))
+            return
+        topics = draw.mostly(
+            None,
+            [{"topic_name": "~t0", "partitions": [0, 5]}],
+            [],
+            [{"topic_name": "~none", "partitions": [0]}],
+            odds=0.3,
+        )
+        groups = [{"group_id": draw.mostly(_GROUP, "~none", ""), "topics": topics}]
+        draw.ask("DescribeShareGroupOffsets", groups=groups)
     elif kind == "alter":
         partitions = [{"partition_index": draw.mostly(0, 5), "start_offset": draw.mostly(0, 3, -1)}]
-        draw.ask("AlterShareGroupOffsets", group_id=_GROUP, topics=[{"topic_name": "~t0", "partitions": partitions}])
+        topic = draw.mostly("~t0", "~none", "")
+        group = draw.mostly(_GROUP, "~idle", "")
+        draw.ask("AlterShareGroupOffsets", group_id=group, topics=[{"topic_name": topic, "partitions": partitions}])
     elif kind == "delete":
         draw.ask("DeleteShareGroupOffsets", group_id=_GROUP, topics=[{"topic_name": draw.mostly("~t0", "~none")}])
     else:

@@ -88,6 +88,8 @@ def add(draw: Draw, lowest: int, highest: int) -> None:
         more: list[Values] = [{**said, "verify_only": draw.maybe(0.4), "topics": topics}]
         if draw.maybe(0.2) and said["transactional_id"] != "~b":
             more.append({**identity(draw, "z", "b"), "verify_only": draw.maybe(0.5), "topics": topics[:1]})
+        if draw.maybe(0.1):
+            more.append({**said, "transactional_id": "~d", "verify_only": draw.maybe(), "topics": []})
         draw.ask("AddPartitionsToTxn", version, transactions=more)
     else:
         values = {f"v3_and_below_{key}": value for key, value in said.items()}
@@ -134,7 +136,8 @@ def commit(draw: Draw, lowest: int, highest: int) -> None:
     where["committed_metadata"] = draw.mostly("m", None, "")
     topics = [{"name": draw.mostly("~t0", "~none", odds=0.97), "partitions": [where]}]
     if draw.maybe(0.2):
-        topics.append({"name": "~t1", "partitions": [{"partition_index": 0, "committed_offset": 3}]})
+        other = {"partition_index": 0, "committed_offset": 3}
+        topics.append({"name": "~t1", "partitions": draw.mostly([other], [])})
     draw.ask(
         "TxnOffsetCommit",
         version,
@@ -179,7 +182,8 @@ def read(draw: Draw, lowest: int, highest: int) -> None:
     if draw.maybe(0.4):
         asked = [{"partition_index": number, "timestamp": -1} for number in range(TOPICS[topic])]
         topics = [{"name": f"~{topic}", "partitions": asked}]
-        draw.ask("ListOffsets", draw.version("ListOffsets", 2), replica_id=-1, isolation_level=level, topics=topics)
+        reader = draw.mostly(-1, -2, 1)
+        draw.ask("ListOffsets", draw.version("ListOffsets", 2), replica_id=reader, isolation_level=level, topics=topics)
         return
     wanted = [
         {
@@ -218,12 +222,14 @@ def markers(draw: Draw, lowest: int, highest: int) -> None:
         markers=[
             {
                 "producer_id": draw.mostly(ref(f"{who}.id", 888_888), 12345),
-                "producer_epoch": ref(f"{who}.epoch", 0, draw.mostly(0, 1, -1)),
+                # After a newer epoch the coordinator's own marker is refused, and Apache never gets over that.
+                "producer_epoch": ref(f"{who}.epoch", 0, draw.mostly(0, -1)),
                 "transaction_result": draw.maybe(),
                 "topics": topics,
                 "coordinator_epoch": draw.mostly(0, -1),
                 "transaction_version": draw.mostly(0, 1, 2),
             }
+            for _ in range(draw.mostly(1, 0, 2))
         ],
     )
 

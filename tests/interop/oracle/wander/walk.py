@@ -17,8 +17,10 @@ from itertools import count
 from typing import Any
 
 from ottla.wire.api import API
+from ottla.wire.schema import Struct
 from tests.interop.oracle.allowed import allowed
-from tests.interop.oracle.side import CLOSED, differences, message
+from tests.interop.oracle.side import CLOSED, differences, frame, key_of, message
+from tests.interop.oracle.wander.bend import bend, is_text
 from tests.interop.oracle.wander.history import Step, codes, expand, learn, request
 from tests.interop.oracle.wander.place import SILENCE, Place
 from tests.interop.oracle.wander.ready import share_member
@@ -30,6 +32,8 @@ PATIENCE_S = 5.0
 GRACE_S = 0.015
 #: How long the other side has for an answer that one side has given.
 _OTHER_S = 1.5
+#: A length that is too long is waited for by both.
+_BENT_PATIENCE_S = 1.0
 _UNKNOWN_SERVER_ERROR = -1
 _AGAIN = {14, 15, 16, 51}
 _AGAIN_S = 5.0
@@ -122,30 +126,49 @@ class Walk:
         on = step.on
         while any(one == on for _, _, one in self._open):
             on += 100
+        if not self._may_be_sent(step):
+            return None
         asked = [self._put(place, step, on) for place in self._places]
         if step.api in _MAY_WAIT and not self._answered(step, on):
             self._open.append((number, step, on))
             return None
-        replies = [self._reply(place, step, on, made) for place, made in zip(self._places, asked, strict=True)]
+        patience_s = PATIENCE_S
+        if "$bent" in step.values and not self._answered(step, on, _BENT_PATIENCE_S):
+            patience_s = 0.0
+        replies = [
+            self._reply(place, step, on, made, patience_s) for place, made in zip(self._places, asked, strict=True)
+        ]
         return self._compare(number, step, replies)
 
     def _put(self, place: Place, step: Step, on: int) -> Any:
         made = request(_REQUESTS[step.api], expand(step.values, place.known, place.prefix), step.version)
-        place.line(on).put(made, step.version)
+        place.line(on).put(made, step.version, step.values.get("$bent"))
         return made
 
-    def _reply(self, place: Place, step: Step, on: int, made: Any) -> Any:
+    def _may_be_sent(self, step: Step) -> bool:
+        """Text that is not UTF-8 is another matter (decision 0011)."""
+        if "$bent" not in step.values:
+            return True
+        place = self._places[0]
+        made = request(_REQUESTS[step.api], expand(step.values, place.known, place.prefix), step.version)
+        return is_text(
+            bend(frame(made, step.version), step.values["$bent"], key_of(made), step.version),
+            key_of(made),
+            step.version,
+        )
+
+    def _reply(self, place: Place, step: Step, on: int, made: Any, patience_s: float) -> Any:
         """The answer on a line, asked for again while it is "ask again"."""
         deadline = time.monotonic() + _AGAIN_S
         pause_s = 0.002
         while True:
             if step.api == "Produce" and step.values.get("acks") == 0:
                 reply: Any = None if _open(place, on) else CLOSED
-            elif not place.line(on).ready(PATIENCE_S):
+            elif not place.line(on).ready(patience_s):
                 reply = SILENCE
             else:
                 reply = place.line(on).take()
-            if reply in (None, SILENCE, CLOSED):
+            if not isinstance(reply, Struct):
                 place.drop(on)
                 return reply
             if not codes(reply) & _AGAIN or time.monotonic() > deadline:
@@ -157,13 +180,13 @@ class Walk:
         _after(place, step, made)
         return reply
 
-    def _answered(self, step: Step, on: int) -> bool:
-        """Has either side answered a join or sync? If one has, the other gets its time."""
+    def _answered(self, step: Step, on: int, patience_s: float = GRACE_S) -> bool:
+        """Has either side answered? If one has, the other gets its time."""
         left, right = (place.line(on) for place in self._places)
-        if self._group_of(step):
+        if step.api in _MAY_WAIT and self._group_of(step):
             for place in self._places:
                 _see(place, self._group_of(step))
-        deadline = time.monotonic() + GRACE_S
+        deadline = time.monotonic() + patience_s
         while time.monotonic() < deadline:
             if left.ready(0.002) or right.ready(0.002):
                 return left.ready(_OTHER_S) | right.ready(_OTHER_S)
@@ -196,7 +219,7 @@ class Walk:
     def _compare(self, number: int, step: Step, replies: list[Any]) -> Difference | None:
         expected, got = (place.plain(reply, step.version) for place, reply in zip(self._places, replies, strict=True))
         what = f"{step.api} v{step.version}"
-        if replies[0] not in (None, SILENCE, CLOSED) and _UNKNOWN_SERVER_ERROR in codes(replies[0]):
+        if isinstance(replies[0], Struct) and _UNKNOWN_SERVER_ERROR in codes(replies[0]):
             raise _ApacheFailedError(step.api)
         found = []
         for path, left, right in differences(expected, got):

@@ -1,0 +1,80 @@
+"""Requests that name a partition twice, or none: what Kafka's servers keep in maps, so that clients see one answer."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+import ottla
+from ottla.kernel.error import ErrorCode
+from ottla.wire.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.wire.api.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.wire.api.elect_leaders import ElectLeadersRequest
+from ottla.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.api.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from ottla.wire.batch import build
+from tests.broker.wire_client import WireClient
+
+_names = (f"odd-{number}" for number in count())
+
+
+@pytest.fixture
+def topic(node: ottla.Node) -> str:
+    name = next(_names)
+    node.create_topic(name)
+    return name
+
+
+def test_a_partition_that_is_named_twice_is_answered_once(client: WireClient, topic: str) -> None:
+    latest = ListOffsetsPartition(partition_index=0, timestamp=-1)
+    asked = [ListOffsetsTopic(name=topic, partitions=[latest]) for _ in range(2)]
+    (listed,) = client.ask(ListOffsetsRequest(replica_id=-1, topics=asked), 7).topics
+    assert [each.error_code for each in listed.partitions] == [ErrorCode.INVALID_REQUEST]
+    gone = [DeleteRecordsPartition(partition_index=0, offset=offset) for offset in (7, 0)]
+    (deleted,) = client.ask(
+        DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=gone)], timeout_ms=1000), 2
+    ).topics
+    assert [(each.error_code, each.low_watermark) for each in deleted.partitions] == [(0, 0)]
+
+
+def test_a_topic_without_partitions_is_not_answered(client: WireClient, topic: str) -> None:
+    assert client.ask(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic)]), 7).topics == []
+    assert client.ask(DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic)], timeout_ms=1000), 2).topics == []
+    election = ElectLeadersRequest(election_type=9, topic_partitions=[], timeout_ms=1000)
+    assert client.ask(election, 2).error_code == ErrorCode.NONE
+
+
+def test_markers_of_one_producer_have_one_answer(client: WireClient, topic: str) -> None:
+    named = [WritableTxnMarkerTopic(name=topic, partition_indexes=[7])]
+    marker = WritableTxnMarker(producer_id=900_000, producer_epoch=0, topics=named)
+    (result,) = client.ask(WriteTxnMarkersRequest(markers=[marker, marker]), 1).markers
+    (partition,) = result.topics[0].partitions
+    assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_records_of_a_topic_that_nothing_cleans_may_be_deleted(node: ottla.Node, client: WireClient) -> None:
+    for policy, code in (("", ErrorCode.NONE), ("compact", ErrorCode.POLICY_VIOLATION)):
+        name = next(_names)
+        node.create_topic(name, settings={"cleanup.policy": policy})
+        gone = DeleteRecordsTopic(name=name, partitions=[DeleteRecordsPartition(partition_index=0, offset=0)])
+        (answer,) = client.ask(DeleteRecordsRequest(topics=[gone], timeout_ms=1000), 2).topics[0].partitions
+        assert answer.error_code == code, policy
+
+
+def test_producers_of_a_name_that_no_topic_may_bear_are_asked_for(client: WireClient) -> None:
+    asked = DescribeProducersRequest(topics=[TopicRequest(name="no/topic", partition_indexes=[0])])
+    (answer,) = client.ask(asked, 0).topics[0].partitions
+    assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_a_request_with_acks_zero_that_is_refused_as_a_whole_closes_its_connection(
+    client: WireClient, topic: str
+) -> None:
+    """An answer would be taken for that to the next request."""
+    records = build([(1, b"k", b"v", [])], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])
+    client.send(ProduceRequest(transactional_id=None, acks=0, timeout_ms=1000, topic_data=[data]), 9)
+    with pytest.raises(ConnectionError):
+        client.receive_frame()
