@@ -150,7 +150,7 @@ def as_json(value: Any) -> str:
     if isinstance(value, list):
         return f"[{','.join(map(as_json, value))}]"
     if isinstance(value, float):
-        return _java_double(value)
+        return java_double(value)
     return _quoted(value) if isinstance(value, str) else json.dumps(value)
 
 
@@ -162,7 +162,7 @@ _SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': 
 _ESCAPES = {**{code: f"\\u{code:04X}" for code in range(32)}, **{ord(each): short for each, short in _SHORT.items()}}
 
 
-def _java_double(value: float) -> str:
+def java_double(value: float) -> str:
     """As Double.toString: scientific from ten million on and below a thousandth."""
     if value == 0 or 1e-3 <= abs(value) < 1e7 or value != value or value in (float("inf"), -float("inf")):
         return repr(value)

@@ -83,15 +83,21 @@ def tool(
     options: Sequence[Option] = (),
     either: Sequence[tuple[Option, ...]] = (),
     commands: Sequence[Command] = (),
+    rest: tuple[str, str] | None = None,
     wrong: Callable[[argparse.ArgumentParser, str], str] = _usage,
     help_code: int = 0,
     words: Sequence[str] | None = None,
     failed: Callable[[Exception], int] | None = None,
 ) -> NoReturn:
-    """Run a tool; ends the process. `words` stand for the command line."""
+    """Run a tool; ends the process. `words` stand for the command line.
+
+    `rest`: what the words that belong to no option are called, and what they are for; they are `words["rest"]`.
+    """
     kind = type("_ToolParser", (_Parser,), {"wrong": staticmethod(wrong), "help_code": help_code})
     parser = kind(prog=name, description=about, allow_abbrev=False)
     _add(parser, options, either)
+    if rest is not None:
+        parser.add_argument("rest", metavar=rest[0], nargs="*", help=rest[1])
     if commands:
         below = parser.add_subparsers(dest="command", required=True, parser_class=kind)
         for each in commands:

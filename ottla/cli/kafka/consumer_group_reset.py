@@ -200,7 +200,7 @@ def _to_datetime(given: Given, client: Admin, _: str, partitions: list[TopicPart
 
 
 def _by_duration(given: Given, client: Admin, _: str, partitions: list[TopicPartition]) -> Offsets:
-    return at_time(client, partitions, time.time_ns() // 1_000_000 - _duration_ms(given["by-duration"]))
+    return at_time(client, partitions, time.time_ns() // 1_000_000 - duration_ms(given["by-duration"]))
 
 
 def at_time(client: Admin, partitions: list[TopicPartition], timestamp_ms: int) -> Offsets:
@@ -232,7 +232,8 @@ def timestamp(text: str) -> int:
         raise Failed(f'java.text.ParseException: Unparseable date: "{zoned}"') from error
 
 
-def _duration_ms(text: str) -> int:
+def duration_ms(text: str) -> int:
+    """Milliseconds of PnDTnHnMnS. Failed when it is none."""
     found = _DURATION.fullmatch(text)
     if found is None or text.upper().endswith(("P", "T")):
         raise Failed("Text cannot be parsed to a Duration")
