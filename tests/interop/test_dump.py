@@ -29,6 +29,8 @@ _SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "1",
     "log.segment.bytes": "1048576",
     "log.index.interval.bytes": "512",
+    # The index of an empty log is as long as it may become, and both read all of it.
+    "log.index.size.max.bytes": "16384",
 }
 _DECODERS = {
     "__consumer_offsets-": "--offsets-decoder",

@@ -16,11 +16,11 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 /**
  * A share group of Apache's own consumer. Each argument is a command; what each gives is one line.
  *
- * <p>Commands: poll N (until N records came), idle (one poll that must give nothing), TYPE FIRST LAST (say what became
- * of records that were polled), commit, close, open MODE.
+ * <p>Commands: poll N (until N records came), take N (accept what comes until it is N records), idle (one poll that must
+ * give nothing), TYPE FIRST LAST (say what became of records that were polled), commit, close, open MODE.
  */
 public final class Share {
-    private static final Duration PATIENCE = Duration.ofSeconds(30);
+    private static final Duration PATIENCE = Duration.ofSeconds(60);
 
     private final Properties settings = new Properties();
     private final String topic;
@@ -53,6 +53,8 @@ public final class Share {
                 return "open";
             case "poll":
                 return poll(Integer.parseInt(command[1]));
+            case "take":
+                return take(Integer.parseInt(command[1]));
             case "idle":
                 return "idle " + (consumer.poll(Duration.ofMillis(600)).count());
             case "commit":
@@ -76,6 +78,19 @@ public final class Share {
             }
         }
         return "poll " + String.join(" ", got);
+    }
+
+    /** In any number of polls: what another consumer gives back may come later than what nobody had. */
+    private String take(int wanted) {
+        Map<Long, String> got = new TreeMap<>();
+        long deadline = System.nanoTime() + PATIENCE.toNanos();
+        while (got.size() < wanted && System.nanoTime() < deadline) {
+            for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(500))) {
+                consumer.acknowledge(record, AcknowledgeType.ACCEPT);
+                got.put(record.offset(), record.offset() + "x" + record.deliveryCount().orElse((short) 0));
+            }
+        }
+        return "take " + String.join(" ", got.values());
     }
 
     private String acknowledge(AcknowledgeType type, String first, String last) {
