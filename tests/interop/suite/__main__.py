@@ -2,14 +2,15 @@
 
 python -m tests.interop.suite [--server apache] [--only kgo|sarama|trogdor|librdkafka] [NUMBER...]
 
-A suite's last whole run against our node is kept beside the caches, so that running one renews its part of the table.
+A suite's last run against our node is kept beside the caches, so that running one, or some numbers of one, renews its
+part of the table.
 """
 
 import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -61,11 +62,15 @@ def reports(kind: str, only: str | None, numbers: list[str], show: Callable[[str
                 yield librdkafka.run(bootstrap, protocol, librdkafka.NO_AUTO_CREATE, scenario="noautocreate")
 
 
-def keep(report: Report) -> None:
-    """Remember the run of a whole suite."""
+def keep(report: Report, numbers: Sequence[str] = ()) -> None:
+    """Remember the run of a whole suite, or of some numbers what came of these."""
     LAST.mkdir(parents=True, exist_ok=True)
-    kept = {"suite": report.suite, "outcomes": [asdict(one) for one in report.outcomes]}
-    (LAST / f"{report.suite}.json").write_text(json.dumps(kept, indent=1))
+    outcomes = list(report.outcomes)
+    if numbers:
+        last = next((each.outcomes for each in kept() if each.suite == report.suite), ())
+        outcomes = sorted([one for one in last if one.name[:4] not in numbers] + outcomes, key=lambda one: one.name)
+    kept_now = {"suite": report.suite, "outcomes": [asdict(one) for one in outcomes]}
+    (LAST / f"{report.suite}.json").write_text(json.dumps(kept_now, indent=1))
 
 
 def kept() -> list[Report]:
@@ -110,8 +115,8 @@ def main() -> int:
     for report in reports(given.server, given.only, given.numbers, lambda line: print(f"== {line}", flush=True)):
         print(report.text(), flush=True)
         surprises = surprises or bool(report.surprises)
-        if given.server == "ottla" and not given.numbers:
-            keep(report)
+        if given.server == "ottla":
+            keep(report, given.numbers)
             TABLE.write_text(table(kept()))
     return 1 if surprises else 0
 

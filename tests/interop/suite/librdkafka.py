@@ -61,7 +61,8 @@ NO_AUTO_CREATE_SETTINGS = {**BROKER_SETTINGS, "auto.create.topics.enable": "fals
 _STATES = {"PASSED": PASSED, "FAILED": FAILED, "RUNNING": FAILED, "SKIPPED": SKIPPED}
 _ROW = re.compile(r"^\| (\d{4}_\w+) +\| +(\w+) \| +([0-9.]+)s \|(.*)$", re.MULTILINE)
 _COLOR = re.compile(r"\x1b\[\d+m")
-_FAILURE = re.compile(r"^### Test \"[^\n]* failed at [^\n]*\n([^\n]*)", re.MULTILINE)
+_FAILURE = re.compile(r"^### Test \"(\w*)[^\n]* failed at [^\n]*\n([^\n]*)", re.MULTILINE)
+_PASSED = re.compile(r"/ *([0-9.]+)s\] =+ Test (\d{4}_\w+) PASSED =+$", re.MULTILINE)
 _TABLE = re.compile(r"_TEST\((\d{4})_(\w+),\s*([^,)]+)")
 
 
@@ -161,7 +162,7 @@ def _said(command: list[str], directory: Path, environment: dict[str, str]) -> s
 
 
 def parse(number: str, text: str, seconds: float) -> list[Outcome]:
-    """The outcomes of one test number: its summary's rows, or one failure when it ended without a summary."""
+    """The outcomes of one test number: its summary's rows, or what it said as it went when it ended without one."""
     text = _COLOR.sub("", text)
     outcomes = [
         Outcome(name, _STATES[state], float(took), said.strip())
@@ -170,10 +171,14 @@ def parse(number: str, text: str, seconds: float) -> list[Outcome]:
         if "requires test scenario" not in said
         if not (state == "SKIPPED" and not said.strip())  # of another scenario
     ]
-    failures = [failure.strip() for failure in _FAILURE.findall(text)]
+    found = _FAILURE.findall(text)
+    failures = [said.strip() for _, said in found]
     failed = [one for one in outcomes if one.state == FAILED]
     if failures and not failed:
-        return [*outcomes, Outcome(_only(number), FAILED, seconds, failures[0])]
+        # It ended before its summary: what it said as it went.
+        passed = [Outcome(name, PASSED, float(took)) for took, name in _PASSED.findall(text)]
+        named = {name: said.strip() for name, said in reversed(found) if name} or {_only(number): failures[0]}
+        return [*(outcomes or passed), *(Outcome(name, FAILED, seconds, said) for name, said in sorted(named.items()))]
     if not outcomes and "================= Running test" in text:
         return [Outcome(_only(number), FAILED, seconds, f"no summary; its last words: {text[-300:]!r}")]
     return [replace(one, said=failures[0]) if one in failed and failures else one for one in outcomes]

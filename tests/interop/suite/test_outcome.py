@@ -1,10 +1,12 @@
 """What the foreign suites print is understood, and nothing that did not pass goes unnoticed."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from tests.interop.suite import go_program
+from tests.interop.suite import __main__ as runner
+from tests.interop.suite import go_program, librdkafka
 from tests.interop.suite.outcome import (
     EXPECTED,
     FAILED,
@@ -90,4 +92,30 @@ def test_the_lists_of_the_tree_are_well_formed() -> None:
 def test_a_protocol_has_a_list_of_its_own_beside_that_of_the_suite() -> None:
     classic, consumer = expected_of("librdkafka (classic)"), expected_of("librdkafka (consumer, noautocreate)")
     assert classic.items() < consumer.items()
-    assert "0045_subscribe_update" in consumer.keys() - classic.keys()
+    assert "0045_resubscribe_with_regex" in consumer.keys() - classic.keys()
+
+
+RDKAFKA = """\
+[0045_subscribe_update       / 21.216s] ================= Test 0045_subscribe_update PASSED =================
+### Test "0045_resubscribe_with_regex (do_test:704: Regex)" failed at a.c:97:await() at Sat Nov 21 14:48:09 2026: ###
+expected assignment of 2 partitions, got 10
+### Test "<MAIN>" failed at test.c:1950:test_wait_exit() at Sat Nov 21 14:50:18 2026: ###
+8 thread(s) still active in librdkafka
+"""
+
+
+def test_a_number_that_ends_without_a_summary_tells_which_of_its_tests_failed() -> None:
+    assert librdkafka.parse("0045", RDKAFKA, 40.0) == [
+        Outcome("0045_subscribe_update", PASSED, 21.216),
+        Outcome("0045_resubscribe_with_regex", FAILED, 40.0, "expected assignment of 2 partitions, got 10"),
+    ]
+
+
+def test_some_numbers_take_the_place_of_what_came_of_them_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "LAST", tmp_path)
+    whole = [Outcome("0001_a", PASSED, 1), Outcome("0045_b", FAILED, 1), Outcome("0113_c", FAILED, 1)]
+    runner.keep(Report("s", whole, {}))
+    runner.keep(Report("s", [Outcome("0045_d", PASSED, 2)], {}), ["0045"])
+    assert runner.kept()[0].outcomes == [whole[0], Outcome("0045_d", PASSED, 2), whole[2]]
