@@ -77,29 +77,29 @@ class Decoded:
     `body` is uncompressed; `fixed` is LogAppendTime's timestamp, or -1.
     """
 
-    __slots__ = ("_body", "_fields", "_headers", "_same", "_timestamps", "offsets")
+    __slots__ = ("_headers", "_keys", "_same", "_timestamp", "_timestamps", "_values", "offsets")
 
     def __init__(self, body: bytes, header: BatchHeader, topic: str, partition: int, fixed: int) -> None:
         fields = fields_of(np.frombuffer(body, dtype=np.uint8), body, 0, len(body), header.count)
-        self._body = body
-        self._fields = fields
+        self._keys = _Pieces(body, fields.key_at, fields.key_size)
+        self._values = _Pieces(body, fields.value_at, fields.value_size)
         self.offsets = fields.offset_delta + header.base_offset
-        self._timestamps = None if fixed >= 0 else fields.timestamp_delta + header.base_timestamp
+        self._timestamps = fields.timestamp_delta + header.base_timestamp
+        #: The one of all records; None if they differ.
+        self._timestamp = fixed if fixed >= 0 else _one_of_all(self._timestamps)
         self._headers = headers_of(body, fields) if fields.header_count.any() else None
-        self._same = (topic, partition, fixed, header.partition_leader_epoch)
+        self._same = (topic, partition, header.partition_leader_epoch)
 
     def part(self, start: int, end: int) -> list[ConsumerRecord]:
         """These records."""
-        fields = self._fields
-        topic, partition, fixed, epoch = self._same
-        timestamps: Any = repeat(fixed) if self._timestamps is None else self._timestamps[start:end].tolist()
+        topic, partition, epoch = self._same
         rows = zip(
             repeat(topic, end - start),
             repeat(partition),
             self.offsets[start:end].tolist(),
-            timestamps,
-            _pieces(self._body, fields.key_at[start:end], fields.key_size[start:end]),
-            _pieces(self._body, fields.value_at[start:end], fields.value_size[start:end]),
+            self._timestamps[start:end].tolist() if self._timestamp is None else repeat(self._timestamp),
+            self._keys.part(start, end),
+            self._values.part(start, end),
             repeat(()) if self._headers is None else self._headers[start:end],
             repeat(epoch),
             strict=False,
@@ -107,18 +107,38 @@ class Decoded:
         return list(map(tuple.__new__, repeat(ConsumerRecord), rows))
 
 
-def _pieces(body: bytes, at: Ints, sizes: Ints) -> Any:
-    if (sizes < 0).any():
-        if (sizes < 0).all():
-            return repeat(None)
-        pairs = zip(at.tolist(), sizes.tolist(), strict=True)
-        return [body[start : start + size] if size >= 0 else None for start, size in pairs]
-    size = int(sizes[0]) if sizes.size else 0
-    if size and (sizes == size).all():
-        # As elements of so many bytes they become Python's in one call.
-        pieces: list[bytes] = _windows(np.frombuffer(body, dtype=np.uint8), size)[at].view(f"V{size}").ravel().tolist()
-        return pieces
-    return [body[start:end] for start, end in zip(at.tolist(), (at + sizes).tolist(), strict=True)]
+class _Pieces:
+    """The keys of a batch, or its values: a part of them at a time as bytes, None for a null."""
+
+    __slots__ = ("_at", "_body", "_cells", "_sizes")
+
+    def __init__(self, body: bytes, at: Ints, sizes: Ints) -> None:
+        self._body = body
+        self._at = at
+        self._sizes = sizes
+        size = _one_of_all(sizes)
+        #: If all have one size: of each position of the body so many bytes as one element. Elements become Python's
+        #: in one call. An array of none: all are null.
+        self._cells: Any = None
+        if size is not None and size:
+            self._cells = np.ndarray((len(body) - size + 1 if size > 0 else 0,), f"V{max(size, 1)}", body, 0, (1,))
+
+    def part(self, start: int, end: int) -> Any:
+        """From one index to another."""
+        cells = self._cells
+        if cells is not None:
+            return cells[self._at[start:end]].tolist() if cells.size else repeat(None)
+        body, at, sizes = self._body, self._at[start:end], self._sizes[start:end]
+        if (sizes < 0).any():
+            pairs = zip(at.tolist(), sizes.tolist(), strict=True)
+            return [body[first : first + size] if size >= 0 else None for first, size in pairs]
+        return [body[first:last] for first, last in zip(at.tolist(), (at + sizes).tolist(), strict=True)]
+
+
+def _one_of_all(numbers: Ints) -> int | None:
+    """The one number that all are; None if they differ."""
+    first = numbers[0]
+    return int(first) if (numbers == first).all() else None
 
 
 def _windows(data: Bytes, size: int) -> Bytes:

@@ -105,7 +105,6 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls):
             joining = await self._maintain(deadline_ms)
             found = take(records_max)
             if found:
-                self._fetcher.wake()
                 return found
             left_ms = deadline_ms - now_ms()
             if left_ms <= 0:
@@ -153,16 +152,22 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls):
                 joining = await self._group.poll()
         elif not self._positions:
             raise OttlaError("this consumer reads nothing: subscribe or assign first")
-        if any(state.position is None and state.reset is not None for state in self._positions.values()):
+        if self._unplaced():
             await self._find_positions(deadline_ms)
+        self._fetcher.all_placed = not self._unplaced()
         self._fetcher.wake()
         return joining
+
+    def _unplaced(self) -> bool:
+        """Is there a partition whose position is to be found?"""
+        return any(state.position is None and state.reset is not None for state in self._positions.values())
 
     @property
     def calm(self) -> bool:
         """Would a poll have nothing to do but to take records?"""
         return (
             not self._closed
+            and self._fetcher.all_placed
             and (self._group is None or not self._subscribed_at_all() or not self._group.busy)
             and not (
                 self.settings.enable_auto_commit

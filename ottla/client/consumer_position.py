@@ -67,6 +67,7 @@ class PositionCalls:
         with self._lock:
             for one in list(partitions) or list(self._positions):
                 self._state(one).forget(policy)
+        self._fetcher.all_placed = False
         self.something_to_do()
 
     async def position(self, partition: TopicPartition) -> int:

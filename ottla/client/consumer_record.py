@@ -54,28 +54,38 @@ class RecordCalls:
     def _take_in_turn(self, records_max: int, some: Callable[[PartitionPosition, int], int]) -> None:
         """Call `some(partition, at most)` for each that has records; the next poll begins where this one ended.
 
-        It returns how many it took. A partition's error is raised when nothing was taken before it.
+        It returns how many it took. A partition's error is raised when nothing was taken before it. Only where room was
+        made does the fetcher hear of it: a loop that is woken by each poll takes a quarter of the time of all polls.
         """
         left = records_max
+        full_bytes = self.settings.max_partition_fetch_bytes
+        has_room = False
         now = now_ms()
-        with self._lock:
-            states = list(self._positions.values())
-            for step in range(len(states)):
-                place = (self._turn + step) % len(states)
-                state = states[place]
-                if state.error is not None:
-                    if left < records_max:
-                        break
-                    state.raise_error()
-                if state.has_records:
-                    taken = some(state, left)
-                    self.meter.topic(state.partition.topic, now).records.record(taken, now)
-                    left -= taken
-                    if left == records_max:
+        try:
+            with self._lock:
+                states = list(self._positions.values())
+                for step in range(len(states)):
+                    place = (self._turn + step) % len(states)
+                    state = states[place]
+                    if state.error is not None:
+                        if left < records_max:
+                            break
                         state.raise_error()
-                    if left <= 0:
-                        self._turn = (place + 1) % len(states)
-                        break
+                    if state.has_records:
+                        before_bytes = state.buffered
+                        taken = some(state, left)
+                        has_room = has_room or state.buffered < min(before_bytes, full_bytes)
+                        self.meter.topic(state.partition.topic, now).records.record(taken, now)
+                        left -= taken
+                        if left == records_max:
+                            state.raise_error()
+                        if left <= 0:
+                            self._turn = (place + 1) % len(states)
+                            break
+        finally:
+            if has_room:
+                # The next fetch runs while the program, or `tables_of`, works on this.
+                self._fetcher.signal()
         if left < records_max:
             self.meter.consumed(records_max - left, now)
 
@@ -109,8 +119,6 @@ class RecordCalls:
             return taken.records
 
         self._take_in_turn(records_max, some)
-        # The next fetch runs while these are decoded.
-        self._fetcher.signal()
         return found
 
     def table(self, taken: list[Taken], key: Serde | None, value: Serde | None) -> Any:

@@ -18,6 +18,7 @@ from ottla.client.clock import now_ms
 from ottla.client.cluster import Cluster
 from ottla.client.consumer_metric import ConsumerMeter
 from ottla.client.consumer_setting import ConsumerSettings
+from ottla.client.fetcher import Fetcher
 from ottla.client.group import Group
 from ottla.client.group_classic import ClassicGroup
 from ottla.client.group_consumer import ConsumerGroup
@@ -35,6 +36,7 @@ class SubscriptionCalls(ABC):
     _cluster: Cluster
     _positions: dict[TopicPartition, PartitionPosition]
     _lock: threading.Lock
+    _fetcher: Fetcher
     _group: Group | None
     _names: frozenset[str]
     _pattern: re.Pattern[str] | str | None
@@ -86,6 +88,7 @@ class SubscriptionCalls(ABC):
                 del self._positions[gone]
             for one in wanted:
                 self._positions.setdefault(one, PartitionPosition(one))
+        self._fetcher.all_placed = False
         self._cluster.metadata.want({one.topic for one in wanted}, now_ms())
         if self.settings.group_id is not None and self._group is None:
             self._group = ClassicGroup(self._cluster, self.settings, self)
@@ -161,6 +164,7 @@ class SubscriptionCalls(ABC):
         with self._lock:
             for one in sorted(partitions):
                 self._positions[one] = PartitionPosition(one)
+        self._fetcher.all_placed = False
         if self._listener is not None:
             await self._call(self._listener.assigned, sorted(partitions))
 

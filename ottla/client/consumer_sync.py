@@ -127,7 +127,6 @@ class Consumer:
             records = half.take(max_records or self.settings.max_poll_records)
             if records:
                 half.polled()
-                half._fetcher.signal()
                 return records
         return self._run(half.poll(timeout, max_records=max_records))
 

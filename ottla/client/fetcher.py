@@ -78,6 +78,8 @@ class Fetcher(Turns):
         self._settings = settings
         self._meter = meter
         self._positions = positions
+        #: Has each partition a position? If not, a poll finds them before it takes anything.
+        self.all_placed = False
         #: By node the session, and the connection that it lives on.
         self._sessions: dict[int, tuple[Connection, FetchSession]] = {}
         self._busy: set[int] = set()
@@ -266,6 +268,7 @@ class Fetcher(Turns):
             state.error = KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
         else:
             state.forget(policy)
+            self.all_placed = False
 
     def _fail(self, partitions: Iterable[TopicPartition], error: KafkaError) -> None:
         with self._lock:

@@ -126,3 +126,47 @@ def test_many_threads_share_a_producer(bootstrap: str, topic: str) -> None:
         producer.flush(60)
         ends = consumer.end_offsets([TopicPartition(topic, number) for number in range(3)])
         assert sum(ends.values()) == 1_000
+
+
+def test_a_partition_that_comes_is_read_while_another_still_has_plenty(bootstrap: str, topic: str) -> None:
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with Producer(bootstrap) as producer:
+        for number in range(20_000):
+            producer.send(topic, b"%05d" % number, partition=0)
+        producer.send(topic, b"other", partition=1)
+    # A fetch that waits for news of the first would keep the second waiting.
+    with Consumer(bootstrap, auto_offset_reset="earliest", fetch_max_wait_ms=5) as consumer:
+        consumer.assign([first])
+        assert consumer.poll(30, max_records=1)
+        consumer.assign([first, second])
+        found: list[tuple[int, int]] = []
+        while (1, 0) not in found[-1:] and len(found) < 19_000:
+            (record,) = consumer.poll(30, max_records=1)
+            found.append((record.partition, record.offset))
+    assert found[-1] == (1, 0), "it had to wait until the other was read out"
+    assert found[:-1] == [(0, offset) for offset in range(1, len(found))]
+
+
+def test_the_loop_is_woken_by_polls_that_make_room_only(bootstrap: str, topic: str) -> None:
+    one = TopicPartition(topic, 0)
+    with Producer(bootstrap, batch_size=1 << 20, linger_ms=1_000) as producer:
+        for number in range(5_000):
+            producer.send(topic, b"%05d" % number, partition=0)
+    with Consumer(bootstrap, auto_offset_reset="earliest", max_poll_records=10) as consumer:
+        consumer.assign([one])
+        found = consumer.poll(30)
+        signals = 0
+
+        def signal() -> None:
+            nonlocal signals
+            signals += 1
+            woken()
+
+        woken = consumer._half._fetcher.signal
+        consumer._half._fetcher.signal = signal  # type: ignore[method-assign]
+        while len(found) < 5_000:
+            records = consumer.poll(30)
+            assert records, "nothing came"
+            found += records
+    assert [record.offset for record in found] == list(range(5_000))
+    assert signals < 100, f"{signals} in 500 polls"
