@@ -41,8 +41,8 @@ def read_text(disk: Disk, path: str) -> str | None:
         raise CorruptCheckpoint(f"{path} is no text: {error}") from error
 
 
-def write_text(disk: Disk, path: str, text: str) -> None:
-    """Replace the file; durable on return."""
+def write_text(disk: Disk, path: str, text: str, *, sync_name: bool = True) -> None:
+    """Replace the file; durable on return, if the caller does not sync the directory himself."""
     beside = f"{path}.tmp"
     data = text.encode()
     file = disk.open(beside, create=True)
@@ -53,7 +53,8 @@ def write_text(disk: Disk, path: str, text: str) -> None:
     finally:
         file.close()
     disk.rename(beside, path)
-    disk.sync_directory(path.rpartition("/")[0])
+    if sync_name:
+        disk.sync_directory(path.rpartition("/")[0])
 
 
 # ---- version, count, lines

@@ -71,6 +71,11 @@ class OffsetIndex:
         return len(self._loaded()) >= self.entries_max
 
     @property
+    def is_known_empty(self) -> bool:
+        """It has no entries; False when that is not known without reading its file."""
+        return self._offsets is not None and not len(self._offsets)
+
+    @property
     def file_bytes(self) -> int:
         """What the file of an inactive segment takes."""
         return len(self._loaded()) * OFFSET_ENTRY_BYTES

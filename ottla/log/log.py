@@ -72,6 +72,7 @@ class Log:
         "generation",
         "generation_synced",
         "last_flush_ms",
+        "name_dirty",
         "on_recovery_point_lowered",
         "path",
         "producers",
@@ -106,6 +107,8 @@ class Log:
         self.being_cleaned = False
         #: A file was created or renamed since the directory was last synced.
         self.directory_dirty = True
+        #: Its directory was made, and the one above was not synced since.
+        self.name_dirty = True
         self.last_flush_ms = 0
         #: Called before a truncation below the recovery point or the cleaner's offset; the store writes both down.
         self.on_recovery_point_lowered: Callable[[], None] | None = None

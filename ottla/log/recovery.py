@@ -95,7 +95,7 @@ def load(
         rebuild_producers(log, log.end_offset, now_ms, clean=clean)
     if clean and was_there and not log.generation and set(log.snapshots.offsets) <= set(snapshots):
         log.whole_at = log.end_offset
-        log.directory_dirty = False
+        log.directory_dirty = log.name_dirty = False
 
 
 def rebuild_producers(log: "Log", end_offset: int, now_ms: int, *, clean: bool = False) -> None:

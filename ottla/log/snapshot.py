@@ -76,13 +76,15 @@ def decode(data: bytes) -> list[tuple[int, Producer]]:
 class Snapshots:
     """The snapshot files of one log. `Log` makes it."""
 
-    __slots__ = ("_disk", "_offsets", "directory")
+    __slots__ = ("_disk", "_offsets", "_unsynced", "directory")
 
     def __init__(self, disk: Disk, directory: str, offsets: Iterable[int]) -> None:
         self._disk = disk
         self.directory = directory
         #: Of those that there are, rising.
         self._offsets = sorted(offsets)
+        #: May the last one be lost, with producers in it? Of those that are found nobody knows.
+        self._unsynced = bool(self._offsets)
 
     @property
     def latest(self) -> int | None:
@@ -108,6 +110,8 @@ class Snapshots:
         finally:
             file.close()
         self._offsets = sorted({*self._offsets, offset})
+        # One without producers says nothing that the log does not.
+        self._unsynced = bool(producers.by_id)
 
     def load(self, producers: Producers, now_ms: int, expiration_ms: int, log_start_offset: int) -> None:
         """Set `producers` to the last snapshot that reads, or to nothing at the log start offset."""
@@ -146,15 +150,20 @@ class Snapshots:
     def sync(self) -> None:
         """Make the last one durable. Called on a thread."""
         offsets = self._offsets
-        if offsets:
-            try:
-                file = self._disk.open(self.path(offsets[-1]))
-            except FileNotFoundError:
-                return
-            try:
-                file.sync()
-            finally:
-                file.close()
+        if not offsets or not self._unsynced:
+            return
+        self._unsynced = False
+        try:
+            file = self._disk.open(self.path(offsets[-1]))
+        except FileNotFoundError:
+            return
+        try:
+            file.sync()
+        except OSError:
+            self._unsynced = True
+            raise
+        finally:
+            file.close()
 
     def _read(self, offset: int) -> list[tuple[int, Producer]]:
         file = self._disk.open(self.path(offset))

@@ -15,6 +15,7 @@ Rules:
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.name import METADATA_TOPIC, NO_UUID, TopicPartition, Uuid
@@ -322,6 +323,7 @@ class Store(Directories):
         if not self._loaded:
             return self._let_go()
         try:
+            self._sync_names()
             try:
                 closing = [] if pool is None else [pool.submit(log.close) for log in self._logs.values()]
             except RuntimeError:
@@ -340,6 +342,15 @@ class Store(Directories):
                 checkpoint.write_clean_shutdown(self._disk, directory.path, broker_epoch)
         finally:
             self._let_go()
+
+    def _sync_names(self) -> None:
+        """Of all new logs' directories at once; where that fails each log tries it itself, and says so."""
+        new = [(log, self._home[tp]) for tp, log in self._logs.items() if log.name_dirty]
+        for directory in {home.path: home for _, home in new}.values():
+            with suppress(OSError):
+                self._disk.sync_directory(directory.path)
+                for log, home in new:
+                    log.name_dirty = log.name_dirty and home is not directory
 
     def abandon(self) -> None:
         """Let go without a word, as a crash would: the next start recovers."""

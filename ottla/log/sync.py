@@ -1,6 +1,8 @@
 """Making a log durable: its segments, its epochs, and the names of its files; and when there is no need to.
 
 Rules:
+- A file without content needs no sync but that of its name; nor does a snapshot of no producers, which saves reading
+  only. The name of the log's own directory is synced once, for all logs beside it at a stop of the store.
 - Segments below the recovery point are synced already; of the active one only the records are, as its indexes are
   rebuilt after a crash.
 - What is found dirty stays dirty when a sync fails.
@@ -29,11 +31,13 @@ def sync(log: "Log", *, closing: bool) -> int:
                 segment.sync()
                 segment.sync_indexes()
         if text is not None:
-            write_text(log.disk, f"{log.path}/{EPOCHS}", text)
+            write_text(log.disk, f"{log.path}/{EPOCHS}", text, sync_name=not dirty)
         if dirty:
             log.snapshots.sync()
             log.disk.sync_directory(log.path)
+        if log.name_dirty:
             log.disk.sync_directory(log.path.rpartition("/")[0])
+            log.name_dirty = False
     except OSError:
         log.directory_dirty = True
         if log.epochs_text is None:

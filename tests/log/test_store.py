@@ -20,14 +20,18 @@ _SETTINGS = LogSettings(segment_index_bytes=1200, file_delete_delay_ms=100)
 _ID = Uuid(bytes(15) + b"\x09")
 
 
-@pytest.fixture
-def disk() -> SimDisk:
-    disk = SimDisk(random.Random(5))
+def _disk(seed: int) -> SimDisk:
+    disk = SimDisk(random.Random(seed))
     for path in ("/a", "/b"):
         disk.make_directory(path)
         properties = {"version": "1", "node.id": "1", "cluster.id": "c", "directory.id": path[1:]}
         checkpoint.write_properties(disk, f"{path}/meta.properties", properties)
     return disk
+
+
+@pytest.fixture
+def disk() -> SimDisk:
+    return _disk(5)
 
 
 def _open(disk: SimDisk, *dirs: str, **more: Any) -> Store:
@@ -125,6 +129,58 @@ def test_a_log_that_nobody_touched_costs_the_stop_nothing(disk: SimDisk) -> None
     again = _open(disk).get(TopicPartition("t", 0))
     assert again is not None
     assert again.end_offset == log.end_offset
+
+
+def test_a_stop_syncs_of_a_log_what_has_content_and_its_directory(
+    disk: SimDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = 0
+
+    def count(_: SimDisk) -> bool:
+        nonlocal counted
+        counted += 1
+        return False
+
+    monkeypatch.setattr(SimDisk, "sync_fails", count)
+
+    def cost(logs: int, *, produce: bool) -> int:
+        """Syncs of a stop after a record in each of so many logs of a start."""
+        store = _open(disk)
+        for number in range(logs):
+            found = store.get(TopicPartition(f"{logs}", number)) or store.create(f"{logs}", _ID, number)
+            if produce:
+                found.append(build([(1000, b"k", b"v", [])]), leader_epoch=2, now_ms=1000)
+        before = counted
+        store.close()
+        return counted - before
+
+    # The batches, the time index, the epochs, the directory; the second time the epochs are as they were.
+    assert cost(14, produce=True) - cost(4, produce=True) == 10 * 4
+    assert cost(14, produce=True) - cost(4, produce=True) == 10 * 3
+    assert cost(14, produce=False) == cost(4, produce=False)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_was_closed_in_good_order_survives_a_power_failure(seed: int) -> None:
+    disk = _disk(seed)
+    disk.sync_directory("/")
+    store = _open(disk)
+    for topic in ("plain", "idempotent"):
+        log = store.create(topic, _ID, 0)
+        for number in range(3):
+            producer: dict[str, Any] = (
+                {"producer_id": 7, "producer_epoch": 0, "base_sequence": number} if topic == "idempotent" else {}
+            )
+            log.append(build([(1000, b"k", b"v", [])], **producer), leader_epoch=2, now_ms=1000)
+    store.close()
+    disk.crash()
+    store = _open(disk)
+    for topic, producers in (("plain", []), ("idempotent", [7])):
+        found = store.get(TopicPartition(topic, 0))
+        assert found is not None
+        assert (found.end_offset, found.topic_id, found.epochs.latest) == (3, _ID, 2)
+        assert list(found.producers.by_id) == producers
+        assert found.offset_for_timestamp(1000, 3) == (1000, 0, 2)
 
 
 def test_the_clean_mark_holds_for_one_start(disk: SimDisk) -> None:
