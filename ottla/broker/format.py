@@ -59,6 +59,7 @@ def format_directories(
     rng: Rng,
     standalone: bool = False,
     initial_controllers: str | None = None,
+    no_initial_controllers: bool = False,
     ignore_formatted: bool = False,
     release_version: str | None = None,
     features: Mapping[str, int] | None = None,
@@ -66,12 +67,16 @@ def format_directories(
 ) -> list[str]:
     """Format those of the log directories that are not yet; what was done, a sentence a directory.
 
+    `no_initial_controllers`: of a controller that shall join a quorum which others have begun.
+
     Raises OttlaError in words, and then has written nothing, unless the disk itself failed.
     """
     if not cluster_id:
         raise OttlaError("the cluster needs an id: give one with -t (ottla storage random-uuid makes one)")
     founding = standalone or initial_controllers is not None
-    levels, kraft_version = _levels(settings, release_version, dict(features or {}), founding=founding)
+    levels, kraft_version = _levels(
+        settings, release_version, dict(features or {}), founding=founding, joining=no_initial_controllers
+    )
     voters: tuple[VoterNode, ...] = ()
     if initial_controllers is not None:
         voters = format_argument.initial_voters(initial_controllers, controller_listeners(settings)[0].name)
@@ -124,7 +129,7 @@ def format_if_empty(
 
 
 def _levels(
-    settings: ServerSettings, release_version: str | None, features: dict[str, int], *, founding: bool
+    settings: ServerSettings, release_version: str | None, features: dict[str, int], *, founding: bool, joining: bool
 ) -> tuple[dict[str, int], int]:
     """(levels of the features, kraft.version)."""
     if not settings.process_roles:
@@ -136,7 +141,7 @@ def _levels(
             "--standalone. If you want to use dynamic quorum, please remove controller.quorum.voters and specify "
             "controller.quorum.bootstrap.servers instead."
         )
-    if settings.is_controller and not static and not founding:
+    if settings.is_controller and not (static or founding or joining):
         raise OttlaError(
             "Because controller.quorum.voters is not set on this controller, you must specify one of the following: "
             "--standalone, --initial-controllers, or --no-initial-controllers."

@@ -322,7 +322,11 @@ class MetadataLog:
         else:
             # Before KIP-853 the settings name the voters; a log without both begins a quorum of this node.
             me = Voter(settings.node_id)
-            voters = tuple(Voter(each.id) for each in settings.controller_quorum_voters or ()) or (me,)
+            voters = tuple(Voter(each.id) for each in settings.controller_quorum_voters or ())
+            if not voters and not self._log.end_offset:
+                where = f"{self._directory} is formatted for a node that joins a quorum later"
+                raise OttlaError(f"{where}, and this one begins its own: format it with --standalone")
+            voters = voters or (me,)
         idle_ms = 0
         if settings.source_of("metadata.max.idle.interval.ms") is not Source.DEFAULT:
             # A quorum of one has nobody to tell that it lives: NoOps are for who asks for them.

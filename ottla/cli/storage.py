@@ -28,6 +28,7 @@ def storage() -> None:
     metavar="ID@HOST:PORT:DIRECTORY,...",
     help="Begin a quorum of these controllers.",
 )
+@click.option("-N", "--no-initial-controllers", is_flag=True, help="Begin no quorum: this controller joins one later.")
 @click.option(
     "-S",
     "--add-scram",
@@ -45,6 +46,7 @@ def format_(
     file: str,
     standalone: bool,
     initial_controllers: str | None,
+    no_initial_controllers: bool,
     scram: tuple[str, ...],
     ignore_formatted: bool,
     release_version: str | None,
@@ -69,6 +71,7 @@ def format_(
         rng=SystemRandom(),
         standalone=standalone,
         initial_controllers=initial_controllers,
+        no_initial_controllers=no_initial_controllers,
         scram=scram,
         ignore_formatted=ignore_formatted,
         release_version=release_version,

@@ -92,6 +92,16 @@ def test_a_file_is_formatted_and_started(tmp_path: Path) -> None:
     assert ["num.partitions", "4", "file"] in shown.rows
 
 
+def test_a_node_formatted_to_join_a_quorum_does_not_begin_its_own(tmp_path: Path) -> None:
+    path = server_properties(tmp_path)
+    cluster_id = in_process("storage", "random-uuid").out.strip()
+    formatted = in_process("storage", "format", "-t", cluster_id, "-c", path, "--no-initial-controllers")
+    assert formatted.code == 0, formatted.err
+    said = in_process("start", path)
+    assert said.code == 1
+    assert said.err.endswith("joins a quorum later, and this one begins its own: format it with --standalone\n")
+
+
 def test_a_data_directory_of_another_node_is_not_touched(tmp_path: Path) -> None:
     data = str(tmp_path / "data")
     with running("start", "--port", "0", "--data", data):

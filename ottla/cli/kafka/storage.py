@@ -6,7 +6,6 @@ from ottla.cli.kafka.argument import Command, Words, tool
 from ottla.cli.kafka.feature import FEATURE, RELEASE, name_and_level, print_mapping, print_needs
 from ottla.cli.kafka.option import Option
 from ottla.cli.kafka.tool import Failed, load
-from ottla.kernel.error import OttlaError
 from ottla.kernel.server_settings import ServerSettings
 
 _CONFIG = Option("config", "The node's server.properties.", "CONFIG", short="c", required=True)
@@ -34,7 +33,7 @@ COMMANDS = (
         at_most_one=(
             (
                 Option("standalone", "Begin a quorum of this one controller.", short="s"),
-                Option("no-initial-controllers", "Begin no quorum; refused by this node.", short="N"),
+                Option("no-initial-controllers", "Begin no quorum: this controller joins one later.", short="N"),
                 Option(
                     "initial-controllers",
                     "The controllers of a new quorum, id@host:port:directory with commas.",
@@ -131,11 +130,6 @@ def _format(words: Words) -> None:
     from ottla.host.disk import HostDisk
 
     settings = ServerSettings.parse(load(words["config"]))
-    if words["no-initial-controllers"]:
-        raise OttlaError(
-            "--no-initial-controllers: a controller of this kind begins a quorum, it does not join one later; say "
-            "--standalone or --initial-controllers"
-        )
     if not settings.process_roles:
         raise Failed(
             "The kafka configuration file appears to be for a legacy cluster. Formatting is only supported for "
@@ -151,6 +145,7 @@ def _format(words: Words) -> None:
         ignore_formatted=words["ignore-formatted"],
         release_version=words["release-version"],
         initial_controllers=words["initial-controllers"],
+        no_initial_controllers=words["no-initial-controllers"],
         scram=words["add-scram"] or (),
         features=dict(name_and_level(each) for each in words["feature"] or ()),
     )
