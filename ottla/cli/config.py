@@ -10,7 +10,7 @@ from ottla.cli.option import Commands, admin, as_json, cluster, complete_group, 
 from ottla.kernel.error import OttlaError
 
 if TYPE_CHECKING:
-    from ottla.client import ConfigResource
+    from ottla.client import Admin, ConfigResource
     from ottla.kernel.setting import Setting, Settings
 
 #: Those that this package declares.
@@ -60,6 +60,14 @@ def _resource(kind: str, name: str) -> ConfigResource:
     return ConfigResource(ResourceType[_RESOURCES[kind]], "" if kind == "broker" and name == "all" else name)
 
 
+def _check_there(ask: Admin, kind: str, name: str) -> None:
+    """OttlaError for a broker that is not there: the client would wait for it for a minute."""
+    if kind in ("broker", "logger") and name.isdecimal():
+        there = sorted(node.id for node in ask.describe_cluster().nodes)
+        if int(name) not in there:
+            raise OttlaError(f"there is no broker {name} now: these are {', '.join(map(str, there))}")
+
+
 @configs.command()
 @cluster
 @_kind
@@ -82,6 +90,7 @@ def show(
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
+        _check_there(ask, kind, name)
         entries = ask.describe_config(_resource(kind, name), settings or None)
     shown = [each for each in entries.values() if everything or settings or not each.is_default]
     if as_json:
@@ -124,6 +133,7 @@ def set_(
 
     wanted = pairs(changes, "set")
     with admin(bootstrap, client) as ask:
+        _check_there(ask, kind, name)
         ask.alter_config(_resource(kind, name), dict(wanted))
     screen.told(
         as_json,
@@ -145,6 +155,7 @@ def unset(
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
+        _check_there(ask, kind, name)
         ask.alter_config(_resource(kind, name), dict.fromkeys(settings))
     screen.told(
         as_json,

@@ -76,6 +76,10 @@ def set_(
     wanted = _of_release(release) if release else _levels(levels)
     with admin(bootstrap, client) as ask:
         kind = Downgrade.SAFE if downgrade else Downgrade.NO
+        now = ask.describe_features()
+        lower = [name for name, level in wanted.items() if name in now and level < (now[name].finalized or 0)]
+        if lower and not downgrade:
+            raise OttlaError(f"{lower[0]} would go down; add --downgrade, and it does if no metadata gets lost by it")
         ask.update_features(wanted, downgrade=kind, validate_only=dry_run).check()
     would = " would work" if dry_run else ""
     screen.told(

@@ -127,9 +127,9 @@ def _nearest_topic(client: Admin, name: str) -> str:
 def reach(bootstrap: str, settings: Mapping[str, object]) -> None:
     """Raise OttlaError when no broker is at any of the addresses; quicker than a client that keeps trying.
 
-    Without TLS a connection is not enough: what listens must answer as a broker does.
+    A connection is not enough: what listens must answer as a broker does, or speak TLS when that is asked for.
     """
-    asks = str(settings.get("security.protocol", "PLAINTEXT")).upper().endswith("PLAINTEXT")
+    plain = str(settings.get("security.protocol", "PLAINTEXT")).upper().endswith("PLAINTEXT")
     import socket
 
     refused = []
@@ -139,9 +139,13 @@ def reach(bootstrap: str, settings: Mapping[str, object]) -> None:
             raise click.UsageError(f"-b {address}: it takes HOST:PORT, several separated by commas")
         try:
             with socket.create_connection((host.strip("[]"), int(port)), _PATIENCE_MS / 1000) as connection:
-                if not asks or _is_broker(connection):
+                if _is_broker(connection) if plain else _speaks_tls(connection):
                     return
-            refused.append(f"{address}: what listens there is no Kafka broker, or one that wants TLS")
+            refused.append(
+                f"{address}: what listens there is no Kafka broker, or one that wants TLS"
+                if plain
+                else f"{address}: what listens there speaks no TLS: is security.protocol right?"
+            )
         except socket.gaierror:
             refused.append(f"no machine is called {host}")
         except (TimeoutError, OSError) as error:
@@ -171,6 +175,22 @@ def _is_broker(connection: socket.socket) -> bool:
             return False
         answer += more
     return answer[4:] == _HELLO[8:12]
+
+
+def _speaks_tls(connection: socket.socket) -> bool:
+    """Does it shake hands, or refuse as one who could? Who it is, the client checks."""
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        context.wrap_socket(connection).close()
+    except ssl.SSLError as error:
+        return "ALERT" in (error.reason or "")
+    except ConnectionError:
+        return False
+    return True
 
 
 def complete_topic(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

@@ -3,6 +3,7 @@
 Rules:
 - A tool's file is imported when that tool runs; the line about it stands here.
 - OttlaError and KafkaError are one line on stderr and exit code 1; a wrong use of a tool is exit code 2.
+- So is what the machine refuses (OSError), with the file's name.
 - Ctrl-C is 130, a reader that goes away (`ottla consume ... | head`) is no error.
 """
 
@@ -114,6 +115,10 @@ def run() -> NoReturn:
     except (OttlaError, KafkaError) as error:
         _say(error)
         _leave(1)
+    except OSError as error:
+        # What the machine refuses: a disk that is full, a directory that may not be written.
+        _say(OttlaError(f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}"))
+        _leave(1)
     except KeyboardInterrupt:
         _leave(130)
     _leave(code if isinstance(code, int) else 0)
@@ -121,6 +126,15 @@ def run() -> NoReturn:
 
 def _leave(code: int) -> NoReturn:
     sys.exit(code)
+
+
+#: Click's words for a value that is no number.
+_WORDS = {
+    "is not a valid integer range": "is not a whole number",
+    "is not a valid integer": "is not a whole number",
+    "is not a valid float": "is not a number",
+    "is not in the range x>=": "is less than ",
+}
 
 
 def _misused(error: click.UsageError) -> None:
@@ -132,6 +146,8 @@ def _misused(error: click.UsageError) -> None:
         click.echo(context.get_help(), err=True)
         return
     message = error.format_message().rstrip(".")
+    for click_says, we_say in _WORDS.items():
+        message = message.replace(click_says, we_say)
     if isinstance(error, click.exceptions.NoSuchOption):
         message = f"there is no option {error.option_name}{_nearest(error.possibilities or ())}"
     elif context is not None and isinstance(context.command, click.Group) and message.startswith("No such command"):

@@ -191,6 +191,10 @@ _WORDS = {
 }
 
 
+#: What names a thing ("transactional id x") has no more spaces; what has more says all there is to say.
+_NAME_SPACES_MAX = 3
+
+
 def in_words(error: OttlaError | KafkaError) -> str:
     """An error as a sentence for people."""
     if not isinstance(error, KafkaError):
@@ -204,6 +208,8 @@ def in_words(error: OttlaError | KafkaError) -> str:
         return f"{message or error.code.name.lower().replace('_', ' ')} ({error.code.name})"
     if message.endswith("."):
         return message[:-1]
+    if message.count(" ") > _NAME_SPACES_MAX:
+        return message
     return f"{message}: {words}" if message else words
 
 

@@ -63,7 +63,11 @@ def _run(given: Given) -> int:
                 print(line)
         except OttlaError as error:
             raise Failed(str(error)) from error
-        except (OSError, ValueError, KafkaError) as error:
+        except OSError as error:
+            raise Failed(f"{path}: {error.strerror or error}") from error
+        except ValueError as error:
+            raise Failed(f"{path}: its name is not that of a file of a log, or its content is not: {error}") from error
+        except KafkaError as error:
             raise Failed(f"{path}: {error}") from error
     tell(*complaints.lines())
     return 0

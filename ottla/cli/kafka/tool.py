@@ -91,6 +91,10 @@ def _attempt(run: Callable[[], int], failed: Callable[[Exception], int]) -> int:
         return run()
     except (KafkaError, OttlaError, Failed) as error:
         return failed(error)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        return failed(Failed(f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}"))
 
 
 def say(error: Exception) -> int:
@@ -106,7 +110,7 @@ def load(path: str) -> dict[str, str]:
     try:
         return read(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise Failed(path) from error
+        raise Failed(f"java.nio.file.NoSuchFileException: {path}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise Failed(f"{path}: {getattr(error, 'strerror', None) or error}") from error
 

@@ -1,0 +1,83 @@
+"""What a person sees who holds a tool wrong: one line that says what is wrong and how to mend it."""
+
+import shlex
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.option import reach
+from tests.cli.kafka_tool import kafka
+from tests.cli.tool import OTTLA, Tool, in_process, on_terminal
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        ("consume {topic} -n x", 2, "invalid value for '-n' / '--count': 'x' is not a whole number"),
+        ("topics create t -p 0", 2, "invalid value for '-p' / '--partitions': 0 is less than 1"),
+        ("topics create t?", 1, "contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"),
+        ("configs set broker 77 num.io.threads=3", 1, "there is no broker 77 now: these are 1"),
+        ("configs show logger 77", 1, "there is no broker 77 now: these are 1"),
+        ("features set metadata.version=7", 1, "add --downgrade, and it does if no metadata gets lost by it"),
+        ("transactions describe nobody", 1, "transactional id nobody: nobody has used it in a transaction"),
+        (
+            "topics -X security.protocol=SSL",
+            1,
+            "speaks no TLS: is security.protocol right?); is it running, and is that",
+        ),
+        ("consume {topic} --share g -e", 2, "with --share no -g, --from, -p and -e"),
+        ("groups reset g {topic}", 2, "where to? give --to WHERE, or --by N"),
+    ],
+)
+def test_a_mistake_is_one_sentence(tool: Tool, topic: str, words: str, code: int, sentence: str) -> None:
+    said = tool(*words.format(topic=topic).split())
+    assert (said.code, said.out) == (code, "")
+    first, *rest = said.err.splitlines()
+    assert first.startswith("ottla: ")
+    assert sentence in first
+    assert len(rest) == (code == 2)
+
+
+def test_a_port_with_tls_is_told_from_one_without(tool: Tool) -> None:
+    """A server that ends the handshake with an alert can speak TLS."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def refuse() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                # alert: fatal, handshake_failure
+                connection.sendall(b"\x15\x03\x03\x00\x02\x02\x28")
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        reach(f"127.0.0.1:{server.getsockname()[1]}", {"security.protocol": "SSL"})
+        thread.join()
+
+
+def test_a_directory_that_cannot_be_one_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("here")
+    said = in_process("start", "--port", "0", "--data", str(file))
+    assert said.code == 1
+    assert said.err == f"ottla: {file}: File exists\n"
+
+
+def test_a_full_disk_is_told_in_one_line(bootstrap: str, topic: str) -> None:
+    in_process("produce", topic, stdin=b"x\n" * 10, OTTLA_BOOTSTRAP_SERVERS=bootstrap)
+    said = on_terminal(
+        command=["bash", "-c", f"{shlex.join(OTTLA)} consume {topic} -e > /dev/full"],
+        OTTLA_BOOTSTRAP_SERVERS=bootstrap,
+        NO_COLOR="1",
+        TERM="dumb",
+    )
+    assert said.code == 1
+    assert "ottla: No space left on device\n" in said.out
+    assert "Traceback" not in said.out
+
+
+def test_a_file_of_properties_that_is_not_there_is_named() -> None:
+    said = kafka("kafka-topics", "--bootstrap-server", "127.0.0.1:1", "--list", "--command-config", "/nowhere")
+    assert (said.code, said.err) == (1, "java.nio.file.NoSuchFileException: /nowhere\n")
