@@ -16,7 +16,7 @@ from ottla.client.encode import Run, encode_records
 from ottla.client.error import RequestTimedOut
 from ottla.kernel.error import KafkaError
 from ottla.kernel.port import Buffer
-from ottla.wire.batch import TRANSACTIONAL, Header, assemble, read, seal
+from ottla.wire.batch import HEADER_BYTES, TRANSACTIONAL, Header, assemble, read, seal
 from ottla.wire.codec import Codec, compress
 
 _CHECKED = struct.Struct(">hiqqqhii")
@@ -98,11 +98,11 @@ class ProducerBatch:
         self.producer: tuple[int, int] | None = None
         self.base_sequence = -1
         self.transactional = False
-        #: The encoded, compressed records, and the whole batch.
+        #: The compressed records, and the whole batch.
         self.body: bytes | None = None
         self.count = 0
         self.encoded: Buffer | None = None
-        #: Rows of a table, uncompressed: their bytes behind room for the header.
+        #: Uncompressed records behind room for the header: a copy of them all would cost as much as their encoding.
         self.whole: memoryview | None = None
         #: The end of it.
         self.done = False
@@ -130,9 +130,12 @@ class ProducerBatch:
         """The bytes to send; made anew only when the producer id, epoch or sequence has changed."""
         if self.encoded is None:
             if self.body is None and self.whole is None:
-                self.body = encode_records(self.values, self.keys, self.headers, self.runs)
-                if codec is not Codec.NONE:
-                    self.body = compress(codec, self.body, level)
+                room = HEADER_BYTES if codec is Codec.NONE else 0
+                records = encode_records(self.values, self.keys, self.headers, self.runs, room=room)
+                if codec is Codec.NONE:
+                    self.whole = memoryview(records)
+                else:
+                    self.body = compress(codec, records, level)
             count = self.records
             producer_id, epoch = self.producer or (-1, -1)
             checked = _CHECKED.pack(

@@ -37,8 +37,10 @@ def encode_records(
     keys: Sequence[bytes | None] | None,
     headers: Sequence[Sequence[Header]] | None,
     runs: Sequence[Run],
-) -> bytes:
-    """The records of one batch, uncompressed. `keys` and `headers` are None when no record has any.
+    *,
+    room: int = 0,
+) -> bytearray:
+    """The records of one batch, uncompressed, behind so much room. `keys` and `headers` are None if no record has any.
 
     `runs` says the timestamps: each run goes up to the next one's first record; the first begins at 0 and has the base
     timestamp.
@@ -46,11 +48,15 @@ def encode_records(
     if not _VARINT:
         _fill()
     if headers is not None or None in values or (keys is not None and None in keys):
-        return _one_by_one(values, keys, headers, runs)
-    return _columns(values, keys, runs)  # type: ignore[arg-type]
+        pieces = _one_by_one(values, keys, headers, runs)
+    else:
+        pieces = _columns(values, keys, runs)  # type: ignore[arg-type]
+    if room:
+        pieces[0] = bytes(room) + pieces[0]
+    return bytearray().join(pieces)
 
 
-def _columns(values: Sequence[bytes], keys: Sequence[bytes] | None, runs: Sequence[Run]) -> bytes:
+def _columns(values: Sequence[bytes], keys: Sequence[bytes] | None, runs: Sequence[Run]) -> list[bytes]:
     count = len(values)
     width = 5 if keys is None else 7
     flat: list[bytes] = [b""] * (count * width)
@@ -85,7 +91,7 @@ def _columns(values: Sequence[bytes], keys: Sequence[bytes] | None, runs: Sequen
     # The first record has none before it, and the last one's header count is still to come.
     flat[0] = flat[0][1:]
     flat.append(b"\x00")
-    return b"".join(flat)
+    return flat
 
 
 def _segments(count: int, runs: Sequence[Run]) -> Iterator[tuple[int, int, int, bytes]]:
@@ -105,7 +111,7 @@ def _one_by_one(
     keys: Sequence[bytes | None] | None,
     headers: Sequence[Sequence[Header]] | None,
     runs: Sequence[Run],
-) -> bytes:
+) -> list[bytes]:
     parts: list[bytes] = []
     base = runs[0][1]
     stamps = iter([*runs, (len(values) + 1, 0)])
@@ -125,7 +131,7 @@ def _one_by_one(
             body += (b"\x01",) if content is None else (_varint(len(content)), content)
         parts.append(_varint(sum(map(len, body))))
         parts += body
-    return b"".join(parts)
+    return parts
 
 
 def _fill() -> None:

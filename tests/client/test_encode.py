@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from ottla.client.column import Decoded, gather
 from ottla.client.column_encode import encode_columns
+from ottla.client.delivery import ProducerBatch
 from ottla.client.encode import encode_records
 from ottla.client.field import Fields, record_starts
 from ottla.client.record import ConsumerRecord, Unread, batches, decode_records_in_turn
 from ottla.kernel.error import KafkaError
 from ottla.wire.batch import HEADER_BYTES, build, header_at
+from ottla.wire.codec import Codec
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -164,3 +166,18 @@ def test_a_batch_with_a_wrong_crc_is_refused() -> None:
     batch[-2] ^= 1
     with pytest.raises(KafkaError, match="CORRUPT_MESSAGE"):
         list(batches(bytes(batch), 0, aborted=None, check_crcs=True))
+
+
+def test_records_are_laid_out_behind_room_for_the_header_and_sent_from_there() -> None:
+    made = ProducerBatch("t", 0, 0, 0)
+    made.values = [b"v" * 100] * 300
+    made.stamp(0, 1_700_000_000_000)
+    wanted = build([(1_700_000_000_000, None, b"v" * 100, ())] * 300)
+    sent = made.encode(Codec.NONE, None)
+    assert sent is made.whole, "there is a copy"
+    assert bytes(sent) == wanted
+    # Sent again under a number of its own, what is still on its way stays as it was.
+    made.attempts = 1
+    made.sequence((7, 0), 0)
+    assert header_at(made.encode(Codec.NONE, None)).producer_id == 7
+    assert bytes(sent) == wanted
