@@ -38,7 +38,7 @@ help:
 	@echo 'make test     the tests (LONG=1: the long ones too)'
 	@echo 'make check    format, lint, types, import layers, the source under test'
 	@echo 'make interop  other implementations beside this one (SHORT=1: those that are not Python)'
-	@echo 'make suites   the test suites of franz-go, sarama, librdkafka and Trogdor, whole, against a node (an hour)'
+	@echo 'make suites   the test suites of franz-go, sarama, librdkafka, Trogdor and confluent-kafka, whole, against a node (an hour)'
 	@echo 'make wander   random histories beside Apache Kafka, every reply compared (SEEDS=1-100 FAMILY=admin)'
 	@echo 'make bench    beside Apache Kafka, and our client beside others; tables go to bench/results'
 	@echo 'make sim      the simulated disk, crashes before any effect (SEEDS=200)'

@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,6 +37,17 @@ LIBRDKAFKA_REPLICAS = (
 )
 #: Unoptimised, it is built in half the time. It can do without Kerberos and without HTTP.
 LIBRDKAFKA_OPTIONS = ("--disable-gssapi", "--disable-curl", "--disable-optimization", "--disable-debug-symbols")
+
+#: confluent-kafka-python at its release 2.15.0; OTTLA_CONFLUENT_REPOSITORY names a copy of the repository.
+CONFLUENT_REPOSITORY = "https://github.com/confluentinc/confluent-kafka-python"
+CONFLUENT_COMMIT = "8b1c7a613434eee3d0e1287d624d7af04932f410"
+#: The client of that release, and what its tests import.
+CONFLUENT_PACKAGES = (
+    "confluent-kafka[avro,json,protobuf,rules,schemaregistry]==2.15.0",
+    "pytest==9.2.0",
+    "pytest-timeout==2.4.0",
+    "trivup==0.12.2",
+)
 
 #: The version of the proxy, a Go module, between sarama's tests and the node.
 TOXIPROXY = "v2.5.0"
@@ -209,6 +221,24 @@ def librdkafka_tests() -> Path:
     how = (LIBRDKAFKA_SHA256, *LIBRDKAFKA_REPLICAS, *LIBRDKAFKA_OPTIONS)
     built = _made("librdkafka", [HERE / "java" / "pom.xml"], build, *how)
     return built / "package" / "deps" / "librdkafka" / "tests"
+
+
+@cache
+def confluent_tests() -> tuple[Path, Path]:
+    """A Python with confluent-kafka-python, and the directory of its tests, from its repository."""
+
+    def build(into: Path) -> None:
+        what = "confluent-kafka-python's tests"
+        source = into / "source"
+        where = os.environ.get("OTTLA_CONFLUENT_REPOSITORY", CONFLUENT_REPOSITORY)
+        _run("git", ["clone", "-q", "--no-checkout", where, str(source)], what)
+        _run("git", ["checkout", "-q", CONFLUENT_COMMIT, "--", "tests"], what, cwd=source)
+        shutil.rmtree(source / ".git")
+        _run(sys.executable, ["-m", "venv", str(into / "venv")], what)
+        _run(str(into / "venv" / "bin" / "python"), ["-m", "pip", "install", "-q", *CONFLUENT_PACKAGES], what)
+
+    made = _made("confluent", [], build, CONFLUENT_COMMIT, *CONFLUENT_PACKAGES)
+    return made / "venv" / "bin" / "python", made / "source"
 
 
 @cache

@@ -3,6 +3,7 @@
 - `kgo.py`: the tests of franz-go's client (its Go module carries them)
 - `sarama.py`: sarama's functional tests (its Go module carries them)
 - `librdkafka.py`: librdkafka's tests that need a broker (the npm package @confluentinc/kafka-javascript carries them)
+- `confluent.py`: confluent-kafka-python's integration tests (its repository has them)
 - `trogdor.py`: Apache's own load tests (a Maven artifact)
 - `go_program.py`: how tests that Go built are run
 - `outcome.py`: what a test said, and whether that was expected: `expected/*.txt` lists what does not pass, with reasons

@@ -1,6 +1,6 @@
 """`make suites`: every suite whole, each on a node of its own, and the table of what passed in SUITES.md.
 
-python -m tests.interop.suite [--server apache] [--only kgo|sarama|trogdor|librdkafka] [NUMBER...]
+python -m tests.interop.suite [--server apache] [--only kgo|sarama|trogdor|librdkafka|confluent] [NUMBER...]
 
 A suite's last run against our node is kept beside the caches, so that running one, or some numbers of one, renews its
 part of the table.
@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.interop import server as servers
 from tests.interop import toolchain
 from tests.interop.server import SINGLE_NODE, Server
-from tests.interop.suite import kgo, librdkafka, sarama, trogdor
+from tests.interop.suite import confluent, kgo, librdkafka, sarama, trogdor
 from tests.interop.suite.outcome import FAILED, PASSED, SKIPPED, Outcome, Report, expected_of
 
 TABLE = Path(__file__).resolve().parent / "SUITES.md"
@@ -60,6 +60,11 @@ def reports(kind: str, only: str | None, numbers: list[str], show: Callable[[str
             show(f"librdkafka's tests without auto-creation, {protocol} protocol")
             with serving(kind, librdkafka.NO_AUTO_CREATE_SETTINGS) as bootstrap:
                 yield librdkafka.run(bootstrap, protocol, librdkafka.NO_AUTO_CREATE, scenario="noautocreate")
+    for protocol in ("classic", "consumer"):
+        if only in (None, "confluent"):
+            show(f"confluent-kafka-python's tests, {protocol} protocol")
+            with serving(kind, confluent.BROKER_SETTINGS[protocol]) as bootstrap:
+                yield confluent.run(bootstrap, protocol)
 
 
 def keep(report: Report, numbers: Sequence[str] = ()) -> None:
@@ -108,7 +113,7 @@ def table(ran: list[Report]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.interop.suite")
     parser.add_argument("--server", choices=("ottla", "apache"), default="ottla")
-    parser.add_argument("--only", choices=("kgo", "sarama", "trogdor", "librdkafka"))
+    parser.add_argument("--only", choices=("kgo", "sarama", "trogdor", "librdkafka", "confluent"))
     parser.add_argument("numbers", nargs="*", help="librdkafka's test numbers; all when none is given")
     given = parser.parse_args()
     surprises = False

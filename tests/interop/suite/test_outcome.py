@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.suite import __main__ as runner
-from tests.interop.suite import go_program, librdkafka
+from tests.interop.suite import confluent, go_program, librdkafka
 from tests.interop.suite.outcome import (
     EXPECTED,
     FAILED,
@@ -108,6 +108,28 @@ def test_a_number_that_ends_without_a_summary_tells_which_of_its_tests_failed() 
     assert librdkafka.parse("0045", RDKAFKA, 40.0) == [
         Outcome("0045_subscribe_update", PASSED, 21.216),
         Outcome("0045_resubscribe_with_regex", FAILED, 40.0, "expected assignment of 2 partitions, got 10"),
+    ]
+
+
+JUNIT = """\
+<testsuites><testsuite>
+<testcase classname="tests.integration.admin.test_scram" name="test_it[a b]" time="1.5" />
+<testcase classname="tests.integration.admin.test_scram" name="test_torn" time="1">
+<failure message="late">at</failure></testcase>
+<testcase classname="tests.integration.admin.test_scram" name="test_torn" time="2">
+<error message="not
+ there">at</error></testcase>
+<testcase classname="tests.integration.consumer.test_a" name="test_out" time="0">
+<skipped message="needs more" /></testcase>
+</testsuite></testsuites>
+"""
+
+
+def test_the_report_of_pytest_tells_each_test_once() -> None:
+    assert confluent.parse(JUNIT) == [
+        Outcome("admin/test_scram.py::test_it[a_b]", PASSED, 1.5),
+        Outcome("admin/test_scram.py::test_torn", FAILED, 2, "not there"),
+        Outcome("consumer/test_a.py::test_out", SKIPPED, 0, "needs more"),
     ]
 
 

@@ -1,0 +1,91 @@
+"""confluent-kafka-python's integration tests, from its repository, with the client of the same release.
+
+They take any cluster that BROKERS names. Left out are the tests of the schema registry, which say nothing of the node,
+and those that start a cluster of their own for SASL. There is one run for each protocol of groups; what is the same in
+both runs once.
+"""
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.interop import toolchain
+from tests.interop.suite.outcome import FAILED, PASSED, SKIPPED, Outcome, Report, expected_of, judged
+
+#: All tests of one protocol.
+TIMEOUT_S = 2400
+_TEST_TIMEOUT_S = 120
+#: What their own cluster is started with, beside one replica of everything. It is for the tests of share groups, and a
+#: test of settings with the consumer protocol expects that a group has none.
+BROKER_SETTINGS: Mapping[str, Mapping[str, str]] = {
+    "classic": {"group.share.record.lock.duration.ms": "1000", "group.share.min.record.lock.duration.ms": "1000"},
+    "consumer": {},
+}
+
+#: Directories below tests/integration, by the protocol of groups.
+_WHERE = {
+    "classic": ("admin", "consumer", "producer", "serialization", "share_consumer"),
+    "consumer": ("admin", "consumer", "producer"),
+}
+
+
+def run(bootstrap: str, protocol: str) -> Report:
+    """Run all tests with groups of the classic or the consumer protocol."""
+    suite = f"confluent ({protocol})"
+    outcomes = _run(bootstrap, protocol, [f"tests/integration/{where}" for where in _WHERE[protocol]])
+    return judged(suite, outcomes, expected_of(suite), lambda one: _alone(bootstrap, protocol, one))
+
+
+def _alone(bootstrap: str, protocol: str, outcome: Outcome) -> Outcome:
+    path, _, name = outcome.name.partition("::")
+    return next(iter(_run(bootstrap, protocol, [f"tests/integration/{path}::{name}"])), outcome)
+
+
+def _run(bootstrap: str, protocol: str, arguments: Sequence[str]) -> list[Outcome]:
+    python, sources = toolchain.confluent_tests()
+    environment = {**os.environ, "BROKERS": bootstrap, "PYTHONPATH": str(sources)}
+    if protocol == "consumer":
+        environment["TEST_CONSUMER_GROUP_PROTOCOL"] = protocol
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="ottla-confluent-") as directory:
+        told = Path(directory) / "told.xml"
+        options = ["-q", "-p", "no:cacheprovider", f"--timeout={_TEST_TIMEOUT_S}", f"--junitxml={told}"]
+        options += ["-k", "not sasl_cluster and not schema_registry"]
+        process = subprocess.Popen(
+            [str(python), "-m", "pytest", *options, *arguments],
+            cwd=sources,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            process.wait(TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if not told.exists():
+            said = f"pytest ended with {process.returncode} after {time.monotonic() - began:.0f} s and told nothing"
+            raise RuntimeError(said)
+        return parse(told.read_text())
+
+
+def parse(text: str) -> list[Outcome]:
+    """The outcomes in a report of JUnit's form, each named by its file below tests/integration and its function."""
+    outcomes: dict[str, Outcome] = {}
+    for case in ElementTree.fromstring(text).iter("testcase"):
+        where = case.get("classname", "").removeprefix("tests.integration.").replace(".", "/")
+        name = f"{where}.py::{case.get('name', '')}".replace(" ", "_")
+        bad = next((each for kind in ("failure", "error", "skipped") for each in case.iter(kind)), None)
+        state = PASSED if bad is None else SKIPPED if bad.tag == "skipped" else FAILED
+        said = "" if bad is None else " ".join(bad.get("message", "").split())[:300]
+        # A test whose fixture fails afterwards is there twice.
+        if name not in outcomes or state == FAILED:
+            outcomes[name] = Outcome(name, state, float(case.get("time", 0)), said)
+    return list(outcomes.values())
