@@ -23,7 +23,8 @@ def alter_reassignments(image: Image, request: alter.AlterPartitionReassignments
     """Each partition of the request."""
     records: list[Any] = []
     response = alter.AlterPartitionReassignmentsResponse(
-        error_message=None, allow_replication_factor_change=request.allow_replication_factor_change
+        error_message=None,
+        allow_replication_factor_change=not request.topics or request.allow_replication_factor_change,
     )
     for topic in request.topics:
         answers = []

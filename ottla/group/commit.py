@@ -58,14 +58,25 @@ _PartitionCheck = Callable[[Uuid, str, int], None]
 def commit_offsets(turn: Turn, call: Called) -> None:
     """Write the offsets that may be committed."""
     request: OffsetCommitRequest = call.request
-    found = [(topic, _topic_of(turn, topic, by_id=call.version >= _TOPIC_IDS_FROM)) for topic in request.topics]
-    if not any(name is not None and any(exists) for _, (_, name, exists) in found) and request.topics:
-        turn.answer(call.ticket, OffsetCommitResponse(topics=[_refuse(turn, one, call.version) for one, _ in found]))
+    by_id = call.version >= _TOPIC_IDS_FROM
+    found = [(topic, _topic_of(turn, topic, by_id=by_id)) for topic in request.topics]
+    # A topic that is there, and of which nothing is committed, is not answered.
+    found = [each for each in found if each[0].partitions or not _is_there(turn, each[1][1])]
+    if not any(any(exists) for _, (_, _, exists) in found) and request.topics:
+        turn.answer(call.ticket, _refused(found, ErrorCode.NONE))
         return
-    check = _check_commit(turn, call, request.group_id)
+    try:
+        check = _check_commit(turn, call, request.group_id)
+        for topic, (topic_id, name, exists) in found:
+            for partition, there in zip(topic.partitions, exists, strict=True):
+                if there and name is not None and not _is_too_long(turn, partition.committed_metadata):
+                    check(topic_id, name, partition.partition_index)
+    except KafkaError as refusal:
+        turn.answer(call.ticket, _refused(found, refusal.code))
+        return
     expire_ms = -1 if request.retention_time_ms == -1 else turn.now_ms + request.retention_time_ms
     response = OffsetCommitResponse()
-    for topic, (topic_id, name, exists) in found:
+    for topic, (_, name, exists) in found:
         results = []
         for partition, there in zip(topic.partitions, exists, strict=True):
             error = ErrorCode.NONE
@@ -76,7 +87,6 @@ def commit_offsets(turn: Turn, call: Called) -> None:
             elif _is_too_long(turn, partition.committed_metadata):
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
-                check(topic_id, name, partition.partition_index)
                 committed = Committed(
                     partition.committed_offset,
                     partition.committed_leader_epoch,
@@ -102,17 +112,25 @@ def _topic_of(
     return topic_id, name, [0 <= partition.partition_index < count for partition in topic.partitions]
 
 
-def _refuse(turn: Turn, topic: OffsetCommitRequestTopic, version: int) -> OffsetCommitResponseTopic:
-    by_id = version >= _TOPIC_IDS_FROM and turn.shard.topics.topic_name(topic.topic_id) is None
-    error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return OffsetCommitResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=[
-            OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=error)
-            for one in topic.partitions
-        ],
-    )
+def _is_there(turn: Turn, name: str | None) -> bool:
+    return name is not None and turn.shard.topics.partition_count(name) > 0
+
+
+def _refused(
+    found: list[tuple[OffsetCommitRequestTopic, tuple[Uuid, str | None, list[bool]]]], code: ErrorCode
+) -> OffsetCommitResponse:
+    """Nothing is committed: `code` says why, except of what is not there."""
+    response = OffsetCommitResponse()
+    for topic, (_, name, exists) in found:
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        partitions = [
+            OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code if there else unknown)
+            for one, there in zip(topic.partitions, exists, strict=True)
+        ]
+        response.topics.append(
+            OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+        )
+    return response
 
 
 def _is_too_long(turn: Turn, metadata: str | None) -> bool:

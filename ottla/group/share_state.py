@@ -138,6 +138,8 @@ def alter_share_offsets(turn: Turn, call: Called) -> None:
     asked: dict[Uuid, NamedPartitions] = {}
     for topic in request.topics:
         answer, found = _alter_topic(turn, topic)
+        if answer.topic_id == NO_UUID and not topic.partitions:
+            continue
         # As in Apache Kafka, topics that are not there come first.
         response.responses.insert(0 if answer.topic_id == NO_UUID else len(response.responses), answer)
         if found:

@@ -80,7 +80,7 @@ class Partition:
 
     def check_epoch(self, epoch: int) -> None:
         """Compare the leader epoch that a client believes in with ours; -1 says that it does not know."""
-        if epoch < 0 or epoch == self.leader_epoch:
+        if epoch in (-1, self.leader_epoch):
             return
         if epoch < self.leader_epoch:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)

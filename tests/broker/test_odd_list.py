@@ -11,7 +11,13 @@ from ottla.kernel.error import ErrorCode
 from ottla.wire.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.wire.api.describe_producers import DescribeProducersRequest, TopicRequest
 from ottla.wire.api.elect_leaders import ElectLeadersRequest
+from ottla.wire.api.find_coordinator import FindCoordinatorRequest
 from ottla.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.wire.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.api.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from ottla.wire.batch import build
@@ -44,6 +50,30 @@ def test_a_topic_without_partitions_is_not_answered(client: WireClient, topic: s
     assert client.ask(DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic)], timeout_ms=1000), 2).topics == []
     election = ElectLeadersRequest(election_type=9, topic_partitions=[], timeout_ms=1000)
     assert client.ask(election, 2).error_code == ErrorCode.NONE
+
+
+def test_what_is_not_there_is_told_beside_why_the_rest_is_not_committed(client: WireClient, topic: str) -> None:
+    where = [OffsetCommitRequestPartition(partition_index=index, committed_offset=1) for index in (0, 7)]
+    topics = [
+        OffsetCommitRequestTopic(name=topic, partitions=where),
+        OffsetCommitRequestTopic(name="nowhere", partitions=where[:1]),
+    ]
+    group = next(_names)
+    client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 4)
+    asked = OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=1, member_id="m", topics=topics)
+    busy = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    while (answer := client.ask(asked, 8)).topics[0].partitions[0].error_code in busy:
+        pass
+    codes = [[each.error_code for each in one.partitions] for one in answer.topics]
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert codes == [[ErrorCode.ILLEGAL_GENERATION, unknown], [unknown]]
+
+
+def test_only_minus_one_says_that_a_client_knows_no_epoch(client: WireClient, topic: str) -> None:
+    asked = ListOffsetsPartition(partition_index=0, timestamp=-1, current_leader_epoch=-2)
+    topics = [ListOffsetsTopic(name=topic, partitions=[asked])]
+    (answer,) = client.ask(ListOffsetsRequest(replica_id=-1, topics=topics), 7).topics[0].partitions
+    assert answer.error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
 def test_markers_of_one_producer_have_one_answer(client: WireClient, topic: str) -> None:

@@ -54,17 +54,19 @@ _LOGGERS = {
 }
 _SET, _DELETE = 0, 1
 _UNTYPED = 0
+_KINDS = {TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP}
 
 
 @handles(ApiKey.DESCRIBE_CONFIGS)
 def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    """Each resource's settings, all of them or those named."""
+    """Each resource's settings, all of them or those named. One of no known kind fails them all."""
     return DescribeConfigsResponse(results=[_describe(call, request, each) for each in request.resources])
 
 
 def _describe(call: Call, request: DescribeConfigsRequest, resource: DescribeConfigsResource) -> DescribeConfigsResult:
     result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
     try:
+        _check_kinds(request)
         described = _read(call, resource)
     except KafkaError as error:
         result.error_code = error.code
@@ -74,6 +76,12 @@ def _describe(call: Call, request: DescribeConfigsRequest, resource: DescribeCon
     keys = set(resource.configuration_keys or ()) or None
     result.configs = [_shown(each, request) for each in described if keys is None or each.name in keys]
     return result
+
+
+def _check_kinds(request: DescribeConfigsRequest) -> None:
+    unknown = {each.resource_type for each in request.resources} - _KINDS
+    if unknown:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {min(unknown)}")
 
 
 def _read(call: Call, resource: DescribeConfigsResource) -> list[Described]:
@@ -99,11 +107,9 @@ def _read(call: Call, resource: DescribeConfigsResource) -> list[Described]:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         return describe_group(node.settings, node.image, name)
-    if resource.resource_type == CLIENT_METRICS:
-        if not name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
-        return describe_client_metrics(node.image, name)
-    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+    return describe_client_metrics(node.image, name)
 
 
 def _shown(each: Described, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
@@ -213,10 +219,10 @@ def list_config_resources(
 ) -> listing.ListConfigResourcesResponse:
     """The names of all resources that can carry settings; version 0 knows client metrics only."""
     node = call.node
-    asked = set(request.resource_types) or {TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP}
+    asked = set(request.resource_types) or _KINDS
     if call.version == 0:
         asked = {CLIENT_METRICS}
-    unknown = asked - {TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP}
+    unknown = asked - _KINDS
     if unknown:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     names: list[tuple[int, str]] = []

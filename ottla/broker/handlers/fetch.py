@@ -134,7 +134,7 @@ class ParkedFetch:
         return (
             wanted.fetch_offset == log.high_watermark == wanted.told_high_watermark
             and log.start_offset == wanted.told_log_start_offset
-            and (wanted.current_leader_epoch < 0 or wanted.current_leader_epoch == partition.leader_epoch)
+            and (wanted.current_leader_epoch == -1 or wanted.current_leader_epoch == partition.leader_epoch)
             and wanted.last_fetched_epoch < 0
         )
 

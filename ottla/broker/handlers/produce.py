@@ -77,6 +77,7 @@ def produce(call: Call, request: ProduceRequest) -> Reply:
                 partition_responses=[_append(call, request, topic, data, unflushed) for data in topic.partition_data],
             )
             for topic in request.topic_data
+            if topic.partition_data
         ]
     )
     later = _flush(call, unflushed, response) if unflushed else None

@@ -80,7 +80,7 @@ def _missing(call: Call, topics: list[add.AddPartitionsToTxnTopic]) -> list[add.
     if not missing:
         return None
     unknown, rest = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
-    return _results([topic for topic in topics if topic.partitions], lambda tp: unknown if tp in missing else rest)
+    return _results(_once(topics), lambda tp: unknown if tp in missing else rest)
 
 
 def _join(
@@ -105,7 +105,16 @@ def _verify(
     def check(tp: TopicPartition) -> ErrorCode:
         return machine.verify(transactional_id, producer_id, epoch, tp)
 
-    return _results([topic for topic in topics if topic.partitions], check)
+    return _results(_once(topics), check)
+
+
+def _once(topics: list[add.AddPartitionsToTxnTopic]) -> list[add.AddPartitionsToTxnTopic]:
+    """Each partition once, and no topic without any."""
+    named: dict[str, dict[int, None]] = {}
+    for topic in topics:
+        for index in topic.partitions:
+            named.setdefault(topic.name, {})[index] = None
+    return [add.AddPartitionsToTxnTopic(name=name, partitions=list(indexes)) for name, indexes in named.items()]
 
 
 def _results(
@@ -140,7 +149,8 @@ def add_offsets(call: Call, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnR
 def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> Reply:
     """Offsets that count when the transaction commits."""
     node = call.node
-    request.topics = [topic for topic in request.topics if topic.partitions]
+    # A topic that is there, and of which nothing is committed, is not answered.
+    request.topics = [topic for topic in request.topics if topic.partitions or not _is_known(call, topic)]
     if not any(_is_there(call, topic, each) for topic in request.topics for each in topic.partitions):
         # Nothing that could be committed: nobody is asked, as in Apache Kafka.
         return _refuse_offsets(call, request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -183,6 +193,11 @@ def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> Reply:
 def _unknown(call: Call, topic: TxnOffsetCommitRequestTopic) -> ErrorCode:
     nameless = call.version >= _OFFSETS_BY_ID_FROM and call.node.topic_name(topic.topic_id) is None
     return ErrorCode.UNKNOWN_TOPIC_ID if nameless else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _is_known(call: Call, topic: TxnOffsetCommitRequestTopic) -> bool:
+    name = call.node.topic_name(topic.topic_id) if call.version >= _OFFSETS_BY_ID_FROM else topic.name
+    return name in call.node.image.topics
 
 
 def _is_there(call: Call, topic: TxnOffsetCommitRequestTopic, partition: TxnOffsetCommitRequestPartition) -> bool:
@@ -306,7 +321,7 @@ def list_transactions(call: Call, request: listing.ListTransactionsRequest) -> l
     """Every transactional id that passes the filters."""
     titles = set(TITLES.values())
     response = listing.ListTransactionsResponse(
-        unknown_state_filters=[each for each in request.state_filters if each not in titles]
+        unknown_state_filters=[each for each in dict.fromkeys(request.state_filters) if each not in titles]
     )
     pattern = None
     if request.transactional_id_pattern:

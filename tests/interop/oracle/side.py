@@ -21,7 +21,7 @@ COORDINATOR_LOAD_IN_PROGRESS = 14
 _SETTLED = count(1)
 #: Lists whose order says something. All others come in any order: Apache keeps much of it in hash maps, whose order
 #: changes with the names.
-ORDERED = {"acquired_records", "record_errors", "partition_responses", "aborted_transactions", "cluster_id", "records"}
+ORDERED = {"acquired_records", "record_errors", "aborted_transactions", "cluster_id", "records"}
 
 #: Fields that hold an id made by the server, by the kind of id.
 IDS = {

@@ -2,7 +2,7 @@
 
 import struct
 
-from ottla.wire.api import API
+from ottla.wire.api import API, ApiKey
 from ottla.wire.compile import decode
 from ottla.wire.header import request_header_version
 from ottla.wire.type import Malformed
@@ -31,11 +31,21 @@ def bend(data: bytes, how: Values, key: int, version: int) -> bytes:
     return struct.pack(">i", len(made) + how.get("length", 0)) + made
 
 
-def is_text(data: bytes, key: int, version: int) -> bool:
-    """Are all texts of this framed request UTF-8, as far as our decoder gets?"""
+def asked(data: bytes) -> tuple[int, int] | None:
+    """The API and version that a framed request names, if there are such."""
+    key, version = struct.unpack_from(">hh", data, 4)
+    return (key, version) if key in API and version in API[ApiKey(key)].versions else None
+
+
+def may_be_sent(data: bytes) -> bool:
+    """Is it no matter of decision 0011: text that is not UTF-8, tagged fields that cannot be?"""
+    named = asked(data)
+    if named is None:
+        return True
+    key, version = named
     size = struct.unpack_from(">h", data, 12)[0]
     try:
-        decode(API[key].request, version, data, 14 + size + (request_header_version(key, version) == 2))
+        decode(API[ApiKey(key)].request, version, data, 14 + size + (request_header_version(key, version) == 2))
     except Malformed as error:
-        return "codec can't decode" not in str(error)
+        return not any(words in str(error) for words in ("codec can't decode", "tagged field"))
     return True

@@ -11,6 +11,8 @@ from base64 import urlsafe_b64encode
 from typing import Any
 
 from ottla.wire.api import API
+from ottla.wire.api.describe_client_quotas import DescribeClientQuotasResponse
+from ottla.wire.api.describe_user_scram_credentials import DescribeUserScramCredentialsResponse
 from ottla.wire.api.list_groups import ListGroupsResponse
 from ottla.wire.api.metadata import MetadataResponse
 from ottla.wire.batch import read
@@ -19,7 +21,7 @@ from ottla.wire.header import ResponseHeader, response_header_version
 from ottla.wire.schema import Struct, fields
 from ottla.wire.type import Malformed
 from tests.interop.oracle.side import CLOSED, IDS, ORDERED, TIMES, Connection, frame, key_of
-from tests.interop.oracle.wander.bend import bend
+from tests.interop.oracle.wander.bend import asked, bend
 from tests.interop.oracle.wander.history import Values
 from tests.interop.scene import NOW_MS
 from tests.interop.server import Server
@@ -28,13 +30,13 @@ SILENCE = "silence"
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 #: The same, as Kafka writes it in the newer protocols.
 _UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
-#: More topics than any step asks for by name: all of them, and those of other histories too.
+#: More users than any step asks for by name: all of them, and those of other histories too.
 _ASKED_MAX = 3
 _NOTHING = (None, 0, "", bytes(16))
 _NO_PRODUCER = (None, -1)
 #: Ids of a member are texts, in which the part that the server makes is a UUID.
 _KINDS = {name: kind for name, kind in IDS.items() if kind != "member"}
-_LATER = {*TIMES, "throttle_time_ms"}
+_LATER = {*TIMES, "throttle_time_ms", "finalized_features_epoch"}
 #: What differs from server to server, or is for people: a list is not sorted by it.
 _UNSORTED = {"records", "port", "total_bytes", "usable_bytes", "error_message", "batch_index_error_message"}
 
@@ -56,7 +58,10 @@ class Line(Connection):
         self._next += 1
         self._asked = (key_of(request), version)
         data = frame(request, version, self._next, client_id=self._client_id)
-        self.send(data if bent is None else bend(data, bent, *self._asked))
+        if bent is not None:
+            data = bend(data, bent, *self._asked)
+            self._asked = asked(data) or self._asked
+        self.send(data)
 
     def ready(self, timeout_s: float) -> bool:
         """Is there something to read within this time?"""
@@ -118,11 +123,27 @@ class Place:
             self.drop(number)
 
     def plain(self, reply: Any, version: int) -> Any:
-        if isinstance(reply, ListGroupsResponse):
-            reply.groups = [one for one in reply.groups if one.group_id.startswith(self.prefix)]
-        if isinstance(reply, MetadataResponse) and len(reply.topics) > _ASKED_MAX:
-            reply.topics = [one for one in reply.topics if (one.name or "").startswith(self.prefix)]
+        if isinstance(reply, Struct):
+            self._leave_out(reply)
         return self._plain(reply, version, "") if isinstance(reply, Struct) else reply
+
+    def _leave_out(self, reply: Any) -> None:
+        """What other histories have, where all was asked for."""
+        mine = self.prefix
+        match reply:
+            case ListGroupsResponse():
+                reply.groups = [one for one in reply.groups if one.group_id.startswith(mine)]
+            case MetadataResponse() if any(one.is_internal for one in reply.topics):
+                reply.topics = [one for one in reply.topics if (one.name or "").startswith(mine)]
+            case DescribeUserScramCredentialsResponse() if len(reply.results) > _ASKED_MAX:
+                reply.results = [one for one in reply.results if one.user.startswith(mine)]
+            case DescribeClientQuotasResponse() if reply.entries is not None:
+                names = [[part.entity_name or "" for part in one.entity] for one in reply.entries]
+                reply.entries = [
+                    one
+                    for one, each in zip(reply.entries, names, strict=True)
+                    if not any(name.startswith("w") and not name.startswith(mine) for name in each)
+                ]
 
     def _plain(self, value: Any, version: int, name: str) -> Any:
         if isinstance(value, Struct):

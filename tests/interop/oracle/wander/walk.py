@@ -20,7 +20,7 @@ from ottla.wire.api import API
 from ottla.wire.schema import Struct
 from tests.interop.oracle.allowed import allowed
 from tests.interop.oracle.side import CLOSED, differences, frame, key_of, message
-from tests.interop.oracle.wander.bend import bend, is_text
+from tests.interop.oracle.wander.bend import bend, may_be_sent
 from tests.interop.oracle.wander.history import Step, codes, expand, learn, request
 from tests.interop.oracle.wander.place import SILENCE, Place
 from tests.interop.oracle.wander.ready import share_member
@@ -151,11 +151,7 @@ class Walk:
             return True
         place = self._places[0]
         made = request(_REQUESTS[step.api], expand(step.values, place.known, place.prefix), step.version)
-        return is_text(
-            bend(frame(made, step.version), step.values["$bent"], key_of(made), step.version),
-            key_of(made),
-            step.version,
-        )
+        return may_be_sent(bend(frame(made, step.version), step.values["$bent"], key_of(made), step.version))
 
     def _reply(self, place: Place, step: Step, on: int, made: Any, patience_s: float) -> Any:
         """The answer on a line, asked for again while it is "ask again"."""
