@@ -12,6 +12,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Rows of one table; a large file is shown in pieces, so that it appears at once.
 _ROWS = 500
+#: Bytes between two looks at the progress bar.
+_STRIDE = 64 * 1024
 _BATCHES = (".log", ".checkpoint")
 _OTHERS = (".index", ".timeindex", ".txnindex", ".snapshot")
 _DECODERS = {
@@ -108,14 +111,17 @@ def _print_batches(path: str, decoder: str, *, records: bool, limit: int | None,
         # Not closed by hand: records are views into it.
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     walk = _Walk(memoryview(data))
-    if as_json:
-        lines = _record_objects(walk, show) if records else _batch_objects(walk)
-        for line in islice(lines, limit):
-            screen.line(line)
-    elif records:
-        _tables(_RECORD_COLUMNS, islice(_record_rows(walk, show), limit))
-    else:
-        _tables(_BATCH_COLUMNS, islice(map(_batch_row, _batch_objects(walk)), limit))
+    with nullcontext() if screen.on_terminal() else screen.progress(os.path.basename(path), size, "bytes") as bar:
+        if bar is not None:
+            walk.told = lambda position: bar.update(bar.task_ids[0], completed=position, count=position)
+        if as_json:
+            lines = _record_objects(walk, show) if records else _batch_objects(walk)
+            for line in islice(lines, limit):
+                screen.line(line)
+        elif records:
+            _tables(_RECORD_COLUMNS, islice(_record_rows(walk, show), limit))
+        else:
+            _tables(_BATCH_COLUMNS, islice(map(_batch_row, _batch_objects(walk)), limit))
     if walk.damage:
         raise OttlaError(f"{path}: {walk.damage}")
     return not walk.invalid
@@ -128,13 +134,18 @@ class _Walk:
         self._data = data
         self.damage = ""
         self.invalid = 0
+        #: Is told now and then at which byte it is.
+        self.told: Callable[[int], object] = lambda _: None
 
     def __iter__(self) -> Iterator[tuple[int, Batch, bool]]:
         from ottla.wire.batch import check, read
 
-        position = 0
+        position = told = 0
         try:
             for batch in read(self._data):
+                if position - told >= _STRIDE:
+                    told = position
+                    self.told(position)
                 valid = _holds(check, batch.data)
                 self.invalid += not valid
                 yield position, batch, valid
@@ -185,6 +196,7 @@ def _kind(header: BatchHeader) -> str:
 _BATCH_COLUMNS = ("offsets", "records", "codec", "size", "newest record", "epoch", "producer", "kind", "crc")
 _RECORD_COLUMNS = ("offset", "time", "key", "value", "headers")
 _NUMERIC = {"records", "size", "epoch", "offset"}
+_WHOLE = {"offsets", "time"}
 
 
 def _batch_row(batch: dict[str, Any]) -> list[object]:
@@ -235,6 +247,6 @@ def _record_rows(walk: _Walk, show: Show) -> Iterator[list[object]]:
 def _tables(titles: tuple[str, ...], rows: Iterator[list[object]]) -> None:
     from ottla.cli import screen
 
-    columns = [screen.Column(title, numeric=title in _NUMERIC) for title in titles]
+    columns = [screen.Column(title, numeric=title in _NUMERIC, whole=title in _WHOLE) for title in titles]
     while some := list(islice(rows, _ROWS)):
         screen.table(columns, some, sparse=True)

@@ -51,7 +51,7 @@ def show(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     screen.heading("metadata quorum", about)
     columns = [screen.Column("node", "name", numeric=True), screen.Column("role")]
     columns += [screen.Column(title, numeric=True) for title in ("end", "behind", "fetched")]
-    columns += [screen.Column("directory id", "dim"), screen.Column("address")]
+    columns += [screen.Column("directory id", "dim", whole=True), screen.Column("address")]
     rows = [
         (
             each["node"],

@@ -46,14 +46,15 @@ def err() -> Console:
 
 
 class Column:
-    """A heading, and whether numbers stand below it."""
+    """A heading, and what stands below it: numbers, or what is never parted by the end of a line (ids, times)."""
 
-    __slots__ = ("numeric", "style", "title")
+    __slots__ = ("numeric", "style", "title", "whole")
 
-    def __init__(self, title: str, style: str = "", *, numeric: bool = False) -> None:
+    def __init__(self, title: str, style: str = "", *, numeric: bool = False, whole: bool = False) -> None:
         self.title = title
         self.style = style
         self.numeric = numeric
+        self.whole = whole or numeric
 
 
 def on_terminal() -> bool:
@@ -95,7 +96,7 @@ def table(
             justify="right" if column.numeric else "left",
             style=_STYLES[column.style],
             overflow="fold",
-            no_wrap=column.numeric,
+            no_wrap=column.whole,
         )
     for row in rows:
         grid.add_row(*map(_cell, row))

@@ -49,3 +49,23 @@ def test_importing_a_tool_is_quick() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=30, env=os.environ, check=True)
     assert done.stdout == b"[]\n"
+
+
+#: The scripts in Apache Kafka 4.3.1's bin/.
+_APACHES = """
+connect-distributed connect-mirror-maker connect-plugin-path connect-standalone kafka-acls kafka-broker-api-versions
+kafka-client-metrics kafka-cluster kafka-configs kafka-console-consumer kafka-console-producer
+kafka-console-share-consumer kafka-consumer-groups kafka-consumer-perf-test kafka-delegation-tokens kafka-delete-records
+kafka-dump-log kafka-e2e-latency kafka-features kafka-get-offsets kafka-groups kafka-jmx kafka-leader-election
+kafka-log-dirs kafka-metadata-quorum kafka-metadata-shell kafka-producer-perf-test kafka-reassign-partitions
+kafka-replica-verification kafka-run-class kafka-server-start kafka-server-stop kafka-share-consumer-perf-test
+kafka-share-groups kafka-storage kafka-streams-application-reset kafka-streams-groups kafka-topics kafka-transactions
+kafka-verifiable-consumer kafka-verifiable-producer kafka-verifiable-share-consumer trogdor
+"""
+
+
+def test_every_script_of_apaches_is_here_or_has_a_reason() -> None:
+    reasons = (Path(__file__).parents[2] / "docs/internals/tools.md").read_text().rpartition("that are not here")[2]
+    missing = [name for name in _APACHES.split() if name not in SCRIPTS and f"`{name}`" not in reasons]
+    assert [name for name in missing if not (name.startswith("connect-") and "`connect-*`" in reasons)] == []
+    assert [name for name in SCRIPTS if f"`{name}`" in reasons] == []

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import click
 import pytest
 
 from ottla.cli.root import _TOOLS
+from ottla.wire.batch import build
 from tests.cli.tool import CTRL_C, OTTLA, Tool, in_process, on_terminal
 
 #: Read lines from stdin or files for ever, or print what is no result.
@@ -99,6 +101,16 @@ def test_a_long_work_shows_a_bar_on_a_terminal_and_nothing_in_a_pipe(tool: Tool,
     assert (said.json["records"], said.err) == (3000, "")
 
 
+def test_a_dump_into_a_file_shows_a_bar_on_the_terminal(tmp_path: Path) -> None:
+    log = tmp_path / "00000000000000000000.log"
+    log.write_bytes(b"".join(build([(0, None, b"x" * 1000, ())], base_offset=offset) for offset in range(500)))
+    shown = on_terminal(command=["sh", "-c", f"{shlex.join(OTTLA)} dump-log {log} --json > {tmp_path}/out"])
+    assert "\u2501" in shown.out
+    assert len((tmp_path / "out").read_text().splitlines()) == 500
+    piped = in_process("dump-log", str(log), "--json")
+    assert (len(piped.out.splitlines()), piped.err) == (500, "")
+
+
 @pytest.mark.parametrize("words", ["perf produce {topic} -n 100000000", "consume {topic}"])
 def test_ctrl_c_ends_a_tool_without_a_word_of_python(bootstrap: str, tool: Tool, topic: str, words: str) -> None:
     before = "records" if words.startswith("perf") else "Ctrl-C ends"
@@ -137,3 +149,12 @@ def _here() -> Path:
 def test_json_of_a_list_is_one_document_for_every_tool(tool: Tool) -> None:
     for words in ("topics", "groups", "transactions", "quotas", "users", "cluster", "quorum", "partitions", "disks"):
         json.loads(tool(*words.split(), "--json").out)
+
+
+def test_the_table_of_jobs_names_commands_that_are_there_and_all_of_them() -> None:
+    page = (Path(__file__).parents[2] / "docs/internals/tools.md").read_text()
+    table = page.partition("## Jobs")[2].partition("These have no command")[0]
+    named = set(re.findall(r"`ottla ([a-z -]+)`", table))
+    # What belongs to a command that the table names, or to no job.
+    beside = {"storage info", "storage random-uuid", "completion"}
+    assert {name for name, _ in _commands()} - beside == named
