@@ -48,11 +48,12 @@ class PositionCalls:
     # ---- positions
 
     async def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on from `offset` with the next poll."""
+        """Go on from `offset` with the next poll, or the next record of an iteration."""
         if offset < 0:
             raise OttlaError(f"there is no offset {offset}: use seek_to_beginning or seek_to_end")
         with self._lock:
             self._state(partition).seek(offset)
+        self._put_down([partition])
         self._fetcher.wake()
 
     async def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
@@ -63,10 +64,22 @@ class PositionCalls:
         """Go on with what is written from now on, in these partitions, or in all that are assigned."""
         self._reset(partitions, "latest")
 
+    async def seek_to_committed(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on from what the group has committed of these partitions, or of all that are assigned.
+
+        After a transaction that was aborted this is where its records begin. Where nothing is committed,
+        auto.offset.reset decides.
+        """
+        if self._group is None:
+            raise OttlaError("seek_to_committed needs group.id: commits belong to a group")
+        self._reset(partitions, "committed")
+
     def _reset(self, partitions: Iterable[TopicPartition], policy: str) -> None:
+        wanted = list(partitions) or list(self._positions)
         with self._lock:
-            for one in list(partitions) or list(self._positions):
+            for one in wanted:
                 self._state(one).forget(policy)
+        self._put_down(wanted)
         self._fetcher.all_placed = False
         self.something_to_do()
 
@@ -105,6 +118,11 @@ class PositionCalls:
     def paused(self) -> set[TopicPartition]:
         """The partitions that are paused."""
         return {one for one, state in self._positions.items() if state.paused}
+
+    def _put_down(self, partitions: Iterable[TopicPartition]) -> None:
+        """An iteration gives nothing of these any more that was polled before."""
+        gone = {TopicPartition(*one) for one in partitions}
+        self._in_hand = [one for one in self._in_hand if TopicPartition(one.topic, one.partition) not in gone]
 
     def _state(self, partition: TopicPartition) -> PartitionPosition:
         state = self._positions.get(TopicPartition(*partition))

@@ -165,7 +165,7 @@ class Consumer:
     # ---- positions and offsets
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on from `offset` with the next poll."""
+        """Go on from `offset` with the next poll, or the next record of an iteration."""
         self._thread.run(self._half.seek(partition, offset))
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
@@ -175,6 +175,10 @@ class Consumer:
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go on with what is written from now on."""
         self._thread.run(self._half.seek_to_end(partitions))
+
+    def seek_to_committed(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on from what the group has committed: after an aborted transaction, where its records begin."""
+        self._thread.run(self._half.seek_to_committed(partitions))
 
     def position(self, partition: TopicPartition) -> int:
         """The offset of the next record that the program gets."""

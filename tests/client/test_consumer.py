@@ -58,6 +58,40 @@ def test_a_seek_goes_where_it_says(consumer: Consumer, one: TopicPartition) -> N
         consumer.seek(one, -1)
 
 
+def test_a_seek_within_an_iteration_holds_from_the_next_record_on(consumer: Consumer, one: TopicPartition) -> None:
+    seen = []
+    for record in consumer:
+        seen.append(record.offset)
+        if seen == [0, 1, 2]:
+            consumer.seek(one, 50)
+            assert consumer.position(one) == 50
+        if record.offset == 52:
+            consumer.seek_to_beginning()
+        if len(seen) == 8:
+            break
+    assert seen == [0, 1, 2, 50, 51, 52, 0, 1]
+
+
+def test_a_worker_whose_transaction_was_aborted_goes_back_to_what_is_committed(
+    bootstrap: str, one: TopicPartition
+) -> None:
+    settings = {"enable_auto_commit": False, "auto_offset_reset": "earliest", "max_poll_records": 10}
+    with Consumer(bootstrap, group_id=f"{one.topic}-group", **settings) as consumer:
+        consumer.assign([one])
+        assert following(consumer) == 0
+        consumer.seek_to_committed()
+        assert following(consumer) == 0, "nothing is committed: the policy decides"
+        consumer.commit()
+        assert following(consumer) == 10
+        assert following(consumer) == 20
+        consumer.seek_to_committed([one])
+        assert following(consumer) == 10
+    with Consumer(bootstrap) as alone:
+        alone.assign([one])
+        with pytest.raises(OttlaError, match=r"seek_to_committed needs group\.id"):
+            alone.seek_to_committed()
+
+
 def test_offsets_are_found_by_time(consumer: Consumer, one: TopicPartition) -> None:
     found = consumer.offsets_for_times({one: START_MS + 41_500})
     assert found == {one: (42, START_MS + 42_000)}
