@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.broker.topic_view import TopicStep
 from ottla.cluster.directory import cordoned, directories_left
 from ottla.cluster.feature import DIRECTORIES_FROM
-from ottla.cluster.image import BROKER
+from ottla.cluster.image import BROKER, Image
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.name import TopicPartition, Uuid, parse_uuid
 from ottla.log.log import Log, Origin
@@ -64,7 +65,8 @@ class LogDirs:
         self._node = node
         #: Where a partition that is not there yet is to be made.
         self._preferred: dict[TopicPartition, str] = {}
-        self._assigning = False
+        #: Whose place the controller may not know: led since a moment, moved, or changed in the metadata.
+        self._unassigned: dict[TopicPartition, None] = {}
         #: How much of a log that is being filled was synced or is about to be.
         self._synced_bytes: dict[TopicPartition, int] = {}
 
@@ -98,26 +100,37 @@ class LogDirs:
         except KafkaError as error:
             _log.error("the controller does not know which directories are cordoned: %s", error)
 
-    def assign_later(self) -> None:
-        """Tell the controller, at the end of this turn of the loop, where the logs are."""
-        if not self._assigning and len(self._node.settings.log_dirs) > 1:
-            self._assigning = True
-            self._node.loop.call_soon(self._assign)
+    def follow(self, old: Image, new: Image, step: TopicStep) -> None:
+        """The metadata changed, and perhaps what it says of where logs are."""
+        newly = old.metadata_version < DIRECTORIES_FROM <= new.metadata_version
+        for name in new.topics if newly else step.changed:
+            for index in range(len(new.topics[name].partitions)):
+                self.assign_later(TopicPartition(name, index))
+
+    def assign_later(self, tp: TopicPartition) -> None:
+        """Tell the controller, at the end of this turn of the loop, where the log of a partition is."""
+        if len(self._node.settings.log_dirs) > 1:
+            if not self._unassigned:
+                self._node.loop.call_soon(self._assign)
+            self._unassigned[tp] = None
 
     def _assign(self) -> None:
-        self._assigning = False
+        unassigned, self._unassigned = self._unassigned, {}
         node = self._node
         image = node.image
         broker = image.brokers.get(node.node_id)
         if broker is None or image.metadata_version < DIRECTORIES_FROM or node.closed:
             return
         found: dict[Uuid, dict[Uuid, list[int]]] = {}
-        for tp, partition in node.partitions.items():
-            known = image.topics[tp[0]].partitions[tp[1]]
-            directory = self._id_of(node.store.directory_of(partition.tp))
+        for tp in unassigned:
+            partition = node.partitions.get(tp)
+            if partition is None:
+                continue
+            known = image.topics[tp.topic].partitions[tp.partition]
+            directory = self._id_of(node.store.directory_of(tp))
             place = known.replicas.index(node.node_id)
             if not known.directories or known.directories[place] != directory:
-                found.setdefault(directory, {}).setdefault(partition.topic_id, []).append(tp[1])
+                found.setdefault(directory, {}).setdefault(partition.topic_id, []).append(tp.partition)
         if not found:
             return
         directories = [
@@ -206,7 +219,7 @@ class LogDirs:
                 partition.log = store.finish_move(tp, node.clock.now_ms())
                 self._synced_bytes.pop(tp, None)
                 _log.info("%s lies in %s now", tp, found[1])
-                self.assign_later()
+                self.assign_later(tp)
         except OSError as error:
             self._failed_copy(tp, future, error)
         except KafkaError as error:

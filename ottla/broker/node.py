@@ -166,7 +166,6 @@ class Node:
             self.quorum.subscribe(self._follow)
             self.quorum.run_beside(self.loop, self.pool)
             self.store.delete_strays()
-            self.log_dirs.assign_later()
             self.log_dirs.cordon_later()
             self.log_dirs.resume()
             self.transactions.resume()
@@ -344,8 +343,8 @@ class Node:
         if new.quotas is not old.quotas:
             self.quotas.follow(new)
             self.admission.follow(new)
+        self.log_dirs.follow(old, new, event)
         if event.created or event.changed or event.deleted:
-            self.log_dirs.assign_later()
             self.groups.topics_changed(event)
             self.share_states.topics_changed(event)
         if new.changed_configs(old, GROUP) or new.changed_configs(old, BROKER):

@@ -14,6 +14,7 @@ from ottla.sim.machine import Machine
 from ottla.wire.api import (
     API,
     alter_replica_log_dirs,
+    create_topics,
     describe_log_dirs,
     fetch,
     incremental_alter_configs,
@@ -137,6 +138,15 @@ def test_new_partitions_go_where_the_fewest_are_and_the_controller_is_told() -> 
     for index, partition in enumerate(scene.node.image.topics[TOPIC].partitions):
         [directory] = partition.directories
         assert scene.node.log_dirs._id_of(scene.lies_in(index)) == directory
+
+
+def test_the_controller_is_told_of_logs_that_threads_have_made() -> None:
+    scene = Scene()
+    topic = create_topics.CreatableTopic(name=TOPIC, num_partitions=40, replication_factor=1)
+    scene.ask(create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7)
+    scene.machine.settle()
+    for index, partition in enumerate(scene.node.image.topics[TOPIC].partitions):
+        assert partition.directories == (scene.node.log_dirs._id_of(scene.lies_in(index)),)
 
 
 def test_a_partition_moves_while_it_is_written_and_stays_there() -> None:

@@ -1,6 +1,7 @@
 """The making of many logs beside the loop, and coordinators that are loaded while the node serves: by seeds."""
 
 import errno
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -66,13 +67,24 @@ def test_the_loop_goes_on_while_many_logs_are_made() -> None:
     assert made == [_MANY, 0]
 
 
+def test_a_turn_of_the_loop_takes_few_of_the_made_logs_over() -> None:
+    machine = _machine(1)
+    _begin(_node(machine), "many")
+    seen = [0]
+    while machine.loop.busy and seen[-1] < _MANY:
+        machine.loop.turn()
+        seen.append(_led(machine, "many"))
+    assert seen[-1] == _MANY
+    assert max(after - before for before, after in pairwise(seen)) < _MANY / 2
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_a_topic_that_is_deleted_and_made_again_while_its_logs_are_made_has_its_own(seed: int) -> None:
     machine = _machine(seed)
     node = _node(machine)
-    for turns in range(6):
+    for turns in range(12):
         _begin(node, "t")
-        for _ in range(turns * 4):
+        for _ in range(turns * 3):
             machine.loop.turn()
         node.quorum.handle(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]))
     _begin(node, "t")
