@@ -29,7 +29,7 @@ from ottla.client.producer_metric import ProducerMetrics
 from ottla.client.producer_setting import ProducerSettings
 from ottla.client.producer_transaction import TransactionCalls
 from ottla.client.sender import Sender
-from ottla.client.serializer import plain_bytes
+from ottla.client.serializer import header_of, plain_bytes
 from ottla.client.setting import Given
 from ottla.client.transaction import Transactions
 from ottla.client.transactor import Transactor
@@ -300,7 +300,7 @@ def convert(
     pairs: Sequence[Header] | None = None
     if headers:
         items = headers.items() if isinstance(headers, Mapping) else headers
-        pairs = [(name, content.encode() if isinstance(content, str) else content) for name, content in items]
+        pairs = [header_of(name, content) for name, content in items]
     return value, key, pairs
 
 

@@ -55,6 +55,19 @@ def plain_bytes(value: object, what: str) -> bytes:
     )
 
 
+def header_of(name: object, content: object) -> tuple[str, bytes | None]:
+    """A header as it is sent. TypeError for a name that is no text, a content that is not bytes, text or None."""
+    if not isinstance(name, str):
+        raise TypeError(f"a header's name is str, not {type(name).__name__}")
+    if content is None:
+        return name, None
+    if isinstance(content, str):
+        return name, content.encode()
+    if isinstance(content, (bytes, bytearray, memoryview)):
+        return name, bytes(content)
+    raise TypeError(f"header {name} is bytes, str or None, not {type(content).__name__}")
+
+
 def _named(value: object, known: dict[str, Callable[[Any], Any]]) -> Callable[[Any], Any] | None:
     if value is None or callable(value):
         return value
