@@ -157,7 +157,7 @@ def test_a_start_imports_nothing_that_a_node_has_no_use_for() -> None:
     ours = {"ottla.client", "ottla.broker.fault", "ottla.sim", "ottla.cli", "ottla.spark", "ottla.testing"}
     # What a node imports when somebody first needs it.
     later = {"ottla.group", "ottla.txn", "ottla.share.partition", "ottla.broker.driver", "ottla.broker.share_persister"}
-    later |= {"ottla.cluster.creation", "ottla.cluster.scram", "ottla.log.clean_job", "hashlib", "pathlib"}
+    later |= {"ottla.cluster.creation", "ottla.cluster.scram", "ottla.log.clean_job"}
     handlers = {name for name in loaded if name.startswith("ottla.broker.handlers.")}
     assert loaded & (useless | ours | later) | handlers == set()
     assert "ottla.broker.node" in loaded
