@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import ottla
-from ottla.client import Admin, ShareConsumer, TopicPartition
-from tests.cli.tool import Said, Tool, in_process
+from ottla.client import Admin, Producer, ShareConsumer, TopicPartition
+from tests.cli.tool import Tool, in_process
 
 
 @pytest.fixture
@@ -75,26 +75,30 @@ def test_leaders_that_lead_already_need_no_election(tool: Tool, topic: str) -> N
 
 def test_a_partition_moves_to_another_directory(tool: Tool, two_disks: tuple[str, list[str]], topic: str) -> None:
     server, paths = two_disks
-
-    def ask(*words: str, stdin: bytes = b"") -> Said:
-        return in_process(*words, stdin=stdin, OTTLA_BOOTSTRAP_SERVERS=server)
-
-    assert ask("topics", "create", topic).code == 0
-    assert ask("produce", topic, stdin=b"x\n" * 100).code == 0
-    wrong = ask("partitions", "move-directory", topic, f"{paths[0]}x")
+    assert tool("topics", "create", topic, "-b", server).code == 0
+    with Producer(server) as producer:
+        for _ in range(100):
+            producer.send(topic, b"x")
+    wrong = tool("partitions", "move-directory", topic, f"{paths[0]}x", "-b", server)
     assert wrong.code == 1
     assert f"it has {', '.join(sorted(paths))}" in wrong.err
     for path in paths:
-        assert ask("partitions", "move-directory", topic, path, "--json").json["done"]
+        assert tool("partitions", "move-directory", topic, path, "--json", "-b", server).json["done"]
         assert (Path(path) / f"{topic}-0").is_dir()
-    assert len(ask("consume", topic, "-e").rows) == 100
+    assert len(tool("consume", topic, "-e", "-b", server).rows) == 100
+
+
+def _write(bootstrap: str, topic: str) -> None:
+    with Producer(bootstrap) as producer:
+        for _ in range(10):
+            producer.send(topic, b"x", partition=0)
 
 
 def test_a_share_group_is_shown_reset_and_forgets(tool: Tool, bootstrap: str, topic: str) -> None:
-    in_process("produce", topic, "-p", "0", stdin=b"x\n" * 10, OTTLA_BOOTSTRAP_SERVERS=bootstrap)
+    _write(bootstrap, topic)
     group = f"{topic}_queue"
     assert tool("configs", "set", "group", group, "share.auto.offset.reset=earliest").code == 0
-    shown = in_process("consume", topic, "--share", group, "-n", "4", OTTLA_BOOTSTRAP_SERVERS=bootstrap)
+    shown = tool("consume", topic, "--share", group, "-n", "4")
     assert (shown.code, shown.out) == (0, "x\n" * 4), shown.err
     assert [group, "share", "Empty", "0", "6"] in tool("groups").rows
     assert [topic, "0", "4", "10", "6", ""] in tool("groups", "describe", group).rows
@@ -110,7 +114,7 @@ def test_a_share_group_is_shown_reset_and_forgets(tool: Tool, bootstrap: str, to
 
 
 def test_a_group_is_moved_by_so_many_records_and_forgets_a_topic(tool: Tool, bootstrap: str, topic: str) -> None:
-    in_process("produce", topic, "-p", "0", stdin=b"x\n" * 10, OTTLA_BOOTSTRAP_SERVERS=bootstrap)
+    _write(bootstrap, topic)
     group = f"{topic}_group"
     with Admin(bootstrap) as admin:
         admin.alter_group_offsets(group, {TopicPartition(topic, 0): 5}).check()

@@ -14,6 +14,7 @@ import click
 import pytest
 
 from ottla.cli.root import _TOOLS
+from ottla.client import Producer
 from ottla.wire.batch import build
 from tests.cli.tool import CTRL_C, OTTLA, Tool, in_process, on_terminal
 
@@ -69,7 +70,8 @@ _COLOUR = re.compile(r"\x1b\[[\d;]*3[1-7]m")
 def test_colours_stay_away_where_they_are_not_wanted(
     bootstrap: str, topic: str, words: tuple[str, ...], environment: dict[str, str], coloured: bool
 ) -> None:
-    in_process("produce", topic, "-k", "key", stdin=b"value\n", OTTLA_BOOTSTRAP_SERVERS=bootstrap)
+    with Producer(bootstrap) as producer:
+        producer.send(topic, b"value", b"key")
     settings = [f"{name}={value}" for name, value in ({"NO_COLOR": ""} | environment).items()]
     command = ["env", *settings, *OTTLA, *(word.format(topic=topic) for word in words)]
     said = on_terminal(command=command, OTTLA_BOOTSTRAP_SERVERS=bootstrap)
