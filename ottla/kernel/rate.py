@@ -2,7 +2,8 @@
 
 Rules:
 - A rate is what came in the last windows, by the time that they cover; a young rate counts as if it had nearly all of
-  its windows behind it, so that the first request of a client is no burst.
+  its windows behind it, so that the first request of a client is no burst. A window is forgotten by the last that came
+  in it.
 - What is over its bound waits as long as it takes for the average to come down: the share that is too much, times the
   time that was measured over.
 - A bucket has room for all windows at once, and may be overdrawn by one request.
@@ -23,19 +24,20 @@ class Rate:
     def __init__(self, windows: int, window_ms: int) -> None:
         self.windows = windows
         self.window_ms = window_ms
-        #: [when the window began, what came in it], the oldest first.
+        #: [when the window began, what came in it, when the last of it came], the oldest first.
         self._samples: deque[list[float]] = deque()
 
     def record(self, value: float, now_ms: int) -> None:
         """So much came now."""
         if not self._samples or now_ms - self._samples[-1][0] >= self.window_ms:
-            self._samples.append([now_ms, 0.0])
+            self._samples.append([now_ms, 0.0, now_ms])
         self._samples[-1][1] += value
+        self._samples[-1][2] = now_ms
 
     def per_second(self, now_ms: int) -> float:
         """What came, by the time that it is measured over."""
         self._forget(now_ms)
-        return sum(value for _, value in self._samples) * 1000 / self.measured_ms(now_ms)
+        return sum(value for _, value, _ in self._samples) * 1000 / self.measured_ms(now_ms)
 
     def measured_ms(self, now_ms: int) -> float:
         """The time that the windows cover, at least all but one of them."""
@@ -55,7 +57,7 @@ class Rate:
 
     def _forget(self, now_ms: int) -> None:
         oldest_ms = now_ms - self.windows * self.window_ms
-        while self._samples and self._samples[0][0] <= oldest_ms:
+        while self._samples and self._samples[0][2] <= oldest_ms:
             self._samples.popleft()
 
 

@@ -65,7 +65,11 @@ class NetworkDeclaration:
         served=False,
     )
     inter_broker_listener_name: Setting[str] = derived(
-        string("inter.broker.listener.name", None, "The listener that brokers reach each other on.", served=False)
+        string(
+            "inter.broker.listener.name",
+            None,
+            "The listener that brokers reach each other on; max.connections of the node does not hold there.",
+        )
     )
     security_inter_broker_protocol = string(
         "security.inter.broker.protocol",
