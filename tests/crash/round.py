@@ -66,8 +66,11 @@ class Run:
         with ProcessPoolExecutor(self.asked.jobs, mp_context=spawn, max_tasks_per_child=1) as pool:
             number = planned = 0
             running: set[Future[Report]] = set()
+            failure: Exception | None = None
             while True:
-                while len(running) < self.asked.jobs and self.total.kills + planned < self.asked.kills:
+                while (
+                    failure is None and len(running) < self.asked.jobs and self.total.kills + planned < self.asked.kills
+                ):
                     while number in self._done:
                         number += 1
                     kills = min(self.asked.round, self.asked.kills - self.total.kills - planned)
@@ -77,11 +80,17 @@ class Run:
                     self._directories[future] = (number, directory)
                     number, planned = number + 1, planned + kills
                 if not running:
-                    return
+                    break
                 done, running = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
-                    self._end(future)
+                    try:
+                        self._end(future)
+                    except Exception as error:
+                        # What runs beside it comes to its end, and counts.
+                        failure = failure or error
                 planned = self.asked.round * len(running)
+        if failure is not None:
+            raise failure
 
     def _end(self, future: Future[Report]) -> None:
         number, directory = self._directories.pop(future)
