@@ -12,6 +12,7 @@ Rules:
 """
 
 from ottla.group.automaton import WORD, Automaton, TooLarge
+from ottla.group.unicode_class import CLASSES
 
 #: RE2's limit on a counted repetition, {n,m}.
 _REPEAT_MAX = 1000
@@ -42,17 +43,6 @@ _POSIX = {
     "word": WORD,
     "xdigit": _DIGITS | frozenset("abcdefABCDEF"),
 }
-#: What of Unicode's general categories is in ASCII.
-_UNICODE = {
-    "L": _LOWER | _UPPER,
-    "Ll": _LOWER,
-    "Lu": _UPPER,
-    "N": _DIGITS,
-    "Nd": _DIGITS,
-    "P": _PUNCTUATION - frozenset("$+<=>^`|~"),
-    "Pd": frozenset("-"),
-    "Pc": frozenset("_"),
-}
 
 
 class InvalidExpression(ValueError):
@@ -79,6 +69,10 @@ class Expression:
 _Piece = tuple[int, int]
 
 
+def _is_count(text: str) -> bool:
+    return text.isdecimal() and text.isascii() and (text == "0" or text[0] != "0")
+
+
 class _Parser:
     """Recursive descent over the text. A counted repetition parses its operand again for each copy."""
 
@@ -88,6 +82,8 @@ class _Parser:
         self.at = 0
         self.depth = 0
         self.fold_case = False
+        #: The groups that have names, and where each stands: copies of a repetition read it again.
+        self.names: dict[str, int] = {}
 
     def parse(self) -> _Piece:
         piece = self._alternation()
@@ -184,7 +180,7 @@ class _Parser:
         if self._peek() != "{" or closing < 0:
             return None
         low, comma, high = self.text[self.at + 1 : closing].partition(",")
-        if not low.isdecimal() or not low.isascii() or (high and not (high.isdecimal() and high.isascii())):
+        if not _is_count(low) or (high and not _is_count(high)):
             # As in RE2, braces that hold something else are characters.
             return None
         self.at = closing + 1
@@ -202,11 +198,21 @@ class _Parser:
             case "(":
                 return self._group()
             case "[":
-                return self.automaton.taking(self._cased(self._class()))
+                return self.automaton.taking(self._class())
             case ".":
                 return self.automaton.taking(_ALL - {"\n"})
             case "^" | "$":
                 return self._assertion(character)
+            case "{":
+                self.at -= 1
+                if self._quantifier() is not None:
+                    raise InvalidExpression("missing argument to repetition operator: {}")
+                self.at += 1
+                begin = self.at
+                if self._quantifier() is not None:
+                    # As in RE2J, a brace that is a character is no operand.
+                    raise InvalidExpression("invalid nested repetition operator")
+                self.at = begin
             case "*" | "+" | "?":
                 raise InvalidExpression(f"missing argument to repetition operator: {character}")
             case "\\":
@@ -227,24 +233,34 @@ class _Parser:
         return frozenset(form for one in characters for form in (one.lower(), one.upper()))
 
     def _group(self) -> _Piece | None:
+        fold_case = self.fold_case
         if self._eat("?"):
             if self._eat("P<") or self._eat("<"):
                 name, closed, _ = self.text[self.at :].partition(">")
                 if not closed or not name or not set(name) <= WORD:
                     raise InvalidExpression("invalid named capture")
+                if self.names.setdefault(name, self.at) != self.at:
+                    raise InvalidExpression(f"duplicate capture group name: {name}")
                 self.at += len(name) + 1
             elif not self._flags():
                 return None
         piece = self._alternation()
         if not self._eat(")"):
             raise InvalidExpression("missing closing )")
+        self.fold_case = fold_case
         return piece
 
     def _flags(self) -> bool:
         """Read flags up to the colon or the end of the group; does a group follow?"""
-        value = True
+        value = flagged = True
         while True:
             flag = self._next("missing closing )")
+            if flag in "-:)":
+                if not flagged or (flag == "-" and not value):
+                    raise InvalidExpression("missing argument to (?-")
+                flagged = False
+            else:
+                flagged = True
             match flag:
                 case "i":
                     self.fold_case = value
@@ -260,20 +276,19 @@ class _Parser:
                 case _:
                     raise InvalidExpression(f"invalid or unsupported Perl syntax: (?{flag}")
 
-    def _escape(self) -> _Piece:
+    def _escape(self) -> _Piece | None:
         if self._eat("Q"):
-            quoted, _, _ = self.text[self.at :].partition("\\E")
-            self.at = min(self.at + len(quoted) + 2, len(self.text))
-            start = end = self.automaton.state()
-            for character in quoted:
-                first, last = self._literal(character)
-                self.automaton.connect(end, first)
-                end = last
-            return start, end
+            # Each character as if it were escaped by itself, so that a quantifier after it takes only the last.
+            start = self.at - 2
+            quoted, _, rest = self.text[self.at :].partition("\\E")
+            escaped = "".join(one if one in WORD or not one.isascii() else f"\\{one}" for one in quoted)
+            self.text, self.at = self.text[:start] + escaped + rest, start
+            return None
         for letter, condition in (("A", "^"), ("z", "$"), ("b", "b"), ("B", "B")):
             if self._eat(letter):
                 return self._assertion(condition)
-        return self.automaton.taking(self._cased(self._escaped()))
+        found = self._escaped()
+        return self.automaton.taking(self._cased(found) if len(found) == 1 else found)
 
     def _escaped(self) -> frozenset[str]:
         """The characters that an escape means, in a class or outside."""
@@ -291,7 +306,7 @@ class _Parser:
             while len(digits) < 3 and self._peek() in tuple("01234567"):
                 digits += self._next("")
             return frozenset(chr(int(digits, 8)))
-        if letter.isascii() and letter not in _DIGITS | _LOWER | _UPPER:
+        if letter not in _DIGITS | _LOWER | _UPPER:
             return frozenset(letter)
         raise InvalidExpression(f"invalid escape sequence: \\{letter}")
 
@@ -315,9 +330,10 @@ class _Parser:
             self.at += len(name) + 1
         if name.startswith("^"):
             negated, name = not negated, name[1:]
-        if name not in _UNICODE:
+        if name not in CLASSES:
             raise InvalidExpression(f"invalid character class range: \\p{{{name}}}")
-        return _ALL - _UNICODE[name] if negated else _UNICODE[name]
+        found = self._cased(CLASSES[name])
+        return _ALL - found if negated else found
 
     # -- classes
 
@@ -339,7 +355,9 @@ class _Parser:
                 # Beyond ASCII there is nothing to match, so a range need not be spelled out there.
                 low = frozenset(map(chr, range(ord(min(low)), min(ord(min(high)), 127) + 1)))
             found |= low
-        return _ALL - found if negated else frozenset(found)
+        # Cases are folded before the class is turned round: (?i)[^a] takes neither form.
+        every = self._cased(frozenset(found))
+        return _ALL - every if negated else every
 
     def _class_item(self) -> frozenset[str]:
         character = self._next("missing closing ]")
@@ -351,4 +369,5 @@ class _Parser:
         known = _POSIX.get(name.removeprefix("^"))
         if not closed or known is None:
             raise InvalidExpression(f"invalid character class range: [:{name}:]")
+        known = self._cased(known)
         return _ALL - known if name.startswith("^") else known

@@ -42,6 +42,14 @@ NAMES = ["", "a", "aab", "foo", "FOO", "bar", "foo.1", "y", "a.b", "ab.c", "abab
         ("a{,3}", r"a\{,3\}"),
         ("(a+)+b", "(a+)+b"),
         ("(|a)*", "(|a)*"),
+        ("a{01}", r"a\{01\}"),
+        ("(?i:f)oo|FOO", "[fF]oo|FOO"),
+        ("(?i)[^f]+", "[^fF]+"),
+        (r"(?i)\P{Lu}+", "[^a-zA-Z]+"),
+        (r"\Qab\E*", "ab*"),
+        (r"\p{Greek}*\p{Latin}+", "[a-zA-Z]+"),
+        ("\\\N{LATIN SMALL LETTER E WITH ACUTE}|a", "a"),
+        ("(?:(?P<n>a)){1,2}", "a{1,2}"),
     ],
 )
 def test_what_re2_knows_matches_as_in_re2(text: str, python: str) -> None:
@@ -78,6 +86,11 @@ def test_what_re2_knows_matches_as_in_re2(text: str, python: str) -> None:
         r"\p{Nothing}",
         r"\x{zz}",
         "(?P<>a)",
+        "(?<n>a)(?<n>b)",
+        "(?-:a)",
+        "(?i--s:a)",
+        "{1}",
+        "a{?",
         "(" * 200 + ")" * 200,
     ],
 )
