@@ -13,6 +13,7 @@ Rules:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
@@ -36,8 +37,9 @@ class LazyModule:
         import_module(self.__name__)
 
 
-def load_all() -> None:
-    """Import every module that anybody stands ready to need, and what these stand ready to need."""
+def load_all() -> Iterator[None]:
+    """Import every module that anybody stands ready to need, and what these stand ready to need, one a step."""
     # The list grows while modules are imported that have lazy ones of their own.
     for module in _made:
         module.load()
+        yield

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -111,8 +113,17 @@ def test_a_handler_is_where_the_table_says(key: int) -> None:
     assert HANDLERS[key].function.__module__ == MODULES[key].__name__
 
 
+def test_a_node_that_has_served_for_a_while_has_imported_every_handler() -> None:
+    program = (
+        "from ottla.broker import serve; from ottla.broker.dispatch import HANDLERS; before = len(HANDLERS.registered); "
+        "serve._load(); print(before, HANDLERS.registered.keys() == HANDLERS.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=True)
+    assert done.stdout == "0 True\n"
+
+
 def test_there_is_no_handler_that_the_table_does_not_have() -> None:
-    load_all()
+    list(load_all())
     assert HANDLERS.registered.keys() == MODULES.keys()
 
 
