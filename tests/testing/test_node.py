@@ -163,6 +163,18 @@ def test_a_start_imports_nothing_that_a_node_has_no_use_for() -> None:
     assert "ottla.broker.node" in loaded
 
 
+def test_a_node_that_has_served_for_a_while_has_imported_every_handler() -> None:
+    program = """if True:
+        from ottla.broker import serve
+        from ottla.broker.dispatch import HANDLERS
+        before = len(HANDLERS.registered)
+        serve._load()
+        print(before, HANDLERS.registered.keys() == HANDLERS.keys())
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "0 True\n"
+
+
 def test_ctrl_c_during_the_start_leaves_no_node_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     threads = threading.active_count()
