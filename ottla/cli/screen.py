@@ -192,7 +192,9 @@ _WORDS = {
 }
 
 
-#: What names a thing ("transactional id x") has no more spaces; what has more says all there is to say.
+#: Codes whose words here say what a longer message says already.
+_NAMED = {ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+#: A message with no more spaces only names the thing: "topic x".
 _NAME_SPACES_MAX = 3
 
 
@@ -209,7 +211,7 @@ def in_words(error: OttlaError | KafkaError) -> str:
         return f"{message or error.code.name.lower().replace('_', ' ')} ({error.code.name})"
     if message.endswith("."):
         return message[:-1]
-    if message.count(" ") > _NAME_SPACES_MAX:
+    if error.code in _NAMED and message.count(" ") > _NAME_SPACES_MAX:
         return message
     return f"{message}: {words}" if message else words
 
