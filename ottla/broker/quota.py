@@ -104,6 +104,10 @@ class Quotas:
             self._record(self._fetch, user, client_id, -size, now_ms)
         return throttle_ms
 
+    def shared(self, user: str, client_id: str, size: int, now_ms: int) -> int:
+        """Count what a share fetch brings, whose records are acquired already; how long to wait after it."""
+        return self._record(self._fetch, user, client_id, size, now_ms)
+
     def fetch_bytes_max(self, user: str, client_id: str) -> int | None:
         """More than this at once would never pass the quota; None where there is none."""
         found = self._bound(self._fetch.key, user, client_id)

@@ -25,6 +25,7 @@ from ottla.wire.api import (
 )
 from ottla.wire.batch import build
 from tests.broker.wire_client import WireClient
+from tests.share.member import Member, records_of, set_group
 
 _names = count()
 BIG = build([(1_700_000_000_000, b"k", b"v" * 100_000, [])])
@@ -139,6 +140,24 @@ def test_a_consumer_that_is_too_fast_gets_no_records_and_then_gets_them(
         second = client.ask(read(topic), 12)
         assert second.throttle_time_ms == 0
         assert len(second.responses[0].partitions[0].records) > 100_000
+
+
+def test_a_share_group_member_that_is_too_fast_gets_what_it_acquired_and_then_waits(
+    node: ottla.Node, quota: Callable[..., None], topic: str
+) -> None:
+    group = f"quota-{next(_names)}"
+    with WireClient(node.bootstrap_servers, client_id="writes") as client:
+        client.ask(write(client, topic), 9)
+        set_group(client, group, {"share.auto.offset.reset": "earliest"})
+    quota({"client-id": "shares"}, "consumer_byte_rate", 1000.0)
+    with Member(node.bootstrap_servers, group, topic) as member:
+        member.client.client_id = "shares"
+        member.join()
+        response = member.fetch(wait_ms=10_000)
+        assert len(records_of(response)) == 1
+        assert response.throttle_time_ms > 0
+        member.send_fetch()
+        assert hears_nothing(member.client, 0.2)
 
 
 def test_time_on_the_loop_is_a_quota_too(node: ottla.Node, quota: Callable[..., None]) -> None:

@@ -15,6 +15,7 @@ KIPs: 932, 1206 how many records are acquired may be strict, 1222 renewal.
 from __future__ import annotations
 
 from asyncio import TimerHandle
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import Call, handles
@@ -143,6 +144,7 @@ class _Whole:
         settings = shares.settings_of(self._session.owner[0])
         self._later.resolve(
             ShareFetchResponse(
+                throttle_time_ms=self._throttle_ms(parts.values()),
                 acquisition_lock_timeout_ms=settings.share_record_lock_duration_ms,
                 responses=[
                     ShareFetchableTopicResponse(topic_id=topic_id, partitions=partitions)
@@ -150,6 +152,14 @@ class _Whole:
                 ],
             )
         )
+
+    def _throttle_ms(self, parts: Iterable[PartitionData]) -> int:
+        """How long a member that reads too fast is to wait."""
+        node, call = self._call.node, self._call
+        if not node.quotas.active:
+            return 0
+        size = sum(len(each.records or b"") for each in parts)
+        return node.quotas.shared(call.user, call.client_id, size, node.clock.monotonic_ms())
 
 
 class ParkedShareFetch:

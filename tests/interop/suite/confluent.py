@@ -48,7 +48,8 @@ def _alone(bootstrap: str, protocol: str, outcome: Outcome) -> Outcome:
 
 def _run(bootstrap: str, protocol: str, arguments: Sequence[str]) -> list[Outcome]:
     python, sources = toolchain.confluent_tests()
-    environment = {**os.environ, "BROKERS": bootstrap, "PYTHONPATH": str(sources)}
+    home = toolchain.kafka_home()
+    environment = {**os.environ, "BROKERS": bootstrap, "PYTHONPATH": str(sources), "KAFKA_HOME": str(home)}
     if protocol == "consumer":
         environment["TEST_CONSUMER_GROUP_PROTOCOL"] = protocol
     began = time.monotonic()
@@ -56,6 +57,8 @@ def _run(bootstrap: str, protocol: str, arguments: Sequence[str]) -> list[Outcom
         told = Path(directory) / "told.xml"
         options = ["-q", "-p", "no:cacheprovider", f"--timeout={_TEST_TIMEOUT_S}", f"--junitxml={told}"]
         options += ["-k", "not sasl_cluster and not schema_registry"]
+        # What this project tells pytest is not for them.
+        options += ["-c", os.devnull, f"--rootdir={sources}"]
         process = subprocess.Popen(
             [str(python), "-m", "pytest", *options, *arguments],
             cwd=sources,
