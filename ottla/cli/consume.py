@@ -187,11 +187,11 @@ def _show(
 
     shown = 0
     began = time.monotonic()
-    if screen.on_terminal() and expected is None:
-        screen.hint(f"waiting for {what}; Ctrl-C ends")
     # A bar beside results that scroll by would only disturb.
     bar = None if screen.on_terminal() else screen.progress("reading", expected)
     try:
+        if screen.on_terminal() and expected is None:
+            screen.hint(f"waiting for {what}; Ctrl-C ends")
         if bar is not None:
             bar.start()
         for records in polls:
