@@ -63,11 +63,9 @@ class _Handlers(Mapping[int, Handler]):
         self.registered: dict[int, Handler] = {}
 
     def __getitem__(self, key: int) -> Handler:
-        found = self.registered.get(key)
-        if found is None:
-            MODULES[key].load()
-            found = self.registered[key]
-        return found
+        # Also of one that is registered: another thread may be half way through its module, and is waited for.
+        MODULES[key].load()
+        return self.registered[key]
 
     def __contains__(self, key: object) -> bool:
         return key in MODULES

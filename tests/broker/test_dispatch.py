@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import sys
+from importlib import import_module
+from pathlib import Path
+from threading import Event, Thread
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -114,6 +119,40 @@ def test_a_handler_is_where_the_table_says(key: int) -> None:
 def test_there_is_no_handler_that_the_table_does_not_have() -> None:
     list(load_all())
     assert HANDLERS.registered.keys() == MODULES.keys()
+
+
+def test_a_handler_whose_module_a_thread_is_importing_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, whole = Event(), Event()
+    monkeypatch.setitem(sys.modules, "gate_of_half", SimpleNamespace(begun=begun, whole=whole))
+    (tmp_path / "half_of_a_handler.py").write_text(
+        "from gate_of_half import begun, whole\n"
+        "from ottla.broker.dispatch import HANDLERS\n"
+        "HANDLERS.registered[-1] = 'half'\n"
+        "begun.set()\n"
+        "assert whole.wait(30)\n"
+        "HANDLERS.registered[-1] = 'whole'\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "half_of_a_handler", raising=False)
+
+    def load() -> None:
+        whole.set()
+        import_module("half_of_a_handler")
+
+    monkeypatch.setitem(MODULES, -1, SimpleNamespace(load=load))
+    thread = Thread(target=import_module, args=["half_of_a_handler"])
+    thread.start()
+    try:
+        assert begun.wait(30)
+        found: object = HANDLERS[-1]
+        assert found == "whole"
+    finally:
+        whole.set()
+        thread.join()
+        HANDLERS.registered.pop(-1, None)
+        sys.modules.pop("half_of_a_handler", None)
 
 
 @pytest.mark.parametrize("key", sorted(HANDLERS))
