@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from ottla.cluster.image import Image
 from ottla.cluster.quota import CONNECTION_CREATION_RATE, IP
 from ottla.kernel.rate import Rate
+from ottla.kernel.server_settings import ConnectionLimits
 
 if TYPE_CHECKING:
     from ottla.kernel.server_settings import ServerSettings
@@ -152,19 +153,25 @@ class ListenerGate:
         admission = self._admission
         return len(admission.gates) > 1 and admission.settings().inter_broker_listener_name == self.name
 
+    @property
+    def _limits(self) -> ConnectionLimits:
+        """Its own; the node's once `listeners` names it no more, as it serves until the node stops."""
+        settings = self._admission.settings()
+        nodes = ConnectionLimits(settings.max_connections, settings.max_connection_creation_rate)
+        return settings.connection_limits.get(self.name, nodes)
+
     def attach(self, listener: Listener) -> None:
         self.listener = listener
 
     def arrive(self) -> float:
-        limits = self._admission.settings().connection_limits[self.name]
+        limits = self._limits
         node_ms = 0 if self.is_protected else self._admission.node_throttle_ms()
         return max(node_ms, self._admission.throttle_ms(self._rate, limits.max_connection_creation_rate)) / 1000
 
     def has_room(self) -> bool:
-        settings = self._admission.settings()
-        if self._count >= settings.connection_limits[self.name].max_connections:
+        if self._count >= self._limits.max_connections:
             return False
-        return self.is_protected or self._admission.total < settings.max_connections
+        return self.is_protected or self._admission.total < self._admission.settings().max_connections
 
     def enter(self, address: str) -> float | None:
         wait_ms = self._admission.ip_throttle_ms(address)

@@ -270,7 +270,7 @@ def _check_brokers_together(image: Image, settings: ServerSettings, name: str, a
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
     for listener, limits in then.connection_limits.items():
         for key, value in zip(CONNECTION_LIMITS, limits, strict=True):
-            if value <= 0 and limits != now.connection_limits[listener]:
+            if value <= 0 and limits != now.connection_limits.get(listener):
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid {key} {value}")
     for threads in _THREADS:
         attribute = settings.declared()[threads].attribute

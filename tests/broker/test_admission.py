@@ -82,3 +82,15 @@ def test_a_listener_has_room_for_as_many_as_it_may_have_and_the_node_for_all(gat
     brokers.leave("10.0.0.3")
     brokers.leave("10.0.0.3")
     assert clients.has_room()
+
+
+def test_a_listener_that_the_settings_name_no_more_has_the_nodes_limits(gates: Gates) -> None:
+    _, clients = gates({MAX: "1"})
+    admission = clients._admission
+    settings = admission.settings().with_dynamic({"listeners": "PLAINTEXT://:1,CONTROLLER://:3"})
+    assert "CLIENTS" not in settings.connection_limits
+    admission.settings = lambda: settings
+    assert clients.arrive() == 0
+    assert clients.has_room()
+    assert clients.enter("10.0.0.1") is None
+    assert not clients.has_room()

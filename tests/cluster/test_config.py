@@ -127,6 +127,17 @@ def test_a_bad_value_of_a_broker_is_an_invalid_request(cluster: Cluster) -> None
     assert "Invalid value many for configuration log.cleaner.threads: " in (message or "")
 
 
+def test_a_listener_that_comes_with_a_bad_limit_is_refused(cluster: Cluster) -> None:
+    assert change(
+        cluster,
+        BROKER,
+        "1",
+        ("listeners", SET, "PLAINTEXT://:9092,SSL://:9094,CONTROLLER://localhost:9093"),
+        ("listener.security.protocol.map", SET, "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT"),
+        ("listener.name.ssl.max.connections", SET, "0"),
+    ) == ("INVALID_REQUEST", "Invalid max.connections 0")
+
+
 def test_with_eligible_leaders_the_cluster_keeps_a_minimum_of_replicas(cluster: Cluster) -> None:
     assert change(cluster, BROKER, "", ("min.insync.replicas", DELETE, None)) == (
         "INVALID_CONFIG",
