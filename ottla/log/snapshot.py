@@ -130,6 +130,8 @@ class Snapshots:
 
     def remove(self, offset: int) -> None:
         if offset in self._offsets:
+            # Behind the last one stands one that may never have been synced.
+            self._unsynced = self._unsynced or offset == self._offsets[-1]
             self._offsets.remove(offset)
             self._disk.remove(self.path(offset))
 
@@ -149,21 +151,24 @@ class Snapshots:
 
     def sync(self) -> None:
         """Make the last one durable. Called on a thread."""
-        offsets = self._offsets
-        if not offsets or not self._unsynced:
+        if not self._unsynced:
             return
+        # Before the look at which is the last: one that is taken meanwhile is synced the next time.
         self._unsynced = False
+        offsets = self.offsets
+        if not offsets:
+            return
         try:
             file = self._disk.open(self.path(offsets[-1]))
+            try:
+                file.sync()
+            finally:
+                file.close()
         except FileNotFoundError:
             return
-        try:
-            file.sync()
         except OSError:
             self._unsynced = True
             raise
-        finally:
-            file.close()
 
     def _read(self, offset: int) -> list[tuple[int, Producer]]:
         file = self._disk.open(self.path(offset))

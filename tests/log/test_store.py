@@ -1,5 +1,6 @@
 """All logs of a node: whose a directory is, what is written where, what is moved aside."""
 
+import errno
 import random
 from typing import Any
 
@@ -158,6 +159,42 @@ def test_a_stop_syncs_of_a_log_what_has_content_and_its_directory(
     assert cost(14, produce=True) - cost(4, produce=True) == 10 * 4
     assert cost(14, produce=True) - cost(4, produce=True) == 10 * 3
     assert cost(14, produce=False) == cost(4, produce=False)
+
+
+def test_a_snapshot_of_producers_is_synced_once_and_again_after_a_failure(
+    disk: SimDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = _open(disk).create("idempotent", _ID, 0)
+    log.append(
+        build([(1000, b"k", b"v", [])], producer_id=7, producer_epoch=0, base_sequence=0), leader_epoch=2, now_ms=1000
+    )
+    log.producers.end_offset = log.end_offset
+    log.snapshots.take(log.producers)
+
+    def no_descriptor_is_left(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SimDisk, "open", no_descriptor_is_left)
+        with pytest.raises(OSError, match="too many"):
+            log.snapshots.sync()
+    syncs: list[SimDisk] = []
+
+    def count(one: SimDisk) -> bool:
+        syncs.append(one)
+        return False
+
+    monkeypatch.setattr(SimDisk, "sync_fails", count)
+    log.snapshots.sync()
+    log.snapshots.sync()
+    assert len(syncs) == 1
+    # The one before may never have been the last at a sync: it is synced when the last one goes.
+    log.producers.end_offset += 1
+    log.snapshots.take(log.producers)
+    log.snapshots.sync()
+    log.snapshots.remove(log.end_offset + 1)
+    log.snapshots.sync()
+    assert len(syncs) == 3
 
 
 @pytest.mark.parametrize("seed", range(10))
