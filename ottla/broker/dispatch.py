@@ -236,7 +236,12 @@ class Dispatch:
             if key == ApiKey.API_VERSIONS:
                 return None
             raise PeerError(f"{api.name} has no version {version}")
-        handler = HANDLERS[key]
+        try:
+            handler = HANDLERS[key]
+        except Exception as error:
+            # What cannot be imported cannot refuse in its own form, and the client must not wait for ever.
+            _log.exception("the handler of %s cannot be imported", api.name)
+            raise PeerError(f"the handler of {api.name} cannot be imported: {error}") from error
         if self._around is not None:
             handler = self._around(handler)
         route = self._routes[key << 16 | version] = _Route(handler, key, version)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -55,6 +56,9 @@ def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at
         ready = f"ottla: node {node.node_id} ready on {address} in {1000 * (time.monotonic() - started_at):.0f} ms"
         # Said by the running loop: a signal that answers the line finds somebody to hear it.
         loop.call_soon(say, ready)
+        # On a full disk older Pythons leave compiled files that are cut short, and stumble over them at the next start
+        # (python/cpython#126606). What is imported while the node serves leaves none.
+        sys.dont_write_bytecode = True
         loop.call_later(_LOAD_AFTER_SECONDS, _load_rest)
         loop.run_forever()
         node.close()

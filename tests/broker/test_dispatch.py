@@ -20,6 +20,7 @@ from ottla.kernel.error import ErrorCode
 from ottla.kernel.lazy import load_all
 from ottla.wire.api import API, ApiKey
 from ottla.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.api.describe_cluster import DescribeClusterRequest
 from ottla.wire.api.metadata import MetadataRequest
 from ottla.wire.compile import decode, encode
 from ottla.wire.header import RequestHeader
@@ -188,3 +189,17 @@ def test_pipelined_requests_are_answered_in_their_order(client: WireClient) -> N
     for number in range(100):
         client.receive(3, 12)
         assert client.last_correlation_id == number + 1
+
+
+def test_a_handler_that_cannot_be_imported_costs_the_connection_that_asked(
+    node: ottla.Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load() -> None:
+        raise EOFError("marshal data too short")
+
+    key = ApiKey.DESCRIBE_CLUSTER
+    with WireClient(node.bootstrap_servers) as client, monkeypatch.context() as patch:
+        patch.setitem(MODULES, key, SimpleNamespace(load=load))
+        client.send(DescribeClusterRequest(), 1)
+        assert client.sock.recv(1) == b""
+    assert serves(node)

@@ -96,7 +96,7 @@ def _serve() -> None:
     import ottla.cli.start  # noqa: F401
     from ottla.kernel.lazy import load_all
 
-    load_all()
+    list(load_all())
     _compile_codecs()
     # Who sends one of these SIGABRT finds the stacks of its threads in its output.
     faulthandler.enable()

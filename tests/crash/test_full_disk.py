@@ -5,14 +5,17 @@ on a full disk does, half written where it crosses the limit. It needs neither a
 """
 
 import resource
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+import ottla
 from ottla.kernel.error import ErrorCode
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.api.end_txn import EndTxnRequest
+from ottla.wire.api.list_groups import ListGroupsRequest
 from tests.broker.wire_client import WireClient
 from tests.crash.account import ENDS, FULL, SMALL, Producer, check, commit, committed, create, go_on_after, offer
 from tests.crash.check import committed_values
@@ -82,6 +85,8 @@ def test_a_segment_that_cannot_be_begun_leaves_nothing_behind(server: Server, en
         producer = Producer(client)
         while len(producer.acknowledged[FULL]) < 10:
             producer.send({FULL: b"f" * 100_000})
+        # The node imports what it needs for the answers while it can open a file.
+        check(client, producer)
         forbid_new_files(server)
         assert producer.send({FULL: b"r" * 100_000})[FULL].error_code == ErrorCode.KAFKA_STORAGE_ERROR
         # What still fits into the old segment is taken, and what has been taken is kept.
@@ -106,6 +111,8 @@ def test_a_topic_that_could_not_be_made_can_be_made_later(
     with WireClient(server.bootstrap) as client:
         producer = Producer(client)
         producer.send({FULL: b"a", SMALL: b"b"})
+        # The node imports what it needs for the answers while it can open a file.
+        check(client, producer)
         forbid_new_files(server) if room_for_record else limit_files(server, 1)
         code = client.ask(request, 7).topics[0].error_code
         # Without room for its files there is a topic, but nobody leads it yet.
@@ -174,3 +181,23 @@ def test_a_transaction_whose_marker_has_no_room_ends_when_there_is_some(server: 
 def _still_open(found: Marks) -> tuple[int]:
     """COORDINATOR_LOAD_IN_PROGRESS while a transaction has no end."""
     return (0 if found.last_stable_offset == found.latest else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,)
+
+
+def test_what_a_node_imports_while_it_serves_leaves_no_compiled_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "ottla"
+    shutil.copytree(Path(ottla.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    # `python -m` takes the package that is where it stands.
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    one = Server(servers.ottla(), tmp_path / "node", {})
+    one.start()
+    try:
+        with WireClient(one.bootstrap) as client:
+            assert client.ask(ListGroupsRequest(), 4).error_code == ErrorCode.NONE
+    finally:
+        one.kill()
+    compiled = {path.name.partition(".")[0] for path in (package / "broker").rglob("*.pyc")}
+    assert "dispatch" in compiled
+    assert "group" not in compiled
