@@ -73,12 +73,12 @@ def in_process(*arguments: str, stdin: bytes = b"", **environment: str) -> Said:
 def on_terminal(
     *arguments: str, typed: Sequence[tuple[str, bytes]] = (), command: Sequence[str] = (), **environment: str
 ) -> Said:
-    """In a process of its own whose stdin, stdout and stderr are a terminal of 100 columns.
+    """In a process of its own whose stdin, stdout and stderr are a terminal of 100 columns, with colours.
 
     `typed`: each time the first text has appeared, the second is typed. `command` runs instead of a tool.
     """
     ours, theirs = pty.openpty()
-    size = {"COLUMNS": "100", "LINES": "40", "TERM": "xterm-256color"}
+    size = {"COLUMNS": "100", "LINES": "40", "TERM": "xterm-256color", "NO_COLOR": ""}
     process = subprocess.Popen(
         list(command) or [*OTTLA, *arguments],
         stdin=theirs,
