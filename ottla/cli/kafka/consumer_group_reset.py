@@ -203,16 +203,17 @@ def _by_duration(given: Given, client: Admin, _: str, partitions: list[TopicPart
     return at_time(client, partitions, time.time_ns() // 1_000_000 - duration_ms(given["by-duration"]))
 
 
-def at_time(client: Admin, partitions: list[TopicPartition], timestamp_ms: int) -> Offsets:
+_EMPTY = "\nWarn: Partition {partition} from topic {topic} is empty. Falling back to latest known offset."
+
+
+def at_time(client: Admin, partitions: list[TopicPartition], timestamp_ms: int, *, warning: str = _EMPTY) -> Offsets:
     """The first offsets at or after a time; the end, with a warning, where nothing is so late."""
     from ottla.client import OffsetSpec
 
     found = listed(client, partitions, timestamp_ms)
     late = [each for each in partitions if found[each] < 0]
     for each in late:
-        print(
-            f"\nWarn: Partition {each.partition} from topic {each.topic} is empty. Falling back to latest known offset."
-        )
+        print(warning.format(partition=each.partition, topic=each.topic))
     return found | listed(client, late, OffsetSpec.LATEST)
 
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from ottla.cli.kafka.consumer_group_reset import Offsets, duration_ms, listed, timestamp
+from ottla.cli.kafka.consumer_group_reset import Offsets, at_time, duration_ms, listed, timestamp
 from ottla.cli.kafka.error import caused
 from ottla.cli.kafka.option import COMMAND_CONFIG, Given, Option, Refused, Usage, forbid
 from ottla.cli.kafka.tool import Failed, admin, admin_of, command, read_text, tell
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from ottla.client import Admin, TopicPartition
 
 R = TypeVar("R")
+
+_EMPTY = (
+    "Partition {partition} from topic {topic} is empty, without a committed record. "
+    "Falling back to latest known offset."
+)
 
 _SPECIFICATIONS = ("to-offset", "to-datetime", "by-duration", "to-earliest", "to-latest", "from-file", "shift-by")
 _SERVER = "localhost:9092"
@@ -184,9 +189,11 @@ def _wanted(given: Given, client: Admin, group: str, partitions: list[TopicParti
         at = {each: committed[each].offset if each in committed else ends[each] for each in partitions}
         return _within(client, {each: at[each] + shift for each in partitions})
     if "to-datetime" in given:
-        return _at_time(client, partitions, _told(timestamp, given["to-datetime"]))
+        return at_time(client, partitions, _told(timestamp, given["to-datetime"]), warning=_EMPTY)
     if "by-duration" in given:
-        return _at_time(client, partitions, time.time_ns() // 1_000_000 - _duration(given["by-duration"]))
+        return at_time(
+            client, partitions, time.time_ns() // 1_000_000 - _duration(given["by-duration"]), warning=_EMPTY
+        )
     if "from-file" in given:
         plan = _told(_plan, given["from-file"])
         if absent := [str(each) for each in partitions if each not in plan]:
@@ -246,19 +253,6 @@ def _within(client: Admin, wanted: Offsets) -> Offsets:
             found[each] = starts[each]
             print(f"New offset ({offset}) is lower than earliest offset. Value will be set to {starts[each]}")
     return found
-
-
-def _at_time(client: Admin, partitions: list[TopicPartition], timestamp_ms: int) -> Offsets:
-    from ottla.client import OffsetSpec
-
-    found = listed(client, partitions, timestamp_ms)
-    late = [each for each in partitions if found[each] < 0]
-    for each in late:
-        print(
-            f"Partition {each.partition} from topic {each.topic} is empty, without a committed record. Falling back to "
-            "latest known offset."
-        )
-    return found | (listed(client, late, OffsetSpec.LATEST) if late else {})
 
 
 def _ends(client: Admin, group: str, partitions: list[TopicPartition]) -> Offsets:

@@ -6,6 +6,7 @@
 - `confluent.py`: confluent-kafka-python's integration tests (its repository has them)
 - `trogdor.py`: Apache's own load tests (a Maven artifact)
 - `go_program.py`: how tests that Go built are run
+- `process.py`: how a test process is run, and ended with all its children
 - `outcome.py`: what a test said, and whether that was expected: `expected/*.txt` lists what does not pass, with reasons
 
 `make suites` runs them whole and writes SUITES.md; `make interop` runs a short form of each (`test_suite.py`).

@@ -6,8 +6,6 @@ both runs once.
 """
 
 import os
-import signal
-import subprocess
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
@@ -16,6 +14,7 @@ from pathlib import Path
 
 from tests.interop import toolchain
 from tests.interop.suite.outcome import FAILED, PASSED, SKIPPED, Outcome, Report, expected_of, judged
+from tests.interop.suite.process import run_whole
 
 #: All tests of one protocol.
 TIMEOUT_S = 2400
@@ -59,22 +58,9 @@ def _run(bootstrap: str, protocol: str, arguments: Sequence[str]) -> list[Outcom
         options += ["-k", "not sasl_cluster and not schema_registry"]
         # What this project tells pytest is not for them.
         options += ["-c", os.devnull, f"--rootdir={sources}"]
-        process = subprocess.Popen(
-            [str(python), "-m", "pytest", *options, *arguments],
-            cwd=sources,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            process.wait(TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        code = run_whole([str(python), "-m", "pytest", *options, *arguments], sources, environment, TIMEOUT_S)
         if not told.exists():
-            said = f"pytest ended with {process.returncode} after {time.monotonic() - began:.0f} s and told nothing"
+            said = f"pytest ended with {code} after {time.monotonic() - began:.0f} s and told nothing"
             raise RuntimeError(said)
         return parse(told.read_text())
 

@@ -6,8 +6,6 @@ The tests that need no broker (their own mock, parsing, settings) are left out: 
 
 import os
 import re
-import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
@@ -17,6 +15,7 @@ from pathlib import Path
 
 from tests.interop import toolchain
 from tests.interop.suite.outcome import FAILED, PASSED, SKIPPED, Outcome, Report, expected_of, judged
+from tests.interop.suite.process import run_whole
 
 #: The short form: each in about ten seconds or less, and together one of each kind.
 SHORT = (
@@ -141,22 +140,9 @@ def _run(broker: Broker, number: str) -> list[Outcome]:
 
 
 def _said(command: list[str], directory: Path, environment: dict[str, str]) -> str:
-    """The output of a test process. Children of it (a JVM, a fork) go with it."""
+    """The output of a test process."""
     with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(
-            command,
-            cwd=directory,
-            env=environment,
-            stdout=output,
-            stderr=output,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            process.wait(TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        run_whole(command, directory, environment, TIMEOUT_S, output)
         output.seek(0)
         return output.read().decode(errors="replace")
 
