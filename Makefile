@@ -16,6 +16,7 @@ KILLS ?= 100
 SEED ?= 1
 JOBS ?= 1
 SEEDS ?= 200
+ROUNDS ?= 10
 
 define FIND_PYTHON
 for name in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11 python; do \
@@ -31,11 +32,12 @@ else
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: help env demo test check bench bench-client sim crash interop suites wander fmt clean
+.PHONY: help env demo test fuzz check bench bench-client sim crash interop suites wander fmt clean
 
 help:
 	@echo 'make demo     a node, a real data set and a Spark pipeline over it, checked and plotted'
 	@echo 'make test     the tests (LONG=1: the long ones too)'
+	@echo 'make fuzz     the tests with random examples, other ones every time (ROUNDS=10)'
 	@echo 'make check    format, lint, types, import layers, the source under test'
 	@echo 'make interop  other implementations beside this one (SHORT=1: those that are not Python)'
 	@echo 'make suites   the test suites of franz-go, sarama, librdkafka, Trogdor and confluent-kafka, whole, against a node (an hour)'
@@ -74,7 +76,13 @@ demo: $(VENV)/.demo
 	@$(PY) -m examples.flights $(ARGS)
 
 test: $(VENV)/.dev
-	@$(PY) -m pytest -q -m 'not interop$(MARK)' $(ARGS)
+	@$(PY) -m pytest -q -m 'not interop$(MARK)' $(if $(LONG),--hypothesis-profile=random) $(ARGS)
+
+# `make test` tries the same random examples every time; these are others in every round.
+fuzz: $(VENV)/.dev
+	@for round in $$(seq $(ROUNDS)); do \
+	    $(PY) -m pytest -q -m 'hypothesis and not interop' --hypothesis-profile=random $(ARGS); \
+	done
 
 check: $(VENV)/.dev
 	@$(BIN)/ruff format --check --quiet . || { echo 'not formatted: make fmt'; exit 1; }

@@ -1,9 +1,26 @@
-"""What all tests share: Hypothesis tries enough and is never late on a busy machine; on CI it always tries the same."""
+"""What all tests share: signals as a program expects them, a limit for each test, and Hypothesis.
 
-import os
+- A shell starts its background jobs with SIGINT ignored, and every child inherits that: the tests take it back, so that
+  they, and the programs they start, are interrupted as in the foreground.
+- Hypothesis tries the same examples in every run; `make fuzz` and LONG=1 try others each time (profile `random`).
+"""
 
+import signal
+
+import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("ottla", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", parent=settings.get_profile("ottla"), derandomize=True, print_blob=True)
-settings.load_profile("ci" if os.environ.get("CI") else "ottla")
+from tests.limit import Limit
+
+settings.register_profile(
+    "fixed", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("random", parent=settings.get_profile("fixed"), derandomize=False)
+settings.load_profile("fixed")
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Limit(config), "ottla-limit")

@@ -9,7 +9,6 @@ Rules:
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -17,6 +16,7 @@ from typing import Any, NoReturn
 
 import click
 
+from ottla.cli.stdout import discard, finish
 from ottla.kernel.error import KafkaError, OttlaError
 
 #: Tool to (where it is, the line about it), in the order of `ottla --help`.
@@ -51,7 +51,7 @@ class Tools(click.Group):
         try:
             return super().invoke(context)
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            discard()
             return 0
 
     def list_commands(self, context: click.Context) -> list[str]:
@@ -103,7 +103,6 @@ def run() -> NoReturn:
     """Run the tool that the command line names, and end the process with its exit code."""
     try:
         code = ottla.main(prog_name="ottla", standalone_mode=False)
-        sys.stdout.flush()
     except click.exceptions.Abort:
         _leave(130)
     except click.UsageError as error:
@@ -116,8 +115,7 @@ def run() -> NoReturn:
         _say(error)
         _leave(1)
     except OSError as error:
-        # What the machine refuses: a disk that is full, a directory that may not be written.
-        _say(OttlaError(f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}"))
+        _refused(error)
         _leave(1)
     except KeyboardInterrupt:
         _leave(130)
@@ -125,7 +123,17 @@ def run() -> NoReturn:
 
 
 def _leave(code: int) -> NoReturn:
+    error = finish()
+    # After another error this one has been told already, or matters less.
+    if error is not None and code == 0 and not isinstance(error, BrokenPipeError):
+        _refused(error)
+        code = 1
     sys.exit(code)
+
+
+def _refused(error: OSError) -> None:
+    """Say what the machine refuses: a disk that is full, a directory that may not be written."""
+    _say(OttlaError(f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}"))
 
 
 #: Click's words for a value that is no number.

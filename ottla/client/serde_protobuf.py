@@ -19,6 +19,7 @@ from ottla.client.column import gather
 from ottla.client.column_encode import offsets_of
 from ottla.client.confluent import PREFIX_BYTES, prefix
 from ottla.client.field import as_bytes, varints
+from ottla.client.protobuf_zero import with_negative_zeros
 from ottla.client.serde import Errors, Serde, spread
 from ottla.client.serializer_protobuf import place_of
 from ottla.kernel.error import KafkaError, OttlaError
@@ -37,6 +38,7 @@ class Protobuf(Serde):
             raise OttlaError(f"a Protobuf message class or descriptor is wanted, not {message!r}")
         self.errors = errors
         self._confluent = confluent
+        self._descriptor = descriptor
         self._prefix = b"" if schema_id is None else prefix(schema_id, place_of(descriptor))
         self._handler = HandlerPool([descriptor.file]).get_for_message(descriptor)
         self.type = pa.struct(list(self._handler.array_to_record_batch(pa.array([], pa.binary())).schema))
@@ -54,6 +56,7 @@ class Protobuf(Serde):
         present = column.drop_null() if column.null_count else column
         rows = pa.RecordBatch.from_struct_array(present.cast(self.type))
         written = self._handler.record_batch_to_array(rows).cast(pa.binary())
+        written = with_negative_zeros(written, rows.to_struct_array(), self._descriptor)
         if self._prefix:
             nothing = pa.scalar(b"", pa.binary())
             written = pc.binary_join_element_wise(pa.scalar(self._prefix, pa.binary()), written, nothing)

@@ -2,6 +2,7 @@
 
 import shlex
 import socket
+import sys
 import threading
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from ottla.cli.option import reach
 from tests.cli.kafka_tool import kafka
-from tests.cli.tool import OTTLA, Tool, in_process, on_terminal
+from tests.cli.tool import OTTLA, Said, Tool, in_process, on_terminal
 
 
 @pytest.mark.parametrize(
@@ -65,17 +66,27 @@ def test_a_directory_that_cannot_be_one_is_named(tmp_path: Path) -> None:
     assert said.err == f"ottla: {file}: File exists\n"
 
 
-def test_a_full_disk_is_told_in_one_line(bootstrap: str, topic: str) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_told_in_one_line(bootstrap: str, topic: str, unbuffered: str) -> None:
     in_process("produce", topic, stdin=b"x\n" * 10, OTTLA_BOOTSTRAP_SERVERS=bootstrap)
-    said = on_terminal(
-        command=["bash", "-c", f"{shlex.join(OTTLA)} consume {topic} -e > /dev/full"],
-        OTTLA_BOOTSTRAP_SERVERS=bootstrap,
-        NO_COLOR="1",
-        TERM="dumb",
+    for words in (f"consume {topic} -e", "topics", "--version"):
+        said = _on_a_full_disk([*OTTLA, *words.split()], PYTHONUNBUFFERED=unbuffered, OTTLA_BOOTSTRAP_SERVERS=bootstrap)
+        assert (said.code, said.out.strip()) == (1, "ottla: No space left on device"), words
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_kafkas_tools_tell_of_a_full_disk_in_one_line(unbuffered: str) -> None:
+    program = "import sys; sys.argv[0] = 'kafka-topics'; from ottla.cli.kafka.topic import main; main()"
+    said = _on_a_full_disk([sys.executable, "-c", program, "--version"], PYTHONUNBUFFERED=unbuffered)
+    assert (said.code, said.out) == (1, "No space left on device\n")
+
+
+def _on_a_full_disk(command: list[str], **environment: str) -> Said:
+    return on_terminal(
+        typed=(),
+        command=["bash", "-c", f"{shlex.join(command)} > /dev/full"],
+        **{"NO_COLOR": "1", "TERM": "dumb", **environment},
     )
-    assert said.code == 1
-    assert "ottla: No space left on device\n" in said.out
-    assert "Traceback" not in said.out
 
 
 def test_a_file_of_properties_that_is_not_there_is_named() -> None:

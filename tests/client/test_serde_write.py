@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -9,8 +10,8 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from hypothesis import given, settings
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, wrappers_pb2
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import ottla
@@ -186,8 +187,94 @@ def nested() -> Any:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("deep.Second.C"))
 
 
+def zeros() -> Any:
+    """A message with floats in every place that one can have."""
+    file = descriptor_pb2.FileDescriptorProto(name="zero.proto", package="zero", syntax="proto3")
+    file.dependency.append(wrappers_pb2.DESCRIPTOR.name)
+    kinds = descriptor_pb2.FieldDescriptorProto
+    message = file.message_type.add(name="Zeros")
+    inner = file.message_type.add(name="Inner")
+    inner.field.add(name="x", number=1, type=kinds.TYPE_FLOAT, label=kinds.LABEL_OPTIONAL)
+    message.oneof_decl.add(name="one")
+    message.field.add(name="d", number=1, type=kinds.TYPE_DOUBLE, label=kinds.LABEL_OPTIONAL)
+    message.field.add(name="f", number=2, type=kinds.TYPE_FLOAT, label=kinds.LABEL_OPTIONAL)
+    message.field.add(name="ds", number=3, type=kinds.TYPE_DOUBLE, label=kinds.LABEL_REPEATED)
+    message.field.add(name="o", number=4, type=kinds.TYPE_DOUBLE, label=kinds.LABEL_OPTIONAL, oneof_index=0)
+    for number, name, type_name, label in (
+        (5, "m", ".zero.Inner", kinds.LABEL_OPTIONAL),
+        (6, "ms", ".zero.Inner", kinds.LABEL_REPEATED),
+        (7, "w", ".google.protobuf.DoubleValue", kinds.LABEL_OPTIONAL),
+        (8, "ws", ".google.protobuf.FloatValue", kinds.LABEL_REPEATED),
+        (9, "k", ".zero.Zeros.KEntry", kinds.LABEL_REPEATED),
+        (10, "km", ".zero.Zeros.KmEntry", kinds.LABEL_REPEATED),
+    ):
+        message.field.add(name=name, number=number, type=kinds.TYPE_MESSAGE, label=label, type_name=type_name)
+    for name, kind, held in (
+        ("KEntry", kinds.TYPE_DOUBLE, None),
+        ("KmEntry", kinds.TYPE_MESSAGE, ".zero.Inner"),
+    ):
+        entry = message.nested_type.add(name=name)
+        entry.options.map_entry = True
+        entry.field.add(name="key", number=1, type=kinds.TYPE_STRING, label=kinds.LABEL_OPTIONAL)
+        entry.field.add(name="value", number=2, type=kind, label=kinds.LABEL_OPTIONAL, type_name=held)
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(wrappers_pb2.DESCRIPTOR.serialized_pb)
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("zero.Zeros"))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"d": -0.0},
+        {"f": -0.0},
+        {"ds": [-0.0, 0.0]},
+        {"o": -0.0},
+        {"m": {"x": -0.0}},
+        {"ms": [{"x": 0.0}, {"x": -0.0}, {}]},
+        {"w": {"value": -0.0}},
+        {"ws": [{"value": -0.0}]},
+        {"k": {"a": 0.0, "b": -0.0}},
+        {"km": {"a": {"x": -0.0}, "b": {}}},
+    ],
+    ids=lambda fields: "".join(fields),
+)
+def test_a_negative_zero_is_written_and_a_zero_is_not(fields: dict[str, Any]) -> None:
+    kind = zeros()
+    messages = [kind(d=1.0), kind(**fields), kind(), kind(**fields, d=5.0) if "d" not in fields else kind(f=2.0)]
+    both = serde.protobuf(kind)
+    written = both.encode(both.decode(pa.array([each.SerializeToString() for each in messages])))
+    assert [kind.FromString(value) for value in written.to_pylist()] == messages
+    assert [math.copysign(1, value["d"]) for value in both.decode(written).to_pylist()] == [
+        math.copysign(1, each.d) for each in messages
+    ]
+    sliced = both.encode(both.decode(pa.array([each.SerializeToString() for each in messages])).slice(1, 2))
+    assert [kind.FromString(value) for value in sliced.to_pylist()] == messages[1:3]
+
+
+def test_negative_zeros_pass_through_json_and_avro() -> None:
+    column = pa.array([{"x": -0.0, "y": [-0.0, 0.0]}, {"x": 0.0, "y": []}])
+    assert repr(_through(serde.json(column.type), column)) == repr(column.to_pylist())
+    fields = [{"name": "x", "type": "double"}, {"name": "y", "type": {"type": "array", "items": "float"}}]
+    avro = serde.avro({"type": "record", "name": "R", "fields": fields})
+    assert repr(_through(avro, column.cast(avro.type))) == repr(column.to_pylist())
+    old = serde.avro({"type": "record", "name": "R", "fields": []}, schema_id=1)
+    fields = [{"name": "x", "type": "double", "default": -0.0}, {"name": "y", "type": "float", "default": -0.0}]
+    new = serde.avro(
+        {"type": "record", "name": "R", "fields": fields},
+        registry={1: {"type": "record", "name": "R", "fields": []}}.__getitem__,
+    )
+    assert repr(new.decode(old.encode(pa.array([{}], pa.struct([])))).to_pylist()) == repr([{"x": -0.0, "y": -0.0}])
+
+
+def _through(both: serde.Serde, column: Any) -> list[Any]:
+    rows: list[Any] = both.decode(both.encode(column)).to_pylist()
+    return rows
+
+
 @given(protobuf_rows)
 @settings(max_examples=20, deadline=None)
+@example([{"id": 0, "name": "", "tags": [], "price": -0.0}])
 def test_protobuf_is_written_in_confluents_wire_format(rows: list[Any]) -> None:
     both = serde.protobuf(Order, schema_id=9)
     written = both.encode(_column(both, rows)).to_pylist()

@@ -23,6 +23,7 @@ _EXTRAS = (
     "ottla/client/column",
     "ottla/client/field.py",
     "ottla/client/outgoing.py",
+    "ottla/client/protobuf_zero.py",
     "ottla/client/serde",
     "ottla/client/stretch.py",
     "ottla/client/table.py",

@@ -8,7 +8,6 @@ Rules:
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ottla.cli.kafka.error import caused
 from ottla.cli.kafka.option import Given, Option, Refused, Usage, help_text, parse
+from ottla.cli.stdout import discard, finish
 from ottla.kernel.error import KafkaError, OttlaError
 
 if TYPE_CHECKING:
@@ -76,13 +76,16 @@ def leave(run: Callable[[], int], failed: Callable[[Exception], int] | None = No
     """Run, say what went wrong, and end the process with the exit code."""
     try:
         code = _attempt(run, failed or say)
-        sys.stdout.flush()
     except BrokenPipeError:
-        # A reader that goes away; what is still buffered must not fail again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        discard()
         code = 1
     except KeyboardInterrupt:
         code = 130
+    error = finish()
+    if error is not None and code == 0:
+        code = 1
+        if not isinstance(error, BrokenPipeError):
+            tell(error.strerror or str(error))
     sys.exit(code)
 
 
