@@ -1,6 +1,11 @@
 """The partitions that this node leads, as the metadata image has them.
 
 Rules:
+- A partition is led while the image says so, in the leader epoch that the image says. Each epoch has a `Partition` of
+  its own, so that a reference kept from an earlier one is not the partition that is led.
+- A log that should be there already is never made: it is in a directory that failed or was replaced, and an empty one
+  in its place would lose what was acknowledged. Such a partition is offline until its directory is back.
+- The log of a replica that another broker leads, or nobody, stays open and is kept.
 - A topic's logs are made before its partitions are led, on the node's threads while the loop goes on. Until then a
   partition's clients get NOT_LEADER_OR_FOLLOWER and come again; whoever has asked for the topic is answered then.
   `make_now` is for those in the node who cannot wait.
@@ -17,7 +22,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from ottla.cluster.image import BROKER, TOPIC, Image, TopicImage
+from ottla.cluster.image import BROKER, TOPIC, Image, PartitionImage, TopicImage
+from ottla.cluster.placement import directory_of, is_offline
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import NO_UUID, TopicPartition, uuid_text
 from ottla.kernel.topic_settings import TopicSettings
@@ -57,6 +63,10 @@ class Leadership:
         self.partitions: dict[tuple[str, int], Partition] = {}
         #: Topics with partitions whose directories could not be made (a full disk).
         self.unled: set[str] = set()
+        #: Partitions whose logs may be in a directory that has failed, though the metadata does not say so.
+        self._lost: set[TopicPartition] = set()
+        #: Is this the first look at the metadata? A log that is not there then was perhaps made by an earlier run.
+        self._starts = True
         #: By topic.
         self._making: dict[str, _Making] = {}
         #: What the topics' settings come to, by topic; "" has those of all that have none of their own.
@@ -69,9 +79,11 @@ class Leadership:
             return partition
         image = self._node.image.topics.get(topic)
         if image is not None and 0 <= index < len(image.partitions):
-            if topic in self._making:
+            known, node_id = image.partitions[index], self._node.node_id
+            lost = (topic, index) in self._lost or is_offline(self._node.image, known, node_id)
+            if not lost and (topic in self._making or known.leader != node_id):
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            # It cannot be made (a full disk), or its directory has failed.
+            # Its directory has failed, or it cannot be made (a full disk).
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -130,53 +142,97 @@ class Leadership:
                     partition.log.settings = self.settings_of(partition.tp)
                     self._node.flusher.flush_now(partition)
 
-    def lead(self, name: str) -> None:
-        """Lead every partition of a topic that is not led yet."""
-        if name in self._making:
-            return
-        topic = self._node.image.topics[name]
+    def follow(self, name: str) -> None:
+        """Do what the image says of each partition of a topic: lead it, lead it in a new epoch, or give it up."""
+        node, topic = self._node, self._node.image.topics[name]
         missing = []
-        for index in range(len(topic.partitions)):
-            if (name, index) in self.partitions or topic.partitions[index].leader != self._node.node_id:
-                continue
+        for index, known in enumerate(topic.partitions):
             tp = TopicPartition(name, index)
-            log = self._claim(tp, topic)
-            if log is None:
-                missing.append(tp)
-            else:
-                self._led(tp, topic, log)
+            partition = self.partitions.get(tp)
+            if known.leader != node.node_id:
+                self.resign(tp)
+                self._hold(tp, topic)
+            elif partition is not None:
+                if partition.leader_epoch != known.leader_epoch:
+                    self.resign(tp)
+                    self._led(tp, topic, partition.log)
+            elif name not in self._making:
+                log = self._claim(tp, topic)
+                if log is not None:
+                    self._led(tp, topic, log)
+                elif self._may_make(tp, known):
+                    missing.append(tp)
         if missing:
             self._make(topic, missing)
+
+    def started(self) -> None:
+        """Every topic of the metadata was followed once: logs that are missing from now on are those of new topics."""
+        self._starts = False
 
     def lead_again(self) -> None:
         """Try the topics that have partitions which could not be made."""
         names, self.unled = self.unled, set()
         for name in sorted(names & self._node.image.topics.keys()):
-            self.lead(name)
+            self.follow(name)
+
+    def lose(self, partitions: Iterable[TopicPartition]) -> None:
+        """The directory of these partitions has failed: they are offline until a start that finds it again."""
+        for tp in partitions:
+            self._lost.add(tp)
+            self.resign(tp)
 
     def resign(self, tp: TopicPartition) -> None:
-        """Lead a partition no more, and coordinate nothing that is in it: its directory has failed."""
-        partition = self._resigned(tp.topic, tp.partition)
-        for wake in list(partition.waiting) if partition is not None else ():
+        """Lead a partition no more, and coordinate nothing that is in it."""
+        partition = self.partitions.pop(tp, None)
+        if partition is None:
+            return
+        coordinators = self._node.coordinators_of(tp.topic)
+        if coordinators is not None:
+            coordinators.resign(tp.partition)
+        self._node.shares.resign(partition)
+        for wake in list(partition.waiting):
             wake()
-
-    def _resigned(self, name: str, index: int) -> Partition | None:
-        partition = self.partitions.pop((name, index), None)
-        coordinators = self._node.coordinators_of(name)
-        if partition is not None and coordinators is not None:
-            coordinators.resign(index)
-        return partition
 
     def drop(self, topic: TopicImage) -> None:
         """The topic is gone."""
         for index in range(len(topic.partitions)):
-            partition = self._resigned(topic.name, index)
-            if partition is None:
-                continue
-            self._node.store.delete(partition.tp)
-            for wake in list(partition.waiting):
-                wake()
+            tp = TopicPartition(topic.name, index)
+            log = self._node.store.get(tp)
+            if log is not None and log.topic_id in (NO_UUID, topic.topic_id):
+                self._node.store.delete(tp)
+            self._lost.discard(tp)
+            self.resign(tp)
         self._settings.pop(topic.name, None)
+
+    def is_stray(self, tp: TopicPartition, log: Log) -> bool:
+        """Is this the log of no replica that the image gives to this node?"""
+        topic = self._node.image.topics.get(tp.topic)
+        if topic is None or log.topic_id not in (NO_UUID, topic.topic_id) or tp.partition >= len(topic.partitions):
+            return True
+        return self._node.node_id not in topic.partitions[tp.partition].replicas
+
+    def _hold(self, tp: TopicPartition, topic: TopicImage) -> None:
+        """Keep the log of a replica that is not led here, as long as it is one."""
+        log = self._node.store.get(tp)
+        if log is None or log.topic_id != topic.topic_id:
+            return
+        if not self.is_stray(tp, log):
+            self._node.log_dirs.assign_later(tp)
+        elif not self._starts:
+            self._node.store.delete(tp)
+
+    def _may_make(self, tp: TopicPartition, known: PartitionImage) -> bool:
+        """Is this partition's log still to be made, or is it where we cannot see it?"""
+        node = self._node
+        directory = directory_of(known, node.node_id)
+        gone = directory is not None and directory not in node.log_dirs.online_ids()
+        if directory is None and self._starts and node.store.failed_directories:
+            # It may lie there, though the controller has heard nothing of it yet.
+            self._lost.add(tp)
+        if gone or tp in self._lost:
+            _log.error("%s is offline: its log lies in a directory that does not work or is not in log.dirs", tp)
+            return False
+        return True
 
     def _claim(self, tp: TopicPartition, topic: TopicImage) -> Log | None:
         """The log that the store has for this partition."""
@@ -203,6 +259,7 @@ class Leadership:
         coordinators = self._node.coordinators_of(tp.topic)
         if coordinators is not None:
             coordinators.lead(partition)
+        self._node.transactions.led(tp)
 
     # ---- making logs
 
@@ -252,14 +309,16 @@ class Leadership:
         now = self._node.image.topics.get(topic.name)
         if now is not None and topic.name not in self.unled:
             # It has grown meanwhile, or another topic has its name.
-            self.lead(topic.name)
+            self.follow(topic.name)
         for done in making.waiting:
             self.when_made([topic.name], done)
 
     def _made(self, topic: TopicImage, made: Iterable[_Made]) -> None:
         for log, error in made:
             if error is None:
-                self._led(log.tp, topic, log.adopt())
+                made_log = log.adopt()
+                if topic.partitions[log.tp.partition].leader == self._node.node_id:
+                    self._led(log.tp, topic, made_log)
             else:
                 _log.error("%s cannot be made: %s; it is tried again", log.tp, error)
                 self.unled.add(topic.name)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,8 +22,9 @@ from ottla.broker.topic_view import TopicStep
 from ottla.cluster.directory import cordoned, directories_left
 from ottla.cluster.feature import DIRECTORIES_FROM
 from ottla.cluster.image import BROKER, Image
+from ottla.cluster.placement import directory_of
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
-from ottla.kernel.name import TopicPartition, Uuid, parse_uuid
+from ottla.kernel.name import TopicPartition, Uuid, parse_uuid, uuid_text
 from ottla.log.log import Log, Origin
 from ottla.replica.partition import Partition
 from ottla.wire.api.assign_replicas_to_dirs import (
@@ -83,6 +84,18 @@ class LogDirs:
         named = [each.rstrip("/") or "/" for each in self._node.settings.cordoned_log_dirs or ()]
         return self._node.store.directories if "*" in named else named
 
+    def online_ids(self) -> list[Uuid]:
+        """The ids of the directories that work."""
+        return [self._id_of(each) for each in self._node.store.directories]
+
+    def named(self, tp: TopicPartition) -> str | None:
+        """The id (text) of the directory in which the metadata has a partition, None where it names none."""
+        topic = self._node.image.topics.get(tp.topic)
+        if topic is None or tp.partition >= len(topic.partitions):
+            return None
+        directory = directory_of(topic.partitions[tp.partition], self._node.node_id)
+        return None if directory is None else uuid_text(directory)
+
     def cordon_later(self) -> None:
         """Tell the controller, at the end of this turn of the loop, which directories are cordoned."""
         self._node.loop.call_soon(self._cordon)
@@ -116,21 +129,23 @@ class LogDirs:
 
     def _assign(self) -> None:
         unassigned, self._unassigned = self._unassigned, {}
+        store = self._node.store
+        self._tell_places({tp: self._id_of(store.directory_of(tp)) for tp in unassigned if store.get(tp) is not None})
+
+    def _tell_places(self, places: Mapping[TopicPartition, Uuid]) -> None:
+        """Tell the controller which directories these partitions lie in, where it does not know it."""
         node = self._node
         image = node.image
         broker = image.brokers.get(node.node_id)
         if broker is None or image.metadata_version < DIRECTORIES_FROM or node.closed:
             return
         found: dict[Uuid, dict[Uuid, list[int]]] = {}
-        for tp in unassigned:
-            partition = node.partitions.get(tp)
-            if partition is None:
+        for tp, directory in places.items():
+            topic = image.topics.get(tp.topic)
+            if topic is None or node.node_id not in topic.partitions[tp.partition].replicas:
                 continue
-            known = image.topics[tp.topic].partitions[tp.partition]
-            directory = self._id_of(node.store.directory_of(tp))
-            place = known.replicas.index(node.node_id)
-            if not known.directories or known.directories[place] != directory:
-                found.setdefault(directory, {}).setdefault(partition.topic_id, []).append(tp.partition)
+            if directory_of(topic.partitions[tp.partition], node.node_id) != directory:
+                found.setdefault(directory, {}).setdefault(topic.topic_id, []).append(tp.partition)
         if not found:
             return
         directories = [
@@ -200,7 +215,11 @@ class LogDirs:
         """One more piece, or the swap."""
         node, store = self._node, self._node.store
         found, partition = store.future(tp), node.partitions.get(tp)
-        if node.closed or found is None or found[0] is not future or partition is None:
+        if node.closed or found is None or found[0] is not future:
+            return
+        if partition is None:
+            _log.warning("%s does not move to %s: it is not led here any more", tp, found[1])
+            store.drop_move(tp)
             return
         source = partition.log
         again = partial(self._copy, tp, future)
@@ -286,8 +305,10 @@ class LogDirs:
             node.on_failure(f"the log directory {path} has failed, and the metadata is in it: {error}")
             return
         _log.critical("the log directory %s has failed, its partitions are offline: %s", path, error)
-        for tp in store.fail(path, error):
-            node.leadership.resign(tp)
+        directory, lost = self._id_of(path), store.fail(path, error)
+        node.leadership.lose(lost)
+        # One that the controller has not heard of yet it could not know to be offline.
+        self._tell_places(dict.fromkeys(lost, directory))
         try:
             self.tell_what_is_left()
         except KafkaError as failure:
@@ -299,8 +320,7 @@ class LogDirs:
         for path, error in node.store.failed_directories.items():
             if path == node.quorum.directory:
                 raise OttlaError(f"the log directory {path} has failed, and the metadata is in it: {error}")
-        left = [self._id_of(each) for each in node.store.directories]
-        records = directories_left(node.quorum.decided, node.node_id, left)
+        records = directories_left(node.quorum.decided, node.node_id, self.online_ids())
         if records:
             node.quorum.submit_later(records)
 

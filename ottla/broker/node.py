@@ -163,9 +163,10 @@ class Node:
             self._load_store()
             self.log_dirs.tell_what_is_left()
             self._follow(Image.empty(), self.quorum.image)
+            self.leadership.started()
             self.quorum.subscribe(self._follow)
             self.quorum.run_beside(self.loop, self.pool)
-            self.store.delete_strays()
+            self.store.delete_strays(self.leadership.is_stray)
             self.log_dirs.cordon_later()
             self.log_dirs.resume()
             self.transactions.resume()
@@ -210,7 +211,7 @@ class Node:
         pool = self._ports.pool(self.settings.num_recovery_threads_per_data_dir * len(self.store.directories))
         self._told_ms = self.clock.monotonic_ms()
         try:
-            self.store.load(self.clock.now_ms(), self._tell_progress, pool)
+            self.store.load(self.clock.now_ms(), self._tell_progress, pool, self.log_dirs.named)
         finally:
             pool.shutdown()
 
@@ -338,7 +339,7 @@ class Node:
             self.leadership.drop(old.topics[name])
             self.shares.drop_topic(topic_id)
         for name in (*event.created, *event.changed):
-            self.leadership.lead(name)
+            self.leadership.follow(name)
         self.telemetry.follow(old, new)
         if new.quotas is not old.quotas:
             self.quotas.follow(new)

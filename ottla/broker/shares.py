@@ -60,6 +60,11 @@ class Shares:
         if leader is not None:
             leader.close()
 
+    def resign(self, partition: Partition) -> None:
+        """A partition is not led here any more, at least not in this leader epoch: locks and sessions end with it."""
+        for key in [key for key, leader in self._leaders.items() if leader.partition is partition]:
+            self.drop(key)
+
     def drop_topic(self, topic_id: Uuid) -> None:
         """A topic is gone."""
         for key in [key for key in self._leaders if key.topic_id == topic_id]:

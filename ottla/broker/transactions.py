@@ -15,7 +15,7 @@ from ottla.broker.coordinators import Coordinators
 from ottla.broker.creation import new_topic
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.lazy import LazyModule
-from ottla.kernel.name import TRANSACTION_TOPIC
+from ottla.kernel.name import TRANSACTION_TOPIC, TopicPartition
 from ottla.replica.partition import Partition
 from ottla.wire.api.create_topics import CreatableTopic
 
@@ -54,6 +54,9 @@ class Transactions(Coordinators["transaction_driver.TransactionDriver"]):
                 "segment.bytes": str(settings.transaction_state_log_segment_bytes),
             },
         )
+
+    def led(self, tp: TopicPartition) -> None:
+        """A partition is led here now: markers that wait for it are written."""
 
     def resume(self) -> None:
         """All partitions are there: transactions whose end was decided before a restart get their markers."""

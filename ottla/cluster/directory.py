@@ -53,9 +53,15 @@ def _assign(image: Image, broker_id: int, directory: Uuid, topic_id: Uuid, index
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     directories = list(partition.directories) or [MIGRATING_DIRECTORY] * len(partition.replicas)
     place = partition.replicas.index(broker_id)
+    change = PartitionChangeRecord(topic_id=topic_id, partition_id=index)
     if directories[place] != directory:
         directories[place] = directory
-        records.append(PartitionChangeRecord(topic_id=topic_id, partition_id=index, directories=directories))
+        change.directories = directories
+    if partition.leader == broker_id and directory not in image.brokers[broker_id].log_dirs:
+        # It was put into a directory that has failed since.
+        change.leader = NO_LEADER
+    if change != PartitionChangeRecord(topic_id=topic_id, partition_id=index):
+        records.append(change)
     return ErrorCode.NONE
 
 

@@ -1,7 +1,8 @@
 """Who leads a partition: ElectLeaders (key 43), and what a broker that comes back takes over.
 
 Rules:
-- A clean leader is an active broker of the ISR or, with KIP-966, of the eligible leader replicas.
+- A leader is active, and the directory of its replica is online: in any other it would lead an empty log.
+- A clean leader is of the ISR or, with KIP-966, of the eligible leader replicas.
 - A broker that comes back after a crash may have lost what it had not synced, so each partition that it led begins a
   new leader epoch: consumers that read past its new end find out by the epoch (KIP-101, KIP-320).
 
@@ -14,7 +15,7 @@ from typing import Any
 
 from ottla.cluster.decision import Decision, refused
 from ottla.cluster.image import NO_LEADER, Image, PartitionImage
-from ottla.cluster.placement import is_offline
+from ottla.cluster.placement import is_offline, may_lead
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import Uuid
 from ottla.wire.api.elect_leaders import (
@@ -68,14 +69,13 @@ def _elect(image: Image, name: str, index: int, election_type: int) -> Partition
     preferred = partition.replicas[0]
     if partition.leader == preferred or (election_type == _UNCLEAN and partition.leader != NO_LEADER):
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
-    active = {broker.broker_id for broker in image.active_brokers()}
     if election_type == _PREFERRED:
-        if preferred not in active or preferred not in clean_leaders(partition):
+        if preferred not in clean_leaders(partition) or not may_lead(image, partition, preferred):
             why = "The preferred leader was not available."
             raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, why)
         return elected(topic.topic_id, index, partition, preferred)
     for replica in (*clean_leaders(partition), *partition.replicas):
-        if replica in active:
+        if may_lead(image, partition, replica):
             return elected(topic.topic_id, index, partition, replica)
     why = "Eligible topic partition leaders are not available."
     raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, why)
@@ -112,9 +112,11 @@ def take_over(image: Image, broker_id: int, *, crashed: bool) -> list[PartitionC
     records = []
     for topic in image.topics.values():
         for index, partition in enumerate(topic.partitions):
-            if partition.leader == broker_id:
+            if is_offline(image, partition, broker_id):
+                takes = False
+            elif partition.leader == broker_id:
                 takes = crashed
-            elif partition.leader == NO_LEADER and not is_offline(image, partition, broker_id):
+            elif partition.leader == NO_LEADER:
                 # The last leader known comes back as the leader when nobody else was left (KIP-966).
                 takes = broker_id in clean_leaders(partition) or (
                     not partition.isr and not partition.eligible_leader_replicas and broker_id in _last(partition)

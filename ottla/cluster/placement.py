@@ -24,7 +24,8 @@ MIGRATING_DIRECTORY = Uuid(bytes(16))
 UNASSIGNED_DIRECTORY = Uuid(bytes(15) + b"\x01")
 #: Uuid(0, 2): it was lost.
 LOST_DIRECTORY = Uuid(bytes(15) + b"\x02")
-_NOWHERE = (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY, LOST_DIRECTORY)
+#: Ids that do not say which directory it is; it counts as online.
+_UNKNOWN = (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)
 
 
 def place(image: Image, rng: Rng, count: int, replication_factor: int) -> list[list[int]]:
@@ -103,6 +104,12 @@ def directories_of(image: Image, replicas: Sequence[int]) -> list[Uuid]:
     return found
 
 
+def may_lead(image: Image, partition: PartitionImage, broker_id: int) -> bool:
+    """An active broker whose replica lies in a directory that it has may lead (Apache Kafka's LeaderAcceptor)."""
+    broker = image.brokers.get(broker_id)
+    return broker is not None and broker.is_active and not lies_elsewhere(partition, broker_id, broker.log_dirs)
+
+
 def is_offline(image: Image, partition: PartitionImage, broker_id: int) -> bool:
     """Does this replica lie in a directory that its broker does not have?"""
     broker = image.brokers.get(broker_id)
@@ -110,11 +117,22 @@ def is_offline(image: Image, partition: PartitionImage, broker_id: int) -> bool:
 
 
 def lies_elsewhere(partition: PartitionImage, broker_id: int, directories: Sequence[Uuid]) -> bool:
-    """Does the broker's replica lie in another directory than these?"""
+    """Does the broker's replica lie in another directory than these?
+
+    A broker that registered before directories had ids has none; its replicas count as online.
+    """
+    directory = directory_of(partition, broker_id)
+    if directory is None or directory == LOST_DIRECTORY:
+        return directory is not None
+    return bool(directories) and directory not in directories
+
+
+def directory_of(partition: PartitionImage, broker_id: int) -> Uuid | None:
+    """The directory of a broker's replica as the metadata names it, None where it does not."""
     if not partition.directories or broker_id not in partition.replicas:
-        return False
+        return None
     directory = partition.directories[partition.replicas.index(broker_id)]
-    return directory not in _NOWHERE and directory not in directories
+    return None if directory in _UNKNOWN else directory
 
 
 def _unplaceable(why: str) -> KafkaError:

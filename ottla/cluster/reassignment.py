@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.cluster.decision import Decision, refused
-from ottla.cluster.image import Image, PartitionImage
-from ottla.cluster.placement import check_assignment
+from ottla.cluster.image import NO_LEADER, Image, PartitionImage
+from ottla.cluster.placement import check_assignment, may_lead
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import Uuid
 from ottla.wire.api import alter_partition_reassignments as alter
@@ -50,7 +50,7 @@ def _alter(image: Image, name: str, wanted: alter.ReassignablePartition, may_cha
     if wanted.replicas is None:
         if not partition.is_reassigning:
             raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-        return _revert(topic.topic_id, index, partition)
+        return _revert(image, topic.topic_id, index, partition)
     target = list(wanted.replicas)
     check_assignment(image, target, None)
     current = [replica for replica in partition.replicas if replica not in partition.adding_replicas]
@@ -59,10 +59,10 @@ def _alter(image: Image, name: str, wanted: alter.ReassignablePartition, may_cha
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The replication factor is changed from {len(current)} to {len(target)}",
         )
-    return _move(topic.topic_id, index, partition, target)
+    return _move(image, topic.topic_id, index, partition, target)
 
 
-def _move(topic_id: Uuid, index: int, partition: PartitionImage, target: list[int]) -> list[Any]:
+def _move(image: Image, topic_id: Uuid, index: int, partition: PartitionImage, target: list[int]) -> list[Any]:
     if target == list(partition.replicas) and not partition.is_reassigning:
         return []
     isr = [replica for replica in target if replica in partition.isr]
@@ -71,10 +71,10 @@ def _move(topic_id: Uuid, index: int, partition: PartitionImage, target: list[in
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "The new replicas would have to be copied to other brokers, and this node has no others to copy to.",
         )
-    return [_change(topic_id, index, partition, target, isr)]
+    return [_change(image, topic_id, index, partition, target, isr)]
 
 
-def _revert(topic_id: Uuid, index: int, partition: PartitionImage) -> list[Any]:
+def _revert(image: Image, topic_id: Uuid, index: int, partition: PartitionImage) -> list[Any]:
     replicas = [replica for replica in partition.replicas if replica not in partition.adding_replicas]
     isr = [replica for replica in replicas if replica in partition.isr]
     if not replicas or not isr:
@@ -82,11 +82,11 @@ def _revert(topic_id: Uuid, index: int, partition: PartitionImage) -> list[Any]:
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "Unable to revert the partition assignment because it would require an unclean leader election.",
         )
-    return [_change(topic_id, index, partition, replicas, isr)]
+    return [_change(image, topic_id, index, partition, replicas, isr)]
 
 
 def _change(
-    topic_id: Uuid, index: int, partition: PartitionImage, replicas: list[int], isr: list[int]
+    image: Image, topic_id: Uuid, index: int, partition: PartitionImage, replicas: list[int], isr: list[int]
 ) -> PartitionChangeRecord:
     places = dict(zip(partition.replicas, partition.directories, strict=False))
     record = PartitionChangeRecord(
@@ -95,7 +95,11 @@ def _change(
     if places:
         record.directories = [places[replica] for replica in replicas]
     if partition.leader not in isr:
-        record.leader = isr[0]
+        able = (replica for replica in isr if may_lead(image, partition, replica))
+        record.leader = next(able, NO_LEADER)
+    elif not set(partition.replicas) <= set(replicas):
+        # A replica that leaves may not be counted by the leader any more: it begins a new leader epoch.
+        record.leader = partition.leader
     return record
 
 

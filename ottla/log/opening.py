@@ -11,8 +11,8 @@ from concurrent.futures import Executor
 from functools import partial
 from threading import Lock
 
-from ottla.kernel.error import OttlaError
-from ottla.kernel.name import TopicPartition
+from ottla.kernel.error import KafkaError, OttlaError
+from ottla.kernel.name import NO_UUID, TopicPartition
 from ottla.kernel.port import Disk
 from ottla.log import checkpoint
 from ottla.log.directory import Directory
@@ -129,3 +129,33 @@ def _open(
         raise OttlaError(f"{error}; restore {path} from a backup, or move it out of {directory.path}") from error
     opening.opened()
     return log
+
+
+def opened(logs: Begun) -> list[tuple[TopicPartition, Log]]:
+    """The logs of a directory. Every one comes to its end before the first failure is told."""
+    failure: Exception | None = None
+    found = []
+    for tp, result in logs:
+        try:
+            found.append((tp, result()))
+        except (OSError, KafkaError, OttlaError) as error:
+            failure = failure or error
+    if failure is not None:
+        for _, log in found:
+            log.discard()
+        raise failure
+    return found
+
+
+def best_last(
+    tp: TopicPartition, copies: list[tuple[Log, Directory]], named: Callable[[TopicPartition], str | None]
+) -> None:
+    """Sort several logs of one partition: last comes the one that holds what was acknowledged last."""
+    if len(copies) == 1:
+        return
+    if len({log.topic_id for log, _ in copies if log.topic_id != NO_UUID}) > 1:
+        places = " and ".join(directory.path for _, directory in copies)
+        raise OttlaError(f"{tp} is in two log directories as two topics of that name, {places}: take one of them away")
+    name = named(tp)
+    # Within a leader epoch there is one history, so the longer log has all that the shorter one has.
+    copies.sort(key=lambda each: (each[0].epochs.latest, each[0].end_offset, each[1].directory_id == name))

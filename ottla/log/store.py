@@ -8,25 +8,28 @@ Rules:
 - A new log goes into the directory that has the fewest.
 - A directory whose disk fails takes its own logs with it and no others.
 - A log that moves to another directory is filled there as `-future`, made whole and durable, and then renamed before
-  the old one is moved aside. Whoever finds two after a crash keeps the longer: only the new one was written to since.
+  the old one is moved aside. A start that finds two logs of a partition takes the one with the latest leader epoch,
+  then the longer one, then the one in the directory that the metadata names, and sets the other aside (`-stray`).
 - A deleted log is renamed at once and removed after `file.delete.delay.ms`.
 """
 
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 
-from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import METADATA_TOPIC, NO_UUID, TopicPartition, Uuid
 from ottla.log import checkpoint
 from ottla.log.directory import Directories, Directory, LockingDisk
 from ottla.log.log import Log
 from ottla.log.new_log import NewLog
-from ottla.log.opening import Begun, Opening, begin, read_checkpoints
+from ottla.log.opening import Begun, Opening, begin, best_last, opened, read_checkpoints
 from ottla.log.path import DELETE_DIRECTORY, FUTURE_DIRECTORY, STRAY_DIRECTORY, parse_partition_name
 from ottla.log.setting import LogSettings
 
+_log = logging.getLogger("ottla.log")
 _NAME_MAX = 255
 _TEMPORARY = re.compile(rf".+\.[0-9a-f]{{32}}({DELETE_DIRECTORY}|{FUTURE_DIRECTORY}|{STRAY_DIRECTORY})")
 
@@ -44,8 +47,6 @@ class Store(Directories):
         self._futures: dict[TopicPartition, tuple[Log, Directory]] = {}
         #: Moves that the last run did not finish: what was filled is gone, and where it was to go.
         self.unfinished: dict[TopicPartition, str] = {}
-        #: Logs that nobody has asked for since the start.
-        self._unclaimed: set[TopicPartition] = set()
         #: Directories to be removed: (when, path).
         self._due: list[tuple[int, str]] = []
         self._now_ms = 0
@@ -96,10 +97,12 @@ class Store(Directories):
         now_ms: int,
         progress: Callable[[Opening], None] | None = None,
         pool: Executor | None = None,
+        named: Callable[[TopicPartition], str | None] = lambda _: None,
     ) -> None:
         """Open every log in the directories, on the threads of `pool` where there may be much to recover.
 
-        `progress` is told on the thread that made some.
+        `progress` is told on the thread that made some. `named` gives the id (text) of the directory in which the
+        metadata has a partition, None where it names none.
         """
         self._now_ms = now_ms
         begun: list[tuple[Directory, Begun]] = []
@@ -110,11 +113,15 @@ class Store(Directories):
                 begun.append((directory, begin(self._disk, directory, found, now_ms, progress, pool)))
             except OSError as error:
                 self.fail(directory.path, error)
+        found_logs: dict[TopicPartition, list[tuple[Log, Directory]]] = {}
         for directory, logs in begun:
             try:
-                self._finish(directory, logs)
+                for tp, log in opened(logs):
+                    found_logs.setdefault(tp, []).append((log, directory))
             except OSError as error:
                 self.fail(directory.path, error)
+        for tp, copies in found_logs.items():
+            self._choose(tp, copies, named)
         self._loaded = True
 
     # ---- what it is
@@ -127,7 +134,6 @@ class Store(Directories):
         return dict(self._logs)
 
     def get(self, tp: TopicPartition) -> Log | None:
-        self._unclaimed.discard(tp)
         return self._logs.get(tp)
 
     def checkpointed_high_watermark(self, tp: TopicPartition) -> int | None:
@@ -177,7 +183,6 @@ class Store(Directories):
             return
         self.drop_move(tp)
         home = self._home.pop(tp)
-        self._unclaimed.discard(tp)
         for points in (home.points, home.starts, home.watermarks):
             points.pop(tp, None)
         if home.cleaner_offsets.pop(tp, log.cleaner_offset) is not None:
@@ -199,7 +204,6 @@ class Store(Directories):
             self.drop_move(tp)
             del self._home[tp]
             self._logs.pop(tp).discard()
-            self._unclaimed.discard(tp)
         self._due = [each for each in self._due if not each[1].startswith(f"{path}/")]
         return lost
 
@@ -271,9 +275,9 @@ class Store(Directories):
             segment.close()
         log.discard()
 
-    def delete_strays(self) -> list[TopicPartition]:
-        """Move aside the logs that nobody has asked for: their topics are gone. Their names."""
-        strays = sorted(self._unclaimed)
+    def delete_strays(self, is_stray: Callable[[TopicPartition, Log], bool]) -> list[TopicPartition]:
+        """Move aside the logs that the metadata does not give to this node. Their names."""
+        strays = sorted(tp for tp, log in self._logs.items() if is_stray(tp, log))
         homes = {self._home[tp].path for tp in strays}
         for tp in strays:
             self.set_aside(tp)
@@ -286,7 +290,6 @@ class Store(Directories):
         """Move a log of no topic that there is out of the way. Its files stay, for a person to look at."""
         log = self._logs.pop(tp)
         self._home.pop(tp)
-        self._unclaimed.discard(tp)
         log.close()
         self._disk.rename(log.path, self._aside(log.path, STRAY_DIRECTORY, self._now_ms))
 
@@ -416,22 +419,6 @@ class Store(Directories):
 
     # ---- opening
 
-    def _finish(self, directory: Directory, logs: Begun) -> None:
-        """Adopt them. Every one comes to its end before the first failure is told."""
-        failure: Exception | None = None
-        for tp, opened in logs:
-            try:
-                log = opened()
-                if failure is None:
-                    self._keep_longer(tp, log, directory)
-                    self._unclaimed.add(tp)
-                else:
-                    log.discard()
-            except (OSError, KafkaError, OttlaError) as error:
-                failure = failure or error
-        if failure is not None:
-            raise failure
-
     def _partitions_in(self, path: str) -> list[tuple[TopicPartition, str]]:
         """The partitions' directories in a log directory. What was left to be deleted goes."""
         disk, found = self._disk, []
@@ -455,25 +442,26 @@ class Store(Directories):
         self._home[tp] = directory
         log.on_recovery_point_lowered = lambda: self._points_lowered(directory)
 
-    def _keep_longer(self, tp: TopicPartition, log: Log, directory: Directory) -> None:
-        """Adopt a log that was found; of two, the one that a move had finished is the longer or as long."""
-        other = self._logs.get(tp)
-        if other is None:
-            return self.adopt(tp, log, directory)
-        if NO_UUID not in (log.topic_id, other.topic_id) and log.topic_id != other.topic_id:
-            raise OttlaError(
-                f"{tp} is in two log directories as two topics of that name, {self._home[tp].path} and "
-                f"{directory.path}: take one of them away"
-            )
-        loser = log
-        if log.end_offset > other.end_offset:
-            loser = other
-            self.adopt(tp, log, directory)
-        loser.discard()
-        aside = self._aside(loser.path, DELETE_DIRECTORY, self._now_ms)
-        self._disk.rename(loser.path, aside)
-        self._due.append((self._now_ms, aside))
-        return None
+    def _choose(
+        self,
+        tp: TopicPartition,
+        copies: list[tuple[Log, Directory]],
+        named: Callable[[TopicPartition], str | None],
+    ) -> None:
+        """Adopt the log that was found; of several the one that holds what was acknowledged last."""
+        best_last(tp, copies, named)
+        log, directory = copies.pop()
+        self.adopt(tp, log, directory)
+        for other, home in copies:
+            other.discard()
+            aside = self._aside(other.path, STRAY_DIRECTORY, self._now_ms)
+            try:
+                self._disk.rename(other.path, aside)
+                self._disk.sync_directory(home.path)
+            except OSError as error:
+                self.fail(home.path, error)
+            else:
+                _log.warning("%s is in two directories: %s is used, the other is set aside as %s", tp, log.path, aside)
 
     def _aside(self, path: str, suffix: str, now_ms: int) -> str:
         """A free name to move a log's directory to."""

@@ -4,11 +4,18 @@ import pytest
 
 from ottla.cluster.broker import register_broker, unfence
 from ottla.cluster.feature import SUPPORTED, new_cluster_levels, release_level
+from ottla.cluster.placement import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.name import Uuid
 from ottla.wire.api import alter_partition_reassignments as alter
 from ottla.wire.api import list_partition_reassignments as listing
 from ottla.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
+from ottla.wire.api.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    RequestDirectoryData,
+    RequestPartitionData,
+    RequestTopicData,
+)
 from ottla.wire.api.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.wire.record.metadata import (
@@ -17,7 +24,7 @@ from ottla.wire.record.metadata import (
     PartitionChangeRecord,
     ProducerIdsRecord,
 )
-from tests.cluster.scene import CLUSTER_ID, Cluster, registration
+from tests.cluster.scene import CLUSTER_ID, Cluster, directory, registration
 
 
 def restart(cluster: Cluster, *, crashed: bool, incarnation: int = 2) -> None:
@@ -165,7 +172,9 @@ def test_the_first_replica_leads_again() -> None:
 def test_only_an_unclean_election_takes_a_replica_that_lost_touch(election_type: int, leader: int, code: int) -> None:
     cluster = Cluster(brokers=2)
     topic_id = cluster.create("flights", num_partitions=1, replication_factor=2).topic_id
-    change = PartitionChangeRecord(topic_id=topic_id, partition_id=0, leader=-1, isr=[1], replicas=[1, 2])
+    change = PartitionChangeRecord(
+        topic_id=topic_id, partition_id=0, leader=-1, isr=[1], replicas=[1, 2], directories=[]
+    )
     fenced = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=cluster.image.brokers[1].epoch, fenced=1)
     cluster.append([change, fenced])
     asked = ElectLeadersRequest(
@@ -176,6 +185,99 @@ def test_only_an_unclean_election_takes_a_replica_that_lost_touch(election_type:
     assert (answer.partition_result[0].error_code, partition.leader) == (code, leader)
     if leader == 2:
         assert (partition.isr, partition.leader_recovery_state) == ((2,), 1)
+
+
+def two_directories(directory_id: Uuid) -> Cluster:
+    """A partition without a leader, whose one replica is said to lie in this directory."""
+    cluster = Cluster(directories=2)
+    topic_id = cluster.create("flights").topic_id
+    change = PartitionChangeRecord(topic_id=topic_id, partition_id=0, leader=-1, directories=[directory_id])
+    cluster.append([change])
+    return cluster
+
+
+GONE = [LOST_DIRECTORY, directory(99)]
+THERE = [UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY, directory(11)]
+
+
+@pytest.mark.parametrize("election_type", [0, 1])
+@pytest.mark.parametrize("place", [*GONE, *THERE])
+def test_only_a_replica_in_a_directory_of_its_broker_is_elected(place: Uuid, election_type: int) -> None:
+    cluster = two_directories(place)
+    asked = ElectLeadersRequest(
+        election_type=election_type, topic_partitions=[TopicPartitions(topic="flights", partitions=[0])]
+    )
+    [answer] = cluster.ask(asked).replica_election_results
+    refused = [ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE][election_type]
+    wanted = (ErrorCode.NONE, 1) if place in THERE else (refused, -1)
+    assert (answer.partition_result[0].error_code, cluster.image.topics["flights"].partitions[0].leader) == wanted
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+@pytest.mark.parametrize("place", [*GONE, *THERE])
+def test_a_broker_that_comes_back_takes_over_only_what_is_in_its_directories(place: Uuid, *, crashed: bool) -> None:
+    cluster = two_directories(place)
+    request = registration(incarnation=2, directories=2)
+    cluster.append(register_broker(cluster.image, CLUSTER_ID, request, len(cluster.log)).records)
+    cluster.append(unfence(cluster.image, 1, crashed=crashed))
+    assert cluster.image.topics["flights"].partitions[0].leader == (1 if place in THERE else -1)
+
+
+@pytest.mark.parametrize("place", GONE)
+def test_a_crashed_leader_begins_no_epoch_where_its_directory_is_gone(place: Uuid) -> None:
+    cluster = two_directories(place)
+    topic_id = cluster.image.topics["flights"].topic_id
+    cluster.append([PartitionChangeRecord(topic_id=topic_id, partition_id=0, leader=1)])
+    epoch = cluster.image.topics["flights"].partitions[0].leader_epoch
+    request = registration(incarnation=2, directories=2)
+    cluster.append(register_broker(cluster.image, CLUSTER_ID, request, len(cluster.log)).records)
+    cluster.append(unfence(cluster.image, 1, crashed=True))
+    assert cluster.image.topics["flights"].partitions[0].leader_epoch == epoch
+
+
+def test_a_replica_that_leaves_begins_a_leader_epoch() -> None:
+    cluster = Cluster(brokers=2)
+    cluster.create("flights", replication_factor=2)
+    before = cluster.image.topics["flights"].partitions[0]
+    assert reassign(cluster, [before.leader]) == ("NONE", None)
+    after = cluster.image.topics["flights"].partitions[0]
+    assert (after.leader, after.leader_epoch) == (before.leader, before.leader_epoch + 1)
+
+
+@pytest.mark.parametrize("fault", ["fenced", "lost"])
+def test_a_reassignment_elects_only_a_replica_that_may_lead(fault: str) -> None:
+    cluster = Cluster(brokers=2)
+    topic_id = cluster.create("flights", replication_factor=2).topic_id
+    before = cluster.image.topics["flights"].partitions[0]
+    other = 3 - before.leader
+    if fault == "fenced":
+        epoch = cluster.image.brokers[other].epoch
+        cluster.append([BrokerRegistrationChangeRecord(broker_id=other, broker_epoch=epoch, fenced=1)])
+    else:
+        places = [LOST_DIRECTORY if each == other else directory(10 * each) for each in before.replicas]
+        cluster.append([PartitionChangeRecord(topic_id=topic_id, partition_id=0, directories=places)])
+    assert reassign(cluster, [other]) == ("NONE", None)
+    assert cluster.image.topics["flights"].partitions[0].leader == -1
+
+
+def test_a_leaders_replica_that_is_assigned_to_a_directory_that_failed_leads_no_more() -> None:
+    cluster = Cluster(directories=2)
+    topic_id = cluster.create("flights").topic_id
+    broker = cluster.image.brokers[1]
+    for place, leader in ((directory(11), 1), (directory(99), -1)):
+        asked = AssignReplicasToDirsRequest(
+            broker_id=1,
+            broker_epoch=broker.epoch,
+            directories=[
+                RequestDirectoryData(
+                    id=place,
+                    topics=[RequestTopicData(topic_id=topic_id, partitions=[RequestPartitionData(partition_index=0)])],
+                )
+            ],
+        )
+        cluster.ask(asked)
+        partition = cluster.image.topics["flights"].partitions[0]
+        assert (partition.directories, partition.leader) == ((place,), leader)
 
 
 def test_an_unknown_kind_of_election_is_refused() -> None:
