@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from ottla.client.error import InvalidTxnState as InvalidTxnState
     from ottla.client.error import NotReachable as NotReachable
     from ottla.client.error import ProducerFenced as ProducerFenced
+    from ottla.client.error import RecordDeserializationError as RecordDeserializationError
     from ottla.client.error import RequestTimedOut as RequestTimedOut
     from ottla.client.error import TlsFailed as TlsFailed
     from ottla.client.error import TransactionAbortable as TransactionAbortable
@@ -119,6 +120,7 @@ _HOME = {
     "ConnectionLost": "ottla.client.error",
     "InvalidProducerIdMapping": "ottla.client.error",
     "NotReachable": "ottla.client.error",
+    "RecordDeserializationError": "ottla.client.error",
     "RequestTimedOut": "ottla.client.error",
     "TlsFailed": "ottla.client.error",
     "Unsupported": "ottla.client.error",
@@ -186,6 +188,7 @@ __all__ = [
     "ConnectionLost",
     "InvalidProducerIdMapping",
     "NotReachable",
+    "RecordDeserializationError",
     "RequestTimedOut",
     "TlsFailed",
     "Unsupported",

@@ -12,21 +12,23 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ottla.client.argument import needs_arrow, wait_ms, whole
 from ottla.client.clock import now_ms
 from ottla.client.cluster import Cluster
 from ottla.client.consumer_commit import CommitCalls
 from ottla.client.consumer_metric import ConsumerMeter, ConsumerMetrics
 from ottla.client.consumer_position import PositionCalls
-from ottla.client.consumer_record import RecordCalls
+from ottla.client.consumer_record import RecordCalls, starts_of
 from ottla.client.consumer_setting import ConsumerSettings
 from ottla.client.consumer_subscription import SubscriptionCalls, call_here
-from ottla.client.error import ClientClosed
+from ottla.client.error import ClientClosed, RecordDeserializationError
 from ottla.client.fetcher import Fetcher
 from ottla.client.group import Group
+from ottla.client.group_classic import ClassicGroup
 from ottla.client.listener import RebalanceListener
 from ottla.client.position import PartitionPosition
 from ottla.client.record import ConsumerRecord
@@ -35,6 +37,9 @@ from ottla.kernel.error import OttlaError
 from ottla.kernel.name import TopicPartition
 
 if TYPE_CHECKING:
+    import pyarrow
+
+    from ottla.client.decode import DeadLetters
     from ottla.client.serde import Serde
 
 T = TypeVar("T")
@@ -69,6 +74,8 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls):
         self._turn = 0
         #: Records that an iteration has in hand, the next one last.
         self._in_hand: list[ConsumerRecord] = []
+        self._dead_letters: DeadLetters | None = None
+        self._held: Mapping[TopicPartition, int] = {}
         #: How a listener's method is called; the synchronous consumer calls it in the program's thread.
         self._call: Callable[[Callable[..., Any], list[TopicPartition]], Awaitable[None]] = call_here
         self._cluster.on_update.append(self._metadata_came)
@@ -76,8 +83,36 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls):
     # ---- records
 
     async def poll(self, timeout: float = 1.0, *, max_records: int | None = None) -> list[ConsumerRecord]:
-        """The next records, at most max.poll.records; an empty list if there are none within `timeout` seconds."""
-        return await self._next(timeout, self.take, max_records or self.settings.max_poll_records)
+        """The next records, at most max.poll.records; an empty list if there are none within `timeout` seconds.
+
+        RecordDeserializationError at a record that a deserializer cannot read, when all before it were given (see
+        on.decode.error); KafkaError for what the broker refuses; OttlaError without a subscription or assignment.
+        """
+        deadline_ms = now_ms() + wait_ms(timeout)
+        count = self.records_max(max_records)
+        while True:
+            raw = await self._next(max(0, deadline_ms - now_ms()), self.take, count)
+            records, bad = self.read(raw)
+            if bad:
+                with self.given_back(raw):
+                    failure = await self._bury(starts_of(raw), bad)
+                if failure is not None:
+                    return self.before(records, bad, failure)
+            if records or not raw:
+                return records
+
+    def records_max(self, asked: int | None) -> int:
+        """The most records that a poll gives."""
+        return self.settings.max_poll_records if asked is None else whole(asked, "max_records", 1)
+
+    async def _bury(
+        self, starts: Mapping[TopicPartition, int], bad: list[RecordDeserializationError]
+    ) -> OttlaError | None:
+        try:
+            await self.bury(starts, bad)
+        except OttlaError as error:
+            return error
+        return None
 
     async def poll_table(
         self,
@@ -86,21 +121,38 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls):
         max_records: int = 1_000_000,
         key_serde: Serde | None = None,
         value_serde: Serde | None = None,
-    ) -> Any:
+    ) -> pyarrow.Table:
         """The next records as a pyarrow Table, about `max_records` at most; an empty one if none come within `timeout`
         s.
 
         Columns: topic, partition, offset, timestamp, key, value, headers. It moves the positions and commits as `poll`
         does. Keys and values are binary, or what their serde reads (`ottla.client.serde`); the deserializers of the
-        settings are for records. A value that cannot be read ends the table before it; the next poll raises, until the
-        program seeks past it. Needs the extra ottla[arrow].
+        settings are for records. A value that cannot be read ends the table before it, and the next poll raises
+        RecordDeserializationError, until the program seeks past it; on.decode.error may leave it out instead. Needs the
+        extra ottla[arrow].
         """
-        return self.table(await self._next(timeout, self.take_bytes, max_records), key_serde, value_serde)
+        needs_arrow("poll_table")
+        deadline_ms = now_ms() + wait_ms(timeout)
+        count = self.records_max(max_records)
+        while True:
+            taken = await self._next(max(0, deadline_ms - now_ms()), self.take_bytes, count)
+            table, bad = self.table(taken, key_serde, value_serde)
+            if bad:
+                starts = {one.partition: one.offset for one in taken}
+                try:
+                    failure = await self._bury(starts, bad)
+                except BaseException:
+                    self._give_back((partition, offset, None) for partition, offset in starts.items())
+                    raise
+                if failure is not None:
+                    return self.table_before(taken, key_serde, value_serde, failure)
+            if table.num_rows or not taken:
+                return table
 
-    async def _next(self, timeout: float, take: Callable[[int], list[T]], records_max: int) -> list[T]:
+    async def _next(self, timeout_ms: int, take: Callable[[int], list[T]], records_max: int) -> list[T]:
         """What `take` finds, as soon as it finds something; with all of a poll's duties."""
         self._in_hand = []
-        deadline_ms = self.polled() + int(timeout * 1000)
+        deadline_ms = self.polled() + timeout_ms
         while True:
             joining = await self._maintain(deadline_ms)
             found = take(records_max)
@@ -192,6 +244,9 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls):
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
+    def _outsider(self) -> Group:
+        return ClassicGroup(self._cluster, self.settings, self)
+
     # ---- the end
 
     async def close(self) -> None:
@@ -211,6 +266,8 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls):
             self._closed = True
             self._fetcher.close()
             self.something_to_do()
+            if self._dead_letters is not None:
+                await self._dead_letters.close()
             await self._cluster.close()
 
     async def __aenter__(self) -> AsyncConsumer:

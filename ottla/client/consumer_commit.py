@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ottla.client.clock import now_ms
@@ -31,7 +32,7 @@ _log = logging.getLogger("ottla.client")
 Failure = KafkaError | OttlaError | None
 
 
-class CommitCalls:
+class CommitCalls(ABC):
     """The part of `AsyncConsumer` about commits."""
 
     settings: ConsumerSettings
@@ -41,6 +42,8 @@ class CommitCalls:
     meter: ConsumerMeter
     #: Records that an iteration has in hand, the next one last.
     _in_hand: list[ConsumerRecord]
+    #: While dead letters are written: by partition where the poll began that met them.
+    _held: Mapping[TopicPartition, int]
     #: The automatic commit that is under way, and when the last one began.
     _committing: asyncio.Task[None] | None
     _committed_at_ms: int
@@ -51,6 +54,16 @@ class CommitCalls:
         Returns when the coordinator has confirmed. KafkaError if the group has rebalanced: nothing was committed then.
         """
         await self._commit(self._to_commit(offsets), self.settings.default_api_timeout_ms)
+
+    def _committing_group(self, what: str) -> Group:
+        """The group, also before this consumer has subscribed or assigned anything."""
+        if self.settings.group_id is None:
+            raise OttlaError(f"{what} needs group.id: commits belong to a group")
+        return self._group or self._outsider()
+
+    @abstractmethod
+    def _outsider(self) -> Group:
+        """The group as one sees it who is no member: offsets can be read, and committed while it has no members."""
 
     def _to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, CommittedAt]:
         return offsets_of(self.positions() if offsets is None else offsets)
@@ -70,6 +83,9 @@ class CommitCalls:
                 for one, state in self._positions.items()
                 if state.position is not None and state.reset is None
             }
+        for partition, offset in self._held.items():
+            if partition in found:
+                found[partition] = min(found[partition], offset)
         for record in self._in_hand:
             # The next record is the last of the list, so the smallest offset of each partition wins.
             partition = TopicPartition(record.topic, record.partition)
@@ -78,10 +94,9 @@ class CommitCalls:
         return found
 
     async def _commit(self, offsets: dict[TopicPartition, CommittedAt], timeout_ms: int) -> None:
-        if self._group is None:
-            raise OttlaError("commit needs group.id: commits belong to a group")
+        group = self._committing_group("commit")
         began_ms = now_ms()
-        await self._group.commit(offsets, timeout_ms)
+        await group.commit(offsets, timeout_ms)
         now = now_ms()
         self.meter.committed(now - began_ms, now)
 
@@ -100,9 +115,7 @@ class CommitCalls:
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """By partition the offset that the group has committed, or None."""
         wanted = [TopicPartition(*one) for one in partitions]
-        if self._group is None:
-            raise OttlaError("committed needs group.id: commits belong to a group")
-        found = await self._group.committed(wanted, self.settings.default_api_timeout_ms)
+        found = await self._committing_group("committed").committed(wanted, self.settings.default_api_timeout_ms)
         return {one: found[one][0] if one in found else None for one in wanted}
 
     def _auto_commit(self) -> None:

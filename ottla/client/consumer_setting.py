@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.client.argument import topic_fault
 from ottla.client.assignor import ASSIGNORS
 from ottla.client.client_setting import ClientSettings
 from ottla.client.serializer import Deserializer, deserializer
@@ -36,6 +37,12 @@ def _reset(value: object) -> str:
             raise ValueError(takes) from None
         return value
     raise ValueError(takes)
+
+
+def _topic(value: object) -> str | None:
+    if value is None or (isinstance(value, str) and topic_fault(value) is None):
+        return value
+    raise ValueError("a topic's name: 1 to 249 letters, digits, dots, _ and -")
 
 
 class ConsumerSettings(ClientSettings):
@@ -103,6 +110,21 @@ class ConsumerSettings(ClientSettings):
         "value.deserializer", None, deserializer, "str, json, bytes or a function."
     )
 
+    on_decode_error: str = setting(
+        "on.decode.error",
+        "raise",
+        one_of("raise", "skip", "dead-letter"),
+        "When a deserializer fails: raise RecordDeserializationError and stay there; skip the record with a warning; "
+        "or write it to dead.letter.topic and go on.",
+    )
+    dead_letter_topic: str | None = setting(
+        "dead.letter.topic",
+        None,
+        _topic,
+        "The topic for records that cannot be read, with headers that say where each came from; implies "
+        "on.decode.error=dead-letter.",
+    )
+
     def check(self, given: frozenset[str]) -> None:
         """Settings of one protocol are refused with the other; without a group there is nothing to commit to."""
         super().check(given)
@@ -113,6 +135,12 @@ class ConsumerSettings(ClientSettings):
                     raise OttlaError(f"{name} is the broker's with group.protocol=consumer: leave it out")
         elif self.group_remote_assignor is not None:
             raise OttlaError("group.remote.assignor needs group.protocol=consumer")
+        if self.dead_letter_topic is not None:
+            if "on_decode_error" in given and self.on_decode_error != "dead-letter":
+                raise OttlaError(f"dead.letter.topic has no effect with on.decode.error={self.on_decode_error}")
+            object.__setattr__(self, "on_decode_error", "dead-letter")
+        elif self.on_decode_error == "dead-letter":
+            raise OttlaError("on.decode.error=dead-letter needs dead.letter.topic: name the topic")
         if self.group_id is None:
             if self.enable_auto_commit and "enable_auto_commit" in given:
                 raise OttlaError("enable.auto.commit needs group.id: commits belong to a group")

@@ -16,10 +16,13 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ottla.client.argument import needs_arrow, wait_ms
+from ottla.client.clock import now_ms
 from ottla.client.commit import GroupMetadata, Offsets
 from ottla.client.consumer import AsyncConsumer
 from ottla.client.consumer_commit import Failure
 from ottla.client.consumer_metric import ConsumerMetrics
+from ottla.client.consumer_record import starts_of
 from ottla.client.listener import RebalanceListener
 from ottla.client.loop import loop_thread, told_of_forks
 from ottla.client.record import ConsumerRecord
@@ -27,6 +30,8 @@ from ottla.client.setting import Given
 from ottla.kernel.name import TopicPartition
 
 if TYPE_CHECKING:
+    import pyarrow
+
     from ottla.client.serde import Serde
     from ottla.client.table import Taken
 
@@ -120,15 +125,35 @@ class Consumer:
     # ---- records
 
     def poll(self, timeout: float = 1.0, *, max_records: int | None = None) -> list[ConsumerRecord]:
-        """The next records, at most max.poll.records; an empty list if there are none within `timeout` seconds."""
+        """The next records, at most max.poll.records; an empty list if there are none within `timeout` seconds.
+
+        See `AsyncConsumer.poll`. Records are decoded in the caller's thread.
+        """
         half = self._half
-        if half.calm:
-            half._in_hand = []
-            records = half.take(max_records or self.settings.max_poll_records)
+        deadline_ms: int | None = None
+        waits_ms = wait_ms(timeout)
+        count = half.records_max(max_records)
+        while True:
+            raw: list[ConsumerRecord] = []
+            if half.calm:
+                half._in_hand = []
+                raw = half.take(count)
+                if raw:
+                    half.polled()
+            if not raw:
+                if deadline_ms is None:
+                    deadline_ms = now_ms() + waits_ms
+                if not self._run(half._next(max(0, deadline_ms - now_ms()), half.waiting, 1)):
+                    return []
+                raw = half.take(count)
+            records, bad = half.read(raw)
+            if bad:
+                with half.given_back(raw):
+                    failure = self._run(half._bury(starts_of(raw), bad))
+                if failure is not None:
+                    return half.before(records, bad, failure)
             if records:
-                half.polled()
                 return records
-        return self._run(half.poll(timeout, max_records=max_records))
 
     def poll_table(
         self,
@@ -137,21 +162,41 @@ class Consumer:
         max_records: int = 1_000_000,
         key_serde: Serde | None = None,
         value_serde: Serde | None = None,
-    ) -> Any:
+    ) -> pyarrow.Table:
         """The next records as a pyarrow Table, about `max_records` at most; an empty one if none come in `timeout` s.
 
         See `AsyncConsumer.poll_table`. Records are decoded in the caller's thread.
         """
+        needs_arrow("poll_table")
         half = self._half
-        taken: list[Taken] = []
-        if half.calm:
-            half._in_hand = []
-            taken = half.take_bytes(max_records)
-            if taken:
-                half.polled()
-        if not taken:
-            taken = self._run(half._next(timeout, half.take_bytes, max_records))
-        return half.table(taken, key_serde, value_serde)
+        deadline_ms: int | None = None
+        waits_ms = wait_ms(timeout)
+        count = half.records_max(max_records)
+        while True:
+            taken: list[Taken] = []
+            if half.calm:
+                half._in_hand = []
+                taken = half.take_bytes(count)
+                if taken:
+                    half.polled()
+            if not taken:
+                if deadline_ms is None:
+                    deadline_ms = now_ms() + waits_ms
+                if not self._run(half._next(max(0, deadline_ms - now_ms()), half.waiting, 1)):
+                    return half.table([], key_serde, value_serde)[0]
+                taken = half.take_bytes(count)
+            table, bad = half.table(taken, key_serde, value_serde)
+            if bad:
+                starts = {one.partition: one.offset for one in taken}
+                try:
+                    failure = self._run(half._bury(starts, bad))
+                except BaseException:
+                    half._give_back((partition, offset, None) for partition, offset in starts.items())
+                    raise
+                if failure is not None:
+                    return half.table_before(taken, key_serde, value_serde, failure)
+            if table.num_rows:
+                return table
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         half = self._half

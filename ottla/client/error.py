@@ -6,7 +6,11 @@ with that code too, so that `except KafkaError` and `error.code` work for both.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.name import TopicPartition
 
 
 class ClientClosed(OttlaError):
@@ -54,6 +58,38 @@ class BufferFull(KafkaError):
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+
+
+class RecordDeserializationError(OttlaError):
+    """A record whose key or value its deserializer (or serde) cannot read. The consumer's position stays at it.
+
+    `consumer.seek(error.topic_partition, error.offset + 1)` goes on behind it. The settings `on.decode.error` and
+    `dead.letter.topic` do without the error. The deserializer's own exception is `__cause__`.
+    """
+
+    def __init__(self, record: Sequence[Any], part: str, reason: str) -> None:
+        self.topic: str
+        self.partition: int
+        self.offset: int
+        #: Of the record, ms since 1970; -1 if it has none.
+        self.timestamp: int
+        #: The bytes as they were fetched.
+        self.key: bytes | None
+        self.value: bytes | None
+        self.headers: Sequence[tuple[str, bytes | None]]
+        self.topic, self.partition, self.offset, self.timestamp, self.key, self.value, self.headers = record
+        #: "key" or "value": the first of them that could not be read.
+        self.part = part
+        #: What the deserializer said.
+        self.reason = reason
+        #: The error without what to do about it.
+        self.summary = f"{self.topic}-{self.partition} at offset {self.offset}: the {part} cannot be read ({reason})"
+        super().__init__(f"{self.summary}; seek past it to go on, or set on.decode.error=skip, or a dead.letter.topic")
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition, as `seek` takes it."""
+        return TopicPartition(self.topic, self.partition)
 
 
 class Fenced(KafkaError):

@@ -49,6 +49,8 @@ class Settings:
     """Declared settings with the values a caller gave. Subclasses declare and may override `check`."""
 
     declared: Mapping[str, Declared] = {}
+    #: What the caller gave, by attribute.
+    given: Mapping[str, object] = {}
 
     def __init_subclass__(cls) -> None:
         found = dict(cls.declared)
@@ -68,6 +70,7 @@ class Settings:
             merged.update((name.replace(".", "_"), value) for name, value in given.items())
         merged.update((name.replace(".", "_"), value) for name, value in keywords.items())
         settings = cls()
+        object.__setattr__(settings, "given", merged)
         for attribute, one in cls.declared.items():
             object.__setattr__(settings, attribute, one.default)
         for attribute, value in merged.items():

@@ -6,6 +6,8 @@ Rules:
   another, as often as the group's settings allow.
 - Implicit mode: the next poll or commit accepts what the last poll gave. Explicit mode (`share.acknowledgement.mode`):
   the program says what becomes of each record before the next poll.
+- A record that a deserializer cannot read is released and its error raised, or (on.decode.error) rejected: left out, or
+  written to a dead letter topic first.
 - What is not acknowledged when the consumer is closed is released.
 """
 
@@ -15,18 +17,21 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.client.acknowledgement import Acknowledge, Acknowledgements, ShareRecord
 from ottla.client.clock import now_ms
 from ottla.client.cluster import Cluster
-from ottla.client.error import ClientClosed, RequestTimedOut
+from ottla.client.error import ClientClosed, RecordDeserializationError, RequestTimedOut
 from ottla.client.setting import Given
 from ottla.client.share_fetcher import ShareFetcher
 from ottla.client.share_group import ShareGroup
 from ottla.client.share_setting import ShareConsumerSettings
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.name import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.client.decode import DeadLetters
 
 #: Called with a partition, its offsets, and why they were not acknowledged (None: they were).
 Acknowledged = Callable[[TopicPartition, list[int], KafkaError | None], Any]
@@ -56,6 +61,7 @@ class AsyncShareConsumer:
         self._waiting: asyncio.Future[None] | None = None
         self._outcomes: dict[TopicPartition, KafkaError | None] = {}
         self._closed = False
+        self._dead_letters: DeadLetters | None = None
 
     # ---- what to read
 
@@ -98,7 +104,7 @@ class AsyncShareConsumer:
         try:
             while True:
                 joining = await self._maintain()
-                if found := self._take():
+                if found := await self._take():
                     return found
                 left_ms = deadline_ms - now_ms()
                 if left_ms <= 0:
@@ -108,39 +114,73 @@ class AsyncShareConsumer:
             self._fetcher.hungry = False
             self._fetcher.wake()
 
-    def _take(self) -> list[ShareRecord]:
+    async def _take(self) -> list[ShareRecord]:
         fetcher = self._fetcher
-        if fetcher.error is not None and not fetcher.records:
-            error, fetcher.error = fetcher.error, None
-            raise error
-        with self.lock:
-            found = fetcher.records[: self.settings.max_poll_records]
-            del fetcher.records[: len(found)]
-        given = self._decoded(found)
-        with self.lock:
-            self.acknowledgements.give(given)
-        return given
+        while True:
+            if fetcher.error is not None and not fetcher.records:
+                error, fetcher.error = fetcher.error, None
+                raise error
+            with self.lock:
+                raw = fetcher.records[: self.settings.max_poll_records]
+                del fetcher.records[: len(raw)]
+            given = await self._read(raw)
+            with self.lock:
+                self.acknowledgements.give(given)
+            if given or not raw:
+                return given
 
-    def _decoded(self, records: list[ShareRecord]) -> list[ShareRecord]:
-        of_key, of_value = self.settings.key_deserializer, self.settings.value_deserializer
-        if of_key is None and of_value is None:
-            return records
-        given: list[ShareRecord] = []
-        for place, record in enumerate(records):
-            try:
-                key = record.key if of_key is None or record.key is None else of_key(record.key)
-                value = record.value if of_value is None or record.value is None else of_value(record.value)
-            except Exception as error:
-                where = TopicPartition(record.topic, record.partition)
-                with self.lock:
-                    if given:
-                        self._fetcher.records[:0] = records[place:]
-                        return given
-                    self._fetcher.records[:0] = records[place + 1 :]
-                    self.acknowledgements.say(where, [record.offset], Acknowledge.RELEASE)
-                raise OttlaError(f"{where} at offset {record.offset} cannot be decoded ({error}): released") from error
-            given.append(record._replace(key=key, value=value))
-        return given
+    async def _read(self, raw: list[ShareRecord]) -> list[ShareRecord]:
+        """The records through the deserializers; `on.decode.error` says what becomes of the others."""
+        if self.settings.key_deserializer is None and self.settings.value_deserializer is None:
+            return raw
+        from ottla.client.decode import DeadLetters, decode, skipped
+
+        good: list[ShareRecord] = []
+        bad: list[RecordDeserializationError] = []
+        try:
+            good, bad = decode(raw, self.settings)
+            if not bad:
+                return good
+            if self.settings.on_decode_error == "raise":
+                return self._before(raw, good, bad[0])
+            if self.settings.on_decode_error == "skip":
+                skipped(bad)
+            else:
+                if self._dead_letters is None:
+                    self._dead_letters = DeadLetters(self.settings)
+                await self._dead_letters.write(bad)
+        except OttlaError as error:
+            if bad and error is bad[0]:
+                raise
+            self._say(bad, Acknowledge.RELEASE)
+            if not good:
+                raise
+            self._fetcher.error = error
+            return good
+        except BaseException:
+            with self.lock:
+                self._fetcher.records[:0] = raw
+            raise
+        self._say(bad, Acknowledge.REJECT)
+        return good
+
+    def _before(
+        self, raw: list[ShareRecord], good: list[ShareRecord], error: RecordDeserializationError
+    ) -> list[ShareRecord]:
+        """The records before the first that cannot be read; that one is released when its error is raised."""
+        place = next(at for at, one in enumerate(raw) if one[:3] == (error.topic, error.partition, error.offset))
+        with self.lock:
+            self._fetcher.records[:0] = raw[place if place else 1 :]
+        if place:
+            return good[:place]
+        self._say([error], Acknowledge.RELEASE)
+        error.args = (f"{error.summary}; it was released, to be delivered again as often as its group allows",)
+        raise error
+
+    def _say(self, bad: list[RecordDeserializationError], word: Acknowledge) -> None:
+        with self.lock:
+            for error in bad:
+                self.acknowledgements.say(error.topic_partition, [error.offset], word)
 
     def __aiter__(self) -> AsyncIterator[ShareRecord]:
         return self._iterate()
@@ -264,6 +304,8 @@ class AsyncShareConsumer:
         finally:
             self._fetcher.close()
             self.something_to_do()
+            if self._dead_letters is not None:
+                await self._dead_letters.close()
             await self._cluster.close()
 
     async def __aenter__(self) -> AsyncShareConsumer:

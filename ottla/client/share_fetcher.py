@@ -57,7 +57,7 @@ class ShareFetcher(Turns):
         #: Acquired, and not given to the program yet.
         self.records: list[ShareRecord] = []
         #: What the next poll raises.
-        self.error: KafkaError | None = None
+        self.error: KafkaError | OttlaError | None = None
         self.lock_timeout_ms: int | None = None
         self.on_data: list[Callable[[], None]] = []
         self._settings = settings

@@ -5,7 +5,8 @@ Rules:
 - Batches are taken whole: a table may hold somewhat more than was asked for, and the position stands behind it.
 - Taking bytes is done under the consumer's lock and is quick; `tables_of` then works on them without it.
 - What cannot be read ends the partition's part of the table before it; the rows so far are given, the error comes with
-  the next poll, and the position stays at the record until the program seeks past it.
+  the next poll, and the position stays at the record until the program seeks past it. With `tolerant` a value that its
+  serde cannot read is left out instead, and its error given beside the table.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ import pyarrow as pa
 from ottla.client.column import gather
 from ottla.client.column import views as look_at
 from ottla.client.column_header import HEADERS, header_column, no_headers
+from ottla.client.error import RecordDeserializationError
 from ottla.client.field import Fields, fields_of
 from ottla.client.position import PartitionPosition
 from ottla.client.serde import Serde
 from ottla.client.stretch import Ints, offsets_of, pieces_of, runs_of, timestamps_of, views_of
-from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import TopicPartition
 from ottla.kernel.port import Buffer
 from ottla.wire.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader
@@ -89,6 +91,8 @@ class _Column(NamedTuple):
     #: So many rows are good, and why the next one is not.
     good: int
     why: str = ""
+    #: Rows that are left out, and why.
+    bad: Sequence[tuple[int, str]] = ()
 
 
 class BadRow(Exception):
@@ -144,9 +148,9 @@ def take(state: PartitionPosition, records_max: int) -> Taken | None:
 
 
 def tables_of(
-    taken: Sequence[Taken], key: Serde | None = None, value: Serde | None = None
-) -> tuple[list[Any], list[Unreadable]]:
-    """Record batches of what was taken, and what could not be read of it."""
+    taken: Sequence[Taken], key: Serde | None = None, value: Serde | None = None, *, tolerant: bool = False
+) -> tuple[list[Any], list[Unreadable], list[RecordDeserializationError]]:
+    """Record batches of what was taken, where that could not be read, and what `tolerant` left out of it."""
     parts: list[_Part] = []
     bad: list[Unreadable] = []
     for one in taken:
@@ -161,19 +165,21 @@ def tables_of(
             why = f"{one.partition} from offset {offset}: the records cannot be read: {error.message}"
             bad.append(Unreadable(one.partition, offset, KafkaError(error.code, why)))
     whole = schema(key, value)
-    keys, values = _columns([part.keys for part in parts], key), _columns([part.values for part in parts], value)
+    keys = _columns([part.keys for part in parts], key, tolerant=tolerant)
+    values = _columns([part.values for part in parts], value, tolerant=tolerant)
+    left_out: list[RecordDeserializationError] = []
     tables: list[Any] = []
     stopped: set[TopicPartition] = set()
     for part, own_keys, own_values in zip(parts, keys, values, strict=True):
         if part.partition not in stopped:
-            rows, unreadable = _rows(part, own_keys, own_values, whole)
+            rows, unreadable = _rows(part, own_keys, own_values, whole, left_out)
             if rows.num_rows:
                 tables.append(rows)
             if unreadable is not None:
                 bad = [one for one in bad if one.partition != part.partition]
                 bad.append(unreadable)
                 stopped.add(part.partition)
-    return tables, bad
+    return tables, bad, left_out
 
 
 def _bodies(batches: Sequence[tuple[Buffer, int, BatchHeader]]) -> Iterator[_Bodies]:
@@ -251,7 +257,9 @@ def _part(taken: Taken, bodies: _Bodies, views: tuple[bool, bool]) -> _Part:
     return part if offsets[0] >= taken.offset else part.behind(taken.offset)
 
 
-def _rows(part: _Part, keys: _Column, values: _Column, whole: Any) -> tuple[Any, Unreadable | None]:
+def _rows(
+    part: _Part, keys: _Column, values: _Column, whole: Any, left_out: list[RecordDeserializationError]
+) -> tuple[Any, Unreadable | None]:
     topic, number = part.partition
     size = len(part.offsets)
     end = min(keys.good, values.good)
@@ -266,18 +274,28 @@ def _rows(part: _Part, keys: _Column, values: _Column, whole: Any) -> tuple[Any,
     ]
     columns += [one.errors for one in (keys, values) if one.errors is not None]
     if end == size:
-        return pa.RecordBatch.from_arrays(columns, schema=whole), None
+        rows = pa.RecordBatch.from_arrays(columns, schema=whole)
+        bad = {**{row: ("value", why) for row, why in values.bad}, **{row: ("key", why) for row, why in keys.bad}}
+        if bad:
+            left_out += [_error(part, row, *bad[row]) for row in sorted(bad)]
+            keep = np.ones(size, dtype=bool)
+            keep[list(bad)] = False
+            rows = rows.filter(pa.array(keep))
+        return rows, None
     rows = pa.RecordBatch.from_arrays([column.slice(0, end) for column in columns], schema=whole)
     which, why = ("key", keys.why) if keys.good == end else ("value", values.why)
-    offset = int(part.offsets[end])
-    error = OttlaError(
-        f"{topic}-{number} at offset {offset}: the {which} cannot be read ({why}); "
-        'seek past it to go on, or let the serde give null for it (errors="null")'
-    )
-    return rows, Unreadable(part.partition, offset, error)
+    return rows, Unreadable(part.partition, int(part.offsets[end]), _error(part, end, which, why))
 
 
-def _columns(raws: list[Any], serde: Serde | None) -> list[_Column]:
+def _error(part: _Part, row: int, which: str, why: str) -> RecordDeserializationError:
+    topic, number = part.partition
+    headers = [(one["key"], one["value"]) for one in part.headers[row].as_py()]
+    key, value = part.keys[row].as_py(), part.values[row].as_py()
+    record = (topic, number, int(part.offsets[row]), int(part.timestamps[row]), key, value, headers)
+    return RecordDeserializationError(record, which, why)
+
+
+def _columns(raws: list[Any], serde: Serde | None, *, tolerant: bool) -> list[_Column]:
     """Keys or values as their serde gives them, part by part."""
     if serde is not None and serde.together and len(raws) > 1 and sum(raw.nbytes for raw in raws) <= _TOGETHER_MAX:
         try:
@@ -292,18 +310,20 @@ def _columns(raws: list[Any], serde: Serde | None) -> list[_Column]:
                 _Column(column.slice(end - len(raw), len(raw)), None if said is None else said[index], len(raw))
                 for index, (end, raw) in enumerate(zip(ends, raws, strict=True))
             ]
-    return [_column(raw, serde) for raw in raws]
+    return [_column(raw, serde, tolerant=tolerant) for raw in raws]
 
 
-def _column(raw: Any, serde: Serde | None) -> _Column:
+def _column(raw: Any, serde: Serde | None, *, tolerant: bool) -> _Column:
     if serde is None:
         return _Column(raw, None, len(raw))
     errors: list[tuple[int, str]] = []
     try:
-        column = decoded(serde, raw, errors if serde.errors == "null" else None)
+        column = decoded(serde, raw, errors if tolerant or serde.errors == "null" else None)
     except BadRow as bad:
         return _Column(decoded(serde, raw.slice(0, bad.row), None), None, bad.row, str(bad))
-    return _Column(column, None if serde.errors != "null" else _said(errors, len(raw)), len(raw))
+    if serde.errors == "null":
+        return _Column(column, _said(errors, len(raw)), len(raw))
+    return _Column(column, None, len(raw), bad=errors)
 
 
 def decoded(serde: Serde, raw: Any, errors: list[tuple[int, str]] | None) -> Any:

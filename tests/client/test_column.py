@@ -33,7 +33,7 @@ def taken(data: Any, offset: int = 0) -> Taken:
 
 
 def table(data: Any, offset: int = 0, **serdes: Any) -> Any:
-    made, bad = tables_of([taken(data, offset)], serdes.get("key"), serdes.get("value"))
+    made, bad, _ = tables_of([taken(data, offset)], serdes.get("key"), serdes.get("value"))
     assert not bad
     return pa.Table.from_batches(made)
 
@@ -50,7 +50,7 @@ def test_views_lie_in_the_bytes_that_were_fetched() -> None:
     data = batch(values(300)) + batch(values(300, 90), base_offset=300)
     start, end = address(data), address(data) + len(data)
     for reading in (serde.binary(view=True), serde.text(view=True)):
-        (made,), _ = tables_of([taken(data)], None, reading)
+        (made,), _, _ = tables_of([taken(data)], None, reading)
         column = made.column("value")
         # Validity, the views, and the buffer of the fetch.
         _, views, shared = column.buffers()
@@ -63,7 +63,7 @@ def test_views_lie_in_the_bytes_that_were_fetched() -> None:
 def test_views_hold_short_values_and_nulls() -> None:
     records = [b"", None, b"a" * 12, b"b" * 13, b"abc", None, b"\xff" * 4]
     data = build([(TIME, None, value, ()) for value in records])
-    (made,), _ = tables_of([taken(data)], None, serde.binary(view=True))
+    (made,), _, _ = tables_of([taken(data)], None, serde.binary(view=True))
     column = made.column("value")
     column.validate(full=True)
     assert column.to_pylist() == records
@@ -149,7 +149,7 @@ def broken(count: int) -> Iterator[bytes]:
 def test_broken_bytes_are_an_error_with_their_place_or_records_of_the_same_number() -> None:
     wrong = 0
     for data in broken(40):
-        made, bad = tables_of([taken(data)])
+        made, bad, _ = tables_of([taken(data)])
         if bad:
             (one,) = bad
             assert made == []
@@ -199,13 +199,13 @@ def test_the_first_bad_value_of_key_and_value_ends_the_table() -> None:
     keys = [b"\xff" if n == 7 else b"k" for n in range(10)]
     vals = [b"x" if n == 5 else b"%d" % n for n in range(10)]
     data = build([(TIME, key, value, ()) for key, value in zip(keys, vals, strict=True)], base_offset=100)
-    made, bad = tables_of([taken(data, 100)], serde.text(), serde.json(pa.int64()))
+    made, bad, _ = tables_of([taken(data, 100)], serde.text(), serde.json(pa.int64()))
     assert [part.num_rows for part in made] == [5]
     assert bad[0].offset == 105
     assert isinstance(bad[0].error, OttlaError)
     assert "t-3 at offset 105: the value cannot be read" in str(bad[0].error)
     lenient = serde.text(errors="null"), serde.json(pa.int64(), errors="null")
-    ((rows,), bad) = tables_of([taken(data, 100)], *lenient)
+    ((rows,), bad, _) = tables_of([taken(data, 100)], *lenient)
     assert not bad
     assert rows.column("key").to_pylist() == [None if n == 7 else "k" for n in range(10)]
     assert rows.column("value").to_pylist() == [None if n == 5 else n for n in range(10)]

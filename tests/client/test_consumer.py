@@ -132,7 +132,7 @@ def test_a_reset_begins_where_its_policy_says(bootstrap: str, one: TopicPartitio
 def test_values_are_decoded_and_what_cannot_be_says_where_it_is(bootstrap: str, one: TopicPartition) -> None:
     with Consumer(bootstrap, auto_offset_reset="earliest", value_deserializer="json") as consumer:
         consumer.assign([one])
-        with pytest.raises(OttlaError, match=f"{one.topic}-0 at offset 0 cannot be decoded"):
+        with pytest.raises(OttlaError, match=f"{one.topic}-0 at offset 0: the value cannot be read"):
             consumer.poll(10)
         consumer.seek(one, 100)
         with Producer(bootstrap, value_serializer="json") as producer:

@@ -104,7 +104,7 @@ def taken(data: bytes, offset: int = 0) -> Taken:
 
 
 def columns(data: bytes, offset: int = 0, **serdes: Any) -> Any:
-    made, bad = tables_of([taken(data, offset)], serdes.get("key"), serdes.get("value"))
+    made, bad, _ = tables_of([taken(data, offset)], serdes.get("key"), serdes.get("value"))
     assert not bad, bad
     for one in made:
         one.validate(full=True)
@@ -171,7 +171,7 @@ def test_broken_batches_are_refused_or_read_as_the_loop_reads_them(
         records = looped(bytes(data))
     except KafkaError:
         records = []
-    made, bad = tables_of([taken(bytes(data))])
+    made, bad, _ = tables_of([taken(bytes(data))])
     if not bad:
         found = as_rows(pa.Table.from_batches(made))
         assert len(found) == taken(bytes(data)).records

@@ -1,0 +1,132 @@
+"""Keys and values through the deserializers, and what becomes of a record that they cannot read (`on.decode.error`).
+
+Rules:
+- raise: the records before it are given, the next poll raises `RecordDeserializationError`, and the position stays at
+  the record until the program seeks past it.
+- skip: the record is left out, and a warning says which one.
+- dead-letter: the record is written to `dead.letter.topic` with headers that say where it came from and what was wrong;
+  the position passes it only when that write is acknowledged (acks=all). A crash in between writes it again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TypeVar
+
+from ottla.client.acknowledgement import ShareRecord
+from ottla.client.consumer_setting import ConsumerSettings
+from ottla.client.delivery import Delivery
+from ottla.client.error import RecordDeserializationError
+from ottla.client.producer import AsyncProducer
+from ottla.client.producer_setting import ProducerSettings
+from ottla.client.record import ConsumerRecord
+from ottla.kernel.error import KafkaError, OttlaError
+from ottla.wire.batch import Header
+
+R = TypeVar("R", ConsumerRecord, ShareRecord)
+
+_log = logging.getLogger("ottla.client")
+
+#: The context headers of a dead letter begin with this; their values are text in UTF-8.
+CONTEXT = "__ottla.errors."
+
+
+def decode(records: Sequence[R], settings: ConsumerSettings) -> tuple[list[R], list[RecordDeserializationError]]:
+    """The records with what the deserializers read, and an error for each that these could not read."""
+    of_key, of_value = settings.key_deserializer, settings.value_deserializer
+    good: list[R] = []
+    bad: list[RecordDeserializationError] = []
+    for record in records:
+        key, value = record.key, record.value
+        part = "key"
+        try:
+            if key is not None and of_key is not None:
+                key = of_key(key)
+            part = "value"
+            if value is not None and of_value is not None:
+                value = of_value(value)
+        except Exception as error:
+            bad.append(unreadable(record, part, error))
+        else:
+            good.append(record._replace(key=key, value=value))
+    return good, bad
+
+
+def unreadable(record: ConsumerRecord | ShareRecord, part: str, why: Exception | str) -> RecordDeserializationError:
+    """The error of a record whose key and value are still bytes."""
+    error = RecordDeserializationError(record[:7], part, why if isinstance(why, str) else _said(why))
+    if isinstance(why, Exception):
+        error.__cause__ = why
+    return error
+
+
+def _said(error: Exception) -> str:
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def skipped(errors: Sequence[RecordDeserializationError]) -> None:
+    """Say in the log what was left out: the first of them, and how many."""
+    more = f", and {len(errors) - 1} more of this poll" if len(errors) > 1 else ""
+    _log.warning("skipped %s (on.decode.error=skip)%s", errors[0].summary, more)
+
+
+class DeadLetters:
+    """Writes one consumer's dead letters. On the consumer's loop; the consumer closes it."""
+
+    def __init__(self, settings: ConsumerSettings) -> None:
+        self._settings = settings
+        self._producer: AsyncProducer | None = None
+
+    async def write(self, errors: Sequence[RecordDeserializationError]) -> None:
+        """Return when the dead letters of these records are acknowledged. OttlaError if one is not."""
+        topic = self._settings.dead_letter_topic
+        assert topic is not None
+        for error in errors:
+            if error.topic == topic:
+                raise OttlaError(
+                    f"{error.summary}; it lies in the dead letter topic itself: read {topic} without deserializers"
+                )
+        if self._producer is None:
+            self._producer = AsyncProducer(_producer_settings(self._settings))
+        try:
+            deliveries: list[Delivery] = []
+            for error in errors:
+                headers = [*error.headers, *context_headers(error, self._settings.group_id)]
+                stamp = error.timestamp if error.timestamp >= 0 else None
+                deliveries.append(
+                    await self._producer.send(topic, error.value, error.key, headers=headers, timestamp=stamp)
+                )
+            for delivery in deliveries:
+                await delivery
+        except (KafkaError, OttlaError) as error:
+            why = f"the dead letter topic {topic} does not take a record: {error}; {errors[0].summary}"
+            raise OttlaError(why) from error
+
+    async def close(self) -> None:
+        """Close the producer, if there was anything to write."""
+        if self._producer is not None:
+            await self._producer.close(flush=False)
+
+
+def context_headers(error: RecordDeserializationError, group: str | None) -> list[Header]:
+    """Where a dead letter came from, and what was wrong with it."""
+    cause = error.__cause__
+    kind = type(error if cause is None else cause)
+    found = {
+        "topic": error.topic,
+        "partition": str(error.partition),
+        "offset": str(error.offset),
+        "timestamp": str(error.timestamp),
+        "group": group,
+        "part": error.part,
+        "exception.class.name": f"{kind.__module__}.{kind.__qualname__}",
+        "exception.message": error.reason,
+    }
+    return [(CONTEXT + name, text.encode()) for name, text in found.items() if text is not None]
+
+
+def _producer_settings(settings: ConsumerSettings) -> dict[str, object]:
+    """The consumer's way to the cluster; for the rest a producer's defaults (acks=all, idempotent)."""
+    return {name: value for name, value in settings.given.items() if name in ProducerSettings.declared}
