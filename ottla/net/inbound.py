@@ -4,7 +4,9 @@ Rules:
 - `on_frame` gets a view of the frame (without its length) that is valid until it returns.
 - Replies leave in the order of their requests, whatever the order in which they are ready (Kafka's protocol guide).
 - A frame longer than `socket.request.max.bytes`, or one that the broker cannot read, closes this connection only.
-- A peer that does not read its replies is not read from: `_UNSENT_BYTES_MAX` and `_PENDING_REPLIES_MAX` bound it.
+- A peer that does not read its replies is not read from: `UNSENT_BYTES_MAX` and `PENDING_REPLIES_MAX` bound it.
+- A peer that sends many requests at once has a slice of them handled, then it is the others' turn (`Turns`): at most
+  `FRAMES_A_SLICE`, and none that begins after `SLICE_SECONDS`. It is not read from until all of them were handled.
 """
 
 from __future__ import annotations
@@ -15,20 +17,25 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Protocol
 
 from ottla.kernel.port import File
+from ottla.net.memory import RECEIVE_BUFFER_BYTES, ReceiveMemory
+from ottla.net.turns import Turns
 
-#: One recv takes at most this much; it is shared by all connections of a node.
-RECEIVE_BUFFER_BYTES = 1 << 20
-#: A frame's memory grows from here by doubling, so that a length that lies costs no more than what was really sent.
+__all__ = ["RECEIVE_BUFFER_BYTES", "Connection", "FileRange", "Part", "PeerError", "ReceiveMemory", "Slot"]
+
+#: A frame's memory grows from here by doubling.
 _FRAME_BYTES_FIRST = (1 << 20) + (1 << 12)
-#: Frames of a producer's max.request.size (1 MiB) fit into a spare.
-_SPARE_BYTES = (1 << 20) + (1 << 12)
-_SPARE_FROM_BYTES = 1 << 16
-_SPARES_MAX = 2
-_UNSENT_BYTES_MAX = 64 << 20
-_PENDING_REPLIES_MAX = 1000
+#: Apache Kafka reads no second request before the first is answered; this bounds what pipelining costs.
+UNSENT_BYTES_MAX = 8 << 20
+PENDING_REPLIES_MAX = 1000
+#: What one connection may do before it is the others' turn.
+FRAMES_A_SLICE = 100
+SLICE_SECONDS = 0.001
+#: A socket that takes everything is written to until this much went.
+WRITE_BYTES_A_TURN = 8 << 20
 _SIZE = struct.Struct(">i")
 #: sendmsg takes at most IOV_MAX (1024) pieces.
 _PIECES_MAX = 256
@@ -74,32 +81,6 @@ class Slot:
         self._connection.reply_is_ready()
 
 
-class ReceiveMemory:
-    """What all connections of a listener receive into. The listener makes it.
-
-    A frame that does not come in one read gets memory of its own until it is handled; `_SPARES_MAX` pieces of that are
-    kept, since a producer of large batches sends nothing else, and fresh memory must be zeroed and mapped each time.
-    """
-
-    __slots__ = ("_spares", "shared")
-
-    def __init__(self) -> None:
-        self.shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
-        self._spares: list[bytearray] = []
-
-    def take(self, size: int) -> memoryview:
-        """So many bytes; what is in them is nobody's."""
-        if size < _SPARE_FROM_BYTES or size > _SPARE_BYTES:
-            return memoryview(bytearray(size))
-        return memoryview(self._spares.pop() if self._spares else bytearray(_SPARE_BYTES))[:size]
-
-    def give_back(self, memory: memoryview) -> None:
-        """The frame in it was handled."""
-        owner = memory.obj
-        if isinstance(owner, bytearray) and len(owner) == _SPARE_BYTES and len(self._spares) < _SPARES_MAX:
-            self._spares.append(owner)
-
-
 class Connection:
     """One accepted socket. `Listener` makes it; it ends itself when the peer goes or breaks the protocol."""
 
@@ -108,6 +89,7 @@ class Connection:
         sock: socket.socket,
         loop: asyncio.AbstractEventLoop,
         memory: ReceiveMemory,
+        turns: Turns,
         on_frame: Callable[[Connection, memoryview, Slot], None],
         on_close: Callable[[Connection, str], None],
         frame_bytes_max: int,
@@ -117,7 +99,7 @@ class Connection:
         self._fd = sock.fileno()
         self._loop = loop
         self._memory = memory
-        self._shared = memory.shared
+        self._turns = turns
         self._on_frame = on_frame
         self._on_close = on_close
         self._frame_bytes_max = frame_bytes_max
@@ -127,8 +109,8 @@ class Connection:
         self.closed = False
         #: Clients say their software's name in ApiVersions (KIP-511).
         self.client_software = ("", "")
-        #: When the last bytes came, on the loop's clock in seconds; the idle sweep reads it.
-        self.heard_at = loop.time()
+        #: when the last bytes came, in seconds of `monotonic`; the idle sweep reads it.
+        self.heard_at = monotonic()
         #: The bytes of an incomplete frame with its length, or None between frames. `_partial_end` bytes are there.
         self._partial: memoryview | None = None
         self._partial_end = 0
@@ -140,30 +122,33 @@ class Connection:
         self._writing = False
         self._handling = False
         self._close_when_sent = False
-        #: Set while this peer is not listened to, with what had come behind the request that it waits for.
+        #: Set while this peer is not listened to.
         self._muted: asyncio.TimerHandle | None = None
-        self._held = bytearray()
+        #: Requests that have come and wait for this connection's turn, or for the end of the mute.
+        self._held: memoryview | None = None
+        self._waits_for_turn = False
         loop.add_reader(self._fd, self._readable)
 
     # ---- in
 
     def _readable(self) -> None:
+        shared = self._memory.shared
         try:
             if self._partial is None:
-                count = self._sock.recv_into(self._shared)
+                count = self._sock.recv_into(shared)
             else:
-                count = self._sock.recvmsg_into([self._partial[self._partial_end :], self._shared])[0]
+                count = self._sock.recvmsg_into([self._partial[self._partial_end :], shared])[0]
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
             return self.close(error.strerror or "connection lost")
         if not count:
             return self.close("the peer closed the connection")
-        self.heard_at = self._loop.time()
+        self.heard_at = monotonic()
         self._handling = True
         try:
             if self._partial is None:
-                self._cut(self._shared[:count])
+                self._cut(shared[:count])
             else:
                 self._continue(count)
         except PeerError as error:
@@ -174,13 +159,14 @@ class Connection:
             return
         if self._slots:
             self._send_ready()
-        if self._reading and self._is_overloaded():
-            self._reading = False
-            self._loop.remove_reader(self._fd)
+        if not self._reading:
+            self._read_again()
+        elif self._is_overloaded():
+            self._stop_reading()
 
     def _cut(self, data: memoryview) -> None:
-        """Hand over each whole frame in `data`; keep what is left of an incomplete one."""
-        position, end = 0, len(data)
+        """Hand over the whole frames in `data`, a slice of them; keep the rest."""
+        position, end, frames = 0, len(data), 0
         while end - position >= 4 and self._muted is None:
             (size,) = _SIZE.unpack_from(data, position)
             if not 0 <= size <= self._frame_bytes_max:
@@ -191,15 +177,47 @@ class Connection:
             if self.closed:
                 return
             position += 4 + size
+            if position < end:
+                frames += 1
+                if frames == FRAMES_A_SLICE or monotonic() - self.heard_at > SLICE_SECONDS or self._is_overloaded():
+                    return self._hold(data[position:])
         if position < end:
             if self._muted is None:
                 self._keep(data[position:])
             else:
-                self._held = bytearray(data[position:])
+                self._hold(data[position:])
+
+    def _hold(self, rest: memoryview) -> None:
+        """Keep what has come for later, and read nothing more until then."""
+        # What waited before is its own memory already.
+        self._held = rest if rest.obj is not self._memory.shared.obj else memoryview(bytearray(rest))
+        self._memory.hold(len(rest))
+        self._stop_reading()
+
+    def _go_on(self) -> None:
+        """Handle a slice of the requests that were held: it is this connection's turn."""
+        self._waits_for_turn = False
+        held = self._held
+        if held is None or self.closed or self._muted is not None or self._is_overloaded():
+            return
+        self._held = None
+        self._memory.hold(-len(held))
+        self.heard_at = monotonic()
+        self._handling = True
+        try:
+            self._cut(held)
+        except PeerError as error:
+            self.close(str(error))
+        finally:
+            self._handling = False
+        if self.closed:
+            return
+        self._send_ready()
+        self._read_again()
 
     def _keep(self, rest: memoryview) -> None:
         needed = 4 if len(rest) < 4 else 4 + int.from_bytes(rest[:4], "big")
-        self._partial = self._memory.take(min(max(needed, len(rest)), _FRAME_BYTES_FIRST))
+        self._partial = self._memory.take(min(max(needed, len(rest)), _FRAME_BYTES_FIRST), len(rest))
         self._partial[: len(rest)] = rest
         self._partial_end = len(rest)
 
@@ -209,7 +227,7 @@ class Connection:
         assert partial is not None
         own = min(count, len(partial) - self._partial_end)
         self._partial_end += own
-        spill = self._shared[: count - own]
+        spill = self._memory.shared[: count - own]
         if self._partial_end < len(partial):
             return
         (size,) = _SIZE.unpack_from(partial)
@@ -227,7 +245,8 @@ class Connection:
     def _grow(self, partial: memoryview, needed: int, spill: memoryview) -> None:
         """The frame is longer than its memory: double it, and take from `spill` what belongs to the frame."""
         length = min(needed, max(2 * len(partial), self._partial_end + len(spill), 1 << 12))
-        grown = self._memory.take(length)
+        grown = self._memory.take(length, self._partial_end + len(spill))
+        length = len(grown)
         grown[: self._partial_end] = partial
         taken = min(len(spill), length - self._partial_end)
         grown[self._partial_end : self._partial_end + taken] = spill[:taken]
@@ -262,30 +281,27 @@ class Connection:
                 return
             self._muted.cancel()
         self._muted = self._loop.call_later(seconds, self._unmute)
+        self._stop_reading()
+
+    def _unmute(self) -> None:
+        self._muted = None
+        self._read_again()
+
+    def _stop_reading(self) -> None:
         if self._reading:
             self._reading = False
             self._loop.remove_reader(self._fd)
 
-    def _unmute(self) -> None:
-        self._muted = None
-        held, self._held = self._held, bytearray()
-        if held:
-            self._handling = True
-            try:
-                self._cut(memoryview(held))
-            except PeerError as error:
-                self.close(str(error))
-            finally:
-                self._handling = False
-            if self.closed:
-                return
-            self._send_ready()
-        self._read_again()
-
     def _read_again(self) -> None:
-        if not self.closed and not self._reading and self._muted is None and not self._is_overloaded():
+        """Go on with what was held, or else with the socket, unless something speaks against it."""
+        if self.closed or self._reading or self._muted is not None or self._is_overloaded():
+            return
+        if self._held is None:
             self._reading = True
             self._loop.add_reader(self._fd, self._readable)
+        elif not self._waits_for_turn:
+            self._waits_for_turn = True
+            self._turns.wait(self._go_on)
 
     # ---- out
 
@@ -293,6 +309,8 @@ class Connection:
         """A slot was filled: send it now, unless we are inside a read, which sends once at its end."""
         if not self._handling and not self.closed:
             self._send_ready()
+            if not self._reading:
+                self._read_again()
 
     def _send_ready(self) -> None:
         slots = self._slots
@@ -330,8 +348,11 @@ class Connection:
         return True
 
     def _write(self) -> None:
+        least = self._unsent_bytes - WRITE_BYTES_A_TURN
         try:
             while self._out:
+                if self._unsent_bytes < least:
+                    raise BlockingIOError
                 first = self._out[0]
                 if isinstance(first, bytes | memoryview):
                     self._write_buffers()
@@ -396,7 +417,7 @@ class Connection:
         self._sent_of_first = sent
 
     def _is_overloaded(self) -> bool:
-        return self._unsent_bytes > _UNSENT_BYTES_MAX or len(self._slots) > _PENDING_REPLIES_MAX
+        return self._unsent_bytes > UNSENT_BYTES_MAX or len(self._slots) > PENDING_REPLIES_MAX
 
     def close(self, why: str) -> None:
         """End this connection; replies that were still to come are dropped."""
@@ -415,5 +436,10 @@ class Connection:
                 slot.superseded()
         self._slots.clear()
         self._out.clear()
-        self._partial = None
+        if self._partial is not None:
+            self._memory.give_back(self._partial)
+            self._partial = None
+        if self._held is not None:
+            self._memory.hold(-len(self._held))
+            self._held = None
         self._on_close(self, why)

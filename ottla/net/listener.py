@@ -12,10 +12,13 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable
+from time import monotonic
 from typing import Protocol
 
 from ottla.kernel.error import OttlaError
-from ottla.net.inbound import Connection, ReceiveMemory, Slot
+from ottla.net.inbound import Connection, Slot
+from ottla.net.memory import ReceiveMemory
+from ottla.net.turns import Turns
 
 _BACKLOG = 1024
 _ACCEPTS_AT_ONCE = 64
@@ -80,7 +83,8 @@ class Listener:
         self._on_close = on_close
         self._frame_bytes_max = frame_bytes_max
         self._idle_seconds_max = idle_ms_max / 1000
-        self._memory = ReceiveMemory()
+        self.memory = ReceiveMemory()
+        self._turns = Turns(loop)
         self._sock: socket.socket | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self.connections: set[Connection] = set()
@@ -159,7 +163,14 @@ class Listener:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             connection = Connection(
-                sock, self._loop, self._memory, self._on_frame, self._closed, self._frame_bytes_max, self.name
+                sock,
+                self._loop,
+                self.memory,
+                self._turns,
+                self._on_frame,
+                self._closed,
+                self._frame_bytes_max,
+                self.name,
             )
         except OSError:
             # The peer was gone before we could ask for its name.
@@ -188,7 +199,7 @@ class Listener:
             self._sweep = self._loop.call_later(self._idle_seconds_max / _SWEEPS_PER_IDLE_TIME, self._close_idle)
 
     def _close_idle(self) -> None:
-        oldest = self._loop.time() - self._idle_seconds_max
+        oldest = monotonic() - self._idle_seconds_max
         for connection in [each for each in self.connections if each.heard_at < oldest]:
             connection.close("idle for longer than connections.max.idle.ms")
         self._plan_sweep()
