@@ -13,7 +13,6 @@ An instance lives as long as its connection, and at most `_INSTANCES_MAX` are kn
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -22,6 +21,7 @@ from ottla.cluster.image import CLIENT_METRICS, Image
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import NO_UUID, Uuid
 from ottla.kernel.port import Rng
+from ottla.kernel.re2.pattern import Expression, InvalidExpression
 from ottla.wire.checksum import crc32c
 from ottla.wire.codec import codec_of, decompress
 
@@ -58,7 +58,7 @@ class Subscription(NamedTuple):
 
     metrics: tuple[str, ...]
     interval_ms: int
-    match: Mapping[str, re.Pattern[str]]
+    match: Mapping[str, str]
 
     @classmethod
     def of(cls, config: Mapping[str, str]) -> Subscription:
@@ -67,8 +67,16 @@ class Subscription(NamedTuple):
         return cls(
             tuple(part.strip() for part in config.get("metrics", "").split(",") if part),
             int(config.get("interval.ms", _INTERVAL_MS)),
-            {name.strip(): re.compile(pattern.strip()) for name, pattern in pairs},
+            {name.strip(): pattern.strip() for name, pattern in pairs},
         )
+
+
+def _matches(pattern: str, attribute: str) -> bool:
+    try:
+        return Expression(pattern, attribute).matches(attribute)
+    except InvalidExpression:
+        # Written by an older version of this program, or too much work.
+        return False
 
 
 class Instance:
@@ -97,7 +105,7 @@ class Instance:
         mine = [
             each
             for each in subscriptions
-            if all(pattern.fullmatch(attributes[name]) for name, pattern in each.match.items())
+            if all(_matches(pattern, attributes[name]) for name, pattern in each.match.items())
         ]
         metrics = sorted({name for each in mine for name in each.metrics})
         self.metrics = (_ALL_METRICS,) if _ALL_METRICS in metrics else tuple(metrics)

@@ -21,6 +21,7 @@ from ottla.cluster.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, Image
 from ottla.cluster.topic import check_name
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.group_settings import GroupSettings
+from ottla.kernel.re2.pattern import Expression, InvalidExpression
 from ottla.kernel.server_settings import CONNECTION_LIMITS, ServerSettings
 from ottla.kernel.setting import ConfigType, Setting, Settings
 from ottla.kernel.topic_settings import TopicSettings
@@ -302,8 +303,8 @@ def _check_match(pattern: str) -> None:
     parts = pattern.split("=")
     if len(parts) == 2 and parts[0].strip() in _CLIENT_METRICS_MATCH:
         try:
-            re.compile(parts[1].strip())
-        except re.error:
+            Expression(parts[1].strip())
+        except InvalidExpression:
             pass
         else:
             return

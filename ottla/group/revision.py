@@ -22,7 +22,6 @@ from ottla.group.consumer import (
     topics_of,
 )
 from ottla.group.metadata_hash import metadata_hash
-from ottla.group.pattern import Expression, InvalidExpression
 from ottla.group.reconciliation import Goal, reconcile
 from ottla.group.record import (
     current_entry,
@@ -37,6 +36,7 @@ from ottla.group.target import topic_ids
 from ottla.group.timer import Alarm, TimerKey
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import Uuid
+from ottla.kernel.re2.pattern import Expression, InvalidExpression
 from ottla.kernel.value import frozen
 
 #: Apache Kafka's numbers, not settings.
@@ -117,12 +117,12 @@ def _is_stale(turn: Turn, known: Resolved) -> bool:
 def _matching(turn: Turn, regex: str) -> tuple[str, ...]:
     try:
         expression = Expression(regex)
+        return tuple(sorted(name for name in turn.shard.topics.names() if expression.matches(name)))
     except InvalidExpression as error:
         raise KafkaError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}.",
         ) from error
-    return tuple(sorted(name for name in turn.shard.topics.names() if expression.matches(name)))
 
 
 def advance(

@@ -34,7 +34,8 @@ READ_ONLY: Final = "read-only"
 PER_BROKER: Final = "per-broker"
 CLUSTER_WIDE: Final = "cluster-wide"
 
-_COMMA = re.compile(r"\s*,\s*")
+#: What Java's regular expressions call white space.
+_SPACE = " \t\n\v\f\r"
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)[dDfF]?")
 
@@ -199,7 +200,7 @@ class Setting(Generic[T]):
         if kind is ConfigType.DOUBLE:
             return float(text.rstrip("dDfF")) if _NUMBER.fullmatch(text) else self.reject(text)
         if kind is ConfigType.LIST:
-            return tuple(_COMMA.split(text)) if text else ()
+            return _split(text) if text else ()
         return Password(text) if kind is ConfigType.PASSWORD else text
 
     def reject(self, text: str | None, why: str = "") -> NoReturn:
@@ -410,3 +411,12 @@ def nearest(name: str, names: Mapping[str, Any]) -> str:
 
     close = get_close_matches(name, names, n=1, cutoff=0.75)
     return f"; did you mean {close[0]}?" if close else ""
+
+
+def _split(text: str) -> tuple[str, ...]:
+    r"""Split at `\s*,\s*` as Java does, but in linear time: clients send these texts."""
+    first, *rest = text.split(",")
+    if not rest:
+        return (text,)
+    *middle, last = rest
+    return (first.rstrip(_SPACE), *(each.strip(_SPACE) for each in middle), last.lstrip(_SPACE))

@@ -198,7 +198,7 @@ class Connection:
         """Handle a slice of the requests that were held: it is this connection's turn."""
         self._waits_for_turn = False
         held = self._held
-        if held is None or self.closed or self._muted is not None or self._is_overloaded():
+        if held is None or self._muted is not None or self._is_overloaded():
             return
         self._held = None
         self._memory.hold(-len(held))

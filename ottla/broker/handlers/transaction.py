@@ -11,7 +11,6 @@ KIPs: 98, 447 offsets with group metadata, 664 looking in, 890 the second protoc
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from ottla.broker.dispatch import Call, handles
@@ -21,6 +20,7 @@ from ottla.cluster.topic import check_name
 from ottla.group.failure import failure
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import OFFSETS_TOPIC, TopicPartition
+from ottla.kernel.re2.pattern import Expression, InvalidExpression
 from ottla.txn.transaction import TITLES, Transaction
 from ottla.wire.api import ApiKey
 from ottla.wire.api import add_partitions_to_txn as add
@@ -326,13 +326,15 @@ def list_transactions(call: Call, request: listing.ListTransactionsRequest) -> l
     pattern = None
     if request.transactional_id_pattern:
         try:
-            pattern = re.compile(request.transactional_id_pattern)
-        except re.error as error:
+            # Unlike names of topics, these are of any characters.
+            ids = (name for driver in call.node.transactions.drivers() for name in driver.machine.transactions)
+            pattern = Expression(request.transactional_id_pattern, "".join(ids))
+        except InvalidExpression as error:
             raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
     now_ms = call.node.clock.now_ms()
     for driver in call.node.transactions.drivers():
         for each in driver.machine.transactions.values():
-            if _passes(each, request, now_ms) and (pattern is None or pattern.fullmatch(each.transactional_id)):
+            if _passes(each, request, now_ms) and (pattern is None or _matches(pattern, each.transactional_id)):
                 response.transaction_states.append(
                     listing.TransactionState(
                         transactional_id=each.transactional_id,
@@ -341,6 +343,13 @@ def list_transactions(call: Call, request: listing.ListTransactionsRequest) -> l
                     )
                 )
     return response
+
+
+def _matches(pattern: Expression, transactional_id: str) -> bool:
+    try:
+        return pattern.matches(transactional_id)
+    except InvalidExpression as error:
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
 
 
 def _passes(each: Transaction, request: listing.ListTransactionsRequest, now_ms: int) -> bool:

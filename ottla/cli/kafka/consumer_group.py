@@ -156,7 +156,7 @@ def _check_reset(given: Given, scopes: str) -> None:
 
 
 def _validate(text: str) -> None:
-    from ottla.group.pattern import Expression, InvalidExpression
+    from ottla.kernel.re2.pattern import Expression, InvalidExpression
 
     try:
         Expression(text)

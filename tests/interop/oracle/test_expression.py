@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from ottla.group.pattern import Expression, InvalidExpression
+from ottla.kernel.re2.pattern import Expression, InvalidExpression
 from tests.interop import toolchain
 from tests.interop.oracle.expression import NAMES, expressions
 

@@ -1,9 +1,11 @@
-r"""What RE2 calls `\p{Name}`: Unicode's general categories and scripts, as far as they are in ASCII.
+r"""What RE2 calls `\p{Name}`: Unicode's general categories and scripts.
 
-Topic names are ASCII, so most classes are empty: an expression may name them, and nothing matches.
+`CLASSES` is as far as they are in ASCII: topic names are, so most classes are empty there. `others_of` is for names of
+other characters; Python has the categories of these, and their scripts only by the beginning of their names.
 """
 
 from collections.abc import Mapping
+from unicodedata import category, name
 
 _LOWER = frozenset("abcdefghijklmnopqrstuvwxyz")
 _UPPER = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -50,3 +52,15 @@ CLASSES: Mapping[str, frozenset[str]] = {
     "Latin": _LOWER | _UPPER,
     "Common": _ASCII - _LOWER - _UPPER,
 }
+
+
+def others_of(class_name: str, characters: frozenset[str]) -> frozenset[str]:
+    """Those of these characters beyond ASCII that are of the class."""
+    if class_name == "Any" or not characters:
+        return characters
+    if class_name in _CATEGORIES or len(class_name) == 1:
+        return frozenset(each for each in characters if category(each).startswith(class_name))
+    if class_name == "Common":
+        return frozenset(each for each in characters if category(each)[0] not in "LM")
+    begins = {"Han": "CJK "}.get(class_name, f"{class_name.upper().replace('_', ' ')} ")
+    return frozenset(each for each in characters if name(each, "").startswith(begins))

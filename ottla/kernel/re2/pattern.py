@@ -1,18 +1,21 @@
-r"""Regular expressions over topic names: RE2's language, matched in linear time (KIP-848, SubscribedTopicRegex).
+r"""Regular expressions over names: RE2's language, matched in bounded time (KIP-848, KIP-1152, KIP-714).
 
 Rules:
 - An expression must match a whole name.
 - The language is RE2's, in which Apache Kafka's brokers read it: no back-references, no lookaround, no possessive
   quantifiers. Python's `re` has these, and can take exponential time over a name that a client chose; this cannot.
-- Topic names are letters, digits, dot, dash and underscore, so classes are of ASCII.
+- Topic names are ASCII. Where names are of other characters, too, the expression is told which, and classes hold those.
+- An expression whose walk would be too much work (`WORK_MAX`) is refused when that shows (docs/decisions/0340).
 
     >>> expression = Expression("orders-(eu|us)-[0-9]{2,}")
     >>> expression.matches("orders-eu-07"), expression.matches("orders-eu-7")
     (True, False)
 """
 
-from ottla.group.automaton import WORD, Automaton, TooLarge
-from ottla.group.unicode_class import CLASSES
+from collections.abc import Iterable
+
+from ottla.kernel.re2.automaton import WORD, Automaton, TooLarge
+from ottla.kernel.re2.unicode_class import CLASSES, others_of
 
 #: RE2's limit on a counted repetition, {n,m}.
 _REPEAT_MAX = 1000
@@ -22,15 +25,15 @@ _DEPTH_MAX = 100
 _DIGITS = frozenset("0123456789")
 _LOWER = frozenset("abcdefghijklmnopqrstuvwxyz")
 _UPPER = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-_ALL = frozenset(map(chr, range(128)))
+_ASCII = frozenset(map(chr, range(128)))
 _SPACE = frozenset("\t\n\f\r ")
-_PERL = {"d": _DIGITS, "w": WORD, "s": _SPACE, "D": _ALL - _DIGITS, "W": _ALL - WORD, "S": _ALL - _SPACE}
+_PERL = {"d": _DIGITS, "w": WORD, "s": _SPACE}
 _CONTROL = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
 _PUNCTUATION = frozenset(r"""!"#$%&'()*+,-./:;<=>?@[\]^_`{|}~""")
 _POSIX = {
     "alnum": _DIGITS | _LOWER | _UPPER,
     "alpha": _LOWER | _UPPER,
-    "ascii": _ALL,
+    "ascii": _ASCII,
     "blank": frozenset("\t "),
     "cntrl": frozenset(map(chr, [*range(32), 127])),
     "digit": _DIGITS,
@@ -50,21 +53,27 @@ class InvalidExpression(ValueError):
 
 
 class Expression:
-    """A compiled expression. Compiling raises InvalidExpression."""
+    """A compiled expression. Compiling raises InvalidExpression, and so does matching when it is too much work."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, others: Iterable[str] = ()) -> None:
+        """`others` are the characters beyond ASCII that names may have; names with more are not matched rightly."""
         self.text = text
         self._automaton = Automaton()
         try:
-            self._automaton.start, self._automaton.accept = _Parser(text, self._automaton).parse()
+            self._automaton.start, self._automaton.accept = _Parser(text, self._automaton, others).parse()
         except TooLarge as error:
             raise InvalidExpression(str(error)) from error
 
     def matches(self, name: str) -> bool:
         """Does it match the whole of the name?"""
-        return self._automaton.matches(name)
+        try:
+            return self._automaton.matches(name)
+        except TooLarge as error:
+            raise InvalidExpression(str(error)) from error
 
 
+#: The flags i, s and m.
+_Flags = tuple[bool, bool, bool]
 #: The first and the last state of a piece of the automaton.
 _Piece = tuple[int, int]
 
@@ -76,12 +85,14 @@ def _is_count(text: str) -> bool:
 class _Parser:
     """Recursive descent over the text. A counted repetition parses its operand again for each copy."""
 
-    def __init__(self, text: str, automaton: Automaton) -> None:
+    def __init__(self, text: str, automaton: Automaton, others: Iterable[str]) -> None:
         self.text = text
         self.automaton = automaton
+        self.others = frozenset(others) - _ASCII
+        self.every = _ASCII | self.others
         self.at = 0
         self.depth = 0
-        self.fold_case = False
+        self.fold_case = self.dot_all = self.by_lines = False
         #: The groups that have names, and where each stands: copies of a repetition read it again.
         self.names: dict[str, int] = {}
 
@@ -90,6 +101,12 @@ class _Parser:
         if self.at < len(self.text):
             raise InvalidExpression("unexpected )")
         return piece
+
+    def _state(self) -> _Flags:
+        return self.fold_case, self.dot_all, self.by_lines
+
+    def _restore(self, flags: _Flags) -> None:
+        self.fold_case, self.dot_all, self.by_lines = flags
 
     def _peek(self) -> str:
         return self.text[self.at : self.at + 1]
@@ -111,7 +128,7 @@ class _Parser:
             raise InvalidExpression("expression nests too deeply")
         self.depth += 1
         start, end = self.automaton.state(), self.automaton.state()
-        fold_case = self.fold_case
+        flags = self._state()
         while True:
             first, last = self._sequence()
             self.automaton.connect(start, first)
@@ -119,24 +136,24 @@ class _Parser:
             if not self._eat("|"):
                 self.depth -= 1
                 # Flags set inside a group end with it.
-                self.fold_case = fold_case
+                self._restore(flags)
                 return start, end
 
     def _sequence(self) -> _Piece:
         first = last = self.automaton.state()
         while self._peek() not in ("", "|", ")"):
-            begin, fold_case = self.at, self.fold_case
+            begin, flags = self.at, self._state()
             piece = self._atom()
             if piece is None:
                 continue
-            piece = self._repeated(piece, begin, fold_case)
+            piece = self._repeated(piece, begin, flags)
             self.automaton.connect(last, piece[0])
             last = piece[1]
         return first, last
 
     # -- repetition
 
-    def _repeated(self, piece: _Piece, begin: int, fold_case: bool) -> _Piece:
+    def _repeated(self, piece: _Piece, begin: int, flags: _Flags) -> _Piece:
         operand_end = self.at
         low_high = self._quantifier()
         if low_high is None:
@@ -148,7 +165,8 @@ class _Parser:
         low, high = low_high
         pieces = [piece]
         for _ in range(1, max(low, high or 0, 1)):
-            self.at, self.fold_case = begin, fold_case
+            self.at = begin
+            self._restore(flags)
             copy = self._atom()
             assert copy is not None and self.at == operand_end
             pieces.append(copy)
@@ -200,9 +218,10 @@ class _Parser:
             case "[":
                 return self.automaton.taking(self._class())
             case ".":
-                return self.automaton.taking(_ALL - {"\n"})
+                return self.automaton.taking(self.every if self.dot_all else self.every - {"\n"})
             case "^" | "$":
-                return self._assertion(character)
+                lines = {"^": "(^", "$": ")$"}
+                return self._assertion(lines[character] if self.by_lines else character)
             case "{":
                 self.at -= 1
                 if self._quantifier() is not None:
@@ -230,10 +249,16 @@ class _Parser:
     def _cased(self, characters: frozenset[str]) -> frozenset[str]:
         if not self.fold_case:
             return characters
-        return frozenset(form for one in characters for form in (one.lower(), one.upper()))
+        found = {form for one in characters for form in (one.lower(), one.upper()) if len(form) == 1}
+        if self.others:
+            # Some letters have a third form: Greek's final sigma, the signs of kelvin and angstrom.
+            folded = {one.casefold() for one in characters}
+            found.update(one for one in self.others if one.casefold() in folded)
+            found.update(chr(code) for code in range(128) if any(chr(code) == each for each in folded))
+        return frozenset(found)
 
     def _group(self) -> _Piece | None:
-        fold_case = self.fold_case
+        flags = self._state()
         if self._eat("?"):
             if self._eat("P<") or self._eat("<"):
                 name, closed, _ = self.text[self.at :].partition(">")
@@ -247,7 +272,7 @@ class _Parser:
         piece = self._alternation()
         if not self._eat(")"):
             raise InvalidExpression("missing closing )")
-        self.fold_case = fold_case
+        self._restore(flags)
         return piece
 
     def _flags(self) -> bool:
@@ -264,8 +289,12 @@ class _Parser:
             match flag:
                 case "i":
                     self.fold_case = value
-                case "s" | "m" | "U":
-                    # Names have no line breaks, and what a group takes does not matter to a whole match.
+                case "s":
+                    self.dot_all = value
+                case "m":
+                    self.by_lines = value
+                case "U":
+                    # What a group takes does not matter to a whole match.
                     pass
                 case "-":
                     value = False
@@ -295,6 +324,8 @@ class _Parser:
         letter = self._next("trailing backslash at end of expression")
         if letter in _PERL:
             return _PERL[letter]
+        if letter in ("D", "W", "S"):
+            return self.every - _PERL[letter.lower()]
         if letter in _CONTROL:
             return frozenset(_CONTROL[letter])
         if letter in "pP":
@@ -332,8 +363,8 @@ class _Parser:
             negated, name = not negated, name[1:]
         if name not in CLASSES:
             raise InvalidExpression(f"invalid character class range: \\p{{{name}}}")
-        found = self._cased(CLASSES[name])
-        return _ALL - found if negated else found
+        found = self._cased(CLASSES[name] | others_of(name, self.others))
+        return self.every - found if negated else found
 
     # -- classes
 
@@ -352,12 +383,12 @@ class _Parser:
                 high = self._class_item()
                 if len(high) != 1 or min(high) < min(low):
                     raise InvalidExpression("invalid character class range")
-                # Beyond ASCII there is nothing to match, so a range need not be spelled out there.
-                low = frozenset(map(chr, range(ord(min(low)), min(ord(min(high)), 127) + 1)))
+                first_one, last_one = min(low), min(high)
+                low = frozenset(one for one in self.every if first_one <= one <= last_one)
             found |= low
         # Cases are folded before the class is turned round: (?i)[^a] takes neither form.
         every = self._cased(frozenset(found))
-        return _ALL - every if negated else every
+        return self.every - every if negated else every
 
     def _class_item(self) -> frozenset[str]:
         character = self._next("missing closing ]")
@@ -370,4 +401,4 @@ class _Parser:
         if not closed or known is None:
             raise InvalidExpression(f"invalid character class range: [:{name}:]")
         known = self._cased(known)
-        return _ALL - known if name.startswith("^") else known
+        return self.every - known if name.startswith("^") else known

@@ -2,12 +2,14 @@
 
 import re
 from contextlib import suppress
+from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.group.pattern import Expression, InvalidExpression
+from ottla.kernel.re2.automaton import WORK_MAX
+from ottla.kernel.re2.pattern import Expression, InvalidExpression
 
 NAMES = ["", "a", "aab", "foo", "FOO", "bar", "foo.1", "y", "a.b", "ab.c", "ababc", "orders-eu-07", "orders_eu", "x-9"]
 
@@ -130,3 +132,71 @@ def test_it_agrees_with_pythons_engine_where_both_know_the_language(text: str, n
 def test_any_text_is_compiled_or_refused(text: str) -> None:
     with suppress(InvalidExpression):
         Expression(text).matches("ab.a")
+
+
+def others(name: str, text: str) -> bool:
+    return Expression(text, name).matches(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (".*", "zahlung-übrig"),
+        ("[^a]+", "日本"),
+        (r"\W", "é"),
+        (r"\PN+", "né"),
+        (r"\p{L}+", "né日"),
+        (r"\p{Greek}+", "λόγος"),
+        (r"\p{Han}+", "日本"),
+        ("(?i)ÉA", "éa"),
+        ("(?i)λόγος", "ΛΌΓΟς"),
+        ("[à-ü]", "é"),
+        ("é{2}", "éé"),
+        (r"\x{e9}", "é"),
+        ("(?s)a.b", "a\nb"),
+        ("(?m)a$\n^b", "a\nb"),
+        ("[[:^alpha:]]", "é"),
+        (r"\bn\b.*", "né"),
+    ],
+)
+def test_names_of_any_characters(text: str, name: str) -> None:
+    assert others(name, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("a.b", "a\nb"), (r"\w+", "é"), (r"\p{L}", "१"), ("[^é]", "é"), ("(?s:a).b", "a\nb"), ("a$\n^b", "a\nb")],
+)
+def test_names_of_any_characters_that_do_not_match(text: str, name: str) -> None:
+    assert not others(name, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["(a+)+$", "(a|a)*b", "(a*)*b", "[ab]*a[ab]{400}", "((a?){100}){20}a{100}", "(.*.*.*.*.*){50}x", "(a|aa)+$"],
+)
+def test_no_expression_costs_more_than_its_bound(text: str) -> None:
+    """Work is counted: the states that were visited. What would be more is refused in words."""
+    expression = Expression(text)
+    rng = Random(1)
+    names = ["a" * 250, *("".join(rng.choices("ab", k=249)) for _ in range(2000))]
+    with suppress(InvalidExpression):
+        for name in names:
+            expression.matches(name)
+    assert -20_000 <= expression._automaton._work_left <= WORK_MAX
+    # What is remembered is as bounded as the work.
+    assert sum(len(each) for each in expression._automaton._next.values()) <= WORK_MAX
+
+
+def test_an_expression_that_is_too_much_work_is_refused_in_words() -> None:
+    expression = Expression("[ab]*a[ab]{400}")
+    rng = Random(1)
+    names = ("".join(rng.choices("ab", k=249)) for _ in range(10_000))
+    with pytest.raises(InvalidExpression, match="too much work"):
+        any(expression.matches(name) and False for name in names)
+
+
+def test_a_usual_expression_costs_little_however_many_names_there_are() -> None:
+    expression = Expression("(orders|payments|invoices)-(eu|us|asia)-.*")
+    assert sum(expression.matches(f"orders-eu-{number:06d}") for number in range(20_000)) == 20_000
+    assert expression._automaton._work_left > WORK_MAX * 0.9

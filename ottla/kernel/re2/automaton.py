@@ -1,7 +1,7 @@
 """A nondeterministic automaton over the characters of a name, walked in linear time.
 
 Matching walks it with a set of states and remembers each step, so that the thousandth topic costs a dictionary look-up
-a character. Built by `pattern`.
+a character. What is remembered took work, and all the work that one expression may cost is bounded. Built by `pattern`.
 """
 
 from collections.abc import Iterable
@@ -9,12 +9,14 @@ from typing import NamedTuple
 
 #: How large an automaton may get; counted repetitions multiply.
 _STATES_MAX = 20_000
+#: How many states the steps of one expression may visit, all names together: a tenth of a second, some megabytes.
+WORK_MAX = 300_000
 #: What a word boundary is between.
 WORD = frozenset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz")
 
 
 class TooLarge(ValueError):
-    """The automaton would have too many states."""
+    """The automaton would have too many states, or walking it would be too much work."""
 
 
 class _Edge(NamedTuple):
@@ -34,6 +36,9 @@ class Automaton:
         self.start = self.accept = 0
         self._next: dict[tuple[frozenset[int], str, str], frozenset[int]] = {}
         self._ends: dict[tuple[frozenset[int], str], bool] = {}
+        #: Equal sets of characters are one.
+        self._sets: dict[frozenset[str], frozenset[str]] = {}
+        self._work_left = WORK_MAX
 
     # -- building
 
@@ -48,17 +53,19 @@ class Automaton:
     def taking(self, characters: frozenset[str]) -> tuple[int, int]:
         """Two new states; one of the characters leads from the first to the second."""
         start, end = self.state(), self.state()
-        self._takes[start] = (characters, end)
+        self._takes[start] = (self._sets.setdefault(characters, characters), end)
         return start, end
 
     def connect(self, source: int, target: int, condition: str = "") -> None:
-        """Let `source` lead to `target` without taking a character, where the condition holds: ^ $ b B."""
+        """Let `source` lead to `target` without taking a character, where the condition holds: ^ $ b B, and
+        ^ and $ of lines as (^ and )$.
+        """
         self._edges[source].append(_Edge(target, condition))
 
     # -- walking
 
     def matches(self, name: str) -> bool:
-        """Does it match the whole of the name?"""
+        """Does it match the whole of the name? TooLarge when that is too much work."""
         states = frozenset({self.start})
         before = ""
         for character in name:
@@ -92,6 +99,9 @@ class Automaton:
                 if edge.target not in reached and _holds(edge.condition, before, after):
                     reached.add(edge.target)
                     pending.append(edge.target)
+        self._work_left -= len(reached)
+        if self._work_left < 0:
+            raise TooLarge("expression takes too much work")
         return reached
 
 
@@ -103,6 +113,10 @@ def _holds(condition: str, before: str, after: str) -> bool:
             return not before
         case "$":
             return not after
+        case "(^":
+            return before in ("", "\n")
+        case ")$":
+            return after in ("", "\n")
         case "b":
             return (before in WORD) != (after in WORD)
         case _:
