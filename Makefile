@@ -32,7 +32,7 @@ else
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: help env demo test fuzz check bench bench-client sim crash interop suites wander fmt clean
+.PHONY: help env demo test fuzz check bench bench-client sim world crash interop suites wander fmt clean
 
 help:
 	@echo 'make demo     a node, a real data set and a Spark pipeline over it, checked and plotted'
@@ -44,6 +44,7 @@ help:
 	@echo 'make wander   random histories beside Apache Kafka, every reply compared (SEEDS=1-100 FAMILY=admin)'
 	@echo 'make bench    beside Apache Kafka, and our client beside others; tables go to bench/results'
 	@echo 'make sim      the simulated disk, crashes before any effect (SEEDS=200)'
+	@echo 'make world    nodes and clients on simulated hosts with links and clocks that fail (SEEDS=50 FIRST=1)'
 	@echo 'make crash    kill a node under load again and again (KILLS=100 SEED=1; JOBS=2 side by side, RESUME=1 goes on)'
 	@echo 'make env      the environment of all of these, in $(VENV)'
 	@echo 'make fmt      format and mend what can be mended'
@@ -118,6 +119,9 @@ wander: $(VENV)/.dev
 sim: $(VENV)/.dev
 	@$(PY) -m pytest -q -m 'not interop' tests/sim $(ARGS)
 	@$(PY) -m tests.crash.seeds --seeds $(SEEDS)
+
+world: $(VENV)/.dev
+	@$(PY) -m tests.world --seeds $(if $(filter-out file,$(origin SEEDS)),$(SEEDS),50) --first $(or $(FIRST),1) $(ARGS)
 
 crash: $(VENV)/.dev
 	@$(PY) -m tests.crash --kills $(KILLS) --seed $(SEED) --jobs $(JOBS) $(if $(RESUME),--resume) $(ARGS)

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from ottla.client.client_setting import ClientSettings
-from ottla.client.clock import Backoff, now_ms
+from ottla.client.clock import Backoff, now_ms, randomness
 from ottla.client.connection import Connection
 from ottla.client.error import AuthenticationFailed, ClientClosed, NotReachable, RequestTimedOut, TlsFailed, check
 from ottla.client.metadata import Metadata, Node
@@ -131,9 +130,9 @@ class Cluster:
         ]
         if usable:
             return min(usable, key=lambda one: one.in_flight)
-        random.shuffle(known)
+        randomness().shuffle(known)
         bootstrap = list(self.settings.bootstrap_servers)
-        random.shuffle(bootstrap)
+        randomness().shuffle(bootstrap)
         if not known or self.settings.metadata_recovery_strategy == "rebootstrap":
             known += [one for one in bootstrap if one not in known]
         first: OttlaError | None = None

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import random
 import socket
 import ssl
 import sys
@@ -26,7 +25,7 @@ from collections import deque
 from typing import Any, TypeVar, cast
 
 from ottla.client.client_setting import ClientSettings
-from ottla.client.clock import now_ms
+from ottla.client.clock import now_ms, randomness
 from ottla.client.error import ConnectionLost, NotReachable, RequestTimedOut, Unsupported, check
 from ottla.client.inbound import Inbound
 from ottla.client.node_metric import NodeMeter
@@ -163,7 +162,7 @@ class Connection(asyncio.BufferedProtocol):
 
         lifetime_ms = await authenticate(ask, self._sign_in, f"{self.host}:{self.port}")
         if lifetime_ms > 0:
-            self._sign_in_at = self._loop.time() + lifetime_ms / 1000 * random.uniform(*_SESSION_USED)
+            self._sign_in_at = self._loop.time() + lifetime_ms / 1000 * randomness().uniform(*_SESSION_USED)
 
     async def _authenticate_again(self, timeout_ms: int) -> None:
         """Another sign-in on the same connection; whatever is written meanwhile follows it."""

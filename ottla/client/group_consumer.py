@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from typing import Any
 
+from ottla.client.clock import random_uuid
 from ottla.client.cluster import Cluster
 from ottla.client.consumer_setting import ConsumerSettings
 from ottla.client.group import Group, Owner
@@ -26,7 +26,7 @@ class ConsumerGroup(Group):
 
     def __init__(self, cluster: Cluster, settings: ConsumerSettings, owner: Owner) -> None:
         super().__init__(cluster, settings, owner)
-        self.membership: ConsumerMembership = ConsumerMembership(settings, uuid_text(uuid.uuid4().bytes))
+        self.membership: ConsumerMembership = ConsumerMembership(settings, uuid_text(random_uuid()))
         self._lost = False
         self._wake: asyncio.Event = asyncio.Event()
         self._first: asyncio.Future[None] | None = None

@@ -12,7 +12,6 @@ KIPs: 98 (idempotence), 480 (sticky partitions), 794 (balance), 82 (headers), 91
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.accumulator import Accumulator
-from ottla.client.clock import MachineClock, now_ms
+from ottla.client.clock import current_clock, now_ms, randomness, wall_ms
 from ottla.client.cluster import Cluster
 from ottla.client.delivery import Delivery, ProducerBatch, TableDelivery
 from ottla.client.error import BufferFull, ClientClosed
@@ -66,7 +65,7 @@ class AsyncProducer(TransactionCalls):
         self.settings = ProducerSettings.read(settings, keywords)
         self._lock = threading.Lock()
         self._cluster = Cluster(self.settings)
-        self._accumulator = Accumulator(self.settings, MachineClock(), random.Random())
+        self._accumulator = Accumulator(self.settings, current_clock(), randomness())
         name, timeout_ms = self.settings.transactional_id, self.settings.transaction_timeout_ms
         self._transactions = None if name is None else Transactions(name, timeout_ms)
         self._sender = Sender(self._cluster, self._accumulator, self.settings, self._lock, self._transactions)
@@ -100,7 +99,7 @@ class AsyncProducer(TransactionCalls):
             raise ClientClosed("this producer is closed")
         raw_value, raw_key, pairs = convert(self.settings, value, key, headers)
         if timestamp is None:
-            timestamp = _now_ns() // 1_000_000
+            timestamp = wall_ms()
         deadline_ms: int | None = None
         while True:
             try:
@@ -175,7 +174,7 @@ class AsyncProducer(TransactionCalls):
         batch_bytes = min(max(settings.batch_size, TABLE_BATCH_BYTES), settings.max_request_size // 2)
         # What was sent makes room for what is encoded next, in memory that is at hand.
         frames = Frames(_FRAMES_MAX, settings.buffer_memory)
-        for cut in cuts(table, columns, len(queue.partitions), batch_bytes, MachineClock().now_ms):
+        for cut in cuts(table, columns, len(queue.partitions), batch_bytes, current_clock().now_ms):
             number = cut.partition
             if number is None:
                 with self._lock:

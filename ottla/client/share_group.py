@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable
 
+from ottla.client.clock import random_uuid
 from ottla.client.cluster import Cluster
 from ottla.client.consumer_setting import ConsumerSettings
 from ottla.client.group import Owner
@@ -47,4 +47,4 @@ class ShareGroup(ConsumerGroup):
 
     def __init__(self, cluster: Cluster, settings: ConsumerSettings, owner: Owner) -> None:
         super().__init__(cluster, settings, owner)
-        self.membership = ShareMembership(settings, uuid_text(uuid.uuid4().bytes))
+        self.membership = ShareMembership(settings, uuid_text(random_uuid()))

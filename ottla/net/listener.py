@@ -76,9 +76,12 @@ class Listener:
         frame_bytes_max: int,
         idle_ms_max: int,
         gate: Gate | None = None,
+        new_socket: Callable[..., socket.socket] = socket.socket,
     ) -> None:
         self.name = name
         self._loop = loop
+        #: Makes the listening socket; a simulated host has its own.
+        self._new_socket = new_socket
         self._on_frame = on_frame
         self._on_close = on_close
         self._frame_bytes_max = frame_bytes_max
@@ -87,7 +90,7 @@ class Listener:
         self._turns = Turns(loop)
         self._sock: socket.socket | None = None
         self._sweep: asyncio.TimerHandle | None = None
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
         self.port = 0
         self._gate = gate or OpenGate()
         self._gate.attach(self)
@@ -101,7 +104,7 @@ class Listener:
     def bind(self, host: str, port: int) -> None:
         """Take the address; port 0 takes a free one. Clients wait in the backlog until `serve`."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock = self._new_socket(family, socket.SOCK_STREAM)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind((host, port))
@@ -177,10 +180,10 @@ class Listener:
             sock.close()
             self._gate.leave(address)
         else:
-            self.connections.add(connection)
+            self.connections[connection] = None
 
     def _closed(self, connection: Connection, why: str) -> None:
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         self._gate.leave(connection.peer[0])
         self._on_close(connection, why)
 

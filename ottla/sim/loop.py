@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from itertools import count
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from ottla.kernel.port import Rng
 from ottla.sim.clock import SimClock
@@ -102,10 +102,16 @@ class SimLoop:
         return True
 
 
+class Beside(Protocol):
+    """A loop with threads beside it: `SimLoop`, or a host's in a world."""
+
+    def beside(self, work: Callable[[], None]) -> None: ...
+
+
 class SimPool(Executor):
     """A node's threads: each job runs whole, beside the loop."""
 
-    def __init__(self, loop: SimLoop) -> None:
+    def __init__(self, loop: Beside) -> None:
         self._loop = loop
         self._jobs: list[_Job] = []
 

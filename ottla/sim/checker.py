@@ -1,0 +1,123 @@
+"""Judges what clients saw against what the logs hold at the end. Pure: it knows neither nodes nor time.
+
+A `Ledger` is what the clients of one cluster were told while things failed; `check` holds it against the final records.
+
+Promises:
+- An acknowledged record is there once, at the offset of its acknowledgement.
+- A record of an idempotent producer is there at most once, and a producer's records are in the order of their sending.
+- A consumer saw at each offset what is there at the end: no two values are ever served at one offset.
+- A consumer goes through a partition forwards, and skips no acknowledged record.
+- A commit that was confirmed never goes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+Partition = tuple[str, int]
+
+
+@dataclass(slots=True)
+class Sent:
+    """One record that a producer handed over. `offset` once it is acknowledged; None is: nobody knows."""
+
+    producer: str
+    number: int
+    value: bytes
+    partition: int | None = None
+    offset: int | None = None
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What the clients of one cluster were told."""
+
+    topic: str
+    sent: list[Sent] = field(default_factory=list)
+    #: By consumer: (partition, offset, value) in the order in which the polls gave them; None where it began anew.
+    seen: dict[str, list[tuple[int, int, bytes] | None]] = field(default_factory=dict)
+    #: By group and partition: the highest position whose commit was confirmed.
+    committed: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(each.offset is not None for each in self.sent)
+
+
+class Broken(AssertionError):
+    """A promise that was not kept; the text says which, with the record."""
+
+
+def check(
+    ledger: Ledger,
+    logs: Mapping[int, Sequence[tuple[int, bytes]]],
+    committed: Mapping[tuple[str, int], int | None],
+) -> None:
+    """Hold a ledger against the final logs (partition -> (offset, value)) and commits. Broken says what is wrong."""
+    _acknowledged(ledger, logs)
+    _once_and_in_order(ledger, logs)
+    for name, seen in ledger.seen.items():
+        _seen(name, ledger, seen, logs)
+    for (group, partition), position in ledger.committed.items():
+        now = committed.get((group, partition))
+        if now is None or now < position:
+            raise Broken(f"the commit of {group} for partition {partition} went back from {position} to {now}")
+
+
+def _acknowledged(ledger: Ledger, logs: Mapping[int, Sequence[tuple[int, bytes]]]) -> None:
+    values = {index: dict(log) for index, log in logs.items()}
+    for each in ledger.sent:
+        if each.offset is None or each.partition is None:
+            continue
+        found = values[each.partition].get(each.offset)
+        if found != each.value:
+            where = f"{ledger.topic}-{each.partition} at {each.offset}"
+            raise Broken(f"{each.value!r} was acknowledged in {where}, where {found!r} is")
+
+
+def _once_and_in_order(ledger: Ledger, logs: Mapping[int, Sequence[tuple[int, bytes]]]) -> None:
+    numbers = {each.value: (each.producer, each.number) for each in ledger.sent}
+    places: dict[bytes, tuple[int, int]] = {}
+    for index, log in logs.items():
+        last: dict[str, int] = {}
+        offset_before = -1
+        for offset, value in log:
+            if offset <= offset_before:
+                raise Broken(f"{ledger.topic}-{index} has offset {offset} behind {offset_before}")
+            offset_before = offset
+            if value in places:
+                raise Broken(f"{value!r} is in {ledger.topic} twice: at {places[value]} and {(index, offset)}")
+            places[value] = (index, offset)
+            if value not in numbers:
+                raise Broken(f"{value!r} in {ledger.topic}-{index} at {offset} was never sent")
+            producer, number = numbers[value]
+            if number < last.get(producer, -1):
+                raise Broken(f"{ledger.topic}-{index}: record {number} of {producer} is behind {last[producer]}")
+            last[producer] = number
+
+
+def _seen(
+    name: str,
+    ledger: Ledger,
+    seen: Sequence[tuple[int, int, bytes] | None],
+    logs: Mapping[int, Sequence[tuple[int, bytes]]],
+) -> None:
+    values = {index: dict(log) for index, log in logs.items()}
+    position: dict[int, int] = {}
+    for one in seen:
+        if one is None:
+            position.clear()
+            continue
+        index, offset, value = one
+        if values[index].get(offset) != value:
+            there = values[index].get(offset)
+            raise Broken(f"{name} was served {value!r} in {ledger.topic}-{index} at {offset}, where {there!r} is")
+        before = position.get(index)
+        if before is not None:
+            if offset < before:
+                raise Broken(f"{name} was served {ledger.topic}-{index} at {offset} behind {before - 1}")
+            skipped = next((there for there in range(before, offset) if there in values[index]), None)
+            if skipped is not None:
+                raise Broken(f"{name} was not served {ledger.topic}-{index} at {skipped}")
+        position[index] = offset + 1

@@ -1,0 +1,357 @@
+"""A simulated host: a clock that drifts and steps, an event loop whose callbacks cost time, sockets, threads.
+
+Rules:
+- A host runs one process at a time. `boot` begins one; `kill` is SIGKILL (the kernel closes its sockets), `power_off`
+  takes the network ends without a word. What a dead process had planned never happens.
+- `pause` is SIGSTOP: time passes, nothing runs; bytes go on arriving in the kernel's buffers.
+- The loop is as much of asyncio's as nodes and clients use, with real tasks and futures on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from ottla.sim.disk import Crashed
+from ottla.sim.socket import SimSocket
+from ottla.sim.transport import SimTransport
+
+if TYPE_CHECKING:
+    from ottla.sim.world import World
+
+_T = TypeVar("_T")
+#: What a callback costs: a node handles a small request in some 100 us (docs/internals/bench.md).
+_COST_US = (10, 120)
+#: A job on another thread begins and ends within this time.
+_JOB_US = (20, 3_000)
+_EPOCH_MS = 1_700_000_000_000
+
+
+class HostClock:
+    """The clock port of one host. `drift_ppm`: how much faster than true time it runs, in millionths."""
+
+    __slots__ = ("_world", "drift_ppm", "offset_us", "wall_ms")
+
+    def __init__(self, world: World, offset_us: int, drift_ppm: int) -> None:
+        self._world = world
+        self.offset_us = offset_us
+        self.drift_ppm = drift_ppm
+        #: What the wall shows beyond the monotonic time.
+        self.wall_ms = _EPOCH_MS
+
+    def monotonic_us(self) -> int:
+        now = self._world.now_us
+        return now + now * self.drift_ppm // 1_000_000 + self.offset_us
+
+    def true_us(self, monotonic_us: int) -> int:
+        """The first moment of true time at which this clock shows so much."""
+        now = (monotonic_us - self.offset_us) * 1_000_000 // (1_000_000 + self.drift_ppm)
+        while now + now * self.drift_ppm // 1_000_000 + self.offset_us < monotonic_us:
+            now += 1
+        return now
+
+    def monotonic_ms(self) -> int:
+        return self.monotonic_us() // 1000
+
+    def now_ms(self) -> int:
+        return self.wall_ms + self.monotonic_ms()
+
+    def step(self, ms: int) -> None:
+        """Set the wall clock by this much, forward or back; the monotonic one does not notice."""
+        self.wall_ms += ms
+
+
+class Host:
+    """One machine. `World.host` makes it."""
+
+    def __init__(self, world: World, name: str, address: str) -> None:
+        self.world = world
+        self.name = name
+        self.address = address
+        rng = world.rng
+        self.clock = HostClock(world, rng.randrange(3_600_000_000), rng.randrange(-100, 101))
+        #: Callbacks cost so many times as much as on other hosts.
+        self.slowness = 1
+        self.paused = False
+        #: Does the machine have power?
+        self.is_up = True
+        #: Failures of tasks and futures that its programs never asked for.
+        self.unheard: list[str] = []
+        #: Called when the process raises `Crashed` (the disk's planned death); the world then decides what is next.
+        self.on_crash: Callable[[], None] = self.kill
+        #: The process's loop; None while no process runs.
+        self.loop: HostLoop | None = None
+        #: Every open socket of this host's kernel.
+        self.sockets: dict[int, SimSocket] = {}
+        self._descriptors = 2
+
+    def boot(self) -> HostLoop:
+        """A new process with an empty loop."""
+        assert self.loop is None, f"{self.name} runs a process"
+        self.paused = False
+        self.is_up = True
+        self.loop = HostLoop(self)
+        return self.loop
+
+    def kill(self) -> None:
+        """SIGKILL: the process is gone, its peers are told by the kernel."""
+        self._end()
+        for each in list(self.sockets.values()):
+            each.reset()
+
+    def power_off(self) -> None:
+        """The machine is gone; its peers hear nothing."""
+        self._end()
+        self.is_up = False
+        for each in list(self.sockets.values()):
+            each.vanish()
+
+    def _end(self) -> None:
+        if self.loop is not None:
+            self.loop.dead = True
+            self.loop = None
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self.paused = False
+        if self.loop is not None:
+            self.loop.go_on()
+
+    def socket(self, *_: Any) -> Any:
+        """`socket.socket` of a program on this host."""
+        self._descriptors += 1
+        made = self.sockets[self._descriptors] = SimSocket(self, self._descriptors)
+        return made
+
+    def run(self, work: Coroutine[Any, Any, _T], *, limit_ms: int = 600_000) -> _T:
+        """Run a coroutine on this host's process to its end."""
+        assert self.loop is not None, f"{self.name} runs no process"
+        task: asyncio.Task[_T] = self.loop.create_task(work)
+        assert self.world.run_until(task.done, limit_ms=limit_ms), f"{self.name}: no end within {limit_ms} ms: {work}"
+        return task.result()
+
+
+class _Handle(asyncio.TimerHandle):
+    """A planned callback, run by the world."""
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: HostLoop,
+        context: contextvars.Context | None,
+    ) -> None:
+        super().__init__(when, callback, args, cast(asyncio.AbstractEventLoop, loop), context)
+        chosen = context or contextvars.copy_context()
+        self._run_it: Callable[[], object] = lambda: chosen.run(callback, *args)
+
+    def run(self) -> None:
+        self._run_it()
+
+
+class HostLoop:
+    """As much of `asyncio.AbstractEventLoop` as nodes and clients use, on one host's process."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.dead = False
+        self._world = host.world
+        self._ready: deque[_Handle] = deque()
+        self._free_us = 0
+        self._planned = False
+        self._readers: dict[int, Callable[[], object]] = {}
+        self._writers: dict[int, Callable[[], object]] = {}
+        self._polled: set[tuple[int, bool]] = set()
+
+    # ---- asyncio's
+
+    def time(self) -> float:
+        return self.host.clock.monotonic_us() / 1_000_000
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return not self.dead
+
+    def is_closed(self) -> bool:
+        return self.dead
+
+    def call_soon(self, callback: Any, *args: Any, context: contextvars.Context | None = None) -> asyncio.Handle:
+        handle = _Handle(self.time(), callback, args, self, context)
+        self._enqueue(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(
+        self, delay: float, callback: Any, *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Any, *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        handle = _Handle(when, callback, args, self, context)
+        # A whole microsecond, and never too early.
+        due_us = self.host.clock.true_us(-int(-when * 1_000_000 // 1))
+        self._world.at(due_us, lambda: None if handle.cancelled() else self._enqueue(handle), f"{self.host.name} timer")
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """asyncio's handles say when they are cancelled; the world drops them when their time comes."""
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=cast(asyncio.AbstractEventLoop, self))
+
+    def create_task(
+        self, coro: Coroutine[Any, Any, _T], *, name: str | None = None, context: contextvars.Context | None = None
+    ) -> asyncio.Task[_T]:
+        return asyncio.Task(coro, loop=cast(asyncio.AbstractEventLoop, self), name=name, context=context)
+
+    def run_in_executor(self, executor: Any, work: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        """Run `work` on another thread."""
+        answer = self.create_future()
+
+        def run() -> None:
+            try:
+                result = work(*args)
+            except Exception as error:
+                if not answer.done():
+                    answer.set_exception(error)
+            else:
+                if not answer.done():
+                    answer.set_result(result)
+
+        self.beside(run)
+        return answer
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """A task or future failed and the program never asked for it: asyncio's loops log it when it is collected."""
+        if not self.dead:
+            self.host.unheard.append(f"{context.get('message')}: {context.get('exception')!r}")
+
+    async def create_connection(
+        self, factory: Callable[[], Any], host: str, port: int, *, ssl: None = None, **_: Any
+    ) -> tuple[SimTransport, Any]:
+        """Connect to `host`:`port` and put a protocol of `factory` on the connection."""
+        assert ssl is None, "TLS is not simulated"
+        sock: SimSocket = self.host.socket()
+        answer = self.create_future()
+        sock.connect_ex((host, port))
+
+        def connected() -> None:
+            self.remove_writer(sock.fileno())
+            if answer.done():
+                return
+            code = sock.getsockopt(0, 0)
+            if code:
+                answer.set_exception(ConnectionRefusedError(code, "Connection refused"))
+            else:
+                answer.set_result(None)
+
+        self.add_writer(sock.fileno(), connected)
+        try:
+            await answer
+        except BaseException:
+            self.remove_writer(sock.fileno())
+            sock.close()
+            raise
+        protocol = factory()
+        transport = SimTransport(self, sock, protocol)
+        return transport, protocol
+
+    # ---- descriptors: level-triggered, as by a selector
+
+    def add_reader(self, fd: int, callback: Callable[..., object], *args: Any) -> None:
+        self._readers[fd] = lambda: callback(*args)
+        self.poll(fd)
+
+    def remove_reader(self, fd: int) -> bool:
+        return self._readers.pop(fd, None) is not None
+
+    def add_writer(self, fd: int, callback: Callable[..., object], *args: Any) -> None:
+        self._writers[fd] = lambda: callback(*args)
+        self.poll(fd)
+
+    def remove_writer(self, fd: int) -> bool:
+        return self._writers.pop(fd, None) is not None
+
+    def poll(self, fd: int) -> None:
+        """Something changed at a descriptor: call who waits for it, if it is ready."""
+        sock = self.host.sockets.get(fd)
+        if sock is None or self.dead:
+            return
+        if fd in self._readers and sock.readable and (fd, False) not in self._polled:
+            self._polled.add((fd, False))
+            self.call_soon(self._notify, fd, False)
+        if fd in self._writers and sock.writable and (fd, True) not in self._polled:
+            self._polled.add((fd, True))
+            self.call_soon(self._notify, fd, True)
+
+    def _notify(self, fd: int, writing: bool) -> None:
+        self._polled.discard((fd, writing))
+        callback = (self._writers if writing else self._readers).get(fd)
+        sock = self.host.sockets.get(fd)
+        if callback is not None and sock is not None and (sock.writable if writing else sock.readable):
+            callback()
+        self.poll(fd)
+
+    # ---- the world's
+
+    def beside(self, work: Callable[[], None]) -> None:
+        """Run this on another thread: whole, at some later moment."""
+
+        def run() -> None:
+            if self.dead:
+                return
+            if self.host.paused:
+                self.beside(work)
+            else:
+                self._guarded(work)
+
+        self._world.after(self._world.rng.randrange(*_JOB_US) * self.host.slowness, run, f"{self.host.name} thread")
+
+    def go_on(self) -> None:
+        """The host was paused, and is not any more."""
+        self._plan()
+
+    def _enqueue(self, handle: _Handle) -> None:
+        if not self.dead:
+            self._ready.append(handle)
+            self._plan()
+
+    def _plan(self) -> None:
+        if self._ready and not self._planned and not self.host.paused:
+            self._planned = True
+            self._world.at(self._free_us, self._run_one, self.host.name)
+
+    def _run_one(self) -> None:
+        self._planned = False
+        if self.dead or self.host.paused or not self._ready:
+            return
+        handle = self._ready.popleft()
+        if not handle.cancelled():
+            cost_us = self._world.rng.randrange(*_COST_US) * self.host.slowness
+            self._free_us = self._world.now_us + cost_us
+            self._guarded(handle.run)
+        self._plan()
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        asyncio._set_running_loop(cast(asyncio.AbstractEventLoop, self))
+        current, self._world.network.current = self._world.network.current, self.host
+        try:
+            work()
+        except Crashed:
+            self.host.on_crash()
+        finally:
+            self._world.network.current = current
+            asyncio._set_running_loop(None)

@@ -1,0 +1,135 @@
+"""The simulated network: links between hosts, and TCP as far as programs can see it.
+
+Rules:
+- Bytes of one direction of one connection arrive in their order; different connections overtake each other.
+- A cut link loses nothing of a connection that outlives the cut: TCP sends again, and what was held arrives after the
+  link heals. Cutting is one way: `cut(a, b)` holds what a sends to b, acknowledgements of the other way included.
+- A host that lost its power says nothing; the first segment that reaches it when it is back is answered by a reset.
+- A connection buffers at most `WINDOW_BYTES` that its reader has not taken.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.sim.host import Host
+    from ottla.sim.socket import SimSocket
+    from ottla.sim.world import World
+
+WINDOW_BYTES = 1 << 18
+#: One way within a data centre.
+_LATENCY_US = (40, 400)
+#: TCP tries again after this time (RFC 6298's least timeout and its doubling).
+_RETRY_US = (200_000, 1_600_000)
+_PORT_FIRST = 32_768
+
+
+class Link:
+    """One direction between two hosts. `slow_us` is added to the latency of everything."""
+
+    __slots__ = ("held", "is_cut", "slow_us")
+
+    def __init__(self) -> None:
+        self.is_cut = False
+        self.slow_us = 0
+        #: What waits for the link to heal, in its order.
+        self.held: list[tuple[SimSocket | None, Callable[[], None]]] = []
+
+
+class Network:
+    """All links and listening sockets. `World.network`."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        #: The host whose program runs now.
+        self.current: Host | None = None
+        self._links: dict[tuple[str, str], Link] = {}
+        self._listening: dict[tuple[str, int], SimSocket] = {}
+        self._port = _PORT_FIRST
+
+    # ---- faults
+
+    def link(self, source: Host, target: Host) -> Link:
+        return self._links.setdefault((source.address, target.address), Link())
+
+    def cut(self, source: Host, target: Host) -> None:
+        """Hold everything that `source` sends to `target`."""
+        self.link(source, target).is_cut = True
+
+    def heal(self, source: Host, target: Host) -> None:
+        link = self.link(source, target)
+        link.is_cut = False
+        held, link.held = link.held, []
+        if held:
+            # One retransmission carries on for all connections: those that retry first come first.
+            delay_us = self._world.rng.randrange(*_RETRY_US)
+            for sock, action in held:
+                self._deliver(source, target, sock, action, delay_us)
+
+    def isolate(self, host: Host) -> None:
+        """Cut this host off from all others, both ways."""
+        for other in self._world.hosts:
+            if other is not host:
+                self.cut(host, other)
+                self.cut(other, host)
+
+    def heal_all(self) -> None:
+        for source in self._world.hosts:
+            for target in self._world.hosts:
+                if source is not target:
+                    self.heal(source, target)
+
+    def slow(self, source: Host, target: Host, added_us: int) -> None:
+        """Everything from `source` to `target` takes so much longer."""
+        self.link(source, target).slow_us = added_us
+
+    # ---- what sockets use
+
+    def new_port(self) -> int:
+        self._port += 1
+        return self._port
+
+    def listen(self, sock: SimSocket, address: tuple[str, int]) -> None:
+        if address in self._listening:
+            raise OSError(errno.EADDRINUSE, "Address already in use")
+        self._listening[address] = sock
+
+    def unlisten(self, address: tuple[str, int]) -> None:
+        self._listening.pop(address, None)
+
+    def listener(self, address: tuple[str, int]) -> SimSocket | None:
+        return self._listening.get(address)
+
+    def host_of(self, address: str) -> Host | None:
+        return next((each for each in self._world.hosts if each.address == address), None)
+
+    def send(self, source: Host, target: Host, sock: SimSocket | None, action: Callable[[], None]) -> None:
+        """Carry `action` to the other end: `sock`'s things stay in their order."""
+        link = self.link(source, target)
+        if link.is_cut:
+            link.held.append((sock, action))
+        else:
+            self._deliver(source, target, sock, action, 0)
+
+    def _deliver(
+        self, source: Host, target: Host, sock: SimSocket | None, action: Callable[[], None], delay_us: int
+    ) -> None:
+        world, link = self._world, self.link(source, target)
+        if source is target:
+            when_us = world.now_us + delay_us + 5
+        else:
+            when_us = world.now_us + delay_us + world.rng.randrange(*_LATENCY_US) + link.slow_us
+        if sock is not None:
+            when_us = sock.arrives_us = max(when_us, sock.arrives_us + 1)
+
+        def arrive() -> None:
+            # Cut while it was on its way: it is lost, and comes again.
+            if link.is_cut:
+                link.held.append((sock, action))
+            else:
+                action()
+
+        world.at(when_us, arrive, f"{source.name}>{target.name}")

@@ -1,0 +1,251 @@
+"""A TCP socket of a simulated host, as far as `ottla.net` and the transport of `ottla/sim/transport.py` use one.
+
+Rules:
+- Non-blocking always. What the kernel knows (`inbox`, `eof`, `error`) changes by arrivals only.
+- A socket that its process closes with bytes unread, or that is reset, resets its peer; else the peer sees an end.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ottla.sim.network import WINDOW_BYTES
+
+if TYPE_CHECKING:
+    from ottla.sim.host import Host
+
+_Buffer = bytes | bytearray | memoryview
+
+
+class SimSocket:
+    """One end of a connection, or a listening socket. `Host.socket` makes it; `close` ends it."""
+
+    def __init__(self, host: Host, fd: int) -> None:
+        self.host = host
+        self._network = host.world.network
+        self._fd = fd
+        self._local = (host.address, 0)
+        self._remote = ("", 0)
+        self._target: Host | None = None
+        self.peer: SimSocket | None = None
+        self._listening = False
+        self._backlog: deque[SimSocket] = deque()
+        self._connecting = False
+        self.inbox = bytearray()
+        self.eof = False
+        #: An errno that the next use raises.
+        self.error = 0
+        self.closed = False
+        #: Bytes sent that the peer's program has not taken.
+        self._in_flight = 0
+        #: When the newest of what this end sent arrives, in microseconds.
+        self.arrives_us = 0
+
+    # ---- what the kernel says
+
+    @property
+    def readable(self) -> bool:
+        return bool(self._backlog or self.inbox or self.eof or self.error)
+
+    @property
+    def writable(self) -> bool:
+        if self._listening or self._connecting:
+            return False
+        return bool(self.error) or self._in_flight < WINDOW_BYTES
+
+    # ---- socket.socket's
+
+    def fileno(self) -> int:
+        return -1 if self.closed else self._fd
+
+    def setsockopt(self, *_: Any) -> None:
+        """Options change nothing here."""
+
+    def getsockopt(self, *_: Any) -> int:
+        """SO_ERROR: the error of a connection attempt, once."""
+        code, self.error = self.error, 0
+        return code
+
+    def setblocking(self, flag: bool) -> None:
+        assert not flag, "simulated sockets do not block"
+
+    def bind(self, address: tuple[str, int]) -> None:
+        host, port = address[:2]
+        self._local = (host, port or self._network.new_port())
+
+    def listen(self, backlog: int) -> None:
+        self._network.listen(self, self._local)
+        self._listening = True
+
+    def getsockname(self) -> tuple[str, int]:
+        return self._local
+
+    def getpeername(self) -> tuple[str, int]:
+        if self.peer is None:
+            raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+        return self._remote
+
+    def accept(self) -> tuple[SimSocket, tuple[str, int]]:
+        if not self._backlog:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        sock = self._backlog.popleft()
+        return sock, sock._remote
+
+    def connect_ex(self, address: tuple[str, int]) -> int:
+        """Begin to connect; the socket becomes writable when it is decided, `getsockopt` says how."""
+        target = self._network.host_of(address[0])
+        self._local = (self.host.address, self._network.new_port())
+        self._remote = address
+        self._connecting = True
+        if target is None:
+            self._decided(errno.EHOSTUNREACH)
+        else:
+            self._target = target
+            self._network.send(self.host, target, self, lambda: self._knock(target, address))
+        return errno.EINPROGRESS
+
+    def recv_into(self, buffer: Any) -> int:
+        self._raise()
+        if not self.inbox:
+            if self.eof:
+                return 0
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        view = memoryview(buffer).cast("B")
+        count = min(len(view), len(self.inbox))
+        view[:count] = self.inbox[:count]
+        del self.inbox[:count]
+        self._acknowledge(count)
+        return count
+
+    def recvmsg_into(self, buffers: Sequence[Any]) -> tuple[int, list[Any], int, Any]:
+        total = 0
+        for buffer in buffers:
+            if total and not self.inbox:
+                break
+            if len(buffer):
+                total += self.recv_into(buffer)
+        return total, [], 0, None
+
+    def send(self, data: _Buffer) -> int:
+        self._raise()
+        if self.peer is None or self.closed:
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+        room = WINDOW_BYTES - self._in_flight
+        if room <= 0:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        piece = bytes(memoryview(data).cast("B")[:room])
+        self._in_flight += len(piece)
+        peer = self.peer
+        self._carry(lambda: peer._arrived(piece))
+        return len(piece)
+
+    def sendmsg(self, pieces: Sequence[_Buffer], *_: Any) -> int:
+        return self.send(b"".join(pieces))
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        if self.inbox:
+            return self.reset()
+        self._forget()
+        peer = self.peer
+        if peer is not None:
+            self._carry(peer._ended)
+
+    # ---- the kernel's end
+
+    def reset(self) -> None:
+        """The process is gone, or gives the connection up: the peer is told."""
+        if not self.closed:
+            self._forget()
+            peer = self.peer
+            if peer is not None:
+                self._carry(peer._was_reset)
+
+    def vanish(self) -> None:
+        """The machine is gone: nobody is told."""
+        self._forget()
+
+    def _forget(self) -> None:
+        self.closed = True
+        self.host.sockets.pop(self._fd, None)
+        if self._listening:
+            self._network.unlisten(self._local)
+            for each in self._backlog:
+                each.reset()
+
+    def _carry(self, action: Any) -> None:
+        assert self._target is not None
+        self._network.send(self.host, self._target, self, action)
+
+    def _knock(self, target: Host, address: tuple[str, int]) -> None:
+        """A connection attempt arrives at the other host."""
+        if not target.is_up:
+            return
+        listener = self._network.listener(address)
+        if listener is None:
+            self._network.send(target, self.host, None, lambda: self._decided(errno.ECONNREFUSED))
+            return
+        far = target.socket()
+        far._local, far._remote = address, self._local
+        far._target, far.peer = self.host, self
+        listener._backlog.append(far)
+        listener._changed()
+        far._carry(lambda: self._accepted(far))
+
+    def _accepted(self, far: SimSocket) -> None:
+        if self.closed:
+            # Given up meanwhile.
+            self._network.send(self.host, far.host, None, far._was_reset)
+            return
+        self.peer = far
+        self._decided(0)
+
+    def _decided(self, error: int) -> None:
+        self._connecting = False
+        self.error = error
+        self._changed()
+
+    def _arrived(self, piece: bytes) -> None:
+        if self.closed:
+            return self._answer_by_reset()
+        self.inbox += piece
+        self._changed()
+
+    def _acknowledge(self, count: int) -> None:
+        peer = self.peer
+        if peer is not None:
+            self._carry(lambda: peer._taken(count))
+
+    def _taken(self, count: int) -> None:
+        self._in_flight -= count
+        self._changed()
+
+    def _ended(self) -> None:
+        self.eof = True
+        self._changed()
+
+    def _was_reset(self) -> None:
+        if not self.closed:
+            self.error = errno.ECONNRESET
+            self._changed()
+
+    def _answer_by_reset(self) -> None:
+        """Bytes for a connection that this host does not know (any more)."""
+        peer = self.peer
+        if peer is not None and self.host.is_up:
+            self._carry(peer._was_reset)
+
+    def _changed(self) -> None:
+        loop = self.host.loop
+        if loop is not None:
+            loop.poll(self._fd)
+
+    def _raise(self) -> None:
+        if self.error:
+            code, self.error = self.error, 0
+            self.eof = True
+            raise ConnectionResetError(code, "Connection reset by peer")

@@ -1,0 +1,123 @@
+"""Clients at work in a world: producers, consumers of a group, and the faults between them and their nodes.
+
+Rules:
+- The clients are ours, unmodified, each a process of its own host. They write into a `Ledger` what they were told.
+- A client never ends by an error that Kafka's clients may meet: it notes what it does not know, and begins again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+
+from ottla.client import AsyncConsumer, AsyncProducer, TopicPartition
+from ottla.kernel.error import KafkaError, OttlaError
+from ottla.sim.checker import Ledger, Sent
+
+_PAUSE_S = (0.05, 1.5)
+_BURST_MAX = 12
+_DELIVERY_MS = 20_000
+_REQUEST_MS = 4_000
+PARTITIONS = 3
+Going = Callable[[], bool]
+
+
+async def produce(name: str, servers: str, ledger: Ledger, rng: Random, going: Going) -> None:
+    """Send bursts of numbered records as an idempotent producer while `going`."""
+    number = 0
+    while going():
+        try:
+            async with AsyncProducer(
+                servers, delivery_timeout_ms=_DELIVERY_MS, request_timeout_ms=_REQUEST_MS, max_block_ms=_DELIVERY_MS
+            ) as producer:
+                while going():
+                    burst = []
+                    for _ in range(rng.randrange(1, _BURST_MAX)):
+                        number += 1
+                        burst.append(Sent(name, number, b"%s %d" % (name.encode(), number)))
+                    ledger.sent += burst
+                    await _deliver(producer, ledger.topic, burst, rng)
+                    await asyncio.sleep(rng.uniform(*_PAUSE_S))
+        except (KafkaError, OttlaError):
+            await asyncio.sleep(rng.uniform(*_PAUSE_S))
+
+
+async def _deliver(producer: AsyncProducer, topic: str, burst: list[Sent], rng: Random) -> None:
+    partition = rng.randrange(PARTITIONS)
+    deliveries = [(each, await producer.send(topic, each.value, partition=partition)) for each in burst]
+    failed: KafkaError | OttlaError | None = None
+    for each, delivery in deliveries:
+        try:
+            told = await delivery
+        except (KafkaError, OttlaError) as error:
+            failed = error
+        else:
+            each.partition, each.offset = told.partition, told.offset if told.offset >= 0 else None
+    if failed is not None:
+        # What comes after a lost record has no order to what is still on its way: a new producer begins.
+        raise failed
+
+
+async def consume(name: str, group: str, servers: str, ledger: Ledger, rng: Random, going: Going) -> None:
+    """Read as the member of a group while `going`, and commit after each poll."""
+    seen = ledger.seen.setdefault(name, [])
+    while going():
+        try:
+            async with AsyncConsumer(
+                servers,
+                group_id=group,
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+                request_timeout_ms=_REQUEST_MS,
+                default_api_timeout_ms=_DELIVERY_MS,
+                fetch_max_wait_ms=2_000,
+            ) as consumer:
+                seen.append(None)
+                consumer.subscribe([ledger.topic])
+                while going():
+                    records = await consumer.poll(rng.uniform(*_PAUSE_S))
+                    seen.extend((each.partition, each.offset, each.value) for each in records)
+                    if records:
+                        await _commit(consumer, group, ledger, {each.partition: each.offset + 1 for each in records})
+        except (KafkaError, OttlaError):
+            await asyncio.sleep(rng.uniform(*_PAUSE_S))
+
+
+async def _commit(consumer: AsyncConsumer, group: str, ledger: Ledger, positions: dict[int, int]) -> None:
+    await consumer.commit({TopicPartition(ledger.topic, index): offset for index, offset in positions.items()})
+    for index, offset in positions.items():
+        ledger.committed[group, index] = max(offset, ledger.committed.get((group, index), 0))
+
+
+async def read_all(servers: str, topic: str) -> dict[int, list[tuple[int, bytes]]]:
+    """Every record of a topic: partition -> (offset, value)."""
+    partitions = [TopicPartition(topic, index) for index in range(PARTITIONS)]
+    found: dict[int, list[tuple[int, bytes]]] = {index: [] for index in range(PARTITIONS)}
+    async with AsyncConsumer(servers, auto_offset_reset="earliest", fetch_max_wait_ms=50) as consumer:
+        consumer.assign(partitions)
+        ends = await consumer.end_offsets(partitions)
+        await consumer.seek_to_beginning(partitions)
+        while any([await consumer.position(each) < ends[each] for each in partitions]):
+            for record in await consumer.poll(1.0):
+                found[record.partition].append((record.offset, record.value))
+    return found
+
+
+async def read_commits(servers: str, group: str, topic: str) -> dict[tuple[str, int], int | None]:
+    """What a group has committed: (group, partition) -> position."""
+    async with AsyncConsumer(servers, group_id=group) as consumer:
+        partitions = [TopicPartition(topic, index) for index in range(PARTITIONS)]
+        consumer.assign(partitions)
+        told = await consumer.committed(partitions)
+    return {(group, each.partition): position for each, position in told.items()}
+
+
+async def until_it_works(ask: Callable[[], Awaitable[None]], *, tries: int = 60) -> None:
+    """Ask again and again, a second apart, as a person would who waits for a node to come back."""
+    for _ in range(tries - 1):
+        try:
+            return await ask()
+        except (KafkaError, OttlaError):
+            await asyncio.sleep(1)
+    await ask()
