@@ -17,7 +17,6 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
-from time import monotonic
 from typing import Protocol
 
 from ottla.kernel.port import File
@@ -100,6 +99,7 @@ class Connection:
         self._loop = loop
         self._memory = memory
         self._turns = turns
+        self._now = turns.now
         self._on_frame = on_frame
         self._on_close = on_close
         self._frame_bytes_max = frame_bytes_max
@@ -109,8 +109,8 @@ class Connection:
         self.closed = False
         #: Clients say their software's name in ApiVersions (KIP-511).
         self.client_software = ("", "")
-        #: when the last bytes came, in seconds of `monotonic`; the idle sweep reads it.
-        self.heard_at = monotonic()
+        #: when the last bytes came, in seconds of `Turns.now`; the idle sweep reads it.
+        self.heard_at = self._now()
         #: The bytes of an incomplete frame with its length, or None between frames. `_partial_end` bytes are there.
         self._partial: memoryview | None = None
         self._partial_end = 0
@@ -144,7 +144,7 @@ class Connection:
             return self.close(error.strerror or "connection lost")
         if not count:
             return self.close("the peer closed the connection")
-        self.heard_at = monotonic()
+        self.heard_at = self._now()
         self._handling = True
         try:
             if self._partial is None:
@@ -179,7 +179,7 @@ class Connection:
             position += 4 + size
             if position < end:
                 frames += 1
-                if frames == FRAMES_A_SLICE or monotonic() - self.heard_at > SLICE_SECONDS or self._is_overloaded():
+                if frames == FRAMES_A_SLICE or self._now() - self.heard_at > SLICE_SECONDS or self._is_overloaded():
                     return self._hold(data[position:])
         if position < end:
             if self._muted is None:
@@ -202,7 +202,7 @@ class Connection:
             return
         self._held = None
         self._memory.hold(-len(held))
-        self.heard_at = monotonic()
+        self.heard_at = self._now()
         self._handling = True
         try:
             self._cut(held)

@@ -77,6 +77,7 @@ class Listener:
         idle_ms_max: int,
         gate: Gate | None = None,
         new_socket: Callable[..., socket.socket] = socket.socket,
+        now: Callable[[], float] = monotonic,
     ) -> None:
         self.name = name
         self._loop = loop
@@ -87,7 +88,7 @@ class Listener:
         self._frame_bytes_max = frame_bytes_max
         self._idle_seconds_max = idle_ms_max / 1000
         self.memory = ReceiveMemory()
-        self._turns = Turns(loop)
+        self._turns = Turns(loop, now)
         self._sock: socket.socket | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self.connections: dict[Connection, None] = {}
@@ -202,7 +203,7 @@ class Listener:
             self._sweep = self._loop.call_later(self._idle_seconds_max / _SWEEPS_PER_IDLE_TIME, self._close_idle)
 
     def _close_idle(self) -> None:
-        oldest = monotonic() - self._idle_seconds_max
+        oldest = self._turns.now() - self._idle_seconds_max
         for connection in [each for each in self.connections if each.heard_at < oldest]:
             connection.close("idle for longer than connections.max.idle.ms")
         self._plan_sweep()

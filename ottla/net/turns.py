@@ -14,10 +14,12 @@ ROUND_SECONDS = 0.004
 class Turns:
     """Those who wait for their next slice. A listener makes it."""
 
-    __slots__ = ("_loop", "_waiting")
+    __slots__ = ("_loop", "_waiting", "now")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, now: Callable[[], float] = monotonic) -> None:
         self._loop = loop
+        #: The time in seconds, also within a turn of the loop, where the loop's own time stands still.
+        self.now = now
         self._waiting: deque[Callable[[], None]] = deque()
 
     def wait(self, go_on: Callable[[], None]) -> None:
@@ -28,14 +30,14 @@ class Turns:
 
     def _round(self) -> None:
         """Give a slice to each who waits, as long as the round lasts."""
-        end = monotonic() + ROUND_SECONDS
+        end = self.now() + ROUND_SECONDS
         waiting = self._waiting
         try:
             for _ in range(len(waiting)):
                 # It stays in the queue meanwhile, so that `wait` does not plan a second round.
                 waiting[0]()
                 waiting.popleft()
-                if monotonic() >= end:
+                if self.now() >= end:
                     break
         except BaseException:
             waiting.popleft()

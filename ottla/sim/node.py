@@ -68,7 +68,7 @@ class NodeHost:
         """A new process. The disk's `Crashed` comes out, and then it is dead."""
         loop = self.host.boot()
         self.failure = None
-        listener: Any = partial(Listener, new_socket=self.host.socket)
+        listener: Any = partial(Listener, new_socket=self.host.socket, now=loop.time)
         ports = Ports(self.disk, self.host.clock, self.world.rng, lambda *_: SimPool(loop), listener, SimWorker)
         node = Node(self.settings, cast(asyncio.AbstractEventLoop, loop), ports)
         node.on_failure = self._fail

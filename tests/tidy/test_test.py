@@ -9,6 +9,7 @@ from tests.tidy.source import modules, tree
 _MAY_START_PROGRAMS = (
     "tests/interop/",
     "tests/crash/",
+    "tests/world/",
     "tests/spark/",
     "tests/cli/",
     "tests/wire/",
