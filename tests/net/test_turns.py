@@ -75,10 +75,12 @@ def test_a_slice_ends_when_its_time_is_over(served: Served, monkeypatch: pytest.
         now += 0.01
         slot.fill([frame])
 
-    monkeypatch.setattr(inbound, "monotonic", lambda: now)
     monkeypatch.setattr(inbound, "SLICE_SECONDS", 0.001)
     served.answer = work
     with served.client() as sock:
+        served.until(lambda: bool(served.listener.connections))
+        (connection,) = served.listener.connections
+        monkeypatch.setattr(connection, "_now", lambda: now)
         flood(served, sock, 50)
         handled = 0
         while len(served.frames) < 50:
