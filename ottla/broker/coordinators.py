@@ -129,22 +129,27 @@ class Coordinators(ABC, Generic[D]):
         driver.begin()
 
     def _replace(self, driver: Driver[Any]) -> None:
-        self._drivers.pop(driver.partition.tp.partition, None)
-        self._try_again(driver.partition)
+        index = driver.partition.tp.partition
+        if self._drivers.get(index) is driver:
+            self.resign(index)
+            self._try_again(driver.partition)
 
     def _try_again(self, partition: Partition) -> None:
+        if self.node.partitions.get(partition.tp) is not partition:
+            # Its directory has failed.
+            return
         index = partition.tp.partition
         self._retries[index] = self.node.loop.call_later(_RETRY_SECONDS, self.lead, partition)
 
     def resign(self, index: int) -> None:
-        """The partition is gone."""
+        """The partition is not led here any more."""
         retry = self._retries.pop(index, None)
         if retry is not None:
             retry.cancel()
         self._loading.pop(index, None)
         driver = self._drivers.pop(index, None)
         if driver is not None:
-            driver.give_up()
+            driver.end()
 
     def close(self) -> None:
         """Tell whoever still waits, and stop the timers."""

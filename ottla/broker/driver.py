@@ -55,7 +55,8 @@ class Driver(ABC, Generic[M]):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
         self._steps: deque[Any] = deque()
-        #: The log refused an append: the machine knows more than its log, and nothing it says counts any more.
+        #: The log refused an append, or its partition is not led here any more: the machine may know more than the log,
+        #: and nothing it says counts any more.
         self.failed = False
         #: Called once when that happens.
         self.on_failure: Callable[[Driver[Any]], None] = lambda _: None
@@ -147,6 +148,11 @@ class Driver(ABC, Generic[M]):
         self.give_up()
         self.on_failure(self)
 
+    def end(self) -> None:
+        """The partition is not led here any more."""
+        self.failed = True
+        self.give_up()
+
     def give_up(self) -> None:
         """Nothing more is done here; whoever still waits is told NOT_COORDINATOR, and asks again."""
         self._cancel_timer()
@@ -160,6 +166,7 @@ class Driver(ABC, Generic[M]):
         except KafkaError as error:
             failed = KafkaError(append_error(error.code), error.message)
         except OSError as error:
+            self.node.log_dirs.check(self.partition.log, error)
             failed = KafkaError(append_error(ErrorCode.KAFKA_STORAGE_ERROR), str(error))
         else:
             return None

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -286,6 +287,15 @@ class LogDirs:
         """A use of this log has failed; perhaps its directory has."""
         if not log.closed:
             self.suspect(_parent(log.path), error)
+
+    @contextmanager
+    def guarding(self, log: Log) -> Iterator[None]:
+        """Turn an OSError of a use of this log into KAFKA_STORAGE_ERROR, and look whether its directory has failed."""
+        try:
+            yield
+        except OSError as error:
+            self.check(log, error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log cannot be used: {error}") from error
 
     def suspect(self, path: str, error: OSError) -> None:
         """A use of this directory has failed."""

@@ -169,7 +169,6 @@ class Node:
             self.store.delete_strays(self.leadership.is_stray)
             self.log_dirs.cordon_later()
             self.log_dirs.resume()
-            self.transactions.resume()
             undo.callback(self.transactions.close)
             undo.callback(self.groups.close)
             undo.callback(self.share_states.close)
@@ -337,6 +336,7 @@ class Node:
         event = topics_changed(old, new)
         for name, topic_id in event.deleted:
             self.leadership.drop(old.topics[name])
+            self.transactions.drop(old.topics[name])
             self.shares.drop_topic(topic_id)
         for name in (*event.created, *event.changed):
             self.leadership.follow(name)

@@ -1,18 +1,20 @@
 """The transaction coordinators of this node, one a partition of `__transaction_state`, and their markers.
 
 Rules:
-- Markers are written into the partitions by the coordinator itself: on one node every partition is here. A partition
-  that was deleted meanwhile needs none.
+- Markers are written into the partitions by the coordinator itself (`ottla.broker.markers`): all that are led are led
+  here.
 - A producer that speaks transaction version 2 (Produce 12 and later, KIP-890) need not announce its partitions: the
   produce request itself brings them into the transaction. An older one's are verified instead, once a transaction.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.creation import new_topic
+from ottla.cluster.image import TopicImage
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.lazy import LazyModule
 from ottla.kernel.name import TRANSACTION_TOPIC, TopicPartition
@@ -20,9 +22,9 @@ from ottla.replica.partition import Partition
 from ottla.wire.api.create_topics import CreatableTopic
 
 if TYPE_CHECKING:
-    from ottla.broker import transaction_driver
-    from ottla.broker.node import Node
+    from ottla.broker import markers, transaction_driver
 else:
+    markers = LazyModule("ottla.broker.markers")
     transaction_driver = LazyModule("ottla.broker.transaction_driver")
 
 
@@ -31,10 +33,10 @@ class Transactions(Coordinators["transaction_driver.TransactionDriver"]):
 
     topic = TRANSACTION_TOPIC
 
-    def __init__(self, node: Node) -> None:
-        super().__init__(node)
-        #: Are all partitions there, so that markers can be written?
-        self.resumed = False
+    @cached_property
+    def markers(self) -> markers.Markers:
+        """The markers on their way; made when the first transaction ends."""
+        return markers.Markers(self.node)
 
     def make(self, partition: Partition) -> transaction_driver.TransactionDriver:
         """A coordinator of the transactional ids of a partition."""
@@ -57,12 +59,26 @@ class Transactions(Coordinators["transaction_driver.TransactionDriver"]):
 
     def led(self, tp: TopicPartition) -> None:
         """A partition is led here now: markers that wait for it are written."""
+        if "markers" in vars(self):
+            self.markers.look_again(tp)
 
-    def resume(self) -> None:
-        """All partitions are there: transactions whose end was decided before a restart get their markers."""
-        self.resumed = True
-        for driver in self.loaded():
-            driver.begin()
+    def drop(self, topic: TopicImage) -> None:
+        """A topic is gone: its partitions need no markers."""
+        for index in range(len(topic.partitions)):
+            self.led(TopicPartition(topic.name, index))
+
+    def resign(self, index: int) -> None:
+        """The partition is not led here any more."""
+        driver = self.find(index)
+        super().resign(index)
+        if driver is not None and "markers" in vars(self):
+            self.markers.forget(driver)
+
+    def close(self) -> None:
+        """Tell the requests that still wait, and stop the timers."""
+        super().close()
+        if "markers" in vars(self):
+            self.markers.close()
 
     def guard(
         self,

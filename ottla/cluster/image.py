@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import NamedTuple
 
-from ottla.kernel.name import Uuid
+from ottla.kernel.name import TopicPartition, Uuid
 from ottla.kernel.value import frozen
 from ottla.wire.record.metadata import (
     AccessControlEntryRecord,
@@ -152,6 +152,11 @@ class Image:
         """A topic by its id."""
         name = self.topic_names.get(topic_id)
         return None if name is None else self.topics[name]
+
+    def has(self, tp: TopicPartition) -> bool:
+        """Is there such a partition?"""
+        topic = self.topics.get(tp.topic)
+        return topic is not None and 0 <= tp.partition < len(topic.partitions)
 
     def config(self, kind: int, name: str) -> Mapping[str, str]:
         """What was set on one resource; empty when nothing was."""

@@ -43,7 +43,8 @@ def _delete(call: Call, topic: str, asked: DeleteRecordsPartition) -> DeleteReco
         offset = partition.high_watermark if asked.offset == _TO_HIGH_WATERMARK else asked.offset
         if not 0 <= offset <= partition.high_watermark:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        partition.log.advance_start_offset(offset)
+        with call.node.log_dirs.guarding(partition.log):
+            partition.log.advance_start_offset(offset)
         result.low_watermark = partition.log.start_offset
     except KafkaError as error:
         result.error_code = error.code

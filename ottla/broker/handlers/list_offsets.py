@@ -86,7 +86,8 @@ def _find(call: Call, topic: str, asked: ListOffsetsPartition, isolation_level: 
         epoch = partition.epoch_at(log.start_offset)
     elif timestamp not in (_LAST_TIERED, _EARLIEST_PENDING_UPLOAD):
         bound = partition.end_for(isolation_level)
-        found = log.max_timestamp() if timestamp == _MAX_TIMESTAMP else log.offset_for_timestamp(timestamp, bound)
+        with call.node.log_dirs.guarding(log):
+            found = log.max_timestamp() if timestamp == _MAX_TIMESTAMP else log.offset_for_timestamp(timestamp, bound)
         if found is not None and found[1] < bound:
             answer.timestamp, answer.offset, epoch = found
     if call.version >= _EPOCH_FROM:

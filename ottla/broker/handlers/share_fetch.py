@@ -258,7 +258,8 @@ class ParkedShareFetch:
         bytes_max = max(1, self._bytes_max // readers)
         try:
             offset = leader.ready().next_fetch_offset
-            fetched = leader.partition.read(offset, bytes_max, leader.isolation_level, min_one_batch=True)
+            with self.node.log_dirs.guarding(leader.partition.log):
+                fetched = leader.partition.read(offset, bytes_max, leader.isolation_level, min_one_batch=True)
         except KafkaError:
             # Offsets were set behind the end of the log: it gets there, or the offsets are set again.
             return None

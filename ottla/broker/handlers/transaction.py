@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.broker.dispatch import Call, handles
+from ottla.broker.markers import write_marker
 from ottla.broker.reply import Later, Reply
-from ottla.broker.transaction_driver import write_marker
 from ottla.cluster.topic import check_name
 from ottla.group.failure import failure
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -76,7 +76,7 @@ def add_partitions(call: Call, request: add.AddPartitionsToTxnRequest) -> add.Ad
 def _missing(call: Call, topics: list[add.AddPartitionsToTxnTopic]) -> list[add.AddPartitionsToTxnTopicResult] | None:
     """The answer when not all of the partitions are there, None when they are."""
     wanted = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
-    missing = {tp for tp in wanted if tp not in call.node.partitions}
+    missing = {tp for tp in wanted if not call.node.image.has(tp)}
     if not missing:
         return None
     unknown, rest = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
@@ -202,7 +202,7 @@ def _is_known(call: Call, topic: TxnOffsetCommitRequestTopic) -> bool:
 
 def _is_there(call: Call, topic: TxnOffsetCommitRequestTopic, partition: TxnOffsetCommitRequestPartition) -> bool:
     name = call.node.topic_name(topic.topic_id) if call.version >= _OFFSETS_BY_ID_FROM else topic.name
-    return name is not None and TopicPartition(name, partition.partition_index) in call.node.partitions
+    return name is not None and call.node.image.has(TopicPartition(name, partition.partition_index))
 
 
 def _refuse_offsets(call: Call, request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
@@ -267,10 +267,9 @@ def _write(call: Call, marker: markers.WritableTxnMarker, codes: dict[str, dict[
         for index in topic.partition_indexes:
             code = ErrorCode.NONE
             try:
-                call.node.leader_of(topic.name, index)
                 write_marker(
                     call.node,
-                    TopicPartition(topic.name, index),
+                    call.node.leader_of(topic.name, index),
                     marker.producer_id,
                     marker.producer_epoch,
                     committed=marker.transaction_result,
