@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.option import Commands, F, admin, as_json, cluster
+from ottla.cli.option import Commands, F, admin, as_json, check_terminal, cluster, confirm, yes_option
 from ottla.kernel.error import OttlaError
 
 if TYPE_CHECKING:
@@ -168,6 +168,7 @@ def _add(bootstrap: str, client: tuple[str, ...], acl: Acl, *, as_json: bool) ->
 @click.option("-r", "--resource", type=click.Choice(_RESOURCES), help="Only lines about resources of this kind.")
 @click.option("-n", "--name", help="Only lines about resources of this name.")
 @click.option("-o", "--operation", help="Only lines about this operation.")
+@yes_option
 @as_json
 def remove(
     bootstrap: str,
@@ -176,13 +177,22 @@ def remove(
     resource: str | None,
     name: str | None,
     operation: str | None,
+    yes: bool,
     as_json: bool,
 ) -> None:
     """Remove the lines about PRINCIPAL (all, or fewer with options), and show them."""
+    which = _filter(principal, resource, name, operation)
+    if not yes:
+        check_terminal(f"remove what is said about {principal}?")
     with admin(bootstrap, client) as ask:
-        which = _filter(principal, resource, name, operation)
+        if not yes:
+            confirm(f"remove {_counted(len(ask.describe_acls(which)))} about {principal}?", yes=False)
         removed = ask.delete_acls([which])[which]
     _show(removed, as_json=as_json, empty="there was no such line")
+
+
+def _counted(count: int) -> str:
+    return f"{count} line{'' if count == 1 else 's'}"
 
 
 def _filter(principal: str, resource: str | None, name: str | None, operation: str | None) -> AclFilter:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.amount import setting_value
 from ottla.cli.option import Commands, admin, as_json, cluster, complete_group, complete_topic, pairs
 from ottla.kernel.error import OttlaError
 
@@ -131,7 +132,7 @@ def set_(
     """
     from ottla.cli import screen
 
-    wanted = pairs(changes, "set")
+    wanted = {key: setting_value(key, value) for key, value in pairs(changes, "set").items()}
     with admin(bootstrap, client) as ask:
         _check_there(ask, kind, name)
         ask.alter_config(_resource(kind, name), dict(wanted))

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import re
-import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.option import Commands, admin, as_json, cluster, complete_group, complete_topic
+from ottla.cli.option import Commands, admin, as_json, cluster, complete_group, complete_topic, confirm, yes_option
+from ottla.cli.place import offsets_at
 from ottla.kernel.error import OttlaError
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from ottla.client import Admin, OffsetSpec, TopicPartition
+    from ottla.client import Admin, TopicPartition
 
-#: How long ago: 90s, 15min, 2h, 3d.
-_AGO = re.compile(r"(\d+) ?(s|min|h|d)")
-_SPANS_MS = {"s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _STATES = {"Stable": "green", "Empty": "dim", "Dead": "red"}
 
 
@@ -133,6 +129,7 @@ def _print_partitions(partitions: list[dict[str, Any]]) -> None:
 @click.option("--by", "shift", type=int, metavar="N", help="So many records on from where it is; -N: back.")
 @click.option("-p", "--partition", "only", type=int, multiple=True, help="Only this partition; may be given often.")
 @click.option("-n", "--dry-run", is_flag=True, help="Only show what would be.")
+@yes_option
 @as_json
 def reset(
     bootstrap: str,
@@ -143,6 +140,7 @@ def reset(
     shift: int | None,
     only: tuple[int, ...],
     dry_run: bool,
+    yes: bool,
     as_json: bool,
 ) -> None:
     """Set where a group without members goes on reading, in TOPICs or in all that it has read.
@@ -162,6 +160,8 @@ def reset(
         partitions = _meant(ask, group, topics, only, list(before))
         goals = _goals(ask, partitions, before, target, shift)
         if not dry_run:
+            moved = sum(before.get(each) != goals[each] for each in partitions)
+            confirm(f"move {group} in {moved} of {len(partitions)} partitions? (-n shows where to)", yes=yes)
             alter = ask.alter_share_group_offsets if shares else ask.alter_group_offsets
             alter(group, goals).check()
     rows = [
@@ -219,56 +219,20 @@ def _goals(
     return {each: max(starts[each], min(ends[each], before[each] + (shift or 0))) for each in partitions}
 
 
-def offsets_at(ask: Admin, partitions: list[TopicPartition], target: str) -> dict[TopicPartition, int]:
-    """Where each partition is at `target`: earliest, latest, an offset, -N before the end, or a time."""
-    from ottla.client import OffsetSpec
-
-    ends = _listed(ask, partitions, OffsetSpec.LATEST)
-    starts = _listed(ask, partitions, OffsetSpec.EARLIEST)
-    if target in ("latest", "end"):
-        return ends
-    if target in ("earliest", "beginning", "start"):
-        return starts
-    try:
-        number = int(target)
-    except ValueError:
-        found = _listed(ask, partitions, timestamp_ms(target))
-        # No record is as late as that: the end.
-        return {each: found[each] if found[each] >= 0 else ends[each] for each in partitions}
-    return {
-        each: max(starts[each], min(ends[each], number if number >= 0 else ends[each] + number)) for each in partitions
-    }
-
-
-def _listed(ask: Admin, partitions: list[TopicPartition], spec: OffsetSpec | int) -> dict[TopicPartition, int]:
-    found = ask.list_offsets(dict.fromkeys(partitions, spec)).check()
-    return {each: found[each].offset for each in partitions}
-
-
-def timestamp_ms(text: str) -> int:
-    """A time as people write it, or how long ago, in milliseconds. Without a zone it is this machine's."""
-    from datetime import datetime
-
-    if span := _AGO.fullmatch(text):
-        return time.time_ns() // 1_000_000 - int(span[1]) * _SPANS_MS[span[2]]
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise click.UsageError(
-            f"{text}: it takes earliest, latest, an offset, -N, a time such as 2026-11-21T06:00, or 2h (ago)"
-        ) from error
-    return int(at.timestamp() * 1000)
-
-
 @groups.command()
 @cluster
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...", shell_complete=complete_group)
+@yes_option
 @as_json
-def delete(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> None:
+def delete(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Delete groups without members, with all that they have committed."""
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
+        confirm(
+            f"delete {', '.join(names)} with all that {'it has' if len(names) == 1 else 'they have'} committed?",
+            yes=yes,
+        )
         results = ask.delete_groups(names)
     for name in names:
         if name in results.errors:
@@ -280,19 +244,25 @@ def delete(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], as_j
 @cluster
 @click.argument("group", shell_complete=complete_group)
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete_topic)
+@yes_option
 @as_json
-def forget(bootstrap: str, client: tuple[str, ...], group: str, topics: tuple[str, ...], as_json: bool) -> None:
+def forget(
+    bootstrap: str, client: tuple[str, ...], group: str, topics: tuple[str, ...], yes: bool, as_json: bool
+) -> None:
     """Let a group forget how far it is in TOPICs that it does not read now."""
     from ottla.cli import screen
     from ottla.cli.group_view import type_of
     from ottla.client import GroupType
 
+    question = f"let {group} forget how far it is in {', '.join(topics)}?"
     with admin(bootstrap, client) as ask:
         if type_of(ask, group) is GroupType.SHARE:
+            confirm(question, yes=yes)
             ask.delete_share_group_offsets(group, topics).check()
         else:
             read = [each for each in ask.list_group_offsets(group) if each.topic in topics]
             if missing := sorted(set(topics) - {each.topic for each in read}):
                 raise OttlaError(f"{group} has committed nothing for {missing[0]}")
+            confirm(question, yes=yes)
             ask.delete_group_offsets(group, read).check()
     screen.told(as_json, {"group": group, "forgot": list(topics)}, f"{group} has forgotten {', '.join(topics)}")

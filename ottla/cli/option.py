@@ -92,6 +92,26 @@ def pairs(entries: tuple[str, ...], option: str) -> dict[str, str]:
     return found
 
 
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before what cannot be taken back. Without a terminal there is nobody to ask: -y says yes there."""
+    if not yes:
+        check_terminal(question)
+        click.confirm(question, abort=True, err=True)
+
+
+def check_terminal(question: str) -> None:
+    """A usage error where a question could not be answered."""
+    import sys
+
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{question} There is no terminal to ask on: add -y for yes")
+
+
+def yes_option(function: F) -> F:
+    """-y, for what asks."""
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(function)
+
+
 def client_settings(bootstrap: str, client: tuple[str, ...]) -> dict[str, object]:
     """What every client of the tools starts from."""
     return {"bootstrap.servers": bootstrap, "client.id": "ottla-cli", **pairs(client, "-X")}
@@ -111,10 +131,11 @@ def admin(bootstrap: str, client: tuple[str, ...]) -> Iterator[Admin]:
             name = error.message.removeprefix("topic ")
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or name == error.message:
                 raise
-            raise OttlaError(f"there is no topic {name}{_nearest_topic(found, name)}") from error
+            raise OttlaError(f"there is no topic {name}{nearest_topic(found, name)}") from error
 
 
-def _nearest_topic(client: Admin, name: str) -> str:
+def nearest_topic(client: Admin, name: str) -> str:
+    """What to say after "there is no topic NAME": the nearest that is there, or how to see them."""
     from difflib import get_close_matches
 
     names = [topic.name for topic in client.list_topics()]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.option import Commands, admin, as_json, cluster, complete_topic
+from ottla.cli.option import Commands, admin, as_json, cluster, complete_topic, confirm
 from ottla.kernel.error import ErrorCode, OttlaError
 
 if TYPE_CHECKING:
@@ -245,14 +245,12 @@ def elect(
     as_json: bool,
 ) -> int:
     """Make the first replica of each partition its leader again: of TOPIC, or of all."""
-    import sys
-
     from ottla.cli import screen
 
     if only and topic is None:
         raise click.UsageError("-p is for the partitions of a TOPIC; which?")
-    if unclean and not yes and sys.stdin.isatty():
-        click.confirm("a replica that lacks records may lead then, and they are lost; go on?", abort=True, err=True)
+    if unclean:
+        confirm("a replica that lacks records may lead then, and they are lost; go on?", yes=yes)
     with admin(bootstrap, client) as ask:
         which = None if topic is None else list(_of_topic(ask, topic, only))
         results = ask.elect_leaders(which, unclean=unclean)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.option import Commands, admin, as_json, cluster
+from ottla.cli.option import Commands, admin, as_json, cluster, confirm, yes_option
 from ottla.kernel.error import OttlaError
 
 if TYPE_CHECKING:
@@ -145,11 +145,14 @@ def _endpoint(text: str) -> tuple[str, tuple[str, int]]:
 @cluster
 @_node
 @_directory
+@yes_option
 @as_json
-def remove(bootstrap: str, client: tuple[str, ...], node: int, directory_id: str, as_json: bool) -> None:
+def remove(bootstrap: str, client: tuple[str, ...], node: int, directory_id: str, yes: bool, as_json: bool) -> None:
     """Take the vote of a controller away, before it is switched off for ever."""
     from ottla.cli import screen
 
+    directory = _uuid(directory_id)
+    confirm(f"take the vote of node {node} away?", yes=yes)
     with admin(bootstrap, client) as ask:
-        ask.remove_raft_voter(node, _uuid(directory_id))
+        ask.remove_raft_voter(node, directory)
     screen.told(as_json, {"removed": node, "directory_id": directory_id}, f"node {node} votes no more")

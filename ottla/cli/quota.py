@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from ottla.cli.amount import byte_count
 from ottla.cli.option import Commands, admin, as_json, cluster, pairs
 from ottla.kernel.error import OttlaError
 
@@ -95,8 +96,9 @@ def set_(
     entity = _entity(user, client_id, ip)
     wanted: dict[str, float | None] = {}
     for name, text in pairs(changes, "set").items():
+        amount = byte_count(text.removesuffix("/s")) if name.endswith("byte_rate") else None
         try:
-            wanted[name] = float(text)
+            wanted[name] = float(text if amount is None else amount)
         except ValueError:
             raise OttlaError(f"{name}={text}: it takes a number") from None
     with admin(bootstrap, client) as ask:

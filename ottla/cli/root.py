@@ -26,6 +26,7 @@ _TOOLS = {
     "topics": ("ottla.cli.topic:topics", "List, create, describe, grow, trim and delete topics."),
     "produce": ("ottla.cli.produce:produce", "Write records from a file or from what you type."),
     "consume": ("ottla.cli.consume:consume", "Read records, those that are there and those that come."),
+    "import": ("ottla.cli.produce:import_", "Write the rows of a CSV, JSON-lines or Parquet file to a topic."),
     "groups": ("ottla.cli.group:groups", "List and describe groups, see their lag, reset their offsets."),
     "configs": ("ottla.cli.config:configs", "Show, explain and change settings."),
     "transactions": ("ottla.cli.transaction:transactions", "List transactions, find and abort those that hang."),

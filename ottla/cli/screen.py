@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -17,6 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.amount import duration as duration
+from ottla.cli.amount import instant as instant
+from ottla.cli.amount import size as size
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.error_message import standard
 
@@ -60,6 +64,25 @@ class Column:
 def on_terminal() -> bool:
     """Does a person read stdout?"""
     return sys.stdout.isatty()
+
+
+def into_file() -> bool:
+    """Does stdout go into a file? Elsewhere (a pipe may end on this terminal) a bar would disturb the results."""
+    import stat
+
+    try:
+        return stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+#: What steers a terminal: C0 but tab and newline, delete, C1, and the marks that turn the direction of text.
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def visible(text: str) -> str:
+    """Text from elsewhere, safe for a terminal: what would steer it is shown as an escape."""
+    return _STEERING.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def table(
@@ -110,7 +133,7 @@ def _cell(value: object) -> RenderableType:
         return Text("-", style="dim")
     if isinstance(value, Text):
         return value
-    return Text(f"{value:,}" if isinstance(value, int) else str(value))
+    return Text(f"{value:,}" if isinstance(value, int) else visible(str(value)))
 
 
 def plain(value: object) -> str:
@@ -122,7 +145,7 @@ def coloured(text: object, style: str) -> Text:
     """Text in a colour; its plain form in a pipe."""
     from rich.text import Text
 
-    return Text(str(text), style=style)
+    return Text(visible(str(text)), style=style)
 
 
 def styled(text: str, fg: str | None = None, *, bold: bool = False, dim: bool = False) -> str:
@@ -163,6 +186,11 @@ def told(as_json: bool, document_: Any, *lines: str) -> None:
         return
     for each in lines:
         done(each)
+
+
+def note(text: str) -> None:
+    """Something that must be known, whoever reads: on stderr."""
+    click.echo(f"{styled('ottla:', 'yellow', bold=True)} {text}", err=True)
 
 
 def hint(text: str) -> None:
@@ -237,41 +265,3 @@ def progress(description: str, total: float | None, unit: str = "records") -> Pr
     )
     bar.add_task(description, total=total, count=0, rate="")
     return bar
-
-
-def size(count: int) -> str:
-    """Bytes for people: 3.2 MiB."""
-    if count < 0:
-        return "-"
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if value < 1024 or unit == "TiB":
-            return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
-        value /= 1024
-    raise AssertionError("the last unit takes everything")
-
-
-def instant(timestamp_ms: int | None) -> str | None:
-    """A record's time for people, in UTC."""
-    if timestamp_ms is None or timestamp_ms < 0:
-        return None
-    from datetime import UTC, datetime
-
-    try:
-        at = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
-    except (OverflowError, ValueError, OSError):
-        return str(timestamp_ms)
-    return at.strftime("%Y-%m-%d %H:%M:%S.") + f"{timestamp_ms % 1000:03d}"
-
-
-def duration(milliseconds: int) -> str:
-    """A time span for people: 7 d, 1 h 30 min, 250 ms."""
-    if milliseconds < 1000:
-        return f"{milliseconds} ms"
-    left = milliseconds // 1000
-    parts = []
-    for unit, seconds in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
-        if left >= seconds:
-            parts.append(f"{left // seconds} {unit}")
-            left %= seconds
-    return " ".join(parts[:2])

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.option import Commands, admin, as_json, cluster, complete_topic, pairs
+from ottla.cli.amount import setting_value
+from ottla.cli.option import Commands, admin, as_json, cluster, complete_topic, confirm, pairs, yes_option
 
 if TYPE_CHECKING:
     from ottla.client import Admin
@@ -165,9 +166,7 @@ def _ids(ids: Iterable[int]) -> str:
     "-p", "--partitions", type=click.IntRange(1), default=None, help="How many; the cluster's default if not."
 )
 @click.option("-r", "--replicas", type=click.IntRange(1), default=None, help="How many; the cluster's default if not.")
-@click.option(
-    "-s", "--set", "settings", metavar="KEY=VALUE", multiple=True, help="A setting, e.g. retention.ms=3600000."
-)
+@click.option("-s", "--set", "settings", metavar="KEY=VALUE", multiple=True, help="A setting, e.g. retention.ms=7d.")
 @click.option("--if-not-exists", is_flag=True, help="Be content when it is there already.")
 @as_json
 def create(
@@ -184,7 +183,7 @@ def create(
     from ottla.cli import screen
     from ottla.client import ErrorCode, NewTopic
 
-    configs = pairs(settings, "--set")
+    configs = {key: setting_value(key, value) for key, value in pairs(settings, "--set").items()}
     made = []
     with admin(bootstrap, client) as ask:
         results = ask.create_topics([NewTopic(name, partitions or -1, replicas or -1, configs) for name in names])
@@ -213,20 +212,17 @@ def _naming(name: str, error: Any) -> Exception:
 @topics.command()
 @cluster
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_topic)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @as_json
 def delete(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Delete topics with all their records."""
-    import sys
-
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
-        if not yes and sys.stdin.isatty():
-            for name in names:
-                topic = _summary(ask, ask.describe_topic(name))
-                records = "?" if topic["records"] is None else f"{topic['records']:,}"
-                click.confirm(f"delete {name} with {records} records for ever?", abort=True, err=True)
+        for name in names if not yes else ():
+            topic = _summary(ask, ask.describe_topic(name))
+            records = "?" if topic["records"] is None else f"{topic['records']:,}"
+            confirm(f"delete {name} with {records} records forever?", yes=False)
         results = ask.delete_topics(names)
     for name in names:
         if name in results.errors:
@@ -239,7 +235,7 @@ def delete(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], yes:
 @click.argument("name", shell_complete=complete_topic)
 @click.option("--before", "target", required=True, metavar="WHERE", help="latest (all), an offset, -N, or a time.")
 @click.option("-p", "--partition", "only", type=int, multiple=True, help="Only this partition; may be given often.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @as_json
 def trim(
     bootstrap: str, client: tuple[str, ...], name: str, target: str, only: tuple[int, ...], yes: bool, as_json: bool
@@ -248,10 +244,8 @@ def trim(
 
     WHERE is latest, an offset (100), so many before the end (-100 keeps the last 100), or a time (2026-11-21T06:00).
     """
-    import sys
-
     from ottla.cli import screen
-    from ottla.cli.group import offsets_at
+    from ottla.cli.place import offsets_at
     from ottla.client import TopicPartition
 
     with admin(bootstrap, client) as ask:
@@ -259,8 +253,7 @@ def trim(
         partitions = [TopicPartition(name, number) for number in numbers]
         starts, goals = offsets_at(ask, partitions, "earliest"), offsets_at(ask, partitions, target)
         count = sum(goals[each] - starts[each] for each in partitions)
-        if not yes and sys.stdin.isatty():
-            click.confirm(f"delete {count:,} records of {name} for ever?", abort=True, err=True)
+        confirm(f"delete {count:,} records of {name} forever?", yes=yes)
         results = ask.delete_records(goals)
     rows = [{"partition": each.partition, "start_offset": results[each]} for each in partitions]
     if as_json:

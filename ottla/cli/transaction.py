@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.option import Commands, admin, as_json, cluster, complete_topic
+from ottla.cli.option import Commands, admin, as_json, cluster, complete_topic, confirm, yes_option
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -192,14 +192,22 @@ _HANGING = ("partition", "start offset", "producer")
 @click.argument("topic", shell_complete=complete_topic)
 @click.argument("partition", type=click.IntRange(0))
 @click.argument("start_offset", type=click.IntRange(0))
+@yes_option
 @as_json
 def abort(
-    bootstrap: str, client: tuple[str, ...], topic: str, partition: int, start_offset: int, as_json: bool
+    bootstrap: str,
+    client: tuple[str, ...],
+    topic: str,
+    partition: int,
+    start_offset: int,
+    yes: bool,
+    as_json: bool,
 ) -> None:
     """Abort a transaction that hangs: as `hanging` shows it."""
     from ottla.cli import screen
     from ottla.client import TopicPartition
 
+    confirm(f"abort what is open in {topic} {partition} from offset {start_offset}?", yes=yes)
     with admin(bootstrap, client) as ask:
         ask.abort_transaction(TopicPartition(topic, partition), start_offset)
     screen.told(
@@ -212,11 +220,13 @@ def abort(
 @transactions.command()
 @cluster
 @click.argument("transactional_id", metavar="ID")
+@yes_option
 @as_json
-def fence(bootstrap: str, client: tuple[str, ...], transactional_id: str, as_json: bool) -> None:
+def fence(bootstrap: str, client: tuple[str, ...], transactional_id: str, yes: bool, as_json: bool) -> None:
     """Lock out whoever uses a transactional id now; what is open of it is aborted."""
     from ottla.cli import screen
 
+    confirm(f"lock out the producer that uses {transactional_id}, and abort its transaction?", yes=yes)
     with admin(bootstrap, client) as ask:
         ask.terminate_transaction(transactional_id)
     screen.told(

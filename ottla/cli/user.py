@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli.option import Commands, admin, as_json, cluster
+from ottla.cli.option import Commands, admin, as_json, cluster, confirm, yes_option
 from ottla.kernel.error import OttlaError
 
 if TYPE_CHECKING:
@@ -110,8 +110,11 @@ def _password(user: str) -> str:
 @cluster
 @click.argument("user")
 @_mechanism
+@yes_option
 @as_json
-def delete(bootstrap: str, client: tuple[str, ...], user: str, mechanisms: tuple[str, ...], as_json: bool) -> None:
+def delete(
+    bootstrap: str, client: tuple[str, ...], user: str, mechanisms: tuple[str, ...], yes: bool, as_json: bool
+) -> None:
     """Take the passwords of USER away, or one of them."""
     from ottla.cli import screen
     from ottla.client.admin.credential import ScramDeletion
@@ -122,6 +125,7 @@ def delete(bootstrap: str, client: tuple[str, ...], user: str, mechanisms: tuple
         if not wanted or not known.keys() >= set(wanted):
             of = f" for {mechanisms[0]}" if mechanisms else ""
             raise OttlaError(f"{user} has no password{of}; `ottla users` lists who has")
+        confirm(f"take the password of {user} away?", yes=yes)
         for mechanism in wanted:
             ask.alter_scram_credentials([ScramDeletion(user, mechanism)]).check()
     names = [each.name.replace("_", "-") for each in wanted]

@@ -26,10 +26,10 @@ def test_a_described_group_shows_every_partition(tool: Tool, topic: str, group: 
 
 
 @pytest.mark.parametrize(
-    ("target", "offset"), [("earliest", 0), ("latest", 10), ("7", 7), ("-3", 7), ("99", 10), ("2000-01-01", 0)]
+    ("target", "offset"), [("earliest", 0), ("latest", 10), ("7", 7), ("-3", 7), ("2000-01-01", 0)]
 )
 def test_a_group_goes_where_it_is_told(tool: Tool, topic: str, group: str, target: str, offset: int) -> None:
-    said = tool("groups", "reset", group, topic, "--to", target, "-p", "0")
+    said = tool("groups", "reset", group, topic, "--to", target, "-p", "0", "-y")
     assert said.rows == [[topic, "0", "2", str(offset)]]
     assert tool("groups", "describe", group, "--json").json["partitions"][0]["committed"] == offset
 
@@ -40,7 +40,7 @@ def test_a_dry_run_changes_nothing(tool: Tool, topic: str, group: str) -> None:
 
 
 def test_a_deleted_group_is_gone(tool: Tool, group: str) -> None:
-    assert tool("groups", "delete", group).code == 0
+    assert tool("groups", "delete", group, "-y").code == 0
     assert group not in [row[0] for row in tool("groups").rows]
     assert tool("groups", "describe", group).code == 1
 

@@ -24,9 +24,9 @@ def test_a_user_gets_a_password_from_stdin_and_loses_it(tool: Tool, bootstrap: s
     assert "secret" not in said.out + said.err
     mine = [row for row in tool("users").rows if row[0] == topic]
     assert mine == [[topic, "SCRAM-SHA-256", "4096"], [topic, "SCRAM-SHA-512", "4096"]]
-    assert tool("users", "delete", topic, "-m", "scram-sha-256", "--json").json["deleted"] == ["SCRAM-SHA-256"]
+    assert tool("users", "delete", topic, "-m", "scram-sha-256", "--json", "-y").json["deleted"] == ["SCRAM-SHA-256"]
     assert [each["mechanism"] for each in tool("users", "--json").json if each["user"] == topic] == ["SCRAM-SHA-512"]
-    assert tool("users", "delete", topic).code == 0
+    assert tool("users", "delete", topic, "-y").code == 0
     again = tool("users", "delete", topic)
     assert (again.code, again.err) == (1, f"ottla: {topic} has no password; `ottla users` lists who has\n")
 
@@ -45,7 +45,7 @@ def test_the_quorum_shows_who_leads_and_how_far_each_is(tool: Tool) -> None:
 
 def test_a_voter_that_is_none_is_refused_in_words(tool: Tool) -> None:
     assert tool("quorum", "remove", "99", "x").err.startswith("ottla: x is no id of a directory")
-    assert tool("quorum", "remove", "99", "tqOxGIbdSvGJmEkpqtyV0Q").code == 1
+    assert tool("quorum", "remove", "99", "tqOxGIbdSvGJmEkpqtyV0Q", "-y").code == 1
     assert tool("quorum", "add", "9", "tqOxGIbdSvGJmEkpqtyV0Q", "here:1").code == 2
 
 
@@ -102,14 +102,14 @@ def test_a_share_group_is_shown_reset_and_forgets(tool: Tool, bootstrap: str, to
     assert (shown.code, shown.out) == (0, "x\n" * 4), shown.err
     assert [group, "share", "Empty", "0", "6"] in tool("groups").rows
     assert [topic, "0", "4", "10", "6", ""] in tool("groups", "describe", group).rows
-    assert tool("groups", "reset", group, topic, "--to", "-1", "-p", "0").rows == [[topic, "0", "4", "9"]]
+    assert tool("groups", "reset", group, topic, "--to", "-1", "-p", "0", "-y").rows == [[topic, "0", "4", "9"]]
     with ShareConsumer(bootstrap, group_id=group) as consumer:
         consumer.subscribe([topic])
         given: list[int] = []
         while not given:
             given = [record.offset for record in consumer.poll(1.0)]
     assert given == [9]
-    assert tool("groups", "forget", group, topic, "--json").json == {"group": group, "forgot": [topic]}
+    assert tool("groups", "forget", group, topic, "--json", "-y").json == {"group": group, "forgot": [topic]}
     assert tool("groups", "describe", group).rows == []
 
 
@@ -118,13 +118,13 @@ def test_a_group_is_moved_by_so_many_records_and_forgets_a_topic(tool: Tool, boo
     group = f"{topic}_group"
     with Admin(bootstrap) as admin:
         admin.alter_group_offsets(group, {TopicPartition(topic, 0): 5}).check()
-    assert tool("groups", "reset", group, "--by", "-2").rows == [[topic, "0", "5", "3"]]
-    assert tool("groups", "reset", group, "--by", "99").rows == [[topic, "0", "3", "10"]]
-    assert tool("groups", "reset", group, "--to", "2h").rows == [[topic, "0", "10", "0"]]
+    assert tool("groups", "reset", group, "--by", "-2", "-y").rows == [[topic, "0", "5", "3"]]
+    assert tool("groups", "reset", group, "--by", "99", "-y").rows == [[topic, "0", "3", "10"]]
+    assert tool("groups", "reset", group, "--to", "2h", "-y").rows == [[topic, "0", "10", "0"]]
     assert tool("groups", "reset", group, topic, "--by", "1").err.endswith("there --to is needed, not --by\n")
     assert tool("groups", "reset", group).code == 2
     assert tool("groups", "forget", group, "elsewhere").code == 1
-    assert tool("groups", "forget", group, topic).code == 0
+    assert tool("groups", "forget", group, topic, "-y").code == 0
     assert tool("groups", "reset", group, "--to", "latest").err.startswith(f"ottla: {group} has read nothing yet")
 
 

@@ -52,7 +52,7 @@ def test_a_record_in_json_is_whole(bootstrap: str, topic: str) -> None:
 def test_a_topic_is_copied_through_a_pipe(bootstrap: str, tool: Tool, topic: str) -> None:
     produce(bootstrap, "k1:v1\nk2:v2\nk3:\n", topic, "-K", ":", "-H", "h=x")
     records = consume(bootstrap, topic, "--from-beginning", "-e", "--json").out
-    assert produce(bootstrap, records, "copied_from_a_pipe", "--format", "json").code == 0
+    assert produce(bootstrap, records, "copied_from_a_pipe", "--create", "--format", "json").code == 0
     copied = consume(bootstrap, "copied_from_a_pipe", "--from-beginning", "-e", "--json").out
     content = [sorted(_content(line) for line in text.splitlines()) for text in (records, copied)]
     assert content[0] == content[1]
@@ -145,7 +145,7 @@ def test_a_bar_on_the_terminal_leaves_results_in_their_file(bootstrap: str, topi
 def test_a_line_that_is_no_json_is_named(bootstrap: str, topic: str) -> None:
     said = produce(bootstrap, '{"value": "good"}\nbad\n', topic, "--format", "json")
     assert said.code == 1
-    assert "line 2 is not a record in JSON" in said.err
+    assert "line 2 is not JSON" in said.err
 
 
 def test_reading_a_topic_that_is_not_there_is_one_line(tool: Tool) -> None:

@@ -50,7 +50,7 @@ def test_an_open_transaction_is_seen_and_ended_by_a_fence(tool: Tool, bootstrap:
         assert tool("transactions", "describe", topic, "--json").json["partitions"] == [f"{topic}-0"]
         assert tool("transactions", "producers", topic, "0", "--json").json[0]["open_from"] == 0
         assert tool("transactions", "hanging", topic, "-m", "0").code == 0
-        assert tool("transactions", "fence", topic).code == 0
+        assert tool("transactions", "fence", topic, "-y").code == 0
         states = {each["id"]: each["state"] for each in tool("transactions", "--json").json}
         assert states[topic] != "Ongoing"
         with pytest.raises(KafkaError):

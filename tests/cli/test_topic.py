@@ -71,8 +71,8 @@ def test_a_table_has_colours_on_a_terminal_and_none_in_a_pipe(tool: Tool, bootst
 
 
 def test_deleting_asks_on_a_terminal(bootstrap: str, tool: Tool, topic: str) -> None:
-    asked = on_terminal("topics", "delete", topic, typed=[("for ever?", b"n\n")], OTTLA_BOOTSTRAP_SERVERS=bootstrap)
-    assert "for ever?" in asked.out
+    asked = on_terminal("topics", "delete", topic, typed=[("forever?", b"n\n")], OTTLA_BOOTSTRAP_SERVERS=bootstrap)
+    assert "forever?" in asked.out
     assert asked.code == 130
     assert topic in [row[0] for row in tool("topics").rows]
 
