@@ -26,7 +26,7 @@ from ottla.cli.amount import byte_count, instant, moment_ms, setting_value, span
         ("5y", None),
     ],
 )
-def test_a_span(text: str, milliseconds: int | None) -> None:
+def test_a_span_is_read_as_people_write_it(text: str, milliseconds: int | None) -> None:
     assert span_ms(text) == milliseconds
 
 
@@ -45,7 +45,7 @@ def test_a_span(text: str, milliseconds: int | None) -> None:
         ("1PiB", None),
     ],
 )
-def test_a_size(text: str, count: int | None) -> None:
+def test_a_size_is_read_as_people_write_it(text: str, count: int | None) -> None:
     assert byte_count(text) == count
 
 
