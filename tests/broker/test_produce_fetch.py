@@ -243,6 +243,39 @@ def test_an_incremental_session_tells_only_what_changed(client: WireClient, topi
     assert client.ask(quiet, 12).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
+@pytest.mark.parametrize("session_epoch", [-1, 0])
+def test_the_bytes_of_a_fetch_are_bounded_over_all_of_its_partitions(
+    node: ottla.Node, client: WireClient, session_epoch: int
+) -> None:
+    name = next(_names)
+    node.create_topic(name, partitions=4)
+    records = batch(bytes(1000))
+    for number in range(4):
+        for _ in range(3):
+            produced(client, produce_request(name, records, partition=number))
+    partitions = [FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=1 << 20) for number in range(4)]
+    for bytes_max, wanted in (
+        (1, [1, 0, 0, 0]),
+        (len(records), [1, 0, 0, 0]),
+        (5 * len(records) - 1, [3, 1, 0, 0]),
+        (5 * len(records), [3, 2, 0, 0]),
+        (1 << 20, [3, 3, 3, 3]),
+    ):
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=1,
+            max_bytes=bytes_max,
+            session_epoch=session_epoch,
+            topics=[FetchTopic(topic=name, partitions=partitions)],
+        )
+        (topic,) = client.ask(request, 12).responses
+        assert [len(values(each)) for each in topic.partitions] == wanted
+    small = [FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=1) for number in range(4)]
+    request = FetchRequest(max_bytes=1 << 20, session_epoch=-1, topics=[FetchTopic(topic=name, partitions=small)])
+    (topic,) = client.ask(request, 12).responses
+    assert [len(values(each)) for each in topic.partitions] == [1, 0, 0, 0], "only the first is whole at any limit"
+
+
 # ---- list offsets
 
 

@@ -174,3 +174,24 @@ def test_a_batch_expires_after_delivery_timeout_ms() -> None:
     put(accumulator)
     assert accumulator.expired(99) == []
     assert len(accumulator.expired(100)) == 1
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (2, 0, 1)])
+def test_batches_that_failed_are_sent_again_in_the_order_in_which_they_were_sent(order: tuple[int, ...]) -> None:
+    accumulator, _ = made(batch_size=100)
+    partition = queue(accumulator)
+    sent = []
+    for _ in range(3):
+        put(accumulator)
+        sent.append(accumulator.take(partition))
+    put(accumulator)
+    for number in order:
+        accumulator.put_back(partition, sent[number], 50)
+    again = [accumulator.take(partition) for _ in range(4)]
+    assert again[:3] == sent
+    # Once more, when the first of them is through.
+    accumulator.complete(partition, again[0])
+    for number in order:
+        if number:
+            accumulator.put_back(partition, sent[number], 50)
+    assert [accumulator.take(partition) for _ in range(2)] == sent[1:]

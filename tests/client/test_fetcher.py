@@ -13,7 +13,7 @@ from ottla.client.consumer_setting import ConsumerSettings
 from ottla.client.fetch_session import Wanted
 from ottla.client.fetcher import Fetcher
 from ottla.client.position import PartitionPosition
-from ottla.kernel.error import ErrorCode
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import TopicPartition, Uuid
 from ottla.wire.api.fetch import PartitionData
 from ottla.wire.api.metadata import (
@@ -64,6 +64,55 @@ def scene(answers: list[Mapping[str, Any]]) -> list[tuple[int, int]]:
         return fetcher.asked
 
     return asyncio.run(run())
+
+
+def wanted_of(*changes: Any) -> list[list[int]]:
+    """The partitions of t that are fetched first, and after each change of their positions."""
+
+    async def run() -> list[list[int]]:
+        cluster = Cluster(ConsumerSettings.read("127.0.0.1:1", {"max_partition_fetch_bytes": 1000}))
+        partitions = [
+            MetadataResponsePartition(partition_index=number, leader_id=1, leader_epoch=0, replica_nodes=[1])
+            for number in range(3)
+        ]
+        topic = MetadataResponseTopic(name="t", topic_id=Uuid(b"i" * 16), partitions=partitions)
+        broker = MetadataResponseBroker(node_id=1, host="h", port=1)
+        cluster.metadata.apply(MetadataResponse(brokers=[broker], topics=[topic]), now_ms())
+        positions = {TopicPartition("t", number): PartitionPosition(TopicPartition("t", number)) for number in range(3)}
+        asked: list[list[int]] = []
+
+        class Noting(Watched):
+            def _fetch(
+                self, node_id: int, connection: Connection, wants: dict[TopicPartition, Wanted], full: bool
+            ) -> None:
+                asked.append([one.partition for one in wants])
+
+        fetcher = Noting(cluster, positions)
+        for state in positions.values():
+            state.seek(5)
+        for change in (lambda *_: None, *changes):
+            change(*positions.values())
+            fetcher._pass(now_ms())
+        fetcher.close()
+        await cluster.close()
+        return asked
+
+    return asyncio.run(run())
+
+
+def test_only_partitions_that_may_be_read_are_fetched() -> None:
+    def pause(_: PartitionPosition, second: PartitionPosition, third: PartitionPosition) -> None:
+        second.paused = third.paused = True
+
+    def fetching(first: PartitionPosition, second: PartitionPosition, third: PartitionPosition) -> None:
+        first.fetching, second.paused = True, False
+
+    def failed(first: PartitionPosition, second: PartitionPosition, third: PartitionPosition) -> None:
+        first.fetching, third.paused = False, False
+        second.error = KafkaError(ErrorCode.CORRUPT_MESSAGE)
+        third.position = None
+
+    assert wanted_of(pause, fetching, failed) == [[0, 1, 2], [0], [1], [0]]
 
 
 def test_a_fetch_goes_to_the_replica_that_the_leader_names() -> None:

@@ -58,6 +58,12 @@ def test_a_list_grows_from_its_default_and_shrinks(cluster: Cluster) -> None:
     assert cluster.image.config(TOPIC, "flights")["cleanup.policy"] == "compact"
 
 
+def test_a_value_is_in_a_list_once(cluster: Cluster) -> None:
+    for given, wanted in (("compact", "delete,compact"), ("delete", "delete,compact"), ("compact,delete", None)):
+        assert change(cluster, TOPIC, "flights", ("cleanup.policy", APPEND, given)) == OK
+        assert cluster.image.config(TOPIC, "flights")["cleanup.policy"] == (wanted or "delete,compact")
+
+
 def test_only_a_list_can_be_appended_to(cluster: Cluster) -> None:
     assert change(cluster, TOPIC, "flights", ("retention.ms", APPEND, "1")) == (
         "INVALID_CONFIG",

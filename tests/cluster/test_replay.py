@@ -152,6 +152,51 @@ def test_partitions_without_the_one_before_them_are_damage() -> None:
         cluster.append([record.PartitionRecord(partition_id=2, topic_id=topic_id, replicas=[1], isr=[1], leader=1)])
 
 
+@pytest.mark.parametrize(
+    ("fields", "leader_epochs"),
+    [
+        ({"isr": [1]}, 0),
+        ({"leader": 1}, 1),
+        ({"leader": -1, "isr": [1]}, 1),
+        ({"leader": 2, "leader_recovery_state": 1}, 1),
+        ({"replicas": [1, 2], "directories": [Uuid(b"d" * 16)] * 2}, 0),
+        ({"adding_replicas": [3]}, 0),
+        ({"removing_replicas": [2]}, 0),
+        ({"eligible_leader_replicas": [2]}, 0),
+        ({"last_known_elr": [2]}, 0),
+        ({}, 0),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
+)
+def test_every_change_of_a_partition_has_its_epochs_and_touches_what_it_names(
+    fields: dict[str, Any], leader_epochs: int
+) -> None:
+    """Any change raises the partition's epoch; only one that names a leader begins a leader epoch (KIP-631)."""
+    topic_id = Uuid(b"a" * 16)
+    partition = record.PartitionRecord(
+        partition_id=0,
+        topic_id=topic_id,
+        replicas=[2, 1],
+        isr=[2, 1],
+        leader=2,
+        leader_epoch=7,
+        partition_epoch=11,
+        directories=[Uuid(b"e" * 16)] * 2,
+    )
+    delta = Delta(replayed([record.TopicRecord(name="a", topic_id=topic_id), partition]))
+    change = record.PartitionChangeRecord(topic_id=topic_id, partition_id=0, **fields)
+    for number in (1, 2):
+        delta.replay(change)
+        old = delta._partitions["a"][0]
+        assert (old.leader_epoch, old.partition_epoch) == (7 + number * leader_epochs, 11 + number)
+    after = delta.image(5, 1, 0).topics["a"].partitions[0]
+    untouched = {"replicas": (2, 1), "isr": (2, 1), "leader": 2, "directories": (Uuid(b"e" * 16),) * 2}
+    for name in (*untouched, "adding_replicas", "removing_replicas", "eligible_leader_replicas", "last_known_elr"):
+        wanted = fields.get(name, untouched.get(name, ()))
+        assert getattr(after, name) == (tuple(wanted) if isinstance(wanted, list) else wanted), name
+    assert after.leader_recovery_state == fields.get("leader_recovery_state", 0)
+
+
 def test_what_this_program_has_no_commands_for_survives_a_snapshot() -> None:
     entity = [record.EntityData(entity_type="user", entity_name=None)]
     cluster = Cluster()

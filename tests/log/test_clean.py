@@ -99,6 +99,18 @@ def test_a_tombstone_gets_a_horizon_when_first_cleaned_and_goes_when_it_is_over(
     assert [pair[1] for pair in pairs(log)] == ["b", "x", "x"]
 
 
+def test_a_tombstone_however_old_survives_the_first_cleaning_that_sees_it() -> None:
+    """KIP-534: the retention of a delete counts from its first cleaning, so that a slow reader sees it."""
+    log = open_log()
+    put(log, ("a", "1"), now_ms=NOW_MS - 50_000)
+    put(log, ("a", None), now_ms=NOW_MS - 40_000)
+    log.roll(NOW_MS)
+    put(log, ("x", "1"))
+    compact(log, NOW_MS)
+    assert pairs(log)[0] == (1, "a", None)
+    assert next(batches(log)).header.base_timestamp == NOW_MS + 1000
+
+
 def test_records_of_aborted_transactions_go_and_do_not_clean() -> None:
     log = open_log()
     put(log, ("a", "1"))

@@ -400,6 +400,21 @@ def test_flush_is_wanted_by_messages_by_time_and_after_a_roll(disk: SimDisk) -> 
     assert wants()
 
 
+def test_what_is_held_back_is_shown_when_it_is_synced(disk: SimDisk) -> None:
+    log = _open(disk, flush_messages=1)
+    _append(log, _batch(3))
+    log.flush(_NOW)
+    for _ in range(2):
+        before = log.end_offset
+        log.hold(before)
+        _append(log, _batch(2))
+        log.hold(log.end_offset)
+        assert (log.high_watermark, log.last_stable_offset) == (before, before)
+        log.sync()
+        log.synced(log.end_offset, _NOW)
+        assert log.high_watermark == log.end_offset
+
+
 def test_a_sync_of_before_a_truncation_does_not_vouch_for_what_came_after(disk: SimDisk) -> None:
     log = _open(disk)
     _append(log, _batch(4))

@@ -38,6 +38,8 @@ def test_epochs_follow_each_other_and_wrap_to_one() -> None:
     [
         (-5, 1, False, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
         (None, 2, False, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        (None, 0, False, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        (None, 0x7FFFFFFF, False, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
         (None, 1, True, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
     ],
 )
@@ -50,6 +52,17 @@ def test_a_request_that_does_not_fit_its_session_is_refused(
         table.resume(session_id or session.session_id, epoch, by_id, [], [], 1)
     assert refused.value.code is code
     assert session.epoch == 1, "a refused request leaves the session as it was"
+
+
+def test_an_epoch_is_taken_once() -> None:
+    table = sessions()
+    session = created(table)
+    for epoch in (1, 2):
+        resume(table, session, epoch)
+        for other in (epoch - 1, epoch, epoch + 2):
+            with pytest.raises(KafkaError) as refused:
+                resume(table, session, other)
+            assert refused.value.code is ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
 def test_a_session_learns_changes_and_forgets() -> None:

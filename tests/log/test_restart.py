@@ -1,0 +1,150 @@
+"""A log that is closed or killed and opened again: what it knew of its producers and their transactions is known."""
+
+import random
+
+import pytest
+
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.log.log import Log, LogSettings, Origin
+from ottla.sim.disk import SimDisk
+from ottla.wire.batch import NewRecord, build
+
+_NOW_MS = 1_000_000
+
+
+@pytest.fixture
+def disk() -> SimDisk:
+    disk = SimDisk(random.Random(5))
+    disk.make_directory("/d")
+    return disk
+
+
+def _open(disk: SimDisk, *, clean: bool = False, recovery_point: int = 0, segment_bytes: int = 1 << 20) -> Log:
+    settings = LogSettings(segment_index_bytes=1200, segment_bytes=segment_bytes)
+    return Log.open(disk, "/d/t-0", settings, now_ms=_NOW_MS, clean=clean, recovery_point=recovery_point)
+
+
+def _put(log: Log, count: int, **fields: int | bool) -> None:
+    records: list[NewRecord] = [(_NOW_MS, b"k", b"v" * 50, [])] * count
+    log.append(bytearray(build(records, **fields)), leader_epoch=0, now_ms=_NOW_MS)  # type: ignore[arg-type]
+
+
+def _begin(log: Log, producer_id: int, count: int = 2, *, sequence: int = 0) -> None:
+    _put(log, count, producer_id=producer_id, producer_epoch=3, base_sequence=sequence, transactional=True)
+
+
+def _end(log: Log, producer_id: int, *, commit: bool) -> None:
+    marker: NewRecord = (_NOW_MS, bytes([0, 0, 0, commit]), bytes(6), [])
+    data = build([marker], producer_id=producer_id, producer_epoch=3, transactional=True, control=True)
+    log.append(bytearray(data), leader_epoch=0, now_ms=_NOW_MS, origin=Origin.COORDINATOR)
+
+
+def _again(disk: SimDisk, log: Log, how: str) -> Log:
+    """The log after one end of its process: files closed in order, or left as they were."""
+    if how == "closed":
+        log.close()
+        return _open(disk, clean=True)
+    if how == "killed":
+        log.discard()
+        return _open(disk)
+    # Killed when a snapshot of the producers was there, which covers the log up to the recovery point.
+    log.roll(_NOW_MS)
+    log.flush(_NOW_MS)
+    point = log.recovery_point
+    log.discard()
+    return _open(disk, recovery_point=point)
+
+
+HOW = pytest.mark.parametrize("how", ["closed", "killed", "killed after a snapshot"])
+
+
+@HOW
+@pytest.mark.parametrize("start", [0, 5])
+def test_an_open_transaction_stays_open(disk: SimDisk, how: str, start: int) -> None:
+    log = _open(disk)
+    if start:
+        _put(log, start)
+    _begin(log, 9)
+    _put(log, 1)
+    for _ in range(3):
+        log = _again(disk, log, how)
+        assert (log.end_offset, log.last_stable_offset) == (start + 3, start)
+        assert log.producers.has_ongoing_transaction(9, 3)
+        with pytest.raises(KafkaError) as refused:
+            _put(log, 1, producer_id=9, producer_epoch=3, base_sequence=2)
+        assert refused.value.code is ErrorCode.INVALID_TXN_STATE
+        log.producers.validate()
+    _begin(log, 9, sequence=2)
+    _end(log, 9, commit=False)
+    assert log.last_stable_offset == log.end_offset
+    # producer id, first offset, last offset, last stable offset then
+    assert [tuple(each)[:3] for each in log.aborted(0, log.end_offset)] == [(9, start, start + 5)]
+
+
+@HOW
+def test_of_several_transactions_the_oldest_open_one_bounds_what_is_stable(disk: SimDisk, how: str) -> None:
+    log = _open(disk)
+    for producer_id in (1, 2, 3):
+        _begin(log, producer_id)
+    _end(log, 1, commit=True)
+    log = _again(disk, log, how)
+    assert log.last_stable_offset == 2
+    _end(log, 3, commit=False)
+    log = _again(disk, log, how)
+    assert log.last_stable_offset == 2
+    assert [each[:3] for each in log.aborted(0, log.end_offset)] == [(3, 4, 7)]
+    _end(log, 2, commit=True)
+    log = _again(disk, log, how)
+    assert log.last_stable_offset == log.end_offset == 9
+    assert [each[:3] for each in log.aborted(0, log.end_offset)] == [(3, 4, 7)]
+
+
+@HOW
+def test_sequences_epochs_and_duplicates_go_on_where_they_were(disk: SimDisk, how: str) -> None:
+    log = _open(disk, segment_bytes=300)
+    for number in range(7):
+        _put(log, 2, producer_id=4, producer_epoch=1, base_sequence=2 * number)
+    log = _again(disk, log, how)
+    before = log.end_offset
+    records: list[NewRecord] = [(_NOW_MS, b"k", b"v" * 50, [])] * 2
+    # Kafka's snapshot holds the last batch of a producer; the log, read again, its last five.
+    for number in range(2 if how == "killed" else 6, 7):
+        data = build(records, producer_id=4, producer_epoch=1, base_sequence=2 * number)
+        again = log.append(bytearray(data), leader_epoch=0, now_ms=_NOW_MS)
+        assert (again.duplicate, again.base_offset) == (True, 2 * number)
+    for sequence, epoch, code in (
+        (2, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (15, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        (14, 0, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (14, 2, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+    ):
+        with pytest.raises(KafkaError) as refused:
+            _put(log, 2, producer_id=4, producer_epoch=epoch, base_sequence=sequence)
+        assert refused.value.code is code
+    assert log.end_offset == before
+    _put(log, 2, producer_id=4, producer_epoch=1, base_sequence=14)
+
+
+@HOW
+def test_a_coordinator_that_was_replaced_stays_locked_out(disk: SimDisk, how: str) -> None:
+    log = _open(disk)
+    _begin(log, 9)
+    newer: NewRecord = (_NOW_MS, b"\0\0\0\1", b"\0\0" + (7).to_bytes(4, "big"), [])
+    data = build([newer], producer_id=9, producer_epoch=3, transactional=True, control=True)
+    log.append(bytearray(data), leader_epoch=0, now_ms=_NOW_MS, origin=Origin.COORDINATOR)
+    log = _again(disk, log, how)
+    with pytest.raises(KafkaError) as refused:
+        _end(log, 9, commit=True)
+    assert refused.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+@HOW
+def test_leader_epochs_are_those_of_the_log(disk: SimDisk, how: str) -> None:
+    log = _open(disk, segment_bytes=300)
+    for epoch in (2, 2, 5, 6):
+        log.append(bytearray(build([(_NOW_MS, b"k", b"v" * 100, [])])), leader_epoch=epoch, now_ms=_NOW_MS)
+    log = _again(disk, log, how)
+    assert log.epochs.entries() == [(2, 0), (5, 2), (6, 3)]
+    log.high_watermark = 4
+    log.advance_start_offset(3)
+    assert log.epochs.entries() == [(6, 3)], "an epoch of which nothing is left is forgotten"

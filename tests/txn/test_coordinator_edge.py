@@ -1,0 +1,82 @@
+"""The transaction coordinator where time, protocols and partitions meet."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.kernel.error import ErrorCode
+from ottla.kernel.name import TopicPartition
+from ottla.txn.event import TimePassed
+from ottla.txn.transaction import State
+from tests.txn.test_coordinator import A0, A1, Scene
+
+
+def _pass(scene: Scene, milliseconds: int) -> None:
+    scene.now_ms += milliseconds
+    scene.carry_out(scene.machine.step(TimePassed(), scene.now_ms))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_who_keeps_adding_partitions_times_out_all_the_same(version: int) -> None:
+    scene = Scene()
+    producer = scene.init(timeout_ms=25_000)
+    for number in range(3):
+        assert scene.add(producer, TopicPartition("a", number), version=version) is ErrorCode.NONE
+        _pass(scene, 10_000)
+    # It began 30 s ago, and was last added to 10 s ago.
+    assert scene.state() is State.COMPLETE_ABORT
+
+
+def test_a_transaction_has_all_of_its_time() -> None:
+    scene = Scene()
+    _pass(scene, 10_000)
+    producer = scene.init(timeout_ms=25_000)
+    _pass(scene, 300_000)
+    scene.add(producer, A0)
+    for _ in range(2):
+        _pass(scene, 10_000)
+        assert scene.state() is State.ONGOING
+    _pass(scene, 10_000)
+    assert scene.state() is State.COMPLETE_ABORT
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_timeout_locks_out_the_producer_whichever_protocol_it_speaks(version: int) -> None:
+    scene = Scene()
+    producer = scene.init(timeout_ms=5_000)
+    scene.add(producer, A0, version=version)
+    scene.holding = True
+    _pass(scene, 20_000)
+    (markers,) = scene.markers
+    assert not markers.committed
+    assert markers.producer_epoch == producer.producer_epoch + 1, "the marker's epoch fences the writer in the log"
+    scene.holding = False
+    scene.write_markers()
+    assert scene.state() is State.COMPLETE_ABORT
+    assert scene.add(producer, A0, version=version) is ErrorCode.PRODUCER_FENCED
+    assert scene.end(producer, version=4).error_code == ErrorCode.PRODUCER_FENCED
+    assert scene.machine.verify("t", producer.producer_id, producer.producer_epoch, A0) is ErrorCode.PRODUCER_FENCED
+    assert scene.init().producer_epoch == producer.producer_epoch + 2
+
+
+def test_a_partition_is_verified_against_the_open_transaction() -> None:
+    scene = Scene()
+    producer = scene.init()
+    ours = producer.producer_id, producer.producer_epoch
+
+    def verified(partition: TopicPartition, name: str = "t", who: int = ours[0], epoch: int = ours[1]) -> ErrorCode:
+        return scene.machine.verify(name, who, epoch, partition)
+
+    assert verified(A0) is ErrorCode.TRANSACTION_ABORTABLE
+    scene.add(producer, A0, version=1)
+    assert verified(A0) is ErrorCode.NONE
+    assert verified(A1) is ErrorCode.TRANSACTION_ABORTABLE
+    assert verified(A0, "other") is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert verified(A0, "") is ErrorCode.INVALID_REQUEST
+    assert verified(A0, who=ours[0] + 1) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert verified(A0, epoch=ours[1] + 1) is ErrorCode.PRODUCER_FENCED
+    scene.holding = True
+    scene.end(producer, version=4)
+    assert verified(A0) is ErrorCode.CONCURRENT_TRANSACTIONS
+    scene.write_markers()
+    assert verified(A0) is ErrorCode.TRANSACTION_ABORTABLE
