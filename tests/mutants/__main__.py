@@ -54,14 +54,8 @@ class Copy:
             if source.is_file():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(source, target)
-        #: Seconds that tests take without a mutant, or None if they fail.
-        self._usual: dict[tuple[str, ...], float | None] = {}
-
-    def usual_seconds(self, tests: tuple[str, ...]) -> float | None:
-        if tests not in self._usual:
-            code, seconds, _ = self._pytest(tests, 600)
-            self._usual[tests] = None if code else seconds
-        return self._usual[tests]
+        #: What tests do without a mutant: (exit code, seconds, output).
+        self._usual: dict[tuple[str, ...], tuple[int | None, float, str]] = {}
 
     def try_out(self, mutant: Mutant) -> Outcome:
         try:
@@ -70,9 +64,11 @@ class Copy:
             return Outcome("stale", 0, str(why))
         if missing := mutant.missing_tests(self.root):
             return Outcome("stale", 0, f"no such tests: {', '.join(missing)}")
-        usual = self.usual_seconds(mutant.tests)
-        if usual is None:
-            return Outcome("broken", 0, "its tests fail without it")
+        if mutant.tests not in self._usual:
+            self._usual[mutant.tests] = self._pytest(mutant.tests, 600)
+        code, usual, said = self._usual[mutant.tests]
+        if code != 0:
+            return Outcome("broken", usual, f"its tests fail without it: {_failed(said) or code}")
         right = place.read_text()
         place.write_text(right.replace(mutant.old, mutant.new))
         try:
@@ -81,12 +77,11 @@ class Copy:
             place.write_text(right)
         if code is None:
             return Outcome(_GOOD, seconds, "the tests did not come to their end in time")
-        failed = next((line for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))), "")
         if code == 1:
-            return Outcome(_GOOD, seconds, failed.partition(" - ")[0].removeprefix("FAILED ").removeprefix("ERROR "))
+            return Outcome(_GOOD, seconds, _failed(said))
         if code == 0:
             return Outcome("survived", seconds, mutant.about)
-        return Outcome("invalid", seconds, f"pytest ended with {code}: {failed or said[-300:]}")
+        return Outcome("invalid", seconds, f"pytest ended with {code}: {_failed(said) or said[-300:]}")
 
     def _pytest(self, tests: tuple[str, ...], limit: float) -> tuple[int | None, float, str]:
         """(exit code, or None after the limit; seconds; output)."""
@@ -115,6 +110,12 @@ class Copy:
                 process.wait()
             out.seek(0)
             return code, time.monotonic() - began, out.read()
+
+
+def _failed(said: str) -> str:
+    """The first test that failed."""
+    found = next((line for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))), "")
+    return found.partition(" - ")[0].partition(" ")[2]
 
 
 def choose(mutants: list[Mutant], given: argparse.Namespace) -> list[Mutant]:

@@ -244,23 +244,51 @@ def test_a_file_goes_out_between_its_neighbours(served: Served, tmp_path: Path) 
 
 
 def test_a_peer_that_does_not_read_is_not_read_from(served: Served) -> None:
-    served.answer = lambda frame, slot: slot.fill([bytes(1 << 20)])
+    """What waits for it is bounded in bytes: the limit, and what one read of the socket brought behind it."""
+    answer_bytes = 1 << 20
+    served.answer = lambda frame, slot: slot.fill([bytes(answer_bytes)])
     with served.client() as sock:
         served.until(lambda: bool(served.listener.connections))
+        (connection,) = served.listener.connections
 
-        def full() -> bool:
-            try:
-                sock.send(framed(b"more") * 10)
-            except BlockingIOError:
-                return True
-            (connection,) = served.listener.connections
-            return not connection._reading
-
-        served.until(full)
+        while connection._reading:
+            asked = len(served.frames) + 10
+            sock.send(framed(b"more") * 10)
+            served.until(lambda: len(served.frames) == asked or not connection._reading)  # noqa: B023
+            assert connection._unsent_bytes <= (8 << 20) + 11 * answer_bytes
         before = len(served.frames)
+        sock.send(framed(b"more"))
         for _ in range(50):
             served.loop.run_until_complete(asyncio.sleep(0))
         assert len(served.frames) == before
+        # It reads: it is read from again, to the last request.
+        served.receive(sock, before * answer_bytes)
+        served.until(lambda: len(served.frames) == before + 1)
+
+
+def test_a_peer_with_many_requests_unanswered_is_not_read_from(served: Served) -> None:
+    served.answer = lambda frame, slot: None
+    with served.client() as sock:
+        served.until(lambda: bool(served.listener.connections))
+        (connection,) = served.listener.connections
+        asked = 0
+        while connection._reading:
+            asked += 100
+            sock.send(framed(b"x") * 100)
+            served.until(lambda: len(served.frames) == asked or not connection._reading)  # noqa: B023
+        asked += 1
+        sock.send(framed(b"x"))
+        for _ in range(50):
+            served.loop.run_until_complete(asyncio.sleep(0))
+        assert 1000 < len(served.frames) <= 1100
+        assert len(served.frames) < asked
+        # All are answered, and the socket takes the answers at once: the rest is read.
+        served.answer = lambda frame, slot: slot.fill([b"z"])
+        early = list(served.slots)
+        for slot in early:
+            slot.fill([b"y"])
+        served.until(lambda: len(served.frames) == asked)
+        assert served.receive(sock, asked) == b"y" * len(early) + b"z" * (asked - len(early))
 
 
 def test_a_taken_port_is_said_in_words(loop: asyncio.AbstractEventLoop, served: Served) -> None:
