@@ -15,6 +15,7 @@ _MAY_START_PROGRAMS = (
     "tests/wire/",
     "tests/testing/",
     "tests/example/",
+    "tests/mutants/",
     "tests/client/certificate.py",
     "tests/client/test_manner.py",
 )
