@@ -25,18 +25,12 @@ from typing import Any
 from ottla.broker.metadata_file import MetadataFiles
 from ottla.broker.metadata_load import check_servable, load
 from ottla.broker.metadata_sync import MetadataSync
-from ottla.broker.registration import (
-    BrokerAddress,
-    LogDirectories,
-    broker_request,
-    controller_request,
-    directory_id,
-    voter_endpoints,
-)
+from ottla.broker.registration import BrokerAddress, LogDirectories, broker_request, controller_request, directory_id
+from ottla.broker.voters import known_voters, raised, with_own_address
 from ottla.cluster.activation import activation_records
 from ottla.cluster.broker import register_broker, register_controller, unfence
 from ottla.cluster.controller import NEWEST, Controller
-from ottla.cluster.decision import Charge, free
+from ottla.cluster.decision import Charge, Decision, free
 from ottla.cluster.delta import Fold
 from ottla.cluster.feature import CONTROLLER_REGISTRATIONS_FROM, SUPPORTED
 from ottla.cluster.image import Image
@@ -79,11 +73,8 @@ from ottla.raft.event import (
 from ottla.raft.quorum import Quorum, QuorumSettings
 from ottla.raft.role import Voter
 from ottla.wire.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from ottla.wire.record.metadata import (
-    BrokerRegistrationChangeRecord,
-    NoOpRecord,
-    pack,
-)
+from ottla.wire.record.control import ControlRecordType
+from ottla.wire.record.metadata import BrokerRegistrationChangeRecord, NoOpRecord, pack
 
 _log = logging.getLogger("ottla.broker")
 #: Kafka's largest batch of metadata (KafkaRaftClient.MAX_BATCH_SIZE_BYTES), and room for its header.
@@ -124,6 +115,7 @@ class MetadataLog:
         self._log: Log
         self._quorum: Quorum
         self._voters: tuple[Voter, ...]
+        self._directory_id: Uuid
 
     @classmethod
     def open(
@@ -191,6 +183,11 @@ class MetadataLog:
         return self._membership
 
     @property
+    def voters(self) -> tuple[VoterNode, ...]:
+        """The voters with their addresses: from the log, or with kraft.version 0 from the settings (KIP-595)."""
+        return known_voters(self._membership, self._settings)
+
+    @property
     def log(self) -> Log:
         """The log itself, for who describes or serves it."""
         return self._log
@@ -205,7 +202,7 @@ class MetadataLog:
         The loop waits for the disk: for whoever cannot wait himself. `charge` is told of each partition that comes or
         goes. KafkaError when the whole request fails; KAFKA_STORAGE_ERROR when the disk failed before.
         """
-        decision = self._controller.handle(self._fold.image, request, version, charge)
+        decision = self._decide(request, version, charge)
         if decision.records:
             self.submit(decision.records)
         return decision.response
@@ -217,13 +214,23 @@ class MetadataLog:
 
         It may be called before this returns. It gets the response, or a KafkaError when the disk failed meanwhile.
         """
-        decision = self._controller.handle(self._fold.image, request, version, charge)
+        decision = self._decide(request, version, charge)
         if decision.records:
             self.submit_later(decision.records)
         if not self._uncommitted:
             return done(decision.response)
         self._waiting.append((self._log.end_offset, lambda error: done(error or decision.response)))
         return None
+
+    def _decide(self, request: Any, version: int, charge: Charge) -> Decision:
+        self._controller.kraft_version = self._membership.kraft_version
+        decision = self._controller.handle(self._fold.image, request, version, charge)
+        if decision.kraft_version is not None:
+            self._check_works()
+            own = Voter(self._settings.node_id, self._directory_id)
+            self._membership = raised(self._membership, self._settings, decision.kraft_version, own)
+            self._append_control(membership_records(self._membership), self._quorum.epoch)
+        return decision
 
     def submit(self, records: list[Any]) -> None:
         """Append these records as one batch and commit them."""
@@ -236,9 +243,12 @@ class MetadataLog:
         self._sync.later()
 
     def _append_decided(self, records: list[Any]) -> None:
+        self._check_works()
+        self._step(Submitted(records))
+
+    def _check_works(self) -> None:
         if self._sync.failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log failed: {self._sync.failure}")
-        self._step(Submitted(records))
 
     def run_beside(self, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
         """From now on the loop runs, and there are threads for syncs and snapshots."""
@@ -316,6 +326,7 @@ class MetadataLog:
     def _lead(self, directory_id: Uuid) -> None:
         """Make the quorum and win its election."""
         settings = self._settings
+        self._directory_id = directory_id
         if self._membership.kraft_version:
             me = Voter(settings.node_id, directory_id)
             voters = tuple(node.voter for node in self._membership.voters)
@@ -410,28 +421,18 @@ class MetadataLog:
 
     def _append_leader_change(self, effect: AppendLeaderChange) -> None:
         records = [leader_change_record(effect.leader_id, effect.voters, effect.granting)]
-        mine = self._own_membership(effect)
-        if mine is not None:
+        mine = with_own_address(self._membership, self._settings)
+        if mine != self._membership or not self._log.end_offset:
             records += membership_records(mine)
             self._membership = mine
-        now_ms = self._clock.now_ms()
-        data = control_batch(records, epoch=effect.epoch, now_ms=now_ms)
-        self._log.append(data, leader_epoch=effect.epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
-        self._fold.publish(self._log.end_offset - 1, effect.epoch, now_ms)
-        self._appended(len(data))
+        self._append_control(records, effect.epoch)
 
-    def _own_membership(self, effect: AppendLeaderChange) -> Membership | None:
-        """The voters with our addresses, if the log does not have them so (KIP-853)."""
-        if not self._membership.kraft_version:
-            return None
-        endpoints = voter_endpoints(self._settings)
-        nodes = tuple(
-            VoterNode(node.voter, endpoints) if node.voter.node_id == effect.leader_id else node
-            for node in self._membership.voters
-        )
-        if nodes == self._membership.voters and self._log.end_offset > 0:
-            return None
-        return self._membership._replace(voters=nodes)
+    def _append_control(self, records: list[tuple[ControlRecordType, bytes]], epoch: int) -> None:
+        now_ms = self._clock.now_ms()
+        data = control_batch(records, epoch=epoch, now_ms=now_ms)
+        self._log.append(data, leader_epoch=epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
+        self._fold.publish(self._log.end_offset - 1, epoch, now_ms)
+        self._appended(len(data))
 
     def _append(self, records: Sequence[Any], epoch: int) -> None:
         now_ms = self._clock.now_ms()

@@ -38,6 +38,8 @@ class Controller:
     def __init__(self, settings: ServerSettings, rng: Rng) -> None:
         self._settings = settings
         self._rng = rng
+        #: The quorum's level, which is no record of the metadata (KIP-853); whoever runs it keeps it up to date.
+        self.kraft_version = 1
 
     def handle(self, image: Image, request: Any, version: int = NEWEST, charge: Charge = free) -> Decision:
         """What a request comes to on this image. TypeError for a request that no controller takes."""
@@ -61,7 +63,7 @@ class Controller:
             case "ListPartitionReassignmentsRequest":
                 return reassignment.list_reassignments(image, request)
             case "UpdateFeaturesRequest":
-                return feature.update_features(image, self._settings.node_id, request, version)
+                return feature.update_features(image, self._settings.node_id, self.kraft_version, request, version)
             case "AlterClientQuotasRequest":
                 return quota.alter_client_quotas(image, request)
             case "AlterUserScramCredentialsRequest":

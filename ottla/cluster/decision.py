@@ -13,6 +13,8 @@ class Decision(NamedTuple):
 
     records: list[Any]
     response: Any
+    #: The kraft.version that the quorum must have from now on; None leaves it. It goes into the log before `records`.
+    kraft_version: int | None = None
 
 
 #: Told how many partitions a command makes or deletes, before it does; a KafkaError refuses them (KIP-599).

@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ottla.cluster.decision import Decision, refused
@@ -20,7 +21,7 @@ from ottla.wire.api.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from ottla.wire.record.metadata import FeatureLevelRecord
+from ottla.wire.record.metadata import FeatureLevelRecord, NoOpRecord
 
 KRAFT_VERSION = "kraft.version"
 
@@ -158,9 +159,12 @@ def feature_records(levels: dict[str, int]) -> list[FeatureLevelRecord]:
     return [FeatureLevelRecord(name=name, feature_level=levels[name]) for name in names]
 
 
-def update_features(image: Image, node_id: int, request: UpdateFeaturesRequest, version: int) -> Decision:
-    """UpdateFeatures (key 57): all of them or none (KIP-1022)."""
+def update_features(
+    image: Image, node_id: int, kraft_version: int, request: UpdateFeaturesRequest, version: int
+) -> Decision:
+    """UpdateFeatures (key 57): all of them or none (KIP-1022). `kraft_version` is the quorum's level now (KIP-853)."""
     proposed = dict(image.features)
+    before = {**image.features, KRAFT_VERSION: kraft_version}
     records: list[Any] = []
     try:
         names = [each.feature for each in request.feature_updates]
@@ -168,18 +172,18 @@ def update_features(image: Image, node_id: int, request: UpdateFeaturesRequest, 
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a feature stands twice in the request")
         proposed.update((each.feature, each.max_version_level) for each in request.feature_updates)
         for update in request.feature_updates:
-            record = _update(image, node_id, update, _upgrade_type(update, version), proposed)
-            if record is not None:
-                records.append(record)
+            records += _update(before, node_id, update, _upgrade_type(update, version), proposed)
     except KafkaError as error:
         return Decision(
             [],
             UpdateFeaturesResponse(error_code=error.code, error_message=_FAILED + (refused(error) or error.code.name)),
         )
     results = [UpdatableFeatureResult(feature=name, error_message="NONE") for name in names] if version < 2 else []
-    return Decision(
-        [] if request.validate_only else records, UpdateFeaturesResponse(error_message=None, results=results)
-    )
+    response = UpdateFeaturesResponse(error_message=None, results=results)
+    if request.validate_only:
+        return Decision([], response)
+    wanted = proposed.get(KRAFT_VERSION, kraft_version)
+    return Decision(records, response, None if wanted == kraft_version else wanted)
 
 
 def _upgrade_type(update: FeatureUpdateKey, version: int) -> int:
@@ -189,12 +193,12 @@ def _upgrade_type(update: FeatureUpdateKey, version: int) -> int:
 
 
 def _update(
-    image: Image, node_id: int, update: FeatureUpdateKey, upgrade_type: int, proposed: dict[str, int]
-) -> FeatureLevelRecord | None:
+    before: Mapping[str, int], node_id: int, update: FeatureUpdateKey, upgrade_type: int, proposed: dict[str, int]
+) -> list[Any]:
     name, new = update.feature, update.max_version_level
     if upgrade_type not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
         raise _invalid(name, new, "The controller does not support the given upgrade type.")
-    current = 1 if name == KRAFT_VERSION else image.features.get(name, 0)
+    current = before.get(name, 0)
     if new < 0:
         raise _invalid(name, new, "A feature version cannot be less than 0.")
     if name not in SUPPORTED:
@@ -212,16 +216,18 @@ def _update(
     if new > current and upgrade_type != _UPGRADE:
         raise _invalid(name, new, "Can't downgrade to a newer version.")
     if name == KRAFT_VERSION:
+        if upgrade_type == _UPGRADE:
+            return [NoOpRecord()]  # The level is a control record; what is asked for is done when this is committed.
         if new != current:
             raise _invalid(name, new, "Can't downgrade the version of this feature.")
-        return None
+        return []
     if name == METADATA_VERSION:
         _check_metadata_version(current, new, unsafe=upgrade_type == _UNSAFE_DOWNGRADE)
     else:
         missing = _missing(name, new, proposed[METADATA_VERSION])
         if missing:
             raise _invalid(name, new, missing)
-    return FeatureLevelRecord(name=name, feature_level=new)
+    return [FeatureLevelRecord(name=name, feature_level=new)]
 
 
 def _check_metadata_version(current: int, new: int, *, unsafe: bool) -> None:

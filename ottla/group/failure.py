@@ -81,11 +81,11 @@ def failure(request: Any, version: int, error: KafkaError) -> Any:
         case LeaveGroupRequest():
             return LeaveGroupResponse(error_code=code)
         case ConsumerGroupHeartbeatRequest():
-            return ConsumerGroupHeartbeatResponse(error_code=code, error_message=words(error))
+            return ConsumerGroupHeartbeatResponse(error_code=code, error_message=error.message or None)
         case ShareGroupHeartbeatRequest():
-            return ShareGroupHeartbeatResponse(error_code=code, error_message=words(error))
+            return ShareGroupHeartbeatResponse(error_code=code, error_message=error.message or None)
         case StreamsGroupHeartbeatRequest():
-            return StreamsGroupHeartbeatResponse(error_code=code, error_message=words(error))
+            return StreamsGroupHeartbeatResponse(error_code=code, error_message=error.message or None)
         case AlterShareGroupOffsetsRequest():
             return AlterShareGroupOffsetsResponse(error_code=code, error_message=words(error))
         case DeleteShareGroupOffsetsRequest():

@@ -6,10 +6,16 @@ from random import Random
 
 import pytest
 
+from ottla.broker.format import format_directories
+from ottla.broker.quorum import MetadataLog
 from ottla.cluster.image import Image
 from ottla.host.disk import HostDisk
-from ottla.kernel.error import KafkaError, OttlaError
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.name import NO_UUID
+from ottla.raft.checkpoint import VoterEndpoint
+from ottla.raft.role import Voter
 from ottla.sim.disk import Crashed, SimDisk
+from ottla.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.wire.batch import read
 from ottla.wire.record import control
 from ottla.wire.record.metadata import FeatureLevelRecord, NoOpRecord, parse
@@ -319,12 +325,57 @@ def test_what_apache_wrote_is_taken_over(tmp_path: Path) -> None:
         assert "ours" in log.image.topics
 
 
+def static_quorum(disk: SimDisk) -> Place:
+    """A formatted node whose settings name its one voter: kraft.version 0."""
+    place = Place(disk, seed=3, controller_quorum_voters="1@127.0.0.1:9093", controller_quorum_bootstrap_servers="")
+    format_directories(disk, place.settings, "a-cluster", clock=place.clock, rng=place.rng)
+    return place
+
+
+def raise_kraft_version(log: MetadataLog, level: int = 1, **more: bool) -> int:
+    wanted = FeatureUpdateKey(feature="kraft.version", max_version_level=level, upgrade_type=1)
+    answer = log.handle(UpdateFeaturesRequest(feature_updates=[wanted], **more), 2)
+    return int(answer.error_code)
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_kraft_version_goes_up_while_the_quorum_runs(crashes: bool) -> None:
+    disk = SimDisk(Random(3))
+    place = static_quorum(disk)
+    with place.node(crashes=crashes) as log:
+        [voter] = log.voters
+        assert (voter.voter, voter.endpoints) == (Voter(1), (VoterEndpoint("CONTROLLER", "127.0.0.1", 9093),))
+        assert raise_kraft_version(log, validate_only=True) == 0
+        assert log.membership.kraft_version == 0
+        assert raise_kraft_version(log) == 0
+        assert raise_kraft_version(log) == 0
+        assert raise_kraft_version(log, 0) == ErrorCode.INVALID_UPDATE_VERSION
+        assert log.membership.kraft_version == 1
+        [voter] = log.voters
+        assert voter.voter.directory_id != NO_UUID
+        create(log, "a")
+    with place.node() as log:
+        assert (log.membership.kraft_version, log.voters) == (1, (voter,))
+        assert "a" in log.image.topics
+    assert json.loads(whole(place, "quorum-state"))["data_version"] == 1
+
+
+def test_with_kraft_version_0_the_other_features_go_down() -> None:
+    place = static_quorum(SimDisk(Random(3)))
+    with place.node() as log:
+        down = [
+            FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=2)
+            for name, level in {"transaction.version": 1, "kraft.version": 0}.items()
+        ]
+        assert log.handle(UpdateFeaturesRequest(feature_updates=down), 2).error_code == 0
+        assert log.image.features["transaction.version"] == 1
+        assert log.membership.kraft_version == 0
+
+
 def test_before_kip_853_the_settings_name_the_voters() -> None:
     disk = SimDisk(Random(3))
     texts = {"controller_quorum_voters": "1@127.0.0.1:9093", "controller_quorum_bootstrap_servers": ""}
     place = Place(disk, "/data", seed=3, **texts)
-    from ottla.broker.format import format_directories
-
     format_directories(disk, place.settings, "a-cluster", clock=place.clock, rng=place.rng)
     with place.node() as log:
         create(log, "a")

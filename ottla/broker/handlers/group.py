@@ -16,7 +16,7 @@ from typing import Any
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Call, handles
 from ottla.broker.group_driver import GroupDriver
-from ottla.broker.handlers.streams_group import check_enabled
+from ottla.broker.group_protocol import CONSUMER, SHARE, STREAMS, check_enabled
 from ottla.broker.reply import Later, Reply
 from ottla.group.failure import failure
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -114,13 +114,25 @@ def _find(call: Call, key_type: int, key: str) -> Coordinator:
 @handles(ApiKey.LEAVE_GROUP, refuse=failure)
 @handles(ApiKey.OFFSET_COMMIT, refuse=failure)
 @handles(ApiKey.OFFSET_DELETE, refuse=failure)
-@handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, refuse=failure)
-@handles(ApiKey.SHARE_GROUP_HEARTBEAT, refuse=failure)
-@handles(ApiKey.ALTER_SHARE_GROUP_OFFSETS, refuse=failure)
-@handles(ApiKey.DELETE_SHARE_GROUP_OFFSETS, refuse=failure)
 def ask_one(call: Call, request: Any) -> Later:
     """Put the request to its group's coordinator."""
     return _ask(call, call.node.groups.driver_of(request.group_id), request)
+
+
+@handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, refuse=failure)
+def consumer_group_heartbeat(call: Call, request: Any) -> Later:
+    """Put the heartbeat to its group's coordinator (KIP-848)."""
+    check_enabled(call.node, CONSUMER)
+    return ask_one(call, request)
+
+
+@handles(ApiKey.SHARE_GROUP_HEARTBEAT, refuse=failure)
+@handles(ApiKey.ALTER_SHARE_GROUP_OFFSETS, refuse=failure)
+@handles(ApiKey.DELETE_SHARE_GROUP_OFFSETS, refuse=failure)
+def ask_share_group(call: Call, request: Any) -> Later:
+    """Put the request to its share group's coordinator (KIP-932)."""
+    check_enabled(call.node, SHARE)
+    return ask_one(call, request)
 
 
 def _ask(call: Call, driver: GroupDriver, request: Any) -> Later:
@@ -154,21 +166,24 @@ def offset_fetch(call: Call, request: OffsetFetchRequest) -> Reply:
     return _ask_each(call, [(group.group_id, one(group)) for group in request.groups], merge)
 
 
-#: Request -> its response, and the field in which it names the groups.
-_DESCRIPTIONS: Mapping[type[Any], tuple[type[Any], str]] = {
-    DescribeGroupsRequest: (DescribeGroupsResponse, "groups"),
-    ConsumerGroupDescribeRequest: (ConsumerGroupDescribeResponse, "group_ids"),
-    ShareGroupDescribeRequest: (ShareGroupDescribeResponse, "group_ids"),
-    StreamsGroupDescribeRequest: (StreamsGroupDescribeResponse, "group_ids"),
+#: Request -> its response, the field in which it names the groups, and the kind that must be switched on.
+_DESCRIPTIONS: Mapping[type[Any], tuple[type[Any], str, str | None]] = {
+    DescribeGroupsRequest: (DescribeGroupsResponse, "groups", None),
+    ConsumerGroupDescribeRequest: (ConsumerGroupDescribeResponse, "group_ids", CONSUMER),
+    ShareGroupDescribeRequest: (ShareGroupDescribeResponse, "group_ids", SHARE),
+    StreamsGroupDescribeRequest: (StreamsGroupDescribeResponse, "group_ids", STREAMS),
 }
 
 
 @handles(ApiKey.DESCRIBE_GROUPS, refuse=failure)
 @handles(ApiKey.CONSUMER_GROUP_DESCRIBE, refuse=failure)
 @handles(ApiKey.SHARE_GROUP_DESCRIBE, refuse=failure)
+@handles(ApiKey.STREAMS_GROUP_DESCRIBE, refuse=failure)
 def describe(call: Call, request: Any) -> Reply:
-    """Groups of one kind, each by its coordinator: classic ones, those of KIP-848, share groups."""
-    response, names = _DESCRIPTIONS[type(request)]
+    """Groups of one kind, each by its coordinator: classic, consumer, share and streams groups."""
+    response, names, kind = _DESCRIPTIONS[type(request)]
+    if kind is not None:
+        check_enabled(call.node, kind)
 
     def one(group_id: str) -> Any:
         part = {names: [group_id], "include_authorized_operations": request.include_authorized_operations}
@@ -188,13 +203,6 @@ def _authorize(groups: Iterable[Any]) -> None:
     for group in groups:
         if not group.error_code:
             group.authorized_operations = _OPERATIONS
-
-
-@handles(ApiKey.STREAMS_GROUP_DESCRIBE, refuse=failure)
-def describe_streams(call: Call, request: StreamsGroupDescribeRequest) -> Reply:
-    """Streams groups, each by its coordinator."""
-    check_enabled(call)
-    return describe(call, request)
 
 
 @handles(ApiKey.DELETE_GROUPS, refuse=failure)

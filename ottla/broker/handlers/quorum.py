@@ -47,7 +47,7 @@ def describe_quorum(call: Call, request: DescribeQuorumRequest) -> DescribeQuoru
                 node_id=each.voter.node_id,
                 listeners=[Listener(name=one.name, host=one.host, port=one.port) for one in each.endpoints],
             )
-            for each in call.node.quorum.membership.voters
+            for each in call.node.quorum.voters
         ]
     return response
 
@@ -74,7 +74,7 @@ def _partition(call: Call, topic: str, index: int) -> ResponsePartitionData:
                 last_fetch_timestamp=now_ms,
                 last_caught_up_timestamp=now_ms,
             )
-            for each in quorum.membership.voters
+            for each in quorum.voters
         ],
     )
 
@@ -95,7 +95,7 @@ def add_voter(call: Call, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
             f"{default}",
         )
     _check_voters_change(call, "adding")
-    for voter in node.quorum.membership.voters:
+    for voter in node.quorum.voters:
         if voter.voter.node_id == request.voter_id:
             why = f"The voter id for {request.voter_id} is already part of the set of voters"
             raise KafkaError(ErrorCode.DUPLICATE_VOTER, why)

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from ottla.broker.dispatch import Call, handles
+from ottla.broker.group_protocol import SHARE, check_enabled
 from ottla.broker.reply import Later, Reply
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import Uuid
@@ -40,6 +41,7 @@ Outcome = KafkaError | None
 @handles(ApiKey.SHARE_ACKNOWLEDGE)
 def share_acknowledge(call: Call, request: ShareAcknowledgeRequest) -> Reply:
     """Take in what a member says, and answer when it is stored."""
+    check_enabled(call.node, SHARE)
     group_id, member_id = check_member(request)
     owner = group_id, member_id
     sessions = call.node.shares.sessions

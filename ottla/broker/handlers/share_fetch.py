@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker.dispatch import Call, handles
+from ottla.broker.group_protocol import SHARE, check_enabled
 from ottla.broker.handlers.share_acknowledge import Outcome, acknowledge, check_member
 from ottla.broker.reply import Later, Reply
 from ottla.broker.share_leader import ShareLeader
@@ -50,6 +51,7 @@ _PASSES_MAX = 64
 @handles(ApiKey.SHARE_FETCH)
 def share_fetch(call: Call, request: ShareFetchRequest) -> Reply:
     """Acknowledge, then acquire; wait for records when there are too few and the client has time."""
+    check_enabled(call.node, SHARE)
     owner = check_member(request)
     renews = call.version >= _RENEW_FROM and request.is_renew_ack
     if renews:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from ottla.broker.dispatch import Call, handles
+from ottla.broker.group_protocol import SHARE, check_enabled
 from ottla.broker.reply import Later, Reply
 from ottla.group.share_group import ShareGroup
 from ottla.kernel.error import KafkaError
@@ -35,6 +36,7 @@ _UNKNOWN_LAG = -1
 @handles(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)
 def describe_share_group_offsets(call: Call, request: DescribeShareGroupOffsetsRequest) -> Reply:
     """One answer a group; a group fails alone."""
+    check_enabled(call.node, SHARE)
     groups = [_Described(call, asked) for asked in request.groups]
     later = Later()
     left = len(groups) + 1

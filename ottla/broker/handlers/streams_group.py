@@ -7,6 +7,7 @@ KIPs: 1071.
 from __future__ import annotations
 
 from ottla.broker.dispatch import Call, handles
+from ottla.broker.group_protocol import STREAMS, check_enabled
 from ottla.broker.reply import Later
 from ottla.cluster.topic import is_legal_name
 from ottla.group.event import StreamsHeartbeat
@@ -16,15 +17,11 @@ from ottla.kernel.name import INTERNAL_TOPICS
 from ottla.wire.api import ApiKey
 from ottla.wire.api.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
 
-FEATURE = "streams.version"
-#: The name of the protocol in group.coordinator.rebalance.protocols.
-_PROTOCOL = "streams"
-
 
 @handles(ApiKey.STREAMS_GROUP_HEARTBEAT, refuse=failure)
 def streams_group_heartbeat(call: Call, request: StreamsGroupHeartbeatRequest) -> Later:
     """Put the heartbeat to its group's coordinator, and make what the application lacks."""
-    check_enabled(call)
+    check_enabled(call.node, STREAMS)
     if request.topology is not None:
         _check_names(request.topology)
     groups = call.node.groups
@@ -45,13 +42,6 @@ def streams_group_heartbeat(call: Call, request: StreamsGroupHeartbeatRequest) -
         principal=call.principal,
     )
     return later
-
-
-def check_enabled(call: Call) -> None:
-    """Raise UNSUPPORTED_VERSION unless the cluster has streams groups."""
-    protocols = call.node.settings.group_coordinator_rebalance_protocols
-    if _PROTOCOL not in protocols or call.node.finalized_features.get(FEATURE, 0) < 1:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
 
 def _check_names(topology: Topology) -> None:
