@@ -1,7 +1,8 @@
 """The coordinators of one kind on this node, one a partition of their topic.
 
 Rules:
-- Whoever asks for a coordinator before there is its topic brings the topic about.
+- FindCoordinator makes the topic that holds the coordinators (`when_there`). Before that every other request is
+  answered with NOT_COORDINATOR, as in Apache Kafka: what only reads changes nothing.
 - A coordinator is loaded while the node serves, a piece of its log in each turn of the loop; who asks for it meanwhile
   is told COORDINATOR_LOAD_IN_PROGRESS and comes again. What fits into one piece is loaded at once.
 - A coordinator whose log refuses an append knows more than its log: it is thrown away, whoever waits for it is told
@@ -71,20 +72,25 @@ class Coordinators(ABC, Generic[D]):
 
     def when_there(self, done: Callable[[], None]) -> None:
         """Call `done` when the topic is there, or cannot be made; the loop goes on meanwhile."""
-        if self.topic in self.node.image.topics:
+        if self.is_there:
             self.node.leadership.when_made([self.topic], done)
         else:
             self.node.make_topics([self.new_topic()], lambda _: done())
 
+    @property
+    def is_there(self) -> bool:
+        """Has the topic been made?"""
+        return self.topic in self.node.image.topics
+
     def partition_of(self, name: str) -> int:
-        """Which partition holds this group or transactional id. KafkaError when the topic cannot be made."""
-        if self.topic not in self.node.image.topics:
-            self.node.make_topic_now(self.new_topic())
-        self.node.leadership.make_now(self.topic)
-        return coordinator_partition(name, len(self.node.image.topics[self.topic].partitions))
+        """Which partition holds this group or transactional id, or will once the topic is there."""
+        topic = self.node.image.topics.get(self.topic)
+        count = self.new_topic().num_partitions if topic is None else len(topic.partitions)
+        return coordinator_partition(name, count)
 
     def driver_of(self, name: str) -> D:
         """The coordinator of a group or transactional id; as `driver_at`."""
+        self.node.leadership.make_now(self.topic)
         return self.driver_at(self.partition_of(name))
 
     def driver_at(self, index: int) -> D:

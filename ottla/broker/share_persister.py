@@ -168,12 +168,15 @@ class Persister:
             else:
                 done(result)
 
-        try:
-            driver = self._node.share_states.driver_of(key.text)
-        except KafkaError as error:
-            answered(error)
-        else:
-            driver.ask(request, answered)
+        def ask() -> None:
+            try:
+                driver = self._node.share_states.driver_of(key.text)
+            except KafkaError as error:
+                answered(error)
+            else:
+                driver.ask(request, answered)
+
+        self._node.share_states.when_there(ask)
 
     def _ask_again(self, key: SharePartitionKey, request: Any, done: Callable[[Any], None], attempt: int) -> None:
         def again() -> None:

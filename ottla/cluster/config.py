@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ottla.cluster.decision import Decision, refused
+from ottla.cluster.feature import CORDONED_DIRECTORIES_FROM, METADATA_VERSIONS
 from ottla.cluster.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, Image
 from ottla.cluster.topic import check_name
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
@@ -32,6 +33,7 @@ from ottla.wire.record.metadata import ClearElrRecord, ConfigRecord
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
 _OPERATIONS = {_APPEND: "APPEND", _SUBTRACT: "SUBTRACT"}
 _MIN_ISR = "min.insync.replicas"
+_CORDONED = "cordoned.log.dirs"
 #: A value is a string with an int16 length in old versions of the responses.
 _VALUE_LENGTH_MAX = 32767
 
@@ -151,7 +153,7 @@ def _changed(image: Image, settings: ServerSettings, resource: Resource, changes
         if new != old or kind == BROKER:
             records.append(ConfigRecord(resource_type=kind, resource_name=name, name=key, value=new))
     _check_resource(image, settings, resource, {record.name: record.value for record in records}, after)
-    _check_elr(image, resource, records)
+    _check_levels(image, resource, records)
     return records
 
 
@@ -227,12 +229,17 @@ def _check_length(value: str | None) -> None:
         )
 
 
-def _check_elr(image: Image, resource: Resource, records: list[ConfigRecord]) -> None:
+def _check_levels(image: Image, resource: Resource, records: list[ConfigRecord]) -> None:
+    """What a broker may not have at the levels of the cluster's features."""
     kind, name = resource
-    if kind != BROKER or not image.has_elr:
+    if kind != BROKER:
         return
     for record in records:
-        if record.name == _MIN_ISR and (name or record.value is None):
+        if record.name == _CORDONED and image.metadata_version < CORDONED_DIRECTORIES_FROM:
+            level = METADATA_VERSIONS[CORDONED_DIRECTORIES_FROM].text
+            why = f"The {_CORDONED} configuration value cannot be set because it requires metadata.version >= {level}"
+            raise KafkaError(ErrorCode.INVALID_CONFIG, why)
+        if image.has_elr and record.name == _MIN_ISR and (name or record.value is None):
             level, what = ("Broker", "altered") if name else ("Cluster", "removed")
             why = f"{level}-level {_MIN_ISR} cannot be {what} while ELR is enabled."
             raise KafkaError(ErrorCode.INVALID_CONFIG, why)

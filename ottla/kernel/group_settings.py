@@ -15,20 +15,22 @@ from ottla.kernel.override_settings import OverrideSettings
 from ottla.kernel.server_settings import ServerSettings
 from ottla.kernel.setting import Source, Synonym
 
+#: In the order in which Kafka looks at them.
 _BOUNDED = (
-    "consumer.session.timeout.ms",
     "consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms",
     "consumer.assignment.interval.ms",
-    "share.session.timeout.ms",
     "share.heartbeat.interval.ms",
-    "share.assignment.interval.ms",
+    "share.session.timeout.ms",
     "share.record.lock.duration.ms",
     "share.delivery.count.limit",
     "share.partition.max.record.locks",
-    "streams.session.timeout.ms",
+    "share.assignment.interval.ms",
     "streams.heartbeat.interval.ms",
+    "streams.session.timeout.ms",
     "streams.assignment.interval.ms",
 )
+_STANDBYS, _STANDBYS_MAX = "streams.num.standby.replicas", "group.streams.max.standby.replicas"
 
 
 class GroupSettings(GroupOverrideDeclaration, OverrideSettings):
@@ -60,23 +62,22 @@ class GroupSettings(GroupOverrideDeclaration, OverrideSettings):
         for name in _BOUNDED:
             low, high = _bounds(name, server)
             value = getattr(settings, cls.declared()[name].attribute)
-            # An interval that the group does not set is the server's own affair.
-            if not low <= value <= high and (name in overrides or "assignment" not in name):
-                raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}={value}: this cluster takes {low} to {high}")
-        if settings.streams_num_standby_replicas > server.group_streams_max_standby_replicas:
-            raise KafkaError(
-                ErrorCode.INVALID_CONFIG,
-                f"streams.num.standby.replicas={settings.streams_num_standby_replicas}: this cluster takes at most "
-                f"{server.group_streams_max_standby_replicas}",
-            )
+            if name not in overrides and "assignment" in name:
+                continue  # An interval that the group does not set is the server's own affair.
+            kind, _, rest = name.partition(".")
+            if value < low:
+                raise _refused(f"{name} must be greater than or equal to group.{kind}.min.{rest}", value, low, high)
+            if value > high:
+                raise _refused(f"{name} must be less than or equal to group.{kind}.max.{rest}", value, low, high)
+        standbys, most = settings.streams_num_standby_replicas, server.group_streams_max_standby_replicas
+        if standbys > most:
+            raise _refused(f"{_STANDBYS} must be less than or equal to {_STANDBYS_MAX}", standbys, 0, most)
         for kind in ("consumer", "share", "streams"):
             session = getattr(settings, f"{kind}_session_timeout_ms")
             heartbeat = getattr(settings, f"{kind}_heartbeat_interval_ms")
             if session <= heartbeat:
-                raise KafkaError(
-                    ErrorCode.INVALID_CONFIG,
-                    f"{kind}.session.timeout.ms={session} must be more than {kind}.heartbeat.interval.ms={heartbeat}",
-                )
+                why = f"{kind}.session.timeout.ms must be greater than {kind}.heartbeat.interval.ms"
+                raise KafkaError(ErrorCode.INVALID_CONFIG, f"{why}; they are {session} and {heartbeat}")
 
     def text(self, name: str) -> str | None:
         """The value in force as Kafka writes it."""
@@ -91,6 +92,11 @@ class GroupSettings(GroupOverrideDeclaration, OverrideSettings):
             return own + self._server.synonyms(setting.broker)
         default = setting.default_text
         return own if default is None else [*own, Synonym(name, default, Source.DEFAULT)]
+
+
+def _refused(why: str, value: int, low: int, high: int) -> KafkaError:
+    """Kafka's words, and behind them what would be right."""
+    return KafkaError(ErrorCode.INVALID_CONFIG, f"{why}; it is {value}, and this cluster takes {low} to {high}")
 
 
 def _bounds(name: str, server: ServerSettings) -> tuple[int, int]:

@@ -30,7 +30,18 @@ from ottla.kernel.declaration.transaction import TransactionDeclaration
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.listener import Listener, Voter, listener_names, parse_listeners, parse_protocol_map, parse_voters
 from ottla.kernel.server_check import check_together
-from ottla.kernel.setting import READ_ONLY, REQUIRED, Layer, Setting, Settings, Source, Synonym, nearest, refusal
+from ottla.kernel.setting import (
+    PER_BROKER,
+    READ_ONLY,
+    REQUIRED,
+    Layer,
+    Setting,
+    Settings,
+    Source,
+    Synonym,
+    nearest,
+    refusal,
+)
 
 __all__ = ["Listener", "ServerSettings", "Voter"]
 
@@ -40,6 +51,25 @@ _HOUR_MS = 60 * _MINUTE_MS
 #: As Kafka begins.
 _FIXED = "Cannot update these configs dynamically"
 _OF_ONE_NODE = "Cannot update these configs at default cluster level, broker id must be specified"
+_OF_ONE_LISTENER = "These security configs can be dynamically updated only per-listener using the listener prefix"
+
+#: Where a listener has its key and whom it trusts: while nodes run they change for one listener at a time (KIP-226).
+_TLS_STORES = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+#: A listener's own settings that may be set for all nodes at once.
+_OF_ALL_NODES = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
 
 #: Several names for one thing; the first one that is given counts.
 _TOGETHER = (
@@ -142,16 +172,19 @@ class ServerSettings(
     def check(cls, name: str, value: str | None, *, per_broker: bool) -> None:
         """May this be set while nodes run? Raises KafkaError(INVALID_REQUEST or INVALID_CONFIG) when it may not."""
         setting = cls.behind(name)
-        if setting is None:
-            return  # As Kafka does: what it does not know may belong to a plug-in.
-        if setting.name == name and setting.mode == READ_ONLY:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{_FIXED}: [{name}]; it stands in the files of the nodes")
-        if setting.name == name and setting.mode == "per-broker" and not per_broker:
+        own = _OF_LISTENER.fullmatch(name)
+        if setting is not None:  # What Kafka does not know may belong to a plug-in.
+            if setting.name == name and setting.mode == READ_ONLY:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{_FIXED}: [{name}]; it stands in the files of the nodes")
+            if name in _TLS_STORES:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{_OF_ONE_LISTENER}: [{name}]")
+            try:
+                setting.parse(value)
+            except OttlaError as error:
+                raise KafkaError(ErrorCode.INVALID_CONFIG, refusal(setting.name, value, error)) from error
+        of_one_node = own[1] not in _OF_ALL_NODES if own else setting is not None and setting.mode == PER_BROKER
+        if of_one_node and not per_broker:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{_OF_ONE_NODE}: [{name}]")
-        try:
-            setting.parse(value)
-        except OttlaError as error:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, refusal(setting.name, value, error)) from error
 
     @classmethod
     def behind(cls, name: str) -> Setting[Any] | None:

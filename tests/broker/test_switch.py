@@ -13,11 +13,9 @@ import pytest
 import ottla
 from ottla.client import Admin, Downgrade
 from ottla.kernel.error import ErrorCode
-from ottla.wire.api.find_coordinator import FindCoordinatorRequest
+from ottla.wire.api.init_producer_id import InitProducerIdRequest
 from tests.broker.switch import REQUESTS, SWITCHES, errors
-from tests.broker.wire_client import WireClient
-
-_COMING = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
+from tests.broker.wire_client import GROUP, WireClient, make_coordinators
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +26,9 @@ def node() -> Iterator[ottla.Node]:
 
 
 def begin(node: ottla.Node) -> None:
-    """Bring the coordinators' topic about."""
+    """Make the groups' topic."""
     with WireClient(node.bootstrap_servers) as client:
-        while client.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 6).coordinators[0].error_code in _COMING:
-            pass
+        make_coordinators(client, GROUP)
 
 
 def refused(node: ottla.Node) -> set[str]:
@@ -85,3 +82,14 @@ def test_what_is_switched_off_leaves_nothing_behind() -> None:
             refused(node)
             assert admin.list_groups() == []
             assert "__share_group_state" not in [each.name for each in admin.list_topics(internal=True)]
+
+
+def test_a_request_before_the_coordinators_are_there_makes_nothing() -> None:
+    with ottla.Node() as node, WireClient(node.bootstrap_servers) as client:
+        for name in ("Heartbeat", "OffsetFetch", "ConsumerGroupHeartbeat", "StreamsGroupHeartbeat"):
+            request, version, _ = REQUESTS[name]
+            assert [code for code, _ in errors(client.ask(request, version)) if code] == [ErrorCode.NOT_COORDINATOR]
+        init = client.ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000), 5)
+        assert init.error_code == ErrorCode.NOT_COORDINATOR
+        with Admin(node.bootstrap_servers) as admin:
+            assert admin.list_topics(internal=True) == []

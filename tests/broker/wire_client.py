@@ -6,7 +6,9 @@ import socket
 from types import TracebackType
 from typing import Any
 
+from ottla.kernel.error import ErrorCode
 from ottla.wire.api import API, ApiKey
+from ottla.wire.api.find_coordinator import FindCoordinatorRequest
 from ottla.wire.compile import decode, encode
 from ottla.wire.header import RequestHeader, ResponseHeader, request_header_version, response_header_version
 
@@ -72,6 +74,24 @@ class WireClient:
         """Send and wait for the response."""
         self.send(request, version)
         return self.receive(_key_of(request), version)
+
+
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+_ATTEMPTS = 5000
+
+
+def make_coordinators(client: Any, *key_types: int) -> None:
+    """Ask for coordinators as a client does first: that makes the topics which hold them. `client` has an `ask`."""
+    for key_type in key_types or (GROUP, TRANSACTION):
+        key = "g:AAAAAAAAAAAAAAAAAAAAAA:0" if key_type == SHARE else "g"
+        for _ in range(_ATTEMPTS):
+            # Apache Kafka makes the topic after it has answered.
+            answer = client.ask(FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]), 6)
+            if answer.coordinators[0].error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                assert answer.coordinators[0].error_code == 0, answer
+                break
+        else:
+            raise AssertionError(f"no coordinator of kind {key_type}")
 
 
 def _key_of(request: Any) -> ApiKey:

@@ -17,7 +17,7 @@ from ottla.wire.api.offset_commit import (
 from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.wire.api.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
 from ottla.wire.batch import build
-from tests.broker.wire_client import WireClient
+from tests.broker.wire_client import WireClient, make_coordinators
 from tests.crash.inventory import Entry, again, fetch, marks, read_batches, records
 from tests.interop.server import Server
 
@@ -34,6 +34,7 @@ def create(client: WireClient) -> None:
     for name in (FULL, SMALL):
         topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
         assert client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7).topics[0].error_code == 0
+    make_coordinators(client)
 
 
 class Producer:

@@ -24,7 +24,7 @@ from ottla.wire.api.end_txn import EndTxnRequest
 from ottla.wire.api.init_producer_id import InitProducerIdRequest
 from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.batch import build
-from tests.broker.wire_client import WireClient
+from tests.broker.wire_client import WireClient, make_coordinators
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _TIMEOUT_S = 40.0
@@ -192,6 +192,7 @@ class OpenTransaction:
         self.transactional_id = transactional_id
         self.topic = topic
         with WireClient(bootstrap) as client:
+            make_coordinators(client)
             found = retry(
                 lambda: client.ask(
                     InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=_TRANSACTION_MS),

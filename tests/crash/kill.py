@@ -32,7 +32,7 @@ from ottla.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.api.describe_groups import DescribeGroupsRequest
-from tests.broker.wire_client import WireClient
+from tests.broker.wire_client import WireClient, make_coordinators
 from tests.crash.check import (
     Tally,
     check_commits,
@@ -151,6 +151,7 @@ class Torture:
         with WireClient(bootstrap) as client:
             _create(client, topic, PARTITIONS)
             _create(client, transfers, 2)
+            make_coordinators(client)
         producers = [IdempotentProducer(bootstrap, topic, f"{name}/{label}", PARTITIONS, label) for label in "ab"]
         transactional = TransactionalProducer(bootstrap, transfers, f"{name}/t")
         reader = Reader(bootstrap, topic, 0)

@@ -105,7 +105,7 @@ def test_a_groups_setting_lies_between_the_servers_bounds() -> None:
 def test_a_session_outlasts_a_heartbeat() -> None:
     bounds = {"group.consumer.min.session.timeout.ms": "1", "group.consumer.max.heartbeat.interval.ms": "45000"}
     base = ServerSettings.parse({**_texts(), **bounds})
-    with pytest.raises(KafkaError, match=r"must be more than consumer\.heartbeat\.interval\.ms"):
+    with pytest.raises(KafkaError, match=r"must be greater than consumer\.heartbeat\.interval\.ms"):
         GroupSettings.check_together(
             {"consumer.session.timeout.ms": "45000", "consumer.heartbeat.interval.ms": "45000"}, base
         )

@@ -25,7 +25,7 @@ from ottla.wire.api.read_share_group_state_summary import (
     ReadShareGroupStateSummaryRequest,
     ReadStateSummaryData,
 )
-from tests.broker.wire_client import WireClient
+from tests.broker.wire_client import WireClient, make_coordinators
 from tests.share.member import (
     ACCEPT,
     REJECT,
@@ -113,6 +113,7 @@ def test_whoever_waits_passes_over_markers_and_has_all_that_comes_behind_them(
     topic, _ = create(client, 2)
     with Member(node.bootstrap_servers, group, topic).join() as one:
         one.fetch()
+        make_coordinators(client)
         init = client.ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000), 4)
         owner = {"producer_id": init.producer_id, "producer_epoch": init.producer_epoch}
         client.ask(
@@ -315,6 +316,7 @@ def _produce_at(client: WireClient, topic: str, timestamp_ms: int, value: bytes)
 def test_what_a_group_sees_of_transactions(node: ottla.Node, client: WireClient, group: str, level: str) -> None:
     topic, _ = create(client)
     set_group(client, group, {"share.isolation.level": level})
+    make_coordinators(client)
     init = client.ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000), 4)
     produced: dict[str, int] = {"producer_id": init.producer_id, "producer_epoch": init.producer_epoch}
     for sequence, (value, committed) in enumerate([(b"aborted", False), (b"committed", True)]):

@@ -19,6 +19,7 @@ from ottla.sim.machine import Machine
 from ottla.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.api.metadata import MetadataRequest
 from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from tests.broker.wire_client import make_coordinators
 from tests.crash.check import check_producers, check_transfers, partition_log
 from tests.crash.inventory import Entry, marks, records
 from tests.sim.actor import Actor, SimClient
@@ -85,6 +86,7 @@ class History:
             topic = CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=1, configs=entries)
             answer = client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
             assert answer.topics[0].error_code == 0, answer
+        make_coordinators(client)
         for actor in self.actors:
             actor.begin()
 

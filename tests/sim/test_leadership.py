@@ -180,7 +180,7 @@ def _full(tries: list[NewLog], log: NewLog) -> NewLog:
 def test_a_coordinator_is_loaded_while_the_node_serves() -> None:
     machine = _machine(3)
     node = _node(machine)
-    node.groups.partition_of("any")
+    node.make_topic_now(node.groups.new_topic())
     partition = node.partitions[TopicPartition(OFFSETS_TOPIC, 0)]
     number = 0
     while partition.log.size < 5 * LOAD_BYTES:

@@ -9,6 +9,7 @@ from typing import Any
 from ottla.kernel.name import Uuid
 from ottla.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.api.metadata import MetadataRequest
+from tests.broker.wire_client import SHARE, make_coordinators
 from tests.crash.inventory import marks, records
 from tests.sim.actor import SimClient
 from tests.sim.client import IdempotentWriter
@@ -42,6 +43,7 @@ class WideHistory(History):
             topic = CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=1, configs=entries)
             answer = client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
             assert answer.topics[0].error_code == 0, answer
+        make_coordinators(client, SHARE)
         found = client.ask(MetadataRequest(topics=None), 12)
         topic_id = next(Uuid(each.topic_id) for each in found.topics if each.name == "records")
         self.trimmed = IdempotentWriter("trimmed writer", machine, seed, "trimmed", PARTITIONS)

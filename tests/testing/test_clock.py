@@ -12,7 +12,7 @@ from ottla.kernel.error import ErrorCode
 from ottla.wire.api.heartbeat import HeartbeatRequest
 from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.broker.wire_client import WireClient
+from tests.broker.wire_client import WireClient, make_coordinators
 
 HOUR_MS = 3_600_000
 
@@ -33,6 +33,7 @@ def test_old_segments_go_when_their_time_has_passed() -> None:
 
 def test_a_silent_member_is_out_when_its_session_is_over() -> None:
     with ottla.Node() as node, WireClient(node.bootstrap_servers) as client:
+        make_coordinators(client)
         join = JoinGroupRequest(
             group_id="g",
             session_timeout_ms=45_000,

@@ -27,10 +27,10 @@ def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClu
     if request.endpoint_type == _CONTROLLERS:
         raise KafkaError(
             ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-            "The request was sent to an endpoint of the wrong type: this listener is a broker's",
+            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER",
         )
     if request.endpoint_type != _BROKERS:
-        raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"unknown endpoint type {request.endpoint_type}")
+        raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
     response = DescribeClusterResponse(
         endpoint_type=_BROKERS,
         cluster_id=node.cluster_id,

@@ -95,7 +95,10 @@ def _find(call: Call, key_type: int, key: str) -> Coordinator:
         kind = _kind(call, key_type)
         if kind is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
-        kind.partition_of(SharePartitionKey.parse(key).text if key_type == _SHARE else key)
+        if key_type == _SHARE:
+            SharePartitionKey.parse(key)
+        if not kind.is_there:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     except (ValueError, KafkaError) as error:
         refused = error if isinstance(error, KafkaError) else KafkaError(ErrorCode.INVALID_REQUEST)
         return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=refused.code, error_message=words(refused))

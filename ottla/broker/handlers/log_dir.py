@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ottla.broker.dispatch import Call, handles
+from ottla.cluster.feature import CORDONED_DIRECTORIES_FROM
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.name import TopicPartition
 from ottla.wire.api import ApiKey
@@ -96,5 +97,6 @@ def _directory(call: Call, path: str, topics: _Parts) -> DescribeLogDirsResult:
         topics=[DescribeLogDirsTopic(name=name, partitions=parts) for name, parts in topics.items()],
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,
-        is_cordoned=path in call.node.log_dirs.cordoned(),
+        is_cordoned=call.node.image.metadata_version >= CORDONED_DIRECTORIES_FROM
+        and path in call.node.log_dirs.cordoned(),
     )

@@ -17,7 +17,7 @@ from tests.interop.oracle.test_switch import ask_all, begin, update
 from tests.interop.oracle.wander.catalogue import SETTINGS
 from tests.interop.server import Server
 
-_METADATA = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
+_METADATA: dict[str, Any] = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
 
 
 class OldServer(Server):
@@ -29,9 +29,9 @@ class OldServer(Server):
 
 
 def old(kind: servers.Kind, directory: Path) -> Server:
-    format = (*(part for part in kind.format if part != "--standalone"), "--release-version", "3.8")
+    command = (*(part for part in kind.format if part != "--standalone"), "--release-version", "3.8")
     settings = {**SETTINGS, "group.coordinator.rebalance.protocols": "classic"}
-    return OldServer(replace(kind, format=format), directory, settings)
+    return OldServer(replace(kind, format=command), directory, settings)
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +147,14 @@ def test_settings_of_listeners(old_oracle: Oracle) -> None:
     old_oracle.compare(script)
 
 
+def _beginning(words: str | None) -> str | None:
+    """What a script looks for: behind it Apache and we each say in our own way what would be right (0201)."""
+    return (
+        words
+        and words.partition(";")[0].partition(": it takes")[0].partition(": Value must")[0].partition(": Not a")[0]
+    )
+
+
 def _resource(kind: int, of: str, name: str, value: str) -> dict[str, Any]:
     return {
         "resource_type": kind,
@@ -178,7 +186,7 @@ def test_group_settings_that_cannot_be(old_oracle: Oracle, kind: str) -> None:
                     validate_only=True,
                 )
                 side.note("code", answer.responses[0].error_code)
-                side.note("words", answer.responses[0].error_message)
+                side.note("words", _beginning(answer.responses[0].error_message))
 
     old_oracle.compare(script)
 

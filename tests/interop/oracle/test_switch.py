@@ -6,14 +6,15 @@
 import pytest
 
 from tests.broker.switch import REQUESTS
+from tests.broker.wire_client import GROUP, SHARE, make_coordinators
 from tests.interop.oracle.side import Oracle, Side, key_of
 
 _SAFE_DOWNGRADE, _UPGRADE = 2, 1
 
 
-def update(side: Side, feature: str, level: int, upgrade_type: int, **more: bool) -> None:
+def update(side: Side, feature: str, level: int, upgrade_type: int, *, validate_only: bool = False) -> None:
     wanted = {"feature": feature, "max_version_level": level, "upgrade_type": upgrade_type}
-    reply = side.ask("UpdateFeatures", 2, feature_updates=[wanted], **more)
+    reply = side.ask("UpdateFeatures", 2, feature_updates=[wanted], validate_only=validate_only)
     # The words of these are compared, too: tools show them.
     side.note("words", reply.error_message)
 
@@ -32,13 +33,7 @@ def ask_all(side: Side) -> None:
 
 
 def begin(side: Side) -> None:
-    for key_type, key in ((0, "g"), (2, "g:AAAAAAAAAAAAAAAAAAAAAA:0")):
-        while (
-            side.ask("FindCoordinator", 6, note=False, key_type=key_type, coordinator_keys=[key])
-            .coordinators[0]
-            .error_code
-        ):
-            pass
+    make_coordinators(side.connect(), GROUP, SHARE)
     side.settle()
 
 
