@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.option import F, admin, as_json, client_settings, cluster, complete_group, complete_topic
+from ottla.cli.option import F, Tool, admin, as_json, client_settings, cluster, complete_group, complete_topic
 from ottla.cli.place import offsets_at
 from ottla.kernel.error import OttlaError
 
@@ -52,7 +52,7 @@ def reading(function: F) -> F:
     return function
 
 
-@click.command()
+@click.command(cls=Tool)
 @cluster
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete_topic)
 @click.option("-g", "--group", help="Be a member of this group, and commit.", shell_complete=complete_group)

@@ -2,38 +2,163 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import os
+import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ottla.cli.reach import DEFAULT_BOOTSTRAP, reach
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 
 if TYPE_CHECKING:
-    import socket
-
+    from ottla.cli.config_file import ConfigFile
     from ottla.client import Admin
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
-#: How long a tool tries to reach the cluster before it says that nobody answers.
-_PATIENCE_MS = 4_000
+
+#: The port of a broker whose address says none.
+_PORT = 9092
+_SAID = click.core.ParameterSource.COMMANDLINE
+#: Keys of the context's `meta`, which all tools of a run share.
+_CONFIG, _PROFILE = "ottla.config", "ottla.profile"
 
 
 def _inherit(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
     """What is said before a subcommand holds for it too: `ottla topics -b HOST:PORT list`."""
     name = parameter.name or ""
-    said = click.core.ParameterSource.COMMANDLINE
-    parent = context.parent
-    if context.get_parameter_source(name) is not said and parent and parent.get_parameter_source(name) is said:
-        return parent.params[name]
+    here: click.Context | None = context
+    while here is not None:
+        if here.get_parameter_source(name) is _SAID:
+            return here.params.get(name, value)
+        here = here.parent
     return value
+
+
+def _keep(key: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
+    def keep(context: click.Context, _: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            context.meta[key] = value
+
+    return keep
+
+
+def config_file(function: F) -> F:
+    """--config and --profile: what stands in them, `opened_config` and `profile_name` say."""
+    config = click.option(
+        "--config",
+        metavar="FILE",
+        expose_value=False,
+        is_eager=True,
+        callback=_keep(_CONFIG),
+        help="The file with profiles (OTTLA_CONFIG; ~/.config/ottla/config.toml).",
+    )
+    profile = click.option(
+        "--profile",
+        metavar="NAME",
+        expose_value=False,
+        is_eager=True,
+        callback=_keep(_PROFILE),
+        help="A cluster by the name it has in that file (OTTLA_PROFILE).",
+    )
+    return config(profile(function))
+
+
+def opened_config() -> ConfigFile:
+    """The file with profiles, read."""
+    from ottla.cli.config_file import ConfigFile, default_path
+
+    context = click.get_current_context(silent=True)
+    named = context.meta.get(_CONFIG) if context else None
+    if named is None:
+        return ConfigFile(default_path(os.environ), must_exist="OTTLA_CONFIG" in os.environ)
+    if "=" in named:
+        raise click.UsageError(f"--config {named}: it takes a file; settings of a topic are --set KEY=VALUE")
+    return ConfigFile(Path(named), must_exist=True)
+
+
+def profile_name() -> str | None:
+    """The profile that is asked for by its name."""
+    context = click.get_current_context(silent=True)
+    return (context.meta.get(_PROFILE) if context else None) or os.environ.get("OTTLA_PROFILE") or None
+
+
+def _profile(bootstrap_said: bool) -> dict[str, str]:
+    """The settings of the profile that holds; none where a cluster was named by hand and no profile."""
+    name = profile_name()
+    if name is None and bootstrap_said:
+        return {}
+    file = opened_config()
+    name = name or file.current
+    return {} if name is None else file.profile(name)
+
+
+def _choose(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """The brokers: of -b, else of a profile that is named, else of the environment, else of the current profile."""
+    here: click.Context | None = context
+    while here is not None:
+        if here.get_parameter_source(parameter.name or "") is _SAID:
+            return _with_ports(_inherit(context, parameter, value))
+        here = here.parent
+    # `ottla` itself asks no cluster: a profile that cannot be read is the tool's to tell.
+    return value if context.parent is None else _unsaid()
+
+
+def _unsaid() -> str:
+    """The brokers when no -b names them."""
+    given = os.environ.get("OTTLA_BOOTSTRAP_SERVERS")
+    return _with_ports(_profile(bool(given)).get("bootstrap.servers") or given or DEFAULT_BOOTSTRAP)
+
+
+def _with_ports(bootstrap: str) -> str:
+    """HOST is HOST:9092."""
+    parts = [each.strip() for each in bootstrap.split(",") if each.strip()]
+    return ",".join(each if re.search(r":[^\]:]*$", each.rpartition("://")[2]) else f"{each}:{_PORT}" for each in parts)
+
+
+class Tool(click.Command):
+    """A command that takes Kafka's option names, too: --topic and --group for what it takes as arguments."""
+
+    _ALIASES = (("--group", "--consumer-group"), ("--topic", "--topics"))
+
+    def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
+        """As click does, with these options put where the arguments stand."""
+        taken = {name for each in self.params for name in each.opts}
+        for names in self._ALIASES:
+            if names[0] not in taken and any(_stands_for(each, names[0][2:]) for each in self.params):
+                arguments = _in_front(arguments, names)
+        return super().parse_args(context, arguments)
+
+
+def _stands_for(parameter: click.Parameter, what: str) -> bool:
+    """Is it the argument for topics, or groups? Their completions tell."""
+    complete = {"topic": complete_topic, "group": complete_group}[what]
+    return isinstance(parameter, click.Argument) and parameter._custom_shell_complete is complete
+
+
+def _in_front(arguments: list[str], names: tuple[str, ...]) -> list[str]:
+    """The values of these options before everything else."""
+    values, rest = [], []
+    left = iter(arguments)
+    for each in left:
+        name, equals, value = each.partition("=")
+        if name not in names:
+            rest.append(each)
+        elif equals:
+            values += value.split(",")
+        else:
+            values += next(left, "").split(",")
+    return [each for each in values if each] + rest
 
 
 class Commands(click.Group):
     """A tool with commands of its own: the first sentence of each stands in its help, whole."""
+
+    command_class = Tool
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Click would cut the lines where a small terminal ends."""
@@ -51,13 +176,12 @@ def _first_sentence(text: str) -> str:
 _bootstrap = click.option(
     "-b",
     "--bootstrap-servers",
+    "--bootstrap-server",
     "bootstrap",
     metavar="HOST:PORT",
-    envvar="OTTLA_BOOTSTRAP_SERVERS",
     default=DEFAULT_BOOTSTRAP,
-    show_default=True,
-    callback=_inherit,
-    help="Brokers to ask first.",
+    callback=_choose,
+    help="Brokers to ask first (OTTLA_BOOTSTRAP_SERVERS, or the profile's; else 127.0.0.1:9092).",
 )
 _client = click.option(
     "-X",
@@ -72,7 +196,7 @@ _client = click.option(
 
 def cluster(function: F) -> F:
     """The options of a tool that talks to a cluster."""
-    return _bootstrap(_client(function))
+    return _bootstrap(_client(config_file(function)))
 
 
 def as_json(function: F) -> F:
@@ -113,8 +237,33 @@ def yes_option(function: F) -> F:
 
 
 def client_settings(bootstrap: str, client: tuple[str, ...]) -> dict[str, object]:
-    """What every client of the tools starts from."""
-    return {"bootstrap.servers": bootstrap, "client.id": "ottla-cli", **pairs(client, "-X")}
+    """What every client of the tools starts from: the profile, then -X, with secrets put in place."""
+    from ottla.cli.config_file import check_command_line, resolved
+
+    said = pairs(client, "-X")
+    check_command_line(said)
+    settings = {"client.id": "ottla-cli", **_profile(_is_named()), **said, "bootstrap.servers": bootstrap}
+    return dict(resolved(settings, _asked_for, os.environ))
+
+
+def _is_named() -> bool:
+    """Was a cluster named by -b or the environment?"""
+    here = click.get_current_context(silent=True)
+    while here is not None:
+        if here.get_parameter_source("bootstrap") is _SAID:
+            return True
+        here = here.parent
+    return "OTTLA_BOOTSTRAP_SERVERS" in os.environ
+
+
+def _asked_for(name: str) -> str:
+    """A secret from the terminal, asked for once a run."""
+    context = click.get_current_context()
+    key = f"ottla.secret.{name}"
+    if key not in context.meta:
+        context.meta[key] = click.prompt(name, hide_input=True, err=True)
+    found: str = context.meta[key]
+    return found
 
 
 @contextmanager
@@ -145,75 +294,6 @@ def nearest_topic(client: Admin, name: str) -> str:
     return "; `ottla topics` lists those that are there" if names else ", nor any other"
 
 
-def reach(bootstrap: str, settings: Mapping[str, object]) -> None:
-    """Raise OttlaError when no broker is at any of the addresses; quicker than a client that keeps trying.
-
-    A connection is not enough: what listens must answer as a broker does, or speak TLS when that is asked for.
-    """
-    plain = str(settings.get("security.protocol", "PLAINTEXT")).upper().endswith("PLAINTEXT")
-    import socket
-
-    refused = []
-    for address in filter(None, (each.strip() for each in bootstrap.split(","))):
-        host, colon, port = address.rpartition("://")[2].rpartition(":")
-        if not colon or not port.isdecimal() or not host:
-            raise click.UsageError(f"-b {address}: it takes HOST:PORT, several separated by commas")
-        try:
-            with socket.create_connection((host.strip("[]"), int(port)), _PATIENCE_MS / 1000) as connection:
-                if _is_broker(connection) if plain else _speaks_tls(connection):
-                    return
-            refused.append(
-                f"{address}: what listens there is no Kafka broker, or one that wants TLS"
-                if plain
-                else f"{address}: what listens there speaks no TLS: is security.protocol right?"
-            )
-        except socket.gaierror:
-            refused.append(f"no machine is called {host}")
-        except (TimeoutError, OSError) as error:
-            reason = "does not answer" if isinstance(error, TimeoutError) else "nobody listens there"
-            refused.append(f"{address}: {reason}")
-    mend = (
-        "start a node with `ottla start`, or name a cluster with -b HOST:PORT"
-        if bootstrap == DEFAULT_BOOTSTRAP
-        else "is it running, and is that its address?"
-    )
-    raise OttlaError(f"no broker at {bootstrap} ({'; '.join(refused)}); {mend}")
-
-
-#: ApiVersions 0 with a correlation id of its own and no client id, which every broker answers before anything else.
-_HELLO = bytes.fromhex("0000000a 0012 0000 6f74746c ffff")
-
-
-def _is_broker(connection: socket.socket) -> bool:
-    connection.sendall(_HELLO)
-    answer = b""
-    while len(answer) < 8:
-        try:
-            more = connection.recv(8 - len(answer))
-        except ConnectionError:
-            return False
-        if not more:
-            return False
-        answer += more
-    return answer[4:] == _HELLO[8:12]
-
-
-def _speaks_tls(connection: socket.socket) -> bool:
-    """Does it shake hands, or refuse as one who could? Who it is, the client checks."""
-    import ssl
-
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    try:
-        context.wrap_socket(connection).close()
-    except ssl.SSLError as error:
-        return "ALERT" in (error.reason or "")
-    except ConnectionError:
-        return False
-    return True
-
-
 def complete_topic(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Names of topics for the shell; nothing when the cluster cannot be asked."""
     return _complete(context, incomplete, lambda client: [topic.name for topic in client.list_topics()])
@@ -225,8 +305,9 @@ def complete_group(context: click.Context, _: click.Parameter, incomplete: str) 
 
 
 def _complete(context: click.Context, incomplete: str, ask: Callable[[Admin], list[str]]) -> list[str]:
-    bootstrap = context.params.get("bootstrap") or DEFAULT_BOOTSTRAP
     try:
+        given = context.params.get("bootstrap")
+        bootstrap = given if given not in (None, DEFAULT_BOOTSTRAP) else _unsaid()
         with admin(bootstrap, context.params.get("client") or ()) as client:
             return [name for name in ask(client) if name.startswith(incomplete)]
     except Exception:  # a shell that completes shows nothing else

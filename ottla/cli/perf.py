@@ -11,7 +11,8 @@ from uuid import uuid4
 import click
 
 from ottla.cli.measure import MEBIBYTE, Latencies, Pace, Window
-from ottla.cli.option import Commands, F, admin, as_json, client_settings, cluster, complete_topic, pairs, reach
+from ottla.cli.option import Commands, F, admin, as_json, client_settings, cluster, complete_topic, pairs
+from ottla.cli.reach import reach
 from ottla.kernel.error import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from ottla.cli.option import F, as_json, client_settings, cluster, complete_topic, pairs
+from ottla.cli.option import F, Tool, as_json, client_settings, cluster, complete_topic, pairs
 from ottla.cli.record_input import (
     Parse,
     Record,
@@ -82,7 +82,7 @@ def writing(function: F) -> F:
     return function
 
 
-@click.command()
+@click.command(cls=Tool)
 @cluster
 @click.argument("topic", shell_complete=complete_topic)
 @click.option("-f", "--file", "path", type=click.Path(), help="Read this file instead of what is typed or piped in.")
@@ -120,7 +120,7 @@ def produce(
     _write(bootstrap, client, topic, path, form, shape, as_json=as_json, **options)
 
 
-@click.command("import")
+@click.command("import", cls=Tool)
 @cluster
 @click.argument("path", metavar="FILE", type=click.Path())
 @click.argument("topic", shell_complete=complete_topic)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.option import reach
+from ottla.cli.reach import reach
 from ottla.client import TopicPartition
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 import click
 
+from ottla.cli.option import cluster
 from ottla.cli.stdout import discard, finish
 from ottla.kernel.error import KafkaError, OttlaError
 
@@ -33,6 +34,7 @@ _TOOLS = {
     "quotas": ("ottla.cli.quota:quotas", "Show and change how much users and clients may do."),
     "users": ("ottla.cli.user:users", "Show who logs in with a password, set and delete passwords."),
     "acls": ("ottla.cli.acl:acls", "Show and change who may do what."),
+    "profile": ("ottla.cli.profile:profile", "Names for clusters, with the settings that reach them."),
     "cluster": ("ottla.cli.cluster:cluster", "Show the nodes, the quorum and the disks."),
     "quorum": ("ottla.cli.quorum:quorum", "Show the controllers of the quorum, add and remove voters."),
     "partitions": ("ottla.cli.partition:partitions", "Find partitions in trouble, move them, elect leaders."),
@@ -91,12 +93,13 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 
 
 @click.group(cls=Tools, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@cluster
 @click.option("--version", is_flag=True, callback=_print_version, expose_value=False, is_eager=True, help="Say which.")
-def ottla() -> None:
+def ottla(bootstrap: str, client: tuple[str, ...]) -> None:
     """Apache Kafka's job done in Python: a node, and tools for any Kafka cluster.
 
     `ottla start` runs a node on 127.0.0.1:9092 with its data in ./ottla-data. The tools ask 127.0.0.1:9092; with
-    -b HOST:PORT, or OTTLA_BOOTSTRAP_SERVERS in the environment, any other cluster.
+    -b HOST:PORT, OTTLA_BOOTSTRAP_SERVERS in the environment, or a profile (`ottla profile`), any other cluster.
     """
 
 

@@ -161,11 +161,18 @@ def _ids(ids: Iterable[int]) -> str:
 
 @topics.command()
 @cluster
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_topic)
 @click.option(
     "-p", "--partitions", type=click.IntRange(1), default=None, help="How many; the cluster's default if not."
 )
-@click.option("-r", "--replicas", type=click.IntRange(1), default=None, help="How many; the cluster's default if not.")
+@click.option(
+    "-r",
+    "--replicas",
+    "--replication-factor",
+    type=click.IntRange(1),
+    default=None,
+    help="How many; the cluster's default if not.",
+)
 @click.option("-s", "--set", "settings", metavar="KEY=VALUE", multiple=True, help="A setting, e.g. retention.ms=7d.")
 @click.option("--if-not-exists", is_flag=True, help="Be content when it is there already.")
 @as_json

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.option import reach
+from ottla.cli.reach import reach
 from tests.cli.kafka_tool import kafka
 from tests.cli.tool import OTTLA, Said, Tool, in_process, on_terminal
 

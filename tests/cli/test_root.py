@@ -96,7 +96,7 @@ def test_a_port_that_is_no_brokers_is_told_at_once(tool: Tool, answer: bytes, wo
 
 
 def test_a_broken_address_is_a_usage_error(tool: Tool) -> None:
-    assert tool("topics", "list", "-b", "localhost").code == 2
+    assert tool("topics", "list", "-b", "localhost:x").code == 2
 
 
 def test_a_wrong_client_setting_is_named(tool: Tool) -> None:

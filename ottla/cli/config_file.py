@@ -1,0 +1,206 @@
+"""The tools' own file: profiles, each with the settings of a client, so that a cluster has a name and secrets a place.
+
+    current = "prod"
+
+    [profiles.prod]
+    bootstrap.servers = "broker.example:9093"
+    security.protocol = "SASL_SSL"
+    sasl.mechanism = "SCRAM-SHA-512"
+    sasl.username = "ann"
+    sasl.password = "${env:KAFKA_PASSWORD}"      # or ${file:/run/secrets/kafka}, ${prompt}, or the password itself
+
+Rules:
+- The file is `--config`, else OTTLA_CONFIG, else ~/.config/ottla/config.toml (XDG_CONFIG_HOME counts).
+- The profile is `--profile`, else OTTLA_PROFILE; else, unless -b or OTTLA_BOOTSTRAP_SERVERS name a cluster, `current`.
+  So no password goes to a cluster that was named by hand.
+- A file that holds a secret itself must be its owner's alone (mode 600). No secret is taken from the command line:
+  other users of the machine see it there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ottla.kernel.error import OttlaError
+
+_SECRET = re.compile(r"(^|\.)(password|secret)$|^sasl\.jaas\.config$|^ssl\.keystore\.key$|^ssl\.key\.pem$")
+_REFERENCE = re.compile(r"\$\{(?:(env|file):([^}]+)|(prompt))\}")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def is_secret(name: str) -> bool:
+    """Does a setting of this name hold a secret?"""
+    return bool(_SECRET.search(name))
+
+
+def default_path(environment: Mapping[str, str]) -> Path:
+    """Where the file is when no option says so."""
+    if named := environment.get("OTTLA_CONFIG"):
+        return Path(named)
+    home = environment.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return Path(home) / "ottla" / "config.toml"
+
+
+class ConfigFile:
+    """The file as it was read. One that is not there has no profiles."""
+
+    def __init__(self, path: Path, *, must_exist: bool = False) -> None:
+        self.path = path
+        self.current: str | None = None
+        self.profiles: dict[str, dict[str, str]] = {}
+        try:
+            self._text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            self._text = ""
+            if must_exist:
+                raise OttlaError(f"{path} is not there; `ottla profile set NAME KEY=VALUE` makes it") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise OttlaError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        self._parse()
+
+    def _parse(self) -> None:
+        try:
+            found = tomllib.loads(self._text)
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            raise OttlaError(f"{self.path} is not TOML: {error}") from error
+        profiles = found.pop("profiles", {})
+        current = found.pop("current", None)
+        if found:
+            raise OttlaError(f"{self.path}: {min(found)} means nothing here; it takes current and [profiles.NAME]")
+        if not isinstance(profiles, dict) or not all(isinstance(each, dict) for each in profiles.values()):
+            raise OttlaError(f"{self.path}: a profile is a table: [profiles.NAME]")
+        if current is not None and current not in profiles:
+            raise OttlaError(f"{self.path}: current = {current!r}, and there is no [profiles.{current}]")
+        self.current = current
+        self.profiles = {name: _flat(settings, f"{self.path}: {name}") for name, settings in profiles.items()}
+
+    def profile(self, name: str) -> dict[str, str]:
+        """Its settings. An error for one that is not there, and for a secret that others may read."""
+        from difflib import get_close_matches
+
+        if name not in self.profiles:
+            close = get_close_matches(name, self.profiles, n=1)
+            there = f"did you mean {close[0]}?" if close else f"there are {', '.join(self.profiles) or 'none'}"
+            raise OttlaError(f"there is no profile {name} in {self.path}; {there}")
+        found = self.profiles[name]
+        held = [key for key, value in found.items() if is_secret(key) and not _REFERENCE.fullmatch(value)]
+        if held and stat.S_IMODE(self.path.stat().st_mode) & 0o077:
+            raise OttlaError(f"{self.path} holds {held[0]} and other users may read it: chmod 600 {self.path}")
+        return found
+
+    def use(self, name: str) -> None:
+        """Make a profile the current one."""
+        self.profile(name)
+        lines = self._text.splitlines(keepends=True)
+        line = f"current = {_quoted(name)}\n"
+        top = next((at for at, each in enumerate(lines) if each.lstrip().startswith("[")), len(lines))
+        at = next((at for at, each in enumerate(lines[:top]) if re.match(r"\s*current\s*=", each)), None)
+        if at is None:
+            lines.insert(0, line)
+        else:
+            lines[at] = line
+        self._write("".join(lines), self.profiles, name)
+
+    def change(self, name: str, settings: Mapping[str, str | None]) -> None:
+        """Set settings of a profile, None takes one away; a profile that is not there is made. Comments stay."""
+        lines = self._text.splitlines(keepends=True)
+        if lines and not lines[-1].endswith("\n"):
+            lines[-1] += "\n"
+        heading = f"[profiles.{name if _BARE.fullmatch(name) else _quoted(name)}]"
+        at = next((at for at, each in enumerate(lines) if each.split("#")[0].strip() == heading), None)
+        if at is None:
+            lines += ["\n"] * bool(lines) + [f"{heading}\n"]
+            at = len(lines) - 1
+        after = (n for n in range(at + 1, len(lines)) if lines[n].lstrip().startswith("["))
+        end = next(after, len(lines))
+        while end > at + 1 and not lines[end - 1].strip():
+            end -= 1
+        body = lines[at + 1 : end]
+        for key, value in settings.items():
+            old = re.compile(rf'\s*"?{re.escape(key)}"?\s*=')
+            body = [each for each in body if not old.match(each)]
+            if value is not None:
+                body.append(f"{key} = {_quoted(value)}\n")
+        lines[at + 1 : end] = body
+        wanted = dict(self.profiles.get(name, {})) | {
+            key: value for key, value in settings.items() if value is not None
+        }
+        wanted = {key: value for key, value in wanted.items() if settings.get(key, value) is not None}
+        self._write("".join(lines), self.profiles | {name: wanted}, self.current)
+
+    def _write(self, text: str, profiles: Mapping[str, Mapping[str, str]], current: str | None) -> None:
+        """Write the text, if it means what it should: a file that was made by hand may have other forms."""
+        before, self._text = self._text, text
+        try:
+            self._parse()
+            if self.profiles != profiles or self.current != current:
+                raise OttlaError("its form is not known")
+        except OttlaError as error:
+            self._text = before
+            raise OttlaError(f"{self.path} cannot be changed by this tool ({error}); edit it by hand") from error
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        beside = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(beside, self.path)
+
+
+def _flat(settings: Mapping[str, Any], where: str, before: str = "") -> dict[str, str]:
+    """TOML takes a.b = 1 for a table: back to Kafka's names, and to text."""
+    found: dict[str, str] = {}
+    for key, value in settings.items():
+        name = f"{before}{key}"
+        if isinstance(value, dict):
+            found |= _flat(value, where, f"{name}.")
+        elif isinstance(value, bool):
+            found[name] = str(value).lower()
+        elif isinstance(value, str | int | float):
+            found[name] = str(value)
+        else:
+            raise OttlaError(f"{where}: {name} takes text or a number")
+    return found
+
+
+def _quoted(text: str) -> str:
+    import json
+
+    return json.dumps(text, ensure_ascii=False)
+
+
+def resolved(settings: Mapping[str, str], ask: Any, environment: Mapping[str, str]) -> dict[str, str]:
+    """Settings with `${env:NAME}`, `${file:PATH}` and `${prompt}` put in place. `ask(name)` asks a person."""
+    found = {}
+    for name, value in settings.items():
+        reference = _REFERENCE.fullmatch(value)
+        if reference is None:
+            found[name] = value
+        elif reference[3]:
+            found[name] = str(ask(name))
+        elif reference[1] == "env":
+            if reference[2] not in environment:
+                raise OttlaError(f"{name} is in {reference[2]}, and the environment has no {reference[2]}")
+            found[name] = environment[reference[2]]
+        else:
+            try:
+                found[name] = Path(reference[2]).expanduser().read_text(encoding="utf-8").rstrip("\r\n")
+            except (OSError, UnicodeDecodeError) as error:
+                why = getattr(error, "strerror", None) or error
+                raise OttlaError(f"{name} is in {reference[2]}, which cannot be read: {why}") from error
+    return found
+
+
+def check_command_line(settings: Mapping[str, str]) -> None:
+    """Refuse a secret that stands on the command line."""
+    for name, value in settings.items():
+        if is_secret(name) and not _REFERENCE.fullmatch(value):
+            raise OttlaError(
+                f"{name} on the command line is seen by every user of this machine; write "
+                f"-X '{name}=${{env:NAME}}', '${{file:PATH}}' or '${{prompt}}', or put it into a profile: "
+                f"ottla profile set NAME {name}"
+            )

@@ -1,0 +1,125 @@
+"""`ottla profile`: names for clusters, with the settings that reach them."""
+
+from __future__ import annotations
+
+import click
+
+from ottla.cli.config_file import ConfigFile, is_secret
+from ottla.cli.option import Commands, as_json, config_file, profile_name
+from ottla.kernel.error import OttlaError
+
+_name = click.argument("name")
+
+
+@click.group(cls=Commands, invoke_without_command=True)
+@config_file
+@as_json
+@click.pass_context
+def profile(context: click.Context, as_json: bool) -> None:
+    """List, show, choose and change profiles: names for clusters, with what reaches them. Alone it lists."""
+    if context.invoked_subcommand is None:
+        context.invoke(list_, as_json=as_json)
+
+
+def _file() -> ConfigFile:
+    from ottla.cli.option import opened_config
+
+    return opened_config()
+
+
+@profile.command("list")
+@config_file
+@as_json
+def list_(as_json: bool) -> None:
+    """All profiles and the clusters they reach."""
+    from ottla.cli import screen
+
+    file = _file()
+    used = profile_name() or file.current
+    rows = [
+        {"profile": name, "bootstrap.servers": settings.get("bootstrap.servers"), "current": name == used}
+        for name, settings in file.profiles.items()
+    ]
+    if as_json:
+        screen.document(rows)
+        return
+    columns = [screen.Column("profile", "name"), screen.Column("brokers"), screen.Column("", "good")]
+    empty = f"there is no profile in {file.path}; ottla profile set NAME bootstrap.servers=HOST:PORT makes one"
+    lines = [(each["profile"], each["bootstrap.servers"], "current" if each["current"] else None) for each in rows]
+    screen.table(columns, lines, empty=empty)
+
+
+@profile.command()
+@config_file
+@click.argument("name", required=False)
+@as_json
+def show(name: str | None, as_json: bool) -> None:
+    """The settings of a profile (the current one, when not named); secrets stay hidden."""
+    from ottla.cli import screen
+
+    file = _file()
+    chosen = name or profile_name() or file.current
+    if chosen is None:
+        raise OttlaError(f"no profile is current in {file.path}; ottla profile use NAME")
+    settings = {
+        key: "hidden" if is_secret(key) and not value.startswith("${") else value
+        for key, value in sorted(file.profile(chosen).items())
+    }
+    if as_json:
+        screen.document({"profile": chosen, "file": str(file.path), "settings": settings})
+        return
+    screen.heading(chosen, str(file.path))
+    screen.table([screen.Column("setting", "name"), screen.Column("value")], list(settings.items()))
+
+
+@profile.command()
+@config_file
+@_name
+@as_json
+def use(name: str, as_json: bool) -> None:
+    """Make a profile the current one: the tools reach its cluster from now on."""
+    from ottla.cli import screen
+
+    file = _file()
+    file.use(name)
+    screen.told(as_json, {"current": name}, f"{name} is current ({file.profiles[name].get('bootstrap.servers', '-')})")
+
+
+@profile.command("set")
+@config_file
+@_name
+@click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE...")
+@as_json
+def set_(name: str, changes: tuple[str, ...], as_json: bool) -> None:
+    """Set settings of a profile, a new one or one that is there. KEY= takes a setting away.
+
+    A secret is asked for when it stands alone (ottla profile set prod sasl.password), and is refused on the command
+    line. '${env:NAME}', '${file:PATH}' and '${prompt}' keep it out of the file, too.
+    """
+    from ottla.cli import screen
+
+    wanted: dict[str, str | None] = {}
+    for each in changes:
+        key, equals, value = each.partition("=")
+        if not equals and not is_secret(key):
+            raise click.UsageError(f"{each}: it takes KEY=VALUE")
+        if is_secret(key) and equals and value and not value.startswith("${"):
+            raise OttlaError(f"{key} on the command line is seen by every user of this machine; give {key} alone")
+        wanted[key.strip()] = value or None if equals else _asked(key)
+    _file().change(name, wanted)
+    shown = [
+        f"{key} is {'set' if is_secret(key) else value}" if value else f"{key} is gone" for key, value in wanted.items()
+    ]
+    screen.told(as_json, {"profile": name, "set": sorted(wanted)}, *(f"{name}: {each}" for each in shown))
+
+
+def _asked(key: str) -> str:
+    import sys
+
+    if sys.stdin.isatty():
+        found: str = click.prompt(key, hide_input=True, err=True)
+        return found
+    found = sys.stdin.readline().rstrip("\r\n")
+    if not found:
+        raise OttlaError(f"the first line of stdin is {key}, and there is none")
+    return found

@@ -1,0 +1,115 @@
+"""Profiles: names for clusters, secrets out of sight, and the names that Kafka's hands type."""
+
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.config_file import ConfigFile, resolved
+from ottla.kernel.error import OttlaError
+from tests.cli.tool import Tool, in_process
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("OTTLA_CONFIG", str(tmp_path / "config.toml"))
+    (tmp_path / "config.toml").touch(0o600)
+    return tmp_path / "config.toml"
+
+
+@pytest.fixture
+def bare(path: Path, monkeypatch: pytest.MonkeyPatch, tool: Tool) -> Tool:
+    """A tool that no environment tells where the cluster is."""
+    monkeypatch.delenv("OTTLA_BOOTSTRAP_SERVERS")
+    return tool
+
+
+def test_a_profile_is_made_used_and_shown(topic: str, bare: Tool, bootstrap: str) -> None:
+    assert bare("profile", "set", "here", f"bootstrap.servers={bootstrap}").code == 0
+    assert bare("topics", "list", "--profile", "here").code == 0
+    assert bare("profile", "use", "here").code == 0
+    assert topic in [row[0] for row in bare("topics").rows]
+    assert bare("profile", "--json").json == [{"profile": "here", "bootstrap.servers": bootstrap, "current": True}]
+    assert bare("profile", "show").rows == [["bootstrap.servers", bootstrap]]
+    wrong = bare("topics", "--profile", "her")
+    assert (wrong.code, "did you mean here?" in wrong.err) == (1, True)
+
+
+def test_a_cluster_named_by_hand_gets_nothing_of_the_current_profile(bare: Tool, bootstrap: str, path: Path) -> None:
+    path.write_text('current = "prod"\n[profiles.prod]\nbootstrap.servers = "127.0.0.1:1"\nsecurity.protocol = "SSL"\n')
+    assert "127.0.0.1:1" in bare("topics").err
+    assert bare("topics", "-b", bootstrap).code == 0
+    assert bare("-b", bootstrap, "topics").code == 0
+    named = bare("topics", "-b", bootstrap, "--profile", "prod")
+    assert "speaks no TLS" in named.err
+
+
+def test_a_secret_is_asked_for_hidden_and_kept_from_others(bare: Tool, path: Path) -> None:
+    words = ("profile", "set", "prod", "bootstrap.servers=127.0.0.1:1", "sasl.password")
+    said = in_process(*words, stdin=b"s3cret\n")
+    assert said.code == 0, said.err
+    assert "s3cret" not in said.out + said.err + bare("profile", "show", "prod").out
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o644)
+    told = bare("topics", "--profile", "prod")
+    assert (told.code, "chmod 600" in told.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("topics", "-X", "sasl.password=x"), ("profile", "set", "p", "ssl.key.password=x")],
+)
+def test_a_secret_on_the_command_line_is_refused(tool: Tool, path: Path, words: tuple[str, ...]) -> None:
+    said = tool(*words)
+    assert said.code == 1
+    assert "is seen by every user of this machine" in said.err
+
+
+def test_secrets_come_from_files_and_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "pw").write_text("from a file\n")
+    given = {"a": "${env:PW}", "b": f"${{file:{tmp_path}/pw}}", "c": "${prompt}", "d": "plain"}
+    found = resolved(given, lambda name: f"asked for {name}", {"PW": "from env"})
+    assert found == {"a": "from env", "b": "from a file", "c": "asked for c", "d": "plain"}
+    with pytest.raises(OttlaError, match="the environment has no NONE"):
+        resolved({"a": "${env:NONE}"}, None, {})
+
+
+def test_what_people_wrote_beside_the_settings_stays(path: Path) -> None:
+    path.write_text('# mine\n[profiles.a]\nlinger.ms = 5  # fast\n\n[profiles.b]\n"client.id" = "b"\n')
+    ConfigFile(path).change("a", {"acks": "1", "linger.ms": None})
+    ConfigFile(path).change("c d", {"client.id": 'quo"te'})
+    ConfigFile(path).use("b")
+    text = path.read_text()
+    assert "# mine\n" in text
+    file = ConfigFile(path)
+    assert file.profiles == {"a": {"acks": "1"}, "b": {"client.id": "b"}, "c d": {"client.id": 'quo"te'}}
+    assert file.current == "b"
+
+
+@pytest.mark.parametrize("text", ["[", "nonsense = 1", "profiles = 3", 'current = "x"', "[profiles.a]\nx = [1]"])
+def test_a_broken_file_is_one_line(bare: Tool, path: Path, text: str) -> None:
+    path.write_text(text)
+    said = bare("topics")
+    assert (said.code, said.err.count("\n")) == (1, 1)
+    assert str(path) in said.err
+    assert bare("--help").code == 0
+
+
+def test_kafkas_names_of_options_do(tool: Tool, bootstrap: str, topic: str) -> None:
+    at = ("--bootstrap-server", bootstrap)
+    made = tool("topics", "create", "--topic", f"{topic}_k", "--partitions", "1", "--replication-factor", "1", *at)
+    assert made.code == 0, made.err
+    assert tool("topics", "describe", f"--topic={topic}_k", *at).code == 0
+    assert in_process("produce", "--topic", topic, *at, stdin=b"1\n").code == 0
+    assert in_process("consume", "--topic", topic, "--from-beginning", "-e", *at).out == "1\n"
+    assert tool("groups", "describe", "--group", f"{topic}_none").err.startswith("ottla: ")
+
+
+def test_a_host_without_a_port_has_kafkas(tool: Tool) -> None:
+    said = tool("topics", "-b", "127.0.0.1,[::1]", "-X", "security.protocol=SSL")
+    assert "127.0.0.1:9092" in said.err
+    assert "[::1]:9092" in said.err
+
+
+def test_the_help_of_b_says_where_it_looks(tool: Tool) -> None:
+    assert "OTTLA_BOOTSTRAP_SERVERS" in tool("topics", "--help").out
+    assert "OTTLA_PROFILE" in tool("consume", "--help").out
