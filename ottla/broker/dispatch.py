@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.handlers import MODULES
+from ottla.broker.log_output import RequestLog
 from ottla.broker.reply import Later, NoReply, Refusal
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.net.inbound import Connection, Part, PeerError, Slot
@@ -105,7 +106,7 @@ class Meter:
 class Call:
     """One request's surroundings: who asks, in which version, of which node."""
 
-    __slots__ = ("client_id", "connection", "correlation_id", "meter", "node", "version")
+    __slots__ = ("began", "client_id", "connection", "correlation_id", "meter", "node", "version")
 
     def __init__(self, node: Node, connection: Connection, version: int, correlation_id: int, client_id: str) -> None:
         self.node = node
@@ -115,6 +116,8 @@ class Call:
         self.client_id = client_id
         #: What the request cost, while there are quotas.
         self.meter: Meter | None = None
+        #: When it came, while the log wants lines about requests.
+        self.began: float | None = None
 
     @property
     def user(self) -> str:
@@ -153,6 +156,7 @@ class Dispatch:
         self._node = node
         self._routes: dict[int, _Route] = {}
         self._around: Callable[[Handler], Handler] | None = None
+        self.log = RequestLog()
 
     def put_around(self, around: Callable[[Handler], Handler] | None) -> None:
         """From the next request on call what `around` makes of each handler; with None the handlers themselves.
@@ -179,6 +183,8 @@ class Dispatch:
         call = Call(self._node, connection, version, correlation_id, client_id)
         if self._node.quotas.active:
             call.meter = Meter(len(frame) + _SIZE_BYTES)
+        if self.log.wanted:
+            call.began = perf_counter()
         try:
             reply = route.handler.function(call, request)
         except KafkaError as error:
@@ -203,6 +209,9 @@ class Dispatch:
             reply = route.handler.refuse(request, route.version, reply)
         if call.meter is not None:
             self._throttle(call, call.meter, route.handler.api.key, reply)
+        if call.began is not None:
+            api = route.handler.api
+            self.log.answered(call, api.name, api.key, request, reply, perf_counter() - call.began)
         if isinstance(reply, NoReply):
             slot.fill(())
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,8 @@ from ottla.wire.batch import Batch
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
+
+_log = logging.getLogger("ottla.group")
 
 
 class GroupDriver(Driver[Coordinator]):
@@ -91,6 +94,9 @@ class GroupDriver(Driver[Coordinator]):
         principal: str = "User:ANONYMOUS",
     ) -> None:
         """Put a request to the coordinator; `answer` is called once with the response, now or later."""
+        if _log.isEnabledFor(logging.DEBUG):
+            group, member = getattr(request, "group_id", ""), getattr(request, "member_id", "")
+            _log.debug("%s of group %r, member %r, client %r", type(request).__name__, group, member, client_id)
         self.step(Called(self.expect(answer), request, version, client_id, client_host, principal))
 
     def carry_out(self, effect: Append | InitializeShareState | DeleteShareState | Continue, now_ms: int) -> None:
@@ -109,6 +115,7 @@ class GroupDriver(Driver[Coordinator]):
         self.step(ShareStateAnswered(call_id, errors))
 
     def _append(self, effect: Append, now_ms: int) -> None:
+        _log.debug("%s: %d records", self.partition.tp, len(effect.entries))
         self.append(
             effect.entries,
             now_ms,

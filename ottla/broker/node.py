@@ -65,6 +65,7 @@ else:
     share_persister = LazyModule("ottla.broker.share_persister")
 
 _log = logging.getLogger("ottla.broker")
+_net_log = logging.getLogger("ottla.net")
 _PROGRESS_MS = 1000
 #: Syncs that are asked for at the same time share a commit of the file system's journal.
 _CLOSING_THREADS = 16
@@ -249,7 +250,7 @@ class Node:
 
     def _connection_closed(self, connection: Connection, why: str) -> None:
         self.telemetry.forget(connection)
-        _log.debug("connection of %s:%d closed: %s", *connection.peer, why)
+        _net_log.debug("connection of %s:%d closed: %s", *connection.peer, why)
         self.shares.connection_closed(connection)
 
     # ---- what there is

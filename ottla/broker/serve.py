@@ -54,6 +54,7 @@ def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at
             loop.add_signal_handler(number, loop.stop)
         address = ", ".join(f"{each.host}:{each.port}" for each in node.bound())
         ready = f"ottla: node {node.node_id} ready on {address} in {1000 * (time.monotonic() - started_at):.0f} ms"
+        ready += f", data in {', '.join(settings.log_dirs)}"
         # Said by the running loop: a signal that answers the line finds somebody to hear it.
         loop.call_soon(say, ready)
         # On a full disk older Pythons leave compiled files that are cut short, and stumble over them at the next start

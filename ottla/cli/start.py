@@ -10,6 +10,7 @@ Rules:
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -45,7 +46,25 @@ def read_file(path: str) -> dict[str, str]:
 @click.option("--port", type=click.IntRange(0, 65534), default=None, help="Without a file: the port (9092; 0: any).")
 @click.option("--host", default=None, help="Without a file: the address to listen on (127.0.0.1).")
 @click.option("--data", type=click.Path(), default=None, help=f"Without a file: where its data are (./{DATA}).")
-def start(file: str | None, changes: tuple[str, ...], port: int | None, host: str | None, data: str | None) -> int:
+@click.option(
+    "--log-level",
+    type=click.Choice(["FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE"], case_sensitive=False),
+    default="INFO",
+    show_default=True,
+    help="What goes into the log; `ottla configs set logger` changes it later.",
+)
+@click.option("--log-file", type=click.Path(), default=None, help="The log goes to this file instead of stderr.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", help="A line, or a JSON object.")
+def start(
+    file: str | None,
+    changes: tuple[str, ...],
+    port: int | None,
+    host: str | None,
+    data: str | None,
+    log_level: str,
+    log_file: str | None,
+    log_format: str,
+) -> int:
     """Run a node until Ctrl-C or SIGTERM.
 
     Without a file: a single node on 127.0.0.1:9092 with its data in ./ottla-data, formatted by itself.
@@ -66,14 +85,16 @@ def start(file: str | None, changes: tuple[str, ...], port: int | None, host: st
         settings = ServerSettings.parse(texts | overrides)
     except OttlaError as error:
         raise _Wrong(str(error)) from error
+    from ottla.broker.log_output import configure
     from ottla.broker.serve import run
 
+    configure(log_level.upper(), log_file, log_format)
     if file is None:
         from ottla.broker.format import format_if_empty
         from ottla.host.disk import HostDisk
 
         format_if_empty(HostDisk(), settings)
-    return run(settings, _say, STARTED_AT)
+    return run(settings, partial(_say, in_file=log_file is not None), STARTED_AT)
 
 
 class _Wrong(click.ClickException):
@@ -88,10 +109,17 @@ class _Wrong(click.ClickException):
         complain(OttlaError(self.message))
 
 
-def _say(line: str) -> None:
+def _say(line: str, *, in_file: bool) -> None:
+    import logging
+
     from ottla.cli.screen import styled
 
     print(line, flush=True)
-    if "ready on" in line and sys.stderr.isatty():
-        hint = "       Ctrl-C stops it. In another terminal: ottla topics create hello, ottla produce hello"
-        click.echo(styled(hint, dim=True), err=True)
+    if in_file:
+        logging.getLogger("ottla.broker").info("%s", line.removeprefix("ottla: "))
+    if "ready on" in line:
+        at = line.partition(" ready on ")[2].partition(" in ")[0].partition(",")[0]
+        where = "" if at.endswith(":9092") and at.startswith(("127.0.0.1", "localhost")) else f" -b {at}"
+        if sys.stderr.isatty():
+            hint = f"Ctrl-C stops it. In another terminal: ottla topics create hello{where}"
+            click.echo(styled(f"       {hint}", dim=True), err=True)

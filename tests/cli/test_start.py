@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.tool import OTTLA, in_process
 
-_READY = re.compile(r"ottla: node (\d+) ready on 127\.0\.0\.1:(\d+) in \d+ ms\n")
+_READY = re.compile(r"ottla: node (\d+) ready on 127\.0\.0\.1:(\d+) in \d+ ms, data in (.+)\n")
 _SECONDS_MAX = 30
 
 

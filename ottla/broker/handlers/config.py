@@ -22,6 +22,7 @@ from ottla.broker.config_view import (
     describe_topic,
 )
 from ottla.broker.dispatch import Call, handles
+from ottla.broker.log_output import LEVELS
 from ottla.broker.reply import Later
 from ottla.cluster.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.cluster.topic import check_name
@@ -39,18 +40,21 @@ from ottla.wire.api.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-_LEVELS = {"FATAL": 50, "ERROR": 40, "WARN": 30, "INFO": 20, "DEBUG": 10, "TRACE": 5}
 #: Kafka's names for parts of a broker, and ours.
 _LOGGERS = {
     "root": None,
     "kafka": "ottla",
+    "kafka.coordinator.group": "ottla.group",
     "kafka.log": "ottla.log",
     "kafka.network": "ottla.net",
+    "kafka.request.logger": "ottla.request",
     "kafka.server": "ottla.broker",
     "ottla": "ottla",
     "ottla.broker": "ottla.broker",
+    "ottla.group": "ottla.group",
     "ottla.log": "ottla.log",
     "ottla.net": "ottla.net",
+    "ottla.request": "ottla.request",
 }
 _SET, _DELETE = 0, 1
 _UNTYPED = 0
@@ -177,6 +181,7 @@ def _change_loggers(
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
         answers.append(answer)
+    call.node.dispatch.log.look()
     return answers
 
 
@@ -193,7 +198,7 @@ def _logger(name: str) -> logging.Logger:
 
 def _level(name: str) -> str:
     number = _logger(name).getEffectiveLevel()
-    return next((text for text, least in _LEVELS.items() if number >= least), "TRACE")
+    return next((text for text, least in LEVELS.items() if number >= least), "TRACE")
 
 
 def _set_level(change: alter.AlterableConfig, *, validate_only: bool) -> None:
@@ -203,13 +208,13 @@ def _set_level(change: alter.AlterableConfig, *, validate_only: bool) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed")
     if change.config_operation not in (_SET, _DELETE):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a logger's level can be set or deleted, nothing else")
-    if change.config_operation == _SET and change.value not in _LEVELS:
+    if change.config_operation == _SET and change.value not in LEVELS:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
-            f"Cannot set the log level of {change.name} to {change.value}; it takes one of {', '.join(_LEVELS)}",
+            f"Cannot set the log level of {change.name} to {change.value}; it takes one of {', '.join(LEVELS)}",
         )
     if not validate_only:
-        level = logging.NOTSET if change.config_operation == _DELETE else _LEVELS[change.value or ""]
+        level = logging.NOTSET if change.config_operation == _DELETE else LEVELS[change.value or ""]
         _logger(change.name).setLevel(level)
 
 

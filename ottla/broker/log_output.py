@@ -1,0 +1,154 @@
+"""A node's own log: where it goes, how a line looks, and the lines about requests.
+
+    2026-11-22T02:40:11.512Z INFO  ottla.broker  node 1 ready on 127.0.0.1:9092
+    {"time": "2026-11-22T02:40:11.512Z", "level": "INFO", "logger": "ottla.broker", "message": "..."}
+
+Rules:
+- Levels are Kafka's: FATAL, ERROR, WARN, INFO, DEBUG, TRACE. DEBUG has a line for every request and connection, TRACE
+  what stands in requests and responses, shortened, and never in those that carry secrets.
+- `configs set logger` changes levels while the node runs: `RequestLog.look` then asks the logger once, so that requests
+  cost nothing while nobody wants lines about them.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.kernel.error import OttlaError
+from ottla.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from ottla.broker.dispatch import Call
+
+TRACE = 5
+#: Kafka's names to Python's numbers.
+LEVELS = {"FATAL": 50, "ERROR": 40, "WARN": 30, "INFO": 20, "DEBUG": 10, "TRACE": TRACE}
+_NAMES = {number: name for name, number in LEVELS.items()}
+_SECRET = {
+    ApiKey.SASL_AUTHENTICATE,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+    ApiKey.CREATE_DELEGATION_TOKEN,
+    ApiKey.RENEW_DELEGATION_TOKEN,
+    ApiKey.EXPIRE_DELEGATION_TOKEN,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN,
+    ApiKey.ALTER_CONFIGS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+}
+#: Of a list's entries, a text's characters and a structure's depth, so much is shown.
+_ENTRIES_MAX, _TEXT_MAX, _DEPTH_MAX = 3, 80, 5
+
+
+class _Lines(logging.Formatter):
+    """Time, level, logger, message; a traceback below."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = f"{_time(record)} {_level(record):<5} {record.name}  {_one_line(record.getMessage())}"
+        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+
+
+class _Json(logging.Formatter):
+    """An object a line, for programs that collect logs."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        import json
+
+        found = {
+            "time": _time(record),
+            "level": _level(record),
+            "logger": record.name,
+            "message": record.getMessage(),
+            "thread": record.threadName,
+        }
+        if record.exc_info:
+            found["exception"] = self.formatException(record.exc_info)
+        return json.dumps(found, ensure_ascii=False)
+
+
+def _one_line(text: str) -> str:
+    """What a client sends cannot begin a line of its own."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+def _time(record: logging.LogRecord) -> str:
+    at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+    return f"{at}.{int(record.msecs):03d}Z"
+
+
+def _level(record: logging.LogRecord) -> str:
+    return _NAMES.get(record.levelno, record.levelname)
+
+
+def configure(level: str = "INFO", file: str | None = None, form: str = "text") -> Callable[[], None]:
+    """Send the log to a file (reopened when it is moved away, as logrotate does) or stderr; what undoes it."""
+    handler = _file_handler(file) if file else logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Json() if form == "json" else _Lines())
+    root = logging.getLogger()
+    before = root.level
+    root.addHandler(handler)
+    root.setLevel(LEVELS[level])
+
+    def undo() -> None:
+        root.removeHandler(handler)
+        root.setLevel(before)
+        if file:
+            handler.close()
+
+    return undo
+
+
+def _file_handler(file: str) -> logging.StreamHandler[Any]:
+    from logging.handlers import WatchedFileHandler
+
+    try:
+        return WatchedFileHandler(file, encoding="utf-8")
+    except OSError as error:
+        raise OttlaError(f"the log cannot be written to {file}: {error.strerror}") from error
+
+
+class RequestLog:
+    """Lines about requests, when they are wanted."""
+
+    def __init__(self) -> None:
+        self._log = logging.getLogger("ottla.request")
+        self.wanted = False
+        self.look()
+
+    def look(self) -> None:
+        """Ask the logger whether lines are wanted: levels may have changed."""
+        self.wanted = self._log.isEnabledFor(logging.DEBUG)
+
+    def answered(self, call: Call, name: str, key: int, request: Any, reply: Any, seconds: float) -> None:
+        """One request that is over."""
+        host, port = call.connection.peer
+        self._log.debug(
+            "%s v%d of %s:%d, client %r, correlation id %d: %.3f ms",
+            name,
+            call.version,
+            host,
+            port,
+            call.client_id[:_TEXT_MAX],
+            call.correlation_id,
+            seconds * 1000,
+        )
+        if self._log.isEnabledFor(TRACE) and key not in _SECRET:
+            self._log.log(TRACE, "%s v%d: %s -> %s", name, call.version, brief(request), brief(reply))
+
+
+def brief(value: Any, depth: int = 0) -> str:
+    """A message's content, shortened: its cost does not grow with what a client sends."""
+    if isinstance(value, str):
+        return repr(value[:_TEXT_MAX])
+    if isinstance(value, bytes | memoryview):
+        return f"<{len(value)} bytes>"
+    if depth > _DEPTH_MAX:
+        return "..."
+    if isinstance(value, list | tuple):
+        shown = [brief(each, depth + 1) for each in value[:_ENTRIES_MAX]]
+        return f"[{', '.join(shown)}{f', ... {len(value)}' if len(value) > _ENTRIES_MAX else ''}]"
+    if names := getattr(type(value), "__annotations__", None):
+        return f"({', '.join(f'{name}={brief(getattr(value, name, None), depth + 1)}' for name in names)})"
+    return repr(value)[:_TEXT_MAX] if value is None or isinstance(value, int | float) else f"<{type(value).__name__}>"
