@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ottla.group.failure import append_error
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.now import Now
 from ottla.log.log import Origin
 from ottla.replica.partition import Partition
 from ottla.wire.batch import Batch, build, check, read
@@ -35,7 +36,7 @@ LOAD_BYTES = 32 << 10
 class Machine(Protocol):
     """A coordinator: `ottla.group` and `ottla.txn` have one each."""
 
-    def step(self, event: Any, now_ms: int) -> list[Any]: ...
+    def step(self, event: Any, now: Now) -> list[Any]: ...
     def deadline_ms(self) -> int | None: ...
 
 
@@ -112,10 +113,10 @@ class Driver(ABC, Generic[M]):
         self._steps.append(event)
         if len(self._steps) > 1:
             return None
-        now_ms = self.node.clock.now_ms()
+        now = Now.of(self.node.clock)
         try:
             while self._steps and not self.failed:
-                self.carry_out_all(self.machine.step(self._steps[0], now_ms), now_ms)
+                self.carry_out_all(self.machine.step(self._steps[0], now), now.wall_ms)
                 self._steps.popleft()
         except Exception:
             # Our own fault. What the machine holds is not to be trusted, and nobody may wait for it for ever.
@@ -124,7 +125,7 @@ class Driver(ABC, Generic[M]):
         finally:
             self._steps.clear()
         if not self.failed:
-            self.plan(now_ms)
+            self.plan()
         return None
 
     def carry_out_all(self, effects: Sequence[Any], now_ms: int) -> KafkaError | None:
@@ -181,7 +182,7 @@ class Driver(ABC, Generic[M]):
         for batch in read(data):
             self.replay_batch(batch)
 
-    def plan(self, now_ms: int) -> None:
+    def plan(self) -> None:
         """Set the timer to when the machine wants to be told of time."""
         deadline_ms = self.machine.deadline_ms()
         if deadline_ms == self._timer_ms:
@@ -189,7 +190,8 @@ class Driver(ABC, Generic[M]):
         self._cancel_timer()
         self._timer_ms = deadline_ms
         if deadline_ms is not None:
-            self._timer = self.node.loop.call_later(max(0, deadline_ms - now_ms) / 1000, self._time_passed)
+            delay_ms = max(0, deadline_ms - self.node.clock.monotonic_ms())
+            self._timer = self.node.loop.call_later(delay_ms / 1000, self._time_passed)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:

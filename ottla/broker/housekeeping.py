@@ -54,7 +54,7 @@ class Housekeeping:
                 return self._plan_quorum(_RETRY_MS)
             return self._plan_quorum()
 
-        wait_ms = max(pause_ms_min, deadline_ms - self._node.clock.now_ms())
+        wait_ms = max(pause_ms_min, deadline_ms - self._node.clock.monotonic_ms())
         self._handles["quorum"] = self._node.loop.call_later(wait_ms / 1000, run)
 
     def _every(self, interval_ms: int, job: Callable[[], None]) -> None:

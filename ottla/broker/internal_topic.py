@@ -46,7 +46,7 @@ class InternalTopics:
         self, topics: Sequence[InternalTopic], response: StreamsGroupHeartbeatResponse, then: Callable[[], None]
     ) -> None:
         """Make the topics that can be made; `then` is called when the response says what could not."""
-        now_ms = self._node.clock.now_ms()
+        now_ms = self._node.clock.monotonic_ms()
         self._failures = {name: known for name, known in self._failures.items() if known[1] > now_ms}
         wanted = [topic for topic in topics if topic.name not in self._under_way and topic.name not in self._failures]
         until_ms = now_ms + _BACKOFF_HEARTBEATS * response.heartbeat_interval_ms

@@ -277,7 +277,7 @@ class MetadataLog:
         return AllocateProducerIdsRequest(broker_id=broker.broker_id, broker_epoch=broker.epoch)
 
     def deadline_ms(self) -> int | None:
-        """When `time_passed` is to be called, by the clock's `now_ms`; None when nothing waits for time."""
+        """When `time_passed` is to be called, by the clock's `monotonic_ms`; None when nothing waits for time."""
         return self._quorum.deadline_ms()
 
     def time_passed(self) -> None:
@@ -379,7 +379,7 @@ class MetadataLog:
 
     def _step(self, event: Event) -> None:
         """Tell the quorum, and do what it wants but for syncs, which `_sync` does once for all."""
-        effects = self._quorum.step(event, self._clock.now_ms())
+        effects = self._quorum.step(event, self._clock.monotonic_ms())
         for index, effect in enumerate(effects):
             # Of two elections in a row only the second needs to be on the disk: nothing left the node in between.
             if isinstance(effect, SaveElection) and any(

@@ -131,7 +131,7 @@ class ShareLeader:
     def acknowledge(self, member_id: str, said: Any, done: Callable[[KafkaError | None], None]) -> None:
         """Take in what a member says; `done` is called when it is stored, or with why it does not count."""
         try:
-            change = self.ready().acknowledge(member_id, said, self.node.clock.now_ms())
+            change = self.ready().acknowledge(member_id, said, self.node.clock.monotonic_ms())
         except KafkaError as error:
             done(error)
             return
@@ -176,13 +176,13 @@ class ShareLeader:
             self._timer.cancel()
         self._timer, self._timer_ms = None, deadline_ms
         if deadline_ms is not None:
-            delay_ms = max(0, deadline_ms - self.node.clock.now_ms())
+            delay_ms = max(0, deadline_ms - self.node.clock.monotonic_ms())
             self._timer = self.node.loop.call_later(delay_ms / 1000, self._time_passed)
 
     def _time_passed(self) -> None:
         self._timer = self._timer_ms = None
         assert self.machine is not None
-        self.store(self.machine.expire(self.node.clock.now_ms()))
+        self.store(self.machine.expire(self.node.clock.monotonic_ms()))
         self.wake()
 
     def wake(self) -> None:

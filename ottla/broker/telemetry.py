@@ -26,6 +26,8 @@ from ottla.wire.checksum import crc32c
 from ottla.wire.codec import codec_of, decompress
 
 _INSTANCES_MAX = 16_384
+#: Longer ago than any interval: monotonic time may begin at 0.
+_NEVER_MS = -(1 << 62)
 _INTERVAL_MS = 300_000
 _ALL_METRICS = "*"
 #: Kafka's order: zstd, lz4, gzip, snappy.
@@ -88,7 +90,7 @@ class Instance:
         self.metrics: tuple[str, ...] = ()
         self.interval_ms = _INTERVAL_MS
         self.subscription_id = 0
-        self.asked_ms = self.pushed_ms = 0
+        self.asked_ms = self.pushed_ms = _NEVER_MS
         self.terminating = False
         self.error = ErrorCode.NONE
 
@@ -114,7 +116,7 @@ class Instance:
         number = crc32c(text) ^ int.from_bytes(self.instance_id[-4:], "big")
         self.subscription_id = number - (1 << 32) if number >> 31 else number
         # Who has a new subscription may ask for it and push at once.
-        self.asked_ms = self.pushed_ms = 0
+        self.asked_ms = self.pushed_ms = _NEVER_MS
 
 
 class Telemetry:

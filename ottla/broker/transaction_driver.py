@@ -77,7 +77,7 @@ class TransactionDriver(Driver[Coordinator]):
         failed = self.carry_out_all(effects, now_ms)
         if failed is not None:
             return failed.code
-        self.plan(now_ms)
+        self.plan()
         return code
 
     def carry_out(self, effect: Append | WriteMarkers, now_ms: int) -> None:

@@ -1,6 +1,6 @@
 """The group coordinator: classic, consumer, share and streams groups and the offsets they commit. Pure.
 
-One `Coordinator` holds one partition of `__consumer_offsets`: `step(event, now_ms) -> [effect]` and `replay(record)`.
+One `Coordinator` holds one partition of `__consumer_offsets`: `step(event, now) -> [effect]` and `replay(record)`.
 Read `coordinator` first (what the driver does stands there), then `event`, then by what you need:
 
     shard, timer, topic, setting      what a step works on

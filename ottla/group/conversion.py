@@ -124,7 +124,7 @@ def finish_upgrade(turn: Turn, classic: ClassicGroup, group: ConsumerGroup) -> N
     for member in group.members.values():
         assert member.classic is not None
         key = TimerKey(Alarm.SESSION, group.group_id, member.member_id)
-        turn.timers.set(key, turn.now_ms + member.classic.session_timeout_ms)
+        turn.alarm_in(key, member.classic.session_timeout_ms)
         turn.timers.cancel(TimerKey(Alarm.CLASSIC_SESSION, group.group_id, member.member_id))
 
 
@@ -174,7 +174,7 @@ def downgrade(
         keep_alive(turn, classic, one)
     if rebalance:
         # The group is there once the records are replayed; then its members must learn of it.
-        turn.timers.set(TimerKey(Alarm.CLASSIC_REBALANCE, group.group_id), turn.now_ms)
+        turn.alarm_in(TimerKey(Alarm.CLASSIC_REBALANCE, group.group_id), 0)
 
 
 def _as_classic_group(

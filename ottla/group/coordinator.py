@@ -67,6 +67,7 @@ from ottla.group.sync import heartbeat, leave_group, sync_group
 from ottla.group.timer import Alarm, TimerKey
 from ottla.group.topic import TopicView
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.now import Now
 from ottla.kernel.port import Rng
 from ottla.wire.api.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from ottla.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -130,63 +131,63 @@ class Coordinator:
     # -- time and events
 
     def deadline_ms(self) -> int | None:
-        """When `TimePassed` must be sent at the latest; None if there is nothing to wait for."""
+        """When `TimePassed` must be sent at the latest, in monotonic time; None if there is nothing to wait for."""
         return self.shard.timers.next_ms() if self.leading else None
 
-    def step(self, event: Event, now_ms: int) -> list[Effect]:
+    def step(self, event: Event, now: Now) -> list[Effect]:
         """Take an event in; what comes out must be carried out in order before the next step."""
-        effects = self._handle(event, now_ms)
+        effects = self._handle(event, now)
         for index, effect in enumerate(effects):
             if isinstance(effect, Answer):
                 version = self.open.pop(effect.ticket)
                 effects[index] = Answer(effect.ticket, fit(effect.response, version))
         return effects
 
-    def _handle(self, event: Event, now_ms: int) -> list[Effect]:
+    def _handle(self, event: Event, now: Now) -> list[Effect]:
         match event:
             case Called():
-                return self._called(event, now_ms)
+                return self._called(event, now)
             case TimePassed():
-                return self._time_passed(now_ms)
+                return self._time_passed(now)
             case TopicsChanged():
-                return self._topics_changed(event, now_ms)
+                return self._topics_changed(event, now)
             case SettingsChanged():
                 self.shard.settings = event.settings
                 self.shard.overrides = dict(event.overrides)
                 return []
             case Loaded():
-                return self._loaded(now_ms)
+                return self._loaded(now)
             case ShareStateAnswered():
-                return self._share_state_answered(event, now_ms)
+                return self._share_state_answered(event, now)
             case HeldHeartbeat():
-                turn = Turn(self.shard, now_ms)
+                turn = Turn(self.shard, now)
                 resume_heartbeat(turn, event)
                 return turn.effects()
             case Resigned():
-                return self._resigned(now_ms)
+                return self._resigned(now)
 
-    def _called(self, call: Called, now_ms: int) -> list[Effect]:
+    def _called(self, call: Called, now: Now) -> list[Effect]:
         assert self.leading, "requests come after Loaded and before Resigned"
         assert call.ticket not in self.open, f"ticket {call.ticket} is in use"
         self.open[call.ticket] = call.version
-        turn = Turn(self.shard, now_ms)
+        turn = Turn(self.shard, now)
         try:
             REQUESTS[type(call.request)](turn, call)
         except KafkaError as error:
             # Handlers raise before they change anything in memory; what they wanted written is dropped.
-            turn = Turn(self.shard, now_ms)
+            turn = Turn(self.shard, now)
             turn.answer(call.ticket, failure(call.request, call.version, error))
         return turn.effects()
 
-    def _time_passed(self, now_ms: int) -> list[Effect]:
+    def _time_passed(self, now: Now) -> list[Effect]:
         # One deadline a step: the records of one must be replayed before the next is looked at. What else is due
         # leaves `deadline_ms` in the past.
-        key = self.shard.timers.take_due(now_ms)
+        key = self.shard.timers.take_due(now.monotonic_ms)
         if key is None:
             return []
         if key.alarm is Alarm.RETENTION:
-            return self._expire(now_ms)
-        turn = Turn(self.shard, now_ms)
+            return self._expire(now)
+        turn = Turn(self.shard, now)
         group = self.shard.groups.get(key.group_id)
         if isinstance(group, ClassicGroup):
             _classic_deadline(turn, group, key)
@@ -201,22 +202,22 @@ class Coordinator:
                 streams_deadline(turn, group, key)
         return turn.effects()
 
-    def _share_state_answered(self, event: ShareStateAnswered, now_ms: int) -> list[Effect]:
-        turn = Turn(self.shard, now_ms)
+    def _share_state_answered(self, event: ShareStateAnswered, now: Now) -> list[Effect]:
+        turn = Turn(self.shard, now)
         self.shard.share_calls.pop(event.call_id).then(turn, event.errors)
         return turn.effects()
 
-    def _expire(self, now_ms: int) -> list[Effect]:
+    def _expire(self, now: Now) -> list[Effect]:
         interval_ms = self.shard.settings.offsets_retention_check_interval_ms
-        self.shard.timers.set(TimerKey(Alarm.RETENTION), now_ms + interval_ms)
+        self.shard.timers.set(TimerKey(Alarm.RETENTION), now.monotonic_ms + interval_ms)
         effects: list[Effect] = []
         for group in self.shard.groups.values():
-            turn = Turn(self.shard, now_ms)
+            turn = Turn(self.shard, now)
             expire_group(turn, group)
             effects += turn.effects()
         return effects
 
-    def _topics_changed(self, event: TopicsChanged, now_ms: int) -> list[Effect]:
+    def _topics_changed(self, event: TopicsChanged, now: Now) -> list[Effect]:
         self.shard.topics = event.topics
         if event.created:
             self.shard.topics_created_version = event.topics.version
@@ -227,7 +228,7 @@ class Coordinator:
         if event.deleted:
             # Every group with offsets is there: the first offset makes it.
             for group_id in self.shard.groups:
-                turn = Turn(self.shard, now_ms)
+                turn = Turn(self.shard, now)
                 forget_topics(turn, group_id, event.deleted)
                 group = self.shard.groups[group_id]
                 if isinstance(group, ShareGroup):
@@ -235,12 +236,12 @@ class Coordinator:
                 effects += turn.effects()
         return effects
 
-    def _loaded(self, now_ms: int) -> list[Effect]:
+    def _loaded(self, now: Now) -> list[Effect]:
         self.leading = True
         shard = self.shard
         shard.topics_created_version = shard.topics.version
-        shard.timers.set(TimerKey(Alarm.RETENTION), now_ms + shard.settings.offsets_retention_check_interval_ms)
-        turn = Turn(shard, now_ms)
+        turn = Turn(shard, now)
+        turn.alarm_in(TimerKey(Alarm.RETENTION), shard.settings.offsets_retention_check_interval_ms)
         for group in shard.groups.values():
             if isinstance(group, ConsumerGroup):
                 start_sessions(turn, group)
@@ -258,8 +259,8 @@ class Coordinator:
                 prepare_rebalance(turn, group)
         return turn.effects()
 
-    def _resigned(self, now_ms: int) -> list[Effect]:
-        turn = Turn(self.shard, now_ms)
+    def _resigned(self, now: Now) -> list[Effect]:
+        turn = Turn(self.shard, now)
         for group in self.shard.groups.values():
             if isinstance(group, ClassicGroup):
                 for member_id in list(group.joins):

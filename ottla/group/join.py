@@ -127,7 +127,7 @@ def _join_newcomer(turn: Turn, call: Called, group: ClassicGroup) -> None:
     elif call.version >= _PROMISES_FROM:
         group.promised[member_id] = None
         key = TimerKey(Alarm.CLASSIC_SESSION, group.group_id, member_id)
-        turn.timers.set(key, turn.now_ms + request.session_timeout_ms)
+        turn.alarm_in(key, request.session_timeout_ms)
         turn.answer(call.ticket, JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
     else:
         _add_member(turn, call, group, member_id)

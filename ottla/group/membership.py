@@ -138,7 +138,7 @@ def keep_session(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> No
     else:
         override_ms = turn.shard.override(group.group_id).consumer_session_timeout_ms
         timeout_ms = turn.settings.group_consumer_session_timeout_ms if override_ms is None else override_ms
-    turn.timers.set(TimerKey(Alarm.SESSION, group.group_id, member.member_id), turn.now_ms + timeout_ms)
+    turn.alarm_in(TimerKey(Alarm.SESSION, group.group_id, member.member_id), timeout_ms)
 
 
 def cancel_timers(turn: Turn, group: ConsumerGroup, member_id: str) -> None:
@@ -153,7 +153,7 @@ def start_sessions(turn: Turn, group: ConsumerGroup) -> None:
         keep_session(turn, group, member)
         if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
             key = TimerKey(Alarm.REBALANCE, group.group_id, member.member_id)
-            turn.timers.set(key, turn.now_ms + member.rebalance_timeout_ms)
+            turn.alarm_in(key, member.rebalance_timeout_ms)
 
 
 def expire_rebalance(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:

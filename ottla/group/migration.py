@@ -98,7 +98,7 @@ def _join(
         turn.timers.cancel(TimerKey(Alarm.MEMBER_JOIN, group.group_id, member.member_id))
         keep_session(turn, group, member)
         key = TimerKey(Alarm.MEMBER_SYNC, group.group_id, member.member_id)
-        turn.timers.set(key, turn.now_ms + member.rebalance_timeout_ms)
+        turn.alarm_in(key, member.rebalance_timeout_ms)
     assert member.classic is not None
     turn.answer(
         call.ticket,
@@ -135,7 +135,7 @@ def _classic_member(
 def _must_rejoin_soon(turn: Turn, group: ConsumerGroup, member: ConsumerMember) -> None:
     key = TimerKey(Alarm.MEMBER_JOIN, group.group_id, member.member_id)
     if key not in turn.timers:
-        turn.timers.set(key, turn.now_ms + member.rebalance_timeout_ms)
+        turn.alarm_in(key, member.rebalance_timeout_ms)
 
 
 def sync_consumer_group(turn: Turn, call: Called, group: ConsumerGroup) -> None:

@@ -62,8 +62,9 @@ class ModernGroup(Generic[M, T]):
 
     def may_assign(self, interval_ms: int, now_ms: int) -> bool:
         """May a new target be computed already?"""
-        # A timestamp of 0: there is no target yet, or nobody knows of when it is.
-        return not self.assignment_timestamp_ms or now_ms >= self.assignment_timestamp_ms + interval_ms
+        # A timestamp of 0: there is no target yet, or nobody knows of when it is. One in the future: the clock was set.
+        age_ms = now_ms - self.assignment_timestamp_ms
+        return not self.assignment_timestamp_ms or not 0 <= age_ms < interval_ms
 
-    def refresh_is_due(self, now_ms: int) -> bool:
-        return now_ms >= self.refresh_deadline_ms or self.epoch < self.refresh_epoch
+    def refresh_is_due(self, monotonic_ms: int) -> bool:
+        return monotonic_ms >= self.refresh_deadline_ms or self.epoch < self.refresh_epoch

@@ -48,7 +48,7 @@ def answer_sync_error(turn: Turn, group: ClassicGroup, member_id: str, error: Er
 def keep_alive(turn: Turn, group: ClassicGroup, member: ClassicMember, timeout_ms: int | None = None) -> None:
     """The member gave a sign of life: its session starts anew."""
     timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
-    turn.timers.set(TimerKey(Alarm.CLASSIC_SESSION, group.group_id, member.member_id), turn.now_ms + timeout_ms)
+    turn.alarm_in(TimerKey(Alarm.CLASSIC_SESSION, group.group_id, member.member_id), timeout_ms)
 
 
 def remove_member(turn: Turn, group: ClassicGroup, member_id: str) -> None:
@@ -89,7 +89,7 @@ def prepare_rebalance(turn: Turn, group: ClassicGroup) -> None:
         delay_ms = settings.group_initial_rebalance_delay_ms
         group.initial_delay = (delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
         group.member_was_added = False
-        turn.timers.set(TimerKey(Alarm.CLASSIC_INITIAL_JOIN, group.group_id), turn.now_ms + delay_ms)
+        turn.alarm_in(TimerKey(Alarm.CLASSIC_INITIAL_JOIN, group.group_id), delay_ms)
         group.become(ClassicState.PREPARING_REBALANCE, turn.now_ms)
         return
     group.become(ClassicState.PREPARING_REBALANCE, turn.now_ms)
@@ -101,7 +101,7 @@ def prepare_rebalance(turn: Turn, group: ClassicGroup) -> None:
 
 def await_joins(turn: Turn, group: ClassicGroup) -> None:
     """Give the members the rebalance timeout to join."""
-    turn.timers.set(TimerKey(Alarm.CLASSIC_JOIN, group.group_id), turn.now_ms + group.rebalance_timeout_ms)
+    turn.alarm_in(TimerKey(Alarm.CLASSIC_JOIN, group.group_id), group.rebalance_timeout_ms)
 
 
 def prolong_or_complete_initial(turn: Turn, group: ClassicGroup) -> None:
@@ -111,7 +111,7 @@ def prolong_or_complete_initial(turn: Turn, group: ClassicGroup) -> None:
         group.member_was_added = False
         next_delay_ms = min(turn.settings.group_initial_rebalance_delay_ms, remaining_ms)
         group.initial_delay = (next_delay_ms, max(remaining_ms - delay_ms, 0))
-        turn.timers.set(TimerKey(Alarm.CLASSIC_INITIAL_JOIN, group.group_id), turn.now_ms + next_delay_ms)
+        turn.alarm_in(TimerKey(Alarm.CLASSIC_INITIAL_JOIN, group.group_id), next_delay_ms)
     else:
         complete_join(turn, group)
 
@@ -145,7 +145,7 @@ def complete_join(turn: Turn, group: ClassicGroup) -> None:
         keep_alive(turn, group, member)
         member.is_new = False
         group.unsynced[member.member_id] = None
-    turn.timers.set(TimerKey(Alarm.CLASSIC_SYNC, group.group_id), turn.now_ms + group.rebalance_timeout_ms)
+    turn.alarm_in(TimerKey(Alarm.CLASSIC_SYNC, group.group_id), group.rebalance_timeout_ms)
 
 
 def _elect_joined_leader(group: ClassicGroup) -> bool:

@@ -66,13 +66,13 @@ def revise(turn: Turn, group: ConsumerGroup, before: ConsumerMember, after: Cons
     resolved, meaning_changed = _resolve(turn, group, before, after)
     bump = names_changed or regex_changed or meaning_changed
     epoch = group.epoch
-    if bump or group.refresh_is_due(turn.now_ms):
+    if bump or group.refresh_is_due(turn.monotonic_ms):
         names = subscribed_topics(group.members_with(after).values(), resolved)
         fresh_hash = metadata_hash(names, turn.shard.topics)
         if bump or fresh_hash != group.metadata_hash:
             epoch += 1
             turn.append(epoch_entry(group.group_id, epoch, fresh_hash))
-        group.refresh_deadline_ms = turn.now_ms + _REFRESH_INTERVAL_MS
+        group.refresh_deadline_ms = turn.monotonic_ms + _REFRESH_INTERVAL_MS
         # If what is written here is lost, the epoch in memory stays behind this one and the refresh is due again.
         group.refresh_epoch = epoch
         if group.has_partition_metadata:
@@ -108,10 +108,11 @@ def _resolve(
 
 def _is_stale(turn: Turn, known: Resolved) -> bool:
     age_ms = turn.now_ms - known.timestamp_ms
-    if age_ms <= _REGEX_REFRESH_MIN_MS:
+    # One from the future is as old as can be: the clock was set.
+    if 0 <= age_ms <= _REGEX_REFRESH_MIN_MS:
         return False
     topics_are_newer = known.version < turn.shard.topics_created_version
-    return topics_are_newer or age_ms > turn.settings.group_consumer_regex_refresh_interval_ms
+    return topics_are_newer or age_ms < 0 or age_ms > turn.settings.group_consumer_regex_refresh_interval_ms
 
 
 def _matching(turn: Turn, regex: str) -> tuple[str, ...]:
@@ -145,7 +146,7 @@ def advance(
         if advanced.classic is None:
             key = TimerKey(Alarm.REBALANCE, group.group_id, advanced.member_id)
             if advanced.state is MemberState.UNREVOKED_PARTITIONS:
-                turn.timers.set(key, turn.now_ms + advanced.rebalance_timeout_ms)
+                turn.alarm_in(key, advanced.rebalance_timeout_ms)
             else:
                 turn.timers.cancel(key)
     return advanced

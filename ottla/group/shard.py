@@ -11,10 +11,11 @@ from ottla.group.offset import OffsetStore
 from ottla.group.setting import GroupOverride, GroupSettings
 from ottla.group.share_group import ShareGroup
 from ottla.group.streams_group import StreamsGroup
-from ottla.group.timer import Timers
+from ottla.group.timer import TimerKey, Timers
 from ottla.group.topic import TopicView
 from ottla.kernel.error import KafkaError
 from ottla.kernel.name import Uuid
+from ottla.kernel.now import Now
 from ottla.kernel.port import Rng
 
 Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
@@ -55,9 +56,12 @@ class Shard:
 class Turn:
     """One step: what it wants appended, as one batch, and whom it answers once that is committed."""
 
-    def __init__(self, shard: Shard, now_ms: int) -> None:
+    def __init__(self, shard: Shard, now: Now) -> None:
         self.shard = shard
-        self.now_ms = now_ms
+        #: Wall time, for timestamps and for what is counted from them.
+        self.now_ms = now.wall_ms
+        #: For deadlines.
+        self.monotonic_ms = now.monotonic_ms
         self.entries: list[Entry] = []
         self.answers: list[Answer] = []
         self.actions: list[Effect] = []
@@ -71,6 +75,10 @@ class Turn:
     @property
     def timers(self) -> Timers:
         return self.shard.timers
+
+    def alarm_in(self, key: TimerKey, delay_ms: int) -> None:
+        """Set a deadline so far ahead."""
+        self.shard.timers.set(key, self.monotonic_ms + delay_ms)
 
     def append(self, *entries: Entry) -> None:
         self.entries.extend(entries)

@@ -148,14 +148,14 @@ def _revise(turn: Turn, group: ShareGroup, before: ShareMember, after: ShareMemb
     if group.assignment_epoch >= group.epoch:
         rises = rises or group.has_unassigned
     epoch = group.epoch
-    if rises or group.refresh_is_due(turn.now_ms):
+    if rises or group.refresh_is_due(turn.monotonic_ms):
         names = subscribed_topics(group.members_with(after).values())
         fresh_hash = metadata_hash(names, turn.shard.topics)
         rises = rises or fresh_hash != group.metadata_hash
         if rises:
             epoch += 1
             turn.append(share_epoch_entry(group.group_id, epoch, fresh_hash))
-        group.refresh_deadline_ms = turn.now_ms + _REFRESH_INTERVAL_MS
+        group.refresh_deadline_ms = turn.monotonic_ms + _REFRESH_INTERVAL_MS
         # If what is written here is lost, the epoch in memory stays behind this one and the refresh is due again.
         group.refresh_epoch = epoch
     return epoch, rises
@@ -189,7 +189,8 @@ def _may_compute(turn: Turn, group: ShareGroup) -> bool:
     # With nobody to take from, or one member that was given everything early, nothing changes too often: those who join
     # a new group beside its first member would wait for their share until their second heartbeat.
     few = sum(map(bool, group.targets.values())) <= 1
-    return few or turn.now_ms >= group.assignment_timestamp_ms + interval_ms
+    # A timestamp in the future: the clock was set.
+    return few or not 0 <= turn.now_ms - group.assignment_timestamp_ms < interval_ms
 
 
 def _advance(turn: Turn, member: ShareMember, target: tuple[int, Target], group_id: str, changed: bool) -> ShareMember:
@@ -235,7 +236,7 @@ def _keep_session(turn: Turn, group: ShareGroup, member_id: str) -> None:
     timeout_ms = turn.shard.override(group.group_id).share_session_timeout_ms
     if timeout_ms is None:
         timeout_ms = turn.settings.group_share_session_timeout_ms
-    turn.timers.set(TimerKey(Alarm.SESSION, group.group_id, member_id), turn.now_ms + timeout_ms)
+    turn.alarm_in(TimerKey(Alarm.SESSION, group.group_id, member_id), timeout_ms)
 
 
 def start_share_sessions(turn: Turn, group: ShareGroup) -> None:

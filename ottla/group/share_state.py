@@ -76,7 +76,7 @@ def missing_state(turn: Turn, group: ShareGroup, topics: Iterable[str]) -> dict[
         if topic_id in group.initialized:
             wanted -= group.initialized[topic_id].partitions
         asked_ms = group.asked_ms.get(topic_id)
-        if topic_id in group.initializing and asked_ms is not None and turn.now_ms - asked_ms < retry_ms:
+        if topic_id in group.initializing and asked_ms is not None and turn.monotonic_ms - asked_ms < retry_ms:
             wanted -= group.initializing[topic_id].partitions
         if wanted:
             missing[topic_id] = NamedPartitions(name, wanted)
@@ -92,7 +92,7 @@ def begin_state(
     calls: Sequence[Called] = (),
 ) -> None:
     """Have the state of these partitions begun; `then` is called when that is done or has failed."""
-    group.asked_ms.update(dict.fromkeys(missing, turn.now_ms))
+    group.asked_ms.update(dict.fromkeys(missing, turn.monotonic_ms))
     _write(
         turn,
         group,

@@ -256,7 +256,7 @@ def _revise(
     """(the group epoch as it will be, the topology as the topics are); writes the epoch if it rises."""
     configured = group.configured
     fresh_hash = group.metadata_hash
-    if group.topology is None or configured is None or group.refresh_is_due(turn.now_ms):
+    if group.topology is None or configured is None or group.refresh_is_due(turn.monotonic_ms):
         fresh_hash = metadata_hash(topology.required_topics, turn.shard.topics)
         if group.topology is None or configured is None or fresh_hash != group.metadata_hash:
             configured = configure(topology, turn.shard.topics)
@@ -274,7 +274,7 @@ def _revise(
         epoch += 1
         turn.append(streams_epoch_entry(group.group_id, epoch, fresh_hash, validated, configs))
     group.configured = configured
-    group.refresh_deadline_ms = turn.now_ms + _REFRESH_INTERVAL_MS
+    group.refresh_deadline_ms = turn.monotonic_ms + _REFRESH_INTERVAL_MS
     # If what is written here is lost, the epoch in memory stays behind this one and the refresh is due again.
     group.refresh_epoch = epoch
     return epoch, configured
@@ -301,7 +301,7 @@ def _begin_initial_delay(turn: Turn, group: StreamsGroup) -> None:
     delay_ms = streams_settings(turn, group.group_id).initial_rebalance_delay_ms
     key = TimerKey(Alarm.STREAMS_INITIAL, group.group_id)
     if group.is_empty and delay_ms > 0 and key not in turn.timers:
-        turn.timers.set(key, turn.now_ms + delay_ms)
+        turn.alarm_in(key, delay_ms)
 
 
 def _advance(
@@ -316,7 +316,7 @@ def _advance(
         turn.append(streams_current_entry(group.group_id, advanced))
         key = TimerKey(Alarm.REBALANCE, group.group_id, member.member_id)
         if advanced.state is TaskState.UNREVOKED_TASKS:
-            turn.timers.set(key, turn.now_ms + advanced.rebalance_timeout_ms)
+            turn.alarm_in(key, advanced.rebalance_timeout_ms)
         else:
             turn.timers.cancel(key)
     return advanced
@@ -375,7 +375,7 @@ def _statuses(
 def _keep_session(turn: Turn, group: StreamsGroup, member_id: str) -> None:
     """The member gave a sign of life."""
     timeout_ms = streams_settings(turn, group.group_id).session_timeout_ms
-    turn.timers.set(TimerKey(Alarm.SESSION, group.group_id, member_id), turn.now_ms + timeout_ms)
+    turn.alarm_in(TimerKey(Alarm.SESSION, group.group_id, member_id), timeout_ms)
 
 
 def start_streams_sessions(turn: Turn, group: StreamsGroup) -> None:
@@ -384,7 +384,7 @@ def start_streams_sessions(turn: Turn, group: StreamsGroup) -> None:
         _keep_session(turn, group, member_id)
         if member.state is TaskState.UNREVOKED_TASKS:
             key = TimerKey(Alarm.REBALANCE, group.group_id, member_id)
-            turn.timers.set(key, turn.now_ms + member.rebalance_timeout_ms)
+            turn.alarm_in(key, member.rebalance_timeout_ms)
 
 
 def streams_deadline(turn: Turn, group: StreamsGroup, key: TimerKey) -> None:

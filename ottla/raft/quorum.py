@@ -5,6 +5,7 @@ Rules:
 - A leader begins its epoch with a LeaderChange record and commits nothing before that is committed.
 - The high watermark is what a majority of the voters has synced. It never goes back.
 - A snapshot is due after so many bytes of records, or after so long when there are any (KIP-630).
+- `now_ms` is monotonic.
 
 KIPs: 595 the protocol, 630 snapshots, 835 NoOp records, 853 voters with directories.
 """

@@ -22,6 +22,7 @@ from typing import Any
 
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import Uuid
+from ottla.kernel.now import Now
 from ottla.share import answer
 from ottla.share.event import (
     Answer,
@@ -67,23 +68,23 @@ class Coordinator:
     # -- time and events
 
     def deadline_ms(self) -> int | None:
-        """When `TimePassed` must be sent at the latest; None before `Loaded`."""
+        """When `TimePassed` must be sent at the latest, in monotonic time; None before `Loaded`."""
         if self._prune_ms is None or self._cold_ms is None:
             return None
         return min(self._prune_ms, self._cold_ms)
 
-    def step(self, event: Event, now_ms: int) -> list[Effect]:
+    def step(self, event: Event, now: Now) -> list[Effect]:
         """Take an event in; what comes out must be carried out in order before the next step."""
         match event:
             case Called(ticket, request):
-                entries, response = self._answer(request, now_ms)
+                entries, response = self._answer(request, now.wall_ms)
                 return [*([Append(entries)] if entries else []), Answer(ticket, response)]
             case Loaded():
-                self._prune_ms = now_ms + self.settings.state_topic_prune_interval_ms
-                self._cold_ms = now_ms + self.settings.cold_partition_snapshot_interval_ms
+                self._prune_ms = now.monotonic_ms + self.settings.state_topic_prune_interval_ms
+                self._cold_ms = now.monotonic_ms + self.settings.cold_partition_snapshot_interval_ms
                 return []
             case TimePassed():
-                return self._time_passed(now_ms)
+                return self._time_passed(now)
             case TopicsChanged():
                 self.topics = event.topics
                 return self._forget(frozenset(event.deleted))
@@ -195,15 +196,15 @@ class Coordinator:
 
     # -- time
 
-    def _time_passed(self, now_ms: int) -> list[Effect]:
+    def _time_passed(self, now: Now) -> list[Effect]:
         effects: list[Effect] = []
-        if self._cold_ms is not None and now_ms >= self._cold_ms:
-            self._cold_ms = now_ms + self.settings.cold_partition_snapshot_interval_ms
-            entries = self._snapshots_of_the_cold(now_ms)
+        if self._cold_ms is not None and now.monotonic_ms >= self._cold_ms:
+            self._cold_ms = now.monotonic_ms + self.settings.cold_partition_snapshot_interval_ms
+            entries = self._snapshots_of_the_cold(now.wall_ms)
             if entries:
                 effects.append(Append(entries))
-        if self._prune_ms is not None and now_ms >= self._prune_ms:
-            self._prune_ms = now_ms + self.settings.state_topic_prune_interval_ms
+        if self._prune_ms is not None and now.monotonic_ms >= self._prune_ms:
+            self._prune_ms = now.monotonic_ms + self.settings.state_topic_prune_interval_ms
             needed = min(self.snapshots.values(), default=self._end_offset)
             if needed > self._pruned_to:
                 self._pruned_to = needed

@@ -15,6 +15,7 @@ from typing import Any
 
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.name import TopicPartition
+from ottla.kernel.now import Now
 from ottla.kernel.value import frozen
 from ottla.txn.event import (
     Answer,
@@ -68,7 +69,7 @@ class Coordinator:
         self.transactions: dict[str, Transaction] = {}
         #: What the client knew before the last rise; it is not in the log, as in Apache Kafka.
         self._last_epochs: dict[str, int] = {}
-        #: When timeouts and expiry were last looked at.
+        #: When timeouts and expiry were last looked at, in monotonic time; what they find goes by timestamps.
         self._timeouts_checked_ms = 0
         self._expiry_checked_ms = 0
 
@@ -84,7 +85,7 @@ class Coordinator:
         self.transactions[name] = Transaction.of_record(key, value, self._last_epochs.get(name, NO_EPOCH))
 
     def deadline_ms(self) -> int | None:
-        """When `TimePassed` is due; None while there is nothing that could grow old."""
+        """When `TimePassed` is due, in monotonic time; None while there is nothing that could grow old."""
         return min(self._timeouts_due_ms, self._expiry_due_ms) if self.transactions else None
 
     @property
@@ -95,16 +96,16 @@ class Coordinator:
     def _expiry_due_ms(self) -> int:
         return self._expiry_checked_ms + self._settings.transaction_remove_expired_transaction_cleanup_interval_ms
 
-    def step(self, event: Event, now_ms: int) -> list[Effect]:
+    def step(self, event: Event, now: Now) -> list[Effect]:
         """One event in, what is to be done out, in the order in which it is to be done."""
         if isinstance(event, Called):
-            return self._called(event, now_ms)
+            return self._called(event, now.wall_ms)
         if isinstance(event, MarkersWritten):
-            return self._markers_written(event.transactional_id, now_ms)
+            return self._markers_written(event.transactional_id, now.wall_ms)
         if isinstance(event, Loaded):
-            self._timeouts_checked_ms = self._expiry_checked_ms = now_ms
+            self._timeouts_checked_ms = self._expiry_checked_ms = now.monotonic_ms
             return [_markers(each) for each in self.transactions.values() if each.state in PREPARED]
-        return self._time_passed(now_ms)
+        return self._time_passed(now)
 
     def _save(self, transaction: Transaction) -> Append:
         self._last_epochs[transaction.transactional_id] = transaction.last_epoch
@@ -221,17 +222,17 @@ class Coordinator:
 
     # ---- time
 
-    def _time_passed(self, now_ms: int) -> list[Effect]:
+    def _time_passed(self, now: Now) -> list[Effect]:
         effects: list[Effect] = []
-        if now_ms >= self._timeouts_due_ms:
-            self._timeouts_checked_ms = now_ms
+        if now.monotonic_ms >= self._timeouts_due_ms:
+            self._timeouts_checked_ms = now.monotonic_ms
             for each in list(self.transactions.values()):
-                if each.state is State.ONGOING and each.start_ms + each.timeout_ms < now_ms:
-                    ended = self._end(each, commit=False, client_version=EPOCH_BUMP_VERSION, now_ms=now_ms)
+                if each.state is State.ONGOING and each.start_ms + each.timeout_ms < now.wall_ms:
+                    ended = self._end(each, commit=False, client_version=EPOCH_BUMP_VERSION, now_ms=now.wall_ms)
                     effects += [self._save(ended), _markers(ended)]
-        if now_ms >= self._expiry_due_ms:
-            self._expiry_checked_ms = now_ms
-            oldest_ms = now_ms - self._settings.transactional_id_expiration_ms
+        if now.monotonic_ms >= self._expiry_due_ms:
+            self._expiry_checked_ms = now.monotonic_ms
+            oldest_ms = now.wall_ms - self._settings.transactional_id_expiration_ms
             gone: list[Entry] = [
                 (key_bytes(TransactionLogKey(transactional_id=each.transactional_id)), None)
                 for each in self.transactions.values()

@@ -28,6 +28,7 @@ from ottla.group.event import StreamsHeartbeat
 from ottla.group.streams_topology import InternalTopic
 from ottla.kernel.error import KafkaError
 from ottla.kernel.name import Uuid
+from ottla.kernel.now import Now
 from ottla.wire.compile import encode
 
 T = TypeVar("T")
@@ -107,7 +108,7 @@ class Host:
     # -- requests and time
 
     def send(self, event: Event) -> None:
-        for effect in self.coordinator.step(event, self.now_ms):
+        for effect in self.coordinator.step(event, Now(self.now_ms, self.now_ms)):
             match effect:
                 case Append(entries, producer_id):
                     for key, value in entries:

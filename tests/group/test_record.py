@@ -24,6 +24,7 @@ from ottla.group.record import (
     regex_entry,
     target_entry,
 )
+from ottla.kernel.now import Now
 from ottla.wire.batch import build, read
 from ottla.wire.record.offset import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -105,7 +106,7 @@ def check(segments: list[bytes]) -> None:
             record_key, _ = parse(key, None)
             kinds.add(type(record_key))
             assert ours(coordinator, record_key) == (key, value)
-        coordinator.step(Loaded(), 1)
+        coordinator.step(Loaded(), Now(1, 1))
         coordinator.validate()
         groups.update(coordinator.shard.groups)
         for group_id, topics in coordinator.shard.offsets.committed.items():
@@ -140,7 +141,7 @@ def test_every_prefix_of_apaches_log_can_be_loaded() -> None:
                 else:
                     producer_id = header.producer_id if header.is_transactional else -1
                     coordinator.replay(one.key, one.value, offset=one.offset, producer_id=producer_id)
-            coordinator.step(Loaded(), 1)
+            coordinator.step(Loaded(), Now(1, 1))
             coordinator.shard.offsets.validate()
 
 

@@ -18,6 +18,7 @@ from ottla.group.streams_record import (
     streams_target_entry,
     topology_entry,
 )
+from ottla.kernel.now import Now
 from ottla.wire.batch import read
 from ottla.wire.record.offset import (
     StreamsGroupCurrentMemberAssignmentKey,
@@ -86,7 +87,7 @@ def check(segment: bytes) -> None:
             states |= {member.state for member in group.members.values()}
     assert len(kinds) == 6
     assert states == {TaskState.STABLE, TaskState.UNREVOKED_TASKS, TaskState.UNRELEASED_TASKS}
-    coordinator.step(Loaded(), _NOW_MS)
+    coordinator.step(Loaded(), Now(_NOW_MS, _NOW_MS))
     coordinator.validate()
     group = coordinator.shard.groups[GROUP]
     assert isinstance(group, StreamsGroup)
@@ -105,7 +106,7 @@ def test_every_prefix_of_apaches_log_of_a_streams_group_can_be_loaded() -> None:
         for one in records[:end]:
             assert one.key is not None
             coordinator.replay(one.key, one.value, offset=one.offset)
-        coordinator.step(Loaded(), _NOW_MS)
+        coordinator.step(Loaded(), Now(_NOW_MS, _NOW_MS))
 
 
 def test_the_same_life_writes_the_same_log() -> None:

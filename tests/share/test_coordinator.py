@@ -6,6 +6,7 @@ from typing import Any
 
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.name import Uuid
+from ottla.kernel.now import Now
 from ottla.share.coordinator import Coordinator
 from ottla.share.event import Answer, Append, Called, Event, Loaded, Prune, StateSettings, TimePassed, TopicsChanged
 from ottla.share.state import SharePartitionKey
@@ -49,7 +50,7 @@ class Host:
 
     def send(self, event: Event) -> Any:
         answer = None
-        for effect in self.coordinator.step(event, self.now_ms):
+        for effect in self.coordinator.step(event, Now(self.now_ms, self.now_ms)):
             match effect:
                 case Append(entries):
                     for key, value in entries:

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.name import TopicPartition
+from ottla.kernel.now import Now
 from ottla.txn.coordinator import Coordinator, TransactionSettings
 from ottla.txn.event import Answer, Append, Called, Loaded, MarkersWritten, TimePassed, WriteMarkers
 from ottla.txn.transaction import EPOCH_MAX, PREPARED, State
@@ -34,7 +35,7 @@ class Scene:
         self.answers: dict[int, Any] = {}
         self.tickets = count()
         self.machine = self.loaded()
-        self.machine.step(Loaded(), self.now_ms)
+        self.machine.step(Loaded(), Now(self.now_ms, self.now_ms))
 
     def loaded(self) -> Coordinator:
         machine = Coordinator(TransactionSettings(), lambda: next(self.ids))
@@ -59,17 +60,17 @@ class Scene:
     def write_markers(self) -> None:
         while self.markers:
             done = self.markers.pop(0)
-            self.carry_out(self.machine.step(MarkersWritten(done.transactional_id), self.now_ms))
+            self.carry_out(self.machine.step(MarkersWritten(done.transactional_id), Now(self.now_ms, self.now_ms)))
 
     def crash(self) -> None:
         """Everything that is not in the log is lost."""
         self.markers.clear()
         self.machine = self.loaded()
-        self.carry_out(self.machine.step(Loaded(), self.now_ms))
+        self.carry_out(self.machine.step(Loaded(), Now(self.now_ms, self.now_ms)))
 
     def ask(self, request: Any, version: int = 5) -> Any:
         ticket = next(self.tickets)
-        self.carry_out(self.machine.step(Called(ticket, request, version), self.now_ms))
+        self.carry_out(self.machine.step(Called(ticket, request, version), Now(self.now_ms, self.now_ms)))
         return self.answers[ticket]
 
     def init(self, producer_id: int = -1, epoch: int = -1, timeout_ms: int = 60_000) -> InitProducerIdResponse:
@@ -204,12 +205,12 @@ def test_a_transaction_older_than_its_timeout_is_aborted() -> None:
     producer = scene.init(timeout_ms=5_000)
     scene.add(producer, A0)
     scene.now_ms += 5_000
-    scene.carry_out(scene.machine.step(TimePassed(), scene.now_ms))
+    scene.carry_out(scene.machine.step(TimePassed(), Now(scene.now_ms, scene.now_ms)))
     assert scene.state() is State.ONGOING
     deadline_ms = scene.machine.deadline_ms()
     assert deadline_ms is not None
     scene.now_ms = deadline_ms + 5_000
-    scene.carry_out(scene.machine.step(TimePassed(), scene.now_ms))
+    scene.carry_out(scene.machine.step(TimePassed(), Now(scene.now_ms, scene.now_ms)))
     assert scene.state() is State.COMPLETE_ABORT
     assert scene.end(producer).error_code == ErrorCode.INVALID_TXN_STATE
 
@@ -218,7 +219,7 @@ def test_a_silent_transactional_id_is_forgotten() -> None:
     scene = Scene()
     scene.init()
     scene.now_ms += 8 * 24 * 3_600_000
-    scene.carry_out(scene.machine.step(TimePassed(), scene.now_ms))
+    scene.carry_out(scene.machine.step(TimePassed(), Now(scene.now_ms, scene.now_ms)))
     assert not scene.machine.transactions
     assert scene.log[-1][1] is None
 
@@ -292,7 +293,7 @@ class Transactions(RuleBasedStateMachine):
     @rule(passed_ms=st.integers(0, 200_000))
     def wait(self, passed_ms: int) -> None:
         self.scene.now_ms += passed_ms
-        self.scene.carry_out(self.scene.machine.step(TimePassed(), self.scene.now_ms))
+        self.scene.carry_out(self.scene.machine.step(TimePassed(), Now(self.scene.now_ms, self.scene.now_ms)))
 
     @precondition(lambda self: self.scene.markers)
     @rule()

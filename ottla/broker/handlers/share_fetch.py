@@ -278,7 +278,7 @@ class ParkedShareFetch:
             batches = visible_batches(data, fetched.aborted)
             before = leader.ready().next_fetch_offset
             acquired, change = leader.ready().acquire(
-                self._member_id, [each for _, each in batches], asked, self.node.clock.now_ms()
+                self._member_id, [each for _, each in batches], asked, self.node.clock.monotonic_ms()
             )
             leader.store(change)
             if acquired:

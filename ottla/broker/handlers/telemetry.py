@@ -23,7 +23,9 @@ def _refuse(request: GetTelemetrySubscriptionsRequest, _: int, error: KafkaError
 def get_subscriptions(call: Call, request: GetTelemetrySubscriptionsRequest) -> GetTelemetrySubscriptionsResponse:
     """Which metrics this client is to push, and how often."""
     node = call.node
-    instance = node.telemetry.ask(call.connection, _client(call), Uuid(request.client_instance_id), node.clock.now_ms())
+    instance = node.telemetry.ask(
+        call.connection, _client(call), Uuid(request.client_instance_id), node.clock.monotonic_ms()
+    )
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=instance.instance_id,
         subscription_id=instance.subscription_id,
@@ -48,7 +50,7 @@ def push(call: Call, request: PushTelemetryRequest) -> PushTelemetryResponse:
         bytes(request.metrics),
         terminating=request.terminating,
         bytes_max=node.settings.telemetry_max_bytes,
-        now_ms=node.clock.now_ms(),
+        now_ms=node.clock.monotonic_ms(),
     )
     return PushTelemetryResponse()
 
