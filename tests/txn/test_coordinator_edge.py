@@ -6,6 +6,7 @@ import pytest
 
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.name import TopicPartition
+from ottla.kernel.now import Now
 from ottla.txn.event import TimePassed
 from ottla.txn.transaction import State
 from tests.txn.test_coordinator import A0, A1, Scene
@@ -13,7 +14,7 @@ from tests.txn.test_coordinator import A0, A1, Scene
 
 def _pass(scene: Scene, milliseconds: int) -> None:
     scene.now_ms += milliseconds
-    scene.carry_out(scene.machine.step(TimePassed(), scene.now_ms))
+    scene.carry_out(scene.machine.step(TimePassed(), Now(scene.now_ms, scene.now_ms)))
 
 
 @pytest.mark.parametrize("version", [1, 2])
