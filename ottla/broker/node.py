@@ -48,6 +48,7 @@ from ottla.kernel.lazy import LazyModule
 from ottla.kernel.name import Uuid
 from ottla.kernel.port import Clock, Disk, Rng
 from ottla.kernel.server_settings import ServerSettings
+from ottla.kernel.unserved import check_served, notices
 from ottla.kernel.value import frozen
 from ottla.log.directory import LockingDisk
 from ottla.log.opening import Opening
@@ -146,6 +147,9 @@ class Node:
 
     def open(self) -> None:
         """Take the addresses and the directories, recover, and serve. Raises OttlaError in words."""
+        check_served(self.settings)
+        for notice in notices(self.settings):
+            _log.warning("%s", notice)
         with ExitStack() as undo:
             undo.callback(self.pool.shutdown)
             self._bind(undo)

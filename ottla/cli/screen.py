@@ -216,7 +216,10 @@ _WORDS = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this user may not do that with the cluster",
     ErrorCode.OFFSET_OUT_OF_RANGE: "there is no such offset",
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "nobody has used it in a transaction",
-    ErrorCode.SECURITY_DISABLED: "the cluster lets everybody do everything; set authorizer.class.name on its nodes",
+    ErrorCode.SECURITY_DISABLED: (
+        "the nodes of this cluster have no authorizer, so everybody may do everything; Apache Kafka has one with "
+        "authorizer.class.name, an Ottla node has none yet"
+    ),
 }
 
 

@@ -93,7 +93,7 @@ def set_(
         for mechanism in chosen:
             ask.alter_scram_credentials([ScramCredential(user, _constant(mechanism), password, iterations)]).check()
     about = {"user": user, "mechanisms": list(chosen), "iterations": iterations}
-    screen.told(as_json, about, f"{user} logs in with that password ({' and '.join(chosen)})")
+    screen.told(as_json, about, f"{user} has that password ({' and '.join(chosen)}); listeners with SASL ask for it")
 
 
 def _password(user: str) -> str:

@@ -16,7 +16,7 @@ from ottla.kernel.server_settings import ServerSettings
 from ottla.kernel.setting import Source, Synonym
 
 #: In the order in which Kafka looks at them.
-_BOUNDED = (
+BOUNDED = (
     "consumer.heartbeat.interval.ms",
     "consumer.session.timeout.ms",
     "consumer.assignment.interval.ms",
@@ -45,7 +45,7 @@ class GroupSettings(GroupOverrideDeclaration, OverrideSettings):
         """The settings in force, each between the server's bounds."""
         known = cls.declared()
         settings = cls(overrides, server)
-        for name in _BOUNDED:
+        for name in BOUNDED:
             low, high = _bounds(name, server)
             attribute = known[name].attribute
             settings.__dict__[attribute] = max(low, min(high, getattr(settings, attribute)))
@@ -59,7 +59,7 @@ class GroupSettings(GroupOverrideDeclaration, OverrideSettings):
         for name, value in overrides.items():
             cls.check(name, value)
         settings = cls(overrides, server)
-        for name in _BOUNDED:
+        for name in BOUNDED:
             low, high = _bounds(name, server)
             value = getattr(settings, cls.declared()[name].attribute)
             if name not in overrides and "assignment" in name:

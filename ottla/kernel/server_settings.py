@@ -42,6 +42,7 @@ from ottla.kernel.setting import (
     nearest,
     refusal,
 )
+from ottla.kernel.unserved import REMOVED
 
 __all__ = ["Listener", "ServerSettings", "Voter"]
 
@@ -103,18 +104,6 @@ _OF_MECHANISM = (
     "connections.max.reauth.ms",
 )
 
-#: What Kafka 4 no longer has; a file from an older release says so in one line.
-_REMOVED = {
-    "zookeeper.connect": "ZooKeeper is gone; give process.roles and controller.quorum.bootstrap.servers instead",
-    "inter.broker.protocol.version": "the metadata version took its place; remove the line",
-    "log.message.format.version": "there is one record format; remove the line",
-    "log.message.timestamp.difference.max.ms": "use log.message.timestamp.before.max.ms and .after.max.ms",
-    "control.plane.listener.name": "controllers have listeners of their own; remove the line",
-    "broker.id.generation.enable": "give every node its node.id",
-    "reserved.broker.max.id": "give every node its node.id",
-    "delegation.token.master.key": "it is called delegation.token.secret.key",
-}
-
 
 class ConnectionLimits(NamedTuple):
     """What one listener takes, unless the node's own limits are lower."""
@@ -150,10 +139,10 @@ class ServerSettings(
     def parse(cls, texts: Mapping[str, str]) -> ServerSettings:
         """Typed and checked. Raises OttlaError in one sentence that names the setting and what it takes."""
         texts = _with_node_id(texts)
-        for name in texts:
-            _check_name(name)
         for setting in cls.declared().values():
             if setting.default is REQUIRED and setting.name not in texts:
+                if _ZOOKEEPER in texts:
+                    raise OttlaError(f"{_ZOOKEEPER}: Kafka 4 does not have it any more; {REMOVED[_ZOOKEEPER]}")
                 raise OttlaError(f"{setting.name} is missing: {_HOW_TO_GIVE[setting.name]}")
         return cls((Layer(Source.STATIC_BROKER, dict(texts)),))
 
@@ -197,6 +186,11 @@ class ServerSettings(
     def undeclared(self) -> list[str]:
         """The names that were given and not declared: listeners' own settings, those of plug-ins."""
         return sorted({name for layer in self._layers for name in layer.texts} - self.declared().keys())
+
+    def unknown(self) -> list[str]:
+        """The names that were given and that belong to nothing Kafka knows: it takes them and does nothing."""
+        given = [name for name in self.undeclared() if name not in _UNDECLARED and self.behind(name) is None]
+        return [name for name in given if not name.startswith(_UNDECLARED_PREFIXES) or nearest(name, self.declared())]
 
     def of_listener(self, listener: str, name: str) -> Any:
         """The value of a setting for one listener: its own goes before the node's, wherever each was given."""
@@ -253,6 +247,7 @@ DYNAMIC_RATES = frozenset(
 #: The settings of `ConnectionLimits`, in its order.
 CONNECTION_LIMITS = ("max.connections", "max.connection.creation.rate")
 
+_ZOOKEEPER = "zookeeper.connect"
 _HOW_TO_GIVE = {
     "process.roles": "write process.roles=broker,controller for a node that is both",
     "node.id": "write node.id=1, a number of its own for every node",
@@ -267,17 +262,6 @@ def _with_node_id(texts: Mapping[str, str]) -> Mapping[str, str]:
     if "broker.id" in texts and "node.id" not in texts:
         return {**texts, "node.id": texts["broker.id"]}
     return texts
-
-
-def _check_name(name: str) -> None:
-    declared = ServerSettings.declared()
-    if name in declared or name in _UNDECLARED:
-        return
-    if name in _REMOVED:
-        raise OttlaError(f"{name}: Kafka 4 does not have it any more; {_REMOVED[name]}")
-    close = nearest(name, declared)
-    if close or not name.startswith(_UNDECLARED_PREFIXES):
-        raise OttlaError(f"{name} is not a {ServerSettings.kind}{close}")
 
 
 def _derive(settings: ServerSettings) -> dict[str, Any]:

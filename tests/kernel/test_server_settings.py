@@ -145,9 +145,6 @@ def test_roles_say_what_a_node_is() -> None:
     ("given", "sentence"),
     [
         ({"num.partitions": "none"}, "num.partitions=none: it takes a whole number, 1 or more"),
-        ({"num.partition": "3"}, "num.partition is not a server setting; did you mean num.partitions?"),
-        ({"wholly.other": "3"}, "wholly.other is not a server setting"),
-        ({"zookeeper.connect": "h:2181"}, "zookeeper.connect: Kafka 4 does not have it any more"),
         ({"process.roles": "broker,kontroller"}, "process.roles=broker,kontroller: it takes a list of broker, contr"),
         ({"listeners": "PLAINTEXT:9092"}, "listeners: 'PLAINTEXT:9092' is not NAME://host:port"),
         ({"listeners": "PLAINTEXT://:99999,CONTROLLER://:9093"}, "listeners: 'PLAINTEXT://:99999' is not NAME"),

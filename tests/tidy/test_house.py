@@ -6,7 +6,7 @@ import sys
 import tomllib
 from typing import Any
 
-from ottla.kernel.group_settings import GroupSettings
+from ottla.kernel.group_settings import BOUNDED, GroupSettings
 from ottla.kernel.server_settings import ServerSettings
 from ottla.kernel.setting import Settings
 from ottla.kernel.topic_settings import TopicSettings
@@ -128,6 +128,11 @@ def test_a_setting_says_honestly_whether_a_node_does_anything_with_it() -> None:
         for each in settings.declared().values():
             if each.served and each.broker is not None:
                 used.add(ServerSettings.declared()[each.broker].attribute)
+    for name in BOUNDED:
+        # The bounds of a group's setting are found by its name.
+        kind, _, rest = name.partition(".")
+        used |= {f"group_{kind}_{bound}_{rest.replace('.', '_')}" for bound in ("min", "max")}
+    used.add("group_streams_max_standby_replicas")
     for settings in (*overrides, ServerSettings):
         for each in settings.declared().values():
             if each.served != (each.attribute in used):

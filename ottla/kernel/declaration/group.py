@@ -67,14 +67,12 @@ class GroupDeclaration:
         45_000,
         "The shortest session that a consumer group may be given.",
         POSITIVE,
-        served=False,
     )
     group_consumer_max_session_timeout_ms = integer(
         "group.consumer.max.session.timeout.ms",
         60_000,
         "The longest session that a consumer group may be given.",
         POSITIVE,
-        served=False,
     )
     group_consumer_heartbeat_interval_ms = integer(
         "group.consumer.heartbeat.interval.ms",
@@ -87,14 +85,12 @@ class GroupDeclaration:
         5000,
         "The shortest heartbeat interval that a consumer group may be given.",
         POSITIVE,
-        served=False,
     )
     group_consumer_max_heartbeat_interval_ms = integer(
         "group.consumer.max.heartbeat.interval.ms",
         15_000,
         "The longest heartbeat interval that a consumer group may be given.",
         POSITIVE,
-        served=False,
     )
     group_consumer_assignment_interval_ms = integer(
         "group.consumer.assignment.interval.ms",
@@ -108,14 +104,12 @@ class GroupDeclaration:
         0,
         "The shortest assignment interval that a consumer group may be given.",
         NOT_NEGATIVE,
-        served=False,
     )
     group_consumer_max_assignment_interval_ms = integer(
         "group.consumer.max.assignment.interval.ms",
         15_000,
         "The longest assignment interval that a consumer group may be given.",
         NOT_NEGATIVE,
-        served=False,
     )
     group_consumer_max_size = integer(
         "group.consumer.max.size", INT_MAX, "How many members a consumer group takes.", POSITIVE

@@ -18,14 +18,12 @@ class ShareGroupDeclaration:
         45_000,
         "The shortest session that a share group may be given.",
         POSITIVE,
-        served=False,
     )
     group_share_max_session_timeout_ms = integer(
         "group.share.max.session.timeout.ms",
         60_000,
         "The longest session that a share group may be given.",
         POSITIVE,
-        served=False,
     )
     group_share_heartbeat_interval_ms = integer(
         "group.share.heartbeat.interval.ms",
@@ -38,14 +36,12 @@ class ShareGroupDeclaration:
         5000,
         "The shortest heartbeat interval that a share group may be given.",
         POSITIVE,
-        served=False,
     )
     group_share_max_heartbeat_interval_ms = integer(
         "group.share.max.heartbeat.interval.ms",
         15_000,
         "The longest heartbeat interval that a share group may be given.",
         POSITIVE,
-        served=False,
     )
     group_share_assignment_interval_ms = integer(
         "group.share.assignment.interval.ms",
@@ -59,14 +55,12 @@ class ShareGroupDeclaration:
         0,
         "The shortest assignment interval that a share group may be given.",
         NOT_NEGATIVE,
-        served=False,
     )
     group_share_max_assignment_interval_ms = integer(
         "group.share.max.assignment.interval.ms",
         15_000,
         "The longest assignment interval that a share group may be given.",
         NOT_NEGATIVE,
-        served=False,
     )
     group_share_max_size = integer(
         "group.share.max.size",
@@ -92,14 +86,12 @@ class ShareGroupDeclaration:
         2,
         "The lowest delivery count that a share group may be given.",
         Between(2, 5),
-        served=False,
     )
     group_share_max_delivery_count_limit = integer(
         "group.share.max.delivery.count.limit",
         10,
         "The highest delivery count that a share group may be given.",
         Between(5, 25),
-        served=False,
     )
     group_share_record_lock_duration_ms = integer(
         "group.share.record.lock.duration.ms",
@@ -112,14 +104,12 @@ class ShareGroupDeclaration:
         15_000,
         "The shortest lock that a share group may be given.",
         Between(1000, 30_000),
-        served=False,
     )
     group_share_max_record_lock_duration_ms = integer(
         "group.share.max.record.lock.duration.ms",
         60_000,
         "The longest lock that a share group may be given.",
         Between(30_000, 3_600_000),
-        served=False,
     )
     group_share_partition_max_record_locks = integer(
         "group.share.partition.max.record.locks",
@@ -132,14 +122,12 @@ class ShareGroupDeclaration:
         100,
         "The fewest record locks that a share group may be given.",
         Between(100, 2000),
-        served=False,
     )
     group_share_max_partition_max_record_locks = integer(
         "group.share.max.partition.max.record.locks",
         4000,
         "The most record locks that a share group may be given.",
         Between(2000, 10_000),
-        served=False,
     )
     group_share_max_share_sessions = integer(
         "group.share.max.share.sessions",
@@ -173,14 +161,12 @@ class ShareGroupDeclaration:
         45_000,
         "The shortest session that a streams group may be given.",
         POSITIVE,
-        served=False,
     )
     group_streams_max_session_timeout_ms = integer(
         "group.streams.max.session.timeout.ms",
         60_000,
         "The longest session that a streams group may be given.",
         POSITIVE,
-        served=False,
     )
     group_streams_heartbeat_interval_ms = integer(
         "group.streams.heartbeat.interval.ms",
@@ -193,14 +179,12 @@ class ShareGroupDeclaration:
         5000,
         "The shortest heartbeat interval that a streams group may be given.",
         POSITIVE,
-        served=False,
     )
     group_streams_max_heartbeat_interval_ms = integer(
         "group.streams.max.heartbeat.interval.ms",
         15_000,
         "The longest heartbeat interval that a streams group may be given.",
         POSITIVE,
-        served=False,
     )
     group_streams_assignment_interval_ms = integer(
         "group.streams.assignment.interval.ms",
@@ -214,14 +198,12 @@ class ShareGroupDeclaration:
         0,
         "The shortest assignment interval that a streams group may be given.",
         NOT_NEGATIVE,
-        served=False,
     )
     group_streams_max_assignment_interval_ms = integer(
         "group.streams.max.assignment.interval.ms",
         15_000,
         "The longest assignment interval that a streams group may be given.",
         NOT_NEGATIVE,
-        served=False,
     )
     group_streams_initial_rebalance_delay_ms = integer(
         "group.streams.initial.rebalance.delay.ms",
@@ -243,5 +225,4 @@ class ShareGroupDeclaration:
         2,
         "The most standby tasks that a streams group may be given.",
         NOT_NEGATIVE,
-        served=False,
     )
