@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ottla.client.admin.result import OffsetSpec as OffsetSpec
     from ottla.client.admin.result import ResourceType as ResourceType
     from ottla.client.admin.result import Results as Results
+    from ottla.client.admin.result import UncheckedErrors as UncheckedErrors
     from ottla.client.commit import GroupMetadata as GroupMetadata
     from ottla.client.consumer import AsyncConsumer as AsyncConsumer
     from ottla.client.consumer_metric import ConsumerMetrics as ConsumerMetrics
@@ -145,6 +146,7 @@ _HOME = {
     "OttlaError": "ottla.kernel.error",
     "ResourceType": "ottla.client.admin.result",
     "Results": "ottla.client.admin.result",
+    "UncheckedErrors": "ottla.client.admin.result",
     "TopicPartition": "ottla.kernel.name",
 }
 
@@ -214,6 +216,7 @@ __all__ = [
     "ResourceType",
     "Results",
     "TopicPartition",
+    "UncheckedErrors",
 ]
 
 

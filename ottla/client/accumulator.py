@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from ottla.client.argument import whole
 from ottla.client.delivery import Delivery, ProducerBatch
 from ottla.client.partitioner import key_hash, next_sticky
 from ottla.client.producer_setting import ProducerSettings
@@ -122,7 +123,7 @@ class Accumulator:
             size += len(key)
         if partition is None:
             if self._custom is not None:
-                partition = self._custom(topic, key, len(queue.partitions))
+                partition = whole(self._custom(topic, key, len(queue.partitions)), "what the partitioner gives")
                 if not 0 <= partition < len(queue.partitions):
                     raise _no_partition(queue, partition)
             elif key is not None:

@@ -8,13 +8,15 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
+import operator
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, SupportsIndex, TypeVar, cast
 
 from ottla.cluster.topic import is_legal_name
-from ottla.kernel.error import OttlaError
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.name import TopicPartition
 
 V = TypeVar("V")
@@ -40,11 +42,11 @@ def topic_fault(name: str) -> str | None:
 
 
 def topic_name(value: object) -> str:
-    """A topic's name. TypeError for anything but a str; OttlaError for a name that no topic can have."""
+    """A topic's name. TypeError for anything but a str; INVALID_TOPIC_EXCEPTION for a name that no topic can have."""
     if not isinstance(value, str):
         raise TypeError(f"a topic is a str, not {type(value).__name__}: {shown(value)}")
     if fault := topic_fault(value):
-        raise OttlaError(fault)
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
     return value
 
 
@@ -57,8 +59,9 @@ def text_of(value: object, what: str) -> str:
 
 def each_of(values: object, what: str) -> list[Any]:
     """The members of a collection. TypeError for a str or bytes, which are collections of letters, too."""
-    if isinstance(values, (str, bytes, bytearray, memoryview)) or not isinstance(values, Iterable):
-        hint = f": put it into a list, [{shown(values)}]" if isinstance(values, (str, bytes)) else f": {shown(values)}"
+    if isinstance(values, (str, bytes, bytearray, memoryview, TopicPartition)) or not isinstance(values, Iterable):
+        one = isinstance(values, (str, bytes, TopicPartition))
+        hint = f": put it into a list, [{shown(values)}]" if one else f": {shown(values)}"
         raise TypeError(f"expected a list of {what}, not {type(values).__name__}{hint}")
     return list(values)
 
@@ -69,7 +72,7 @@ def texts(values: object, what: str) -> list[str]:
 
 
 def topic_names(values: object) -> list[str]:
-    """Topics to read: one str, or several. OttlaError for a name that no topic can have."""
+    """Topics to read: one str, or several. INVALID_TOPIC_EXCEPTION for a name that no topic can have."""
     return [topic_name(one) for one in ([values] if isinstance(values, str) else each_of(values, "topics"))]
 
 
@@ -89,8 +92,6 @@ def partition_of(value: object) -> TopicPartition:
 
 def partitions_of(values: object) -> list[TopicPartition]:
     """Several partitions. TypeError for a single one, or anything that is none."""
-    if isinstance(values, TopicPartition):
-        raise TypeError(f"expected a list of partitions, not one: put it into a list, [{values!r}]")
     return [partition_of(one) for one in each_of(values, "partitions")]
 
 
@@ -108,13 +109,14 @@ def by_partition(values: object, what: str) -> dict[TopicPartition, Any]:
 
 def whole(value: object, what: str, at_least: int = -_INT64, below: int = _INT64) -> int:
     """A whole number. TypeError for a float or bool, ValueError beyond the bounds."""
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not hasattr(type(value), "__index__"):
         hint = f" (int({shown(value)}) cuts it)" if isinstance(value, float) else ""
         raise TypeError(f"{what} is a whole number (int), not {type(value).__name__}: {shown(value)}{hint}")
-    if not at_least <= value < below:
-        lowest = f"of at least {at_least}" if value < at_least else f"below {below}"
-        raise ValueError(f"invalid value for {what}: {value} (expected a whole number {lowest})")
-    return int(value)
+    number = operator.index(cast(SupportsIndex, value))
+    if not at_least <= number < below:
+        bound = f"of at least {at_least}" if number < at_least else f"below {below}"
+        raise ValueError(f"invalid value for {what}: {number} (expected a whole number {bound})")
+    return number
 
 
 def seconds(value: object, what: str = "timeout") -> float:
@@ -146,10 +148,27 @@ def wait_ms(timeout: object) -> int:
     return int(waits_s * 1000)
 
 
+def needs_loop(what: str) -> None:
+    """OttlaError where no event loop runs."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        other = what.removeprefix("Async")
+        raise OttlaError(
+            f"{what} is made inside a coroutine, on the event loop that it lives on; without one, use {other}"
+        ) from None
+
+
 def needs_arrow(what: str) -> None:
     """OttlaError where the extra ottla[arrow] is not installed."""
     if any(importlib.util.find_spec(name) is None for name in ("numpy", "pyarrow")):
         raise OttlaError(f"{what} needs pyarrow and numpy: pip install 'ottla[arrow]'")
+
+
+def serde_of(value: object, what: str) -> None:
+    """TypeError for a serde that is none."""
+    if value is not None and not (hasattr(value, "type") and hasattr(value, "decode")):
+        raise TypeError(f"{what} is a serde (ottla.client.serde), not {type(value).__name__}: {shown(value)}")
 
 
 def config_text(value: object, name: object) -> str | None:

@@ -17,6 +17,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
+from ottla.client.argument import topic_fault
 from ottla.client.client_setting import ClientSettings
 from ottla.client.clock import Backoff, now_ms, randomness
 from ottla.client.connection import Connection
@@ -237,9 +238,17 @@ class Cluster:
             for name in names:
                 if name not in self.metadata.topics:
                     code = self.metadata.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                    raise KafkaError(code, f"topic {name}: does it exist, and may this client see it?")
+                    raise KafkaError(code, _why_not(name, code))
 
         await self.retry(attempt, timeout_ms)
+
+    async def missing(self, topics: Iterable[str]) -> list[str]:
+        """Those of `topics` that do not exist now, by name. It creates none."""
+        names = [name for name in topics if name not in self.metadata.topics]
+        if names:
+            await self._ask(names, create=False)
+        absent = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        return sorted(name for name in names if self.metadata.errors.get(name) in absent)
 
     # ---- coordinators
 
@@ -309,3 +318,12 @@ class Cluster:
             if now_ms() + pause_ms >= deadline_ms:
                 raise last
             await asyncio.sleep(pause_ms / 1000)
+
+
+def _why_not(topic: str, code: ErrorCode) -> str:
+    """What a topic's error in the metadata means."""
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return f"there is no topic {topic}, or this client may not see it"
+    if code is ErrorCode.INVALID_TOPIC_EXCEPTION:
+        return topic_fault(topic) or f"the brokers take no topic named {topic}"
+    return f"topic {topic}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ottla.client.argument import by_partition, text_of, whole
 from ottla.client.record import ConsumerRecord
 from ottla.kernel.name import TopicPartition
 from ottla.kernel.value import frozen
@@ -27,10 +28,15 @@ class GroupMetadata:
 
 
 def offsets_of(offsets: Offsets) -> dict[TopicPartition, CommittedAt]:
-    """Offsets to commit, in one form; a record stands for the offset after it."""
+    """Offsets to commit, in one form; a record stands for the offset after it. TypeError, ValueError."""
     if isinstance(offsets, ConsumerRecord):
         partition = TopicPartition(offsets.topic, offsets.partition)
         return {partition: (offsets.offset + 1, offsets.leader_epoch, "")}
-    return {
-        TopicPartition(*one): (at, -1, "") if isinstance(at, int) else (at[0], -1, at[1]) for one, at in offsets.items()
-    }
+    return {one: _committed_at(at) for one, at in by_partition(offsets, "offsets").items()}
+
+
+def _committed_at(at: object) -> CommittedAt:
+    if isinstance(at, tuple) and len(at) == 2:
+        offset, metadata = at
+        return whole(offset, "an offset to commit", 0), -1, text_of(metadata, "a commit's metadata")
+    return whole(at, "an offset to commit", 0), -1, ""

@@ -20,6 +20,7 @@ import asyncio
 import math
 import socket
 import ssl
+import struct
 import sys
 from collections import deque
 from typing import Any, TypeVar, cast
@@ -256,7 +257,10 @@ class Connection(asyncio.BufferedProtocol):
             client_id=self._client_id,
         )
         head = encode(header, request_header_version(int(api.key), version))
-        parts = encoder(type(request), version)(request)
+        try:
+            parts = encoder(type(request), version)(request)
+        except (AttributeError, TypeError, ValueError, OverflowError, struct.error) as error:
+            raise OttlaError(f"the request {api.name} cannot be written: {error}") from error
         size = len(head) + sum(map(len, parts))
         return self._correlation_id, [size.to_bytes(4, "big") + head, *parts]
 

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.client.argument import needs_arrow, wait_ms, whole
+from ottla.client.argument import needs_arrow, needs_loop, serde_of, wait_ms, whole
 from ottla.client.clock import now_ms
 from ottla.client.cluster import Cluster
 from ottla.client.consumer_commit import CommitCalls
@@ -55,6 +55,7 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls):
     """
 
     def __init__(self, settings: Given = None, /, **keywords: object) -> None:
+        needs_loop("AsyncConsumer")
         self.settings = ConsumerSettings.read(settings, keywords)
         self._lock = threading.Lock()
         self._cluster = Cluster(self.settings)
@@ -64,6 +65,7 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls):
         self._fetcher.on_data.append(self.something_to_do)
         self._group: Group | None = None
         self._names: frozenset[str] = frozenset()
+        self._looked_for: frozenset[str] = frozenset()
         self._pattern: re.Pattern[str] | str | None = None
         self._listener: RebalanceListener | None = None
         self._known_topics: frozenset[str] | None = None
@@ -132,6 +134,8 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls):
         extra ottla[arrow].
         """
         needs_arrow("poll_table")
+        serde_of(key_serde, "key_serde")
+        serde_of(value_serde, "value_serde")
         deadline_ms = now_ms() + wait_ms(timeout)
         count = self.records_max(max_records)
         while True:
@@ -205,6 +209,7 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls):
         elif not self._positions:
             raise OttlaError("this consumer reads nothing: subscribe or assign first")
         if self._unplaced():
+            await self.warn_of_missing({one.topic for one in self._positions})
             await self._find_positions(deadline_ms)
         self._fetcher.all_placed = not self._unplaced()
         self._fetcher.wake()

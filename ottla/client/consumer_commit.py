@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ottla.client.checked import checked
 from ottla.client.clock import now_ms
 from ottla.client.commit import CommittedAt, GroupMetadata, Offsets, offsets_of
 from ottla.client.consumer_metric import ConsumerMeter
@@ -48,6 +49,7 @@ class CommitCalls(ABC):
     _committing: asyncio.Task[None] | None
     _committed_at_ms: int
 
+    @checked
     async def commit(self, offsets: Offsets | None = None) -> None:
         """Commit positions, or these offsets (of the next record to read), or all of a record's partition up to it.
 
@@ -100,6 +102,7 @@ class CommitCalls(ABC):
         now = now_ms()
         self.meter.committed(now - began_ms, now)
 
+    @checked
     async def commit_and_tell(self, offsets: Offsets | None, told: Callable[[Failure], Any] | None) -> None:
         """`commit`, for one who does not wait: `told` hears how it went."""
         failure: Failure = None
@@ -112,6 +115,7 @@ class CommitCalls(ABC):
         elif failure is not None:
             _log.warning("group %s: a commit failed: %s", self.settings.group_id, failure)
 
+    @checked
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """By partition the offset that the group has committed, or None."""
         wanted = [TopicPartition(*one) for one in partitions]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 
+from ottla.client.checked import checked
 from ottla.client.clock import MachineClock, now_ms
 from ottla.client.cluster import Cluster
 from ottla.client.consumer_setting import ConsumerSettings
@@ -47,6 +48,7 @@ class PositionCalls:
 
     # ---- positions
 
+    @checked
     async def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on from `offset` with the next poll, or the next record of an iteration."""
         if offset < 0:
@@ -56,14 +58,17 @@ class PositionCalls:
         self._put_down([partition])
         self._fetcher.wake()
 
+    @checked
     async def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go on from the first record of these partitions, or of all that are assigned."""
         self._reset(partitions, "earliest")
 
+    @checked
     async def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go on with what is written from now on, in these partitions, or in all that are assigned."""
         self._reset(partitions, "latest")
 
+    @checked
     async def seek_to_committed(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go on from what the group has committed of these partitions, or of all that are assigned.
 
@@ -83,6 +88,7 @@ class PositionCalls:
         self._fetcher.all_placed = False
         self.something_to_do()
 
+    @checked
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the next record that the program gets."""
         self._state(partition)
@@ -95,18 +101,21 @@ class PositionCalls:
             raise OttlaError(f"the position in {partition} is not known, and auto.offset.reset is none: seek")
         return found
 
+    @checked
     async def lag(self, partition: TopicPartition) -> int | None:
         """How many records are still to read, as of the last fetch; None before the first."""
         state = self._state(partition)
         end = state.end_offset(stable=self.settings.read_committed)
         return None if end < 0 else max(0, end - await self.position(partition))
 
+    @checked
     async def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Polls give nothing of these until `resume`; they stay assigned."""
         with self._lock:
             for one in partitions:
                 self._state(one).paused = True
 
+    @checked
     async def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Polls give records of these again."""
         with self._lock:
@@ -132,6 +141,7 @@ class PositionCalls:
 
     # ---- offsets of partitions
 
+    @checked
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, tuple[int, int] | None]:
@@ -141,10 +151,12 @@ class PositionCalls:
         found = await self._list_offsets(times, self.settings.default_api_timeout_ms)
         return {one: at if at[0] >= 0 else None for one, at in found.items()}
 
+    @checked
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """By partition the offset of its first record."""
         return await self._ends(partitions, EARLIEST)
 
+    @checked
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """By partition the offset after its last record (of those that are stable, with read_committed)."""
         return await self._ends(partitions, LATEST)
@@ -153,6 +165,7 @@ class PositionCalls:
         found = await self._list_offsets(dict.fromkeys(partitions, which), self.settings.default_api_timeout_ms)
         return {one: at[0] for one, at in found.items()}
 
+    @checked
     async def partitions_for(self, topic: str) -> list[int]:
         """The numbers of a topic's partitions."""
         await self._cluster.known([topic], self.settings.default_api_timeout_ms)

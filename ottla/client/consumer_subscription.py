@@ -8,24 +8,29 @@ Rules:
 from __future__ import annotations
 
 import inspect
+import logging
 import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from ottla.client.argument import partitions_of, shown, topic_name, topic_names
 from ottla.client.clock import now_ms
 from ottla.client.cluster import Cluster
 from ottla.client.consumer_metric import ConsumerMeter
 from ottla.client.consumer_setting import ConsumerSettings
+from ottla.client.error import NotReachable
 from ottla.client.fetcher import Fetcher
 from ottla.client.group import Group
 from ottla.client.group_classic import ClassicGroup
 from ottla.client.group_consumer import ConsumerGroup
 from ottla.client.listener import RebalanceListener
 from ottla.client.position import PartitionPosition
-from ottla.kernel.error import OttlaError
+from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.name import INTERNAL_TOPICS, TopicPartition
+
+_log = logging.getLogger("ottla.client")
 
 
 class SubscriptionCalls(ABC):
@@ -39,6 +44,8 @@ class SubscriptionCalls(ABC):
     _fetcher: Fetcher
     _group: Group | None
     _names: frozenset[str]
+    #: The topics of which it was said whether they exist.
+    _looked_for: frozenset[str]
     _pattern: re.Pattern[str] | str | None
     #: What the pattern matched when the group was last told; None before.
     _known_topics: frozenset[str] | None
@@ -61,6 +68,8 @@ class SubscriptionCalls(ABC):
 
         It replaces the last subscription. With group.protocol=consumer, `"^..."` is a pattern that the broker resolves.
         """
+        if listener is not None and not isinstance(listener, RebalanceListener):
+            raise TypeError(f"a listener is a RebalanceListener, not {shown(listener)}")
         if self.settings.group_id is None:
             raise OttlaError("subscribe needs group.id; without a group, assign partitions")
         if self._positions and self._group is None:
@@ -70,7 +79,7 @@ class SubscriptionCalls(ABC):
             self._pattern, self._names = topics, frozenset()
             self._cluster.metadata.all_topics = True
         else:
-            self._pattern, self._names = None, frozenset([topics] if isinstance(topics, str) else topics)
+            self._pattern, self._names = None, frozenset(topic_names(topics))
             self._cluster.metadata.all_topics = False
         if self._group is None:
             kind = ConsumerGroup if self.settings.group_protocol == "consumer" else ClassicGroup
@@ -82,7 +91,9 @@ class SubscriptionCalls(ABC):
         """Read exactly these partitions, without a group's help; commits still go to group.id if there is one."""
         if self._group is not None and self._names | frozenset([self._pattern] if self._pattern else []):
             raise OttlaError("this consumer has subscribed: unsubscribe first")
-        wanted = [TopicPartition(*one) for one in partitions]
+        wanted = partitions_of(partitions)
+        for one in wanted:
+            topic_name(one.topic)
         with self._lock:
             for gone in set(self._positions) - set(wanted):
                 del self._positions[gone]
@@ -126,8 +137,29 @@ class SubscriptionCalls(ABC):
             found = self._matching()
             self._known_topics = frozenset(found)
             return found
+        await self.warn_of_missing(self._names)
         self._cluster.metadata.want(self._names, now_ms())
         return set(self._names)
+
+    async def warn_of_missing(self, topics: Iterable[str]) -> None:
+        """Say in the log, once for each, which of these topics do not exist: a typo would be silence."""
+        left = set(topics) - self._looked_for
+        if not left:
+            return
+        try:
+            missing = await self._cluster.missing(left)
+        except (KafkaError, NotReachable):
+            return
+        self._looked_for |= left
+        creates = self.settings.allow_auto_create_topics
+        for name in missing:
+            _log.warning(
+                "topic %s does not exist: %s",
+                name,
+                "asking for it creates it, where the brokers do that (allow.auto.create.topics=true)"
+                if creates
+                else "waiting until it is created",
+            )
 
     def _matching(self) -> set[str]:
         pattern = self._pattern

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.client.argument import needs_arrow, wait_ms
+from ottla.client.argument import needs_arrow, serde_of, wait_ms
 from ottla.client.clock import now_ms
 from ottla.client.commit import GroupMetadata, Offsets
 from ottla.client.consumer import AsyncConsumer
@@ -168,6 +168,8 @@ class Consumer:
         See `AsyncConsumer.poll_table`. Records are decoded in the caller's thread.
         """
         needs_arrow("poll_table")
+        serde_of(key_serde, "key_serde")
+        serde_of(value_serde, "value_serde")
         half = self._half
         deadline_ms: int | None = None
         waits_ms = wait_ms(timeout)

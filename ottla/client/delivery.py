@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
+from ottla.client.argument import optional_seconds
 from ottla.client.encode import Run, encode_records
 from ottla.client.error import RequestTimedOut
 from ottla.kernel.error import KafkaError
@@ -270,6 +271,7 @@ class Delivery(tuple["ProducerBatch", int]):
         batch = self[0]
         if not batch.done:
             over = threading.Event()
+            timeout = optional_seconds(timeout)
             batch.when_done(over.set)
             if not over.wait(timeout):
                 raise RequestTimedOut(f"no answer for the record within {timeout} s")
@@ -302,11 +304,25 @@ class Delivery(tuple["ProducerBatch", int]):
             yield from over
         return self._outcome()
 
-    def _outcome(self) -> RecordMetadata:
+    def __repr__(self) -> str:
+        batch, index = self._place()
+        where = f"<Delivery to {batch.topic}-{batch.partition}: "
+        if not self.done:
+            return f"{where}on its way>"
+        if batch.error is not None:
+            return f"{where}failed, {batch.error}>"
+        return f"{where}at offset {batch.offset + index}>" if batch.offset >= 0 else f"{where}sent>"
+
+    def _place(self) -> tuple[ProducerBatch, int]:
+        """The batch that the record travels in, which may be a half of its first one, and its index there."""
         batch, index = self
         while batch.parts:
             first, part = batch.parts[1] if index >= batch.parts[1][0] else batch.parts[0]
             batch, index = part, index - first
+        return batch, index
+
+    def _outcome(self) -> RecordMetadata:
+        batch, index = self._place()
         if batch.error is not None:
             batch.seen = True
             raise batch.error.with_traceback(None)

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.accumulator import Accumulator
+from ottla.client.argument import needs_arrow, needs_loop, serde_of, topic_name, whole
+from ottla.client.checked import checked
 from ottla.client.clock import current_clock, now_ms, randomness, wall_ms
 from ottla.client.cluster import Cluster
 from ottla.client.delivery import Delivery, ProducerBatch, TableDelivery
@@ -28,7 +29,7 @@ from ottla.client.producer_metric import ProducerMetrics
 from ottla.client.producer_setting import ProducerSettings
 from ottla.client.producer_transaction import TransactionCalls
 from ottla.client.sender import Sender
-from ottla.client.serializer import header_of, plain_bytes
+from ottla.client.serializer import headers_of, plain_bytes, serialized
 from ottla.client.setting import Given
 from ottla.client.transaction import Transactions
 from ottla.client.transactor import Transactor
@@ -50,8 +51,6 @@ TABLE_BATCH_BYTES = 512 * 1024
 #: So many batches' memory is kept while a table is sent.
 _FRAMES_MAX = 64
 
-_now_ns = time.time_ns
-
 
 class AsyncProducer(TransactionCalls):
     """A producer for asyncio. Made on a running loop; `async with` or `close` ends it.
@@ -62,6 +61,7 @@ class AsyncProducer(TransactionCalls):
     """
 
     def __init__(self, settings: Given = None, /, **keywords: object) -> None:
+        needs_loop("AsyncProducer")
         self.settings = ProducerSettings.read(settings, keywords)
         self._lock = threading.Lock()
         self._cluster = Cluster(self.settings)
@@ -93,18 +93,17 @@ class AsyncProducer(TransactionCalls):
         """Hand over a record; await what comes back to know where it lies.
 
         `timestamp` is in ms since 1970, now by default. Without `partition` the key decides, and without a key any
-        partition will do. BufferFull when there is no room for max.block.ms; KafkaError when the topic is not found.
+        partition will do. TypeError and ValueError for what a record cannot have, before anything is queued; BufferFull
+        when there is no room for max.block.ms; KafkaError when the topic is not found.
         """
         if self._closed:
             raise ClientClosed("this producer is closed")
-        raw_value, raw_key, pairs = convert(self.settings, value, key, headers)
-        if timestamp is None:
-            timestamp = wall_ms()
+        record = convert(self.settings, topic, value, key, partition, headers, timestamp)
         deadline_ms: int | None = None
         while True:
             try:
                 with self._lock:
-                    delivery = self.append(topic, raw_value, raw_key, partition, pairs, timestamp)
+                    delivery = self.append(topic, *record)
             except KeyError:
                 await self.admit(topic)
                 continue
@@ -147,7 +146,10 @@ class AsyncProducer(TransactionCalls):
 
         if self._closed:
             raise ClientClosed("this producer is closed")
-        if topic not in self._accumulator.topics:
+        needs_arrow("send_table")
+        serde_of(key_serde, "key_serde")
+        serde_of(value_serde, "value_serde")
+        if topic_name(topic) not in self._accumulator.topics:
             await self.admit(topic)
         batches: list[ProducerBatch] = []
         for batch in self.table_batches(
@@ -192,6 +194,7 @@ class AsyncProducer(TransactionCalls):
 
     async def admit(self, topic: str) -> None:
         """Get a topic's partitions before its first record."""
+        topic_name(topic)
         await self._cluster.known([topic], self.settings.max_block_ms)
         with self._lock:
             self._sender.set_partitions(topic)
@@ -241,6 +244,7 @@ class AsyncProducer(TransactionCalls):
             with self._lock:
                 self._accumulator.flushing -= 1
 
+    @checked
     async def partitions_for(self, topic: str) -> list[int]:
         """The numbers of a topic's partitions."""
         await self._cluster.known([topic], self.settings.max_block_ms)
@@ -287,20 +291,33 @@ class AsyncProducer(TransactionCalls):
 
 
 def convert(
-    settings: ProducerSettings, value: object, key: object, headers: Headers | None
-) -> tuple[bytes | None, bytes | None, Sequence[Header] | None]:
-    """A record's parts as bytes, through the serializers."""
+    settings: ProducerSettings,
+    topic: object,
+    value: object,
+    key: object,
+    partition: Any,
+    headers: object,
+    timestamp: Any,
+) -> tuple[bytes | None, bytes | None, int | None, Sequence[Header] | None, int]:
+    """A record's parts as bytes, through the serializers. TypeError or ValueError for what a record cannot have."""
+    if not isinstance(topic, str):
+        topic_name(topic)
+    if partition is not None and partition.__class__ is not int:
+        partition = whole(partition, "partition", 0)
+    if timestamp is None:
+        timestamp = wall_ms()
+    elif timestamp.__class__ is not int or not 0 <= timestamp < 1 << 63:
+        timestamp = whole(timestamp, "timestamp (ms since 1970)", 0)
     if value is not None and (value.__class__ is not bytes or settings.value_serializer is not None):
         to_bytes = settings.value_serializer
-        value = plain_bytes(value, "value") if to_bytes is None else to_bytes(value)
+        value = plain_bytes(value, "value") if to_bytes is None else serialized(to_bytes(value), "value")
     if key is not None and (key.__class__ is not bytes or settings.key_serializer is not None):
         to_bytes = settings.key_serializer
-        key = plain_bytes(key, "key") if to_bytes is None else to_bytes(key)
+        key = plain_bytes(key, "key") if to_bytes is None else serialized(to_bytes(key), "key")
     pairs: Sequence[Header] | None = None
-    if headers:
-        items = headers.items() if isinstance(headers, Mapping) else headers
-        pairs = [header_of(name, content) for name, content in items]
-    return value, key, pairs
+    if headers is not None:
+        pairs = headers_of(headers)
+    return value, key, partition, pairs, timestamp
 
 
 def buffer_full(settings: ProducerSettings) -> KafkaError:

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.client.accumulator import RECORD_OVERHEAD, TopicQueue
+from ottla.client.argument import needs_arrow, optional_seconds, serde_of, topic_name
 from ottla.client.clock import now_ms
 from ottla.client.commit import Offsets
 from ottla.client.delivery import Delivery, ProducerBatch, TableDelivery
@@ -97,6 +98,7 @@ class Producer:
         # would double its time.
         if (
             value.__class__ is bytes
+            and topic.__class__ is str
             and partition is None
             and headers is None
             and timestamp is None
@@ -125,15 +127,14 @@ class Producer:
                         return Delivery((batch, index))
             finally:
                 self._release()
-        stamp = _now_ns() // 1_000_000 if timestamp is None else timestamp
-        raw_value, raw_key, pairs = convert(self.settings, value, key, headers)
+        record = convert(self.settings, topic, value, key, partition, headers, timestamp)
         try:
             with self._lock:
-                delivery = self._append(topic, raw_value, raw_key, partition, pairs, stamp)
+                delivery = self._append(topic, *record)
         except KeyError:
             delivery = None
         if delivery is None:
-            delivery = self._wait(topic, raw_value, raw_key, partition, pairs, stamp)
+            delivery = self._wait(topic, *record)
         if self._accumulator.stirred:
             self._accumulator.stirred = False
             self._sender.signal()
@@ -158,6 +159,9 @@ class Producer:
         """
         from ottla.client.outgoing import Mapping
 
+        needs_arrow("send_table")
+        serde_of(key_serde, "key_serde")
+        serde_of(value_serde, "value_serde")
         self._check_usable(topic)
         batches: list[ProducerBatch] = []
         columns = Mapping(value, key, timestamp, partition, headers, value_serde, key_serde)
@@ -191,7 +195,7 @@ class Producer:
             raise forked()
         if self._half._closed:
             raise ClientClosed("this producer is closed")
-        if topic not in self._accumulator.topics:
+        if topic_name(topic) not in self._accumulator.topics:
             self._thread.run(self._half.admit(topic))
 
     def _with_room(self, put: Callable[[], T | None]) -> T:
@@ -220,7 +224,7 @@ class Producer:
         Raises the first KafkaError of a record whose delivery nobody has looked at; TimeoutError after `timeout`
         seconds.
         """
-        self._thread.run(self._half.flush(progress), timeout)
+        self._thread.run(self._half.flush(progress), optional_seconds(timeout))
 
     def metrics(self) -> ProducerMetrics:
         """What the producer has measured of itself, by Kafka's names."""

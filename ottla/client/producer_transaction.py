@@ -11,6 +11,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Protocol
 
+from ottla.client.argument import shown
 from ottla.client.commit import CommittedAt, GroupMetadata, Offsets, offsets_of
 from ottla.client.error import Fenced
 from ottla.client.transactor import Transactor
@@ -35,6 +36,9 @@ def group_offsets(reader: Reader, offsets: Offsets | None) -> tuple[GroupMetadat
         if offsets is None:
             raise OttlaError("send_offsets needs the offsets when it is given a group: give it the consumer, or both")
         return (GroupMetadata(reader) if isinstance(reader, str) else reader), offsets_of(offsets)
+    if not hasattr(reader, "group_metadata") or not hasattr(reader, "positions"):
+        takes = "the consumer, its group_metadata() or the name of a group"
+        raise TypeError(f"send_offsets takes {takes}, not {type(reader).__name__}: {shown(reader)}")
     return reader.group_metadata(), offsets_of(reader.positions() if offsets is None else offsets)
 
 

@@ -162,6 +162,9 @@ class Sender(Turns):
         return next_ms
 
     def _transmit(self, node_id: int, items: list[Item]) -> None:
+        items = self._encoded(items)
+        if not items:
+            return self.wake()
         connection = self._connections[node_id]
         settings, transactions = self._settings, self._transactions
         request = ProduceRequest(
@@ -180,8 +183,26 @@ class Sender(Turns):
             answer = connection.send(request, timeout_ms=settings.request_timeout_ms, version=version)
         except KafkaError as error:
             return self._all_failed(items, error)
+        except OttlaError as error:
+            return self._all_failed(items, KafkaError(ErrorCode.INVALID_REQUEST, str(error)))
         self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
         answer.add_done_callback(functools.partial(self._answered, node_id, items, now))
+
+    def _encoded(self, items: list[Item]) -> list[Item]:
+        """The batches that can be encoded; another one fails alone, and the producer goes on."""
+        good: list[Item] = []
+        ended: list[ProducerBatch] = []
+        for partition, batch in items:
+            try:
+                batch.encode(self._settings.compression_type, self._settings.compression_level)
+            except Exception as error:
+                why = f"{batch.topic}-{batch.partition}: the batch cannot be encoded: {type(error).__name__}: {error}"
+                with self._lock:
+                    self._end(partition, batch, KafkaError(ErrorCode.INVALID_RECORD, why), ended)
+            else:
+                good.append((partition, batch))
+        self._finish(ended)
+        return good
 
     def _count(self, items: list[Item], request: ProduceRequest, now: int) -> None:
         total = records = 0

@@ -16,8 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, cast
 
-import numpy as np
-import pyarrow as pa
+try:
+    import numpy as np
+    import pyarrow as pa
+except ImportError as missing:
+    raise ImportError("ottla.client.serde needs numpy and pyarrow: pip install 'ottla[arrow]'") from missing
 
 from ottla.kernel.error import OttlaError
 

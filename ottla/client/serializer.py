@@ -10,8 +10,11 @@ not shown to either.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+from ottla.client.argument import shown
+from ottla.wire.batch import Header
 
 Serializer = Callable[[Any], bytes | None]
 Deserializer = Callable[[bytes], Any]
@@ -21,15 +24,23 @@ def _to_json(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _to_bytes(value: bytes | bytearray | memoryview) -> bytes:
+def _to_bytes(value: object) -> bytes:
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise TypeError(f"the serializer bytes takes bytes, not {type(value).__name__}: {shown(value)}")
     return bytes(value)
+
+
+def _to_str(value: object) -> bytes:
+    if not isinstance(value, str):
+        raise TypeError(f"the serializer str takes str, not {type(value).__name__}: {shown(value)}")
+    return value.encode()
 
 
 def _from_bytes(value: bytes) -> bytes:
     return value
 
 
-_SERIALIZERS: dict[str, Serializer] = {"bytes": _to_bytes, "str": str.encode, "json": _to_json}
+_SERIALIZERS: dict[str, Serializer] = {"bytes": _to_bytes, "str": _to_str, "json": _to_json}
 _DESERIALIZERS: dict[str, Deserializer] = {"bytes": _from_bytes, "str": bytes.decode, "json": json.loads}
 
 
@@ -55,10 +66,35 @@ def plain_bytes(value: object, what: str) -> bytes:
     )
 
 
+def serialized(raw: object, what: str) -> bytes | None:
+    """What a serializer gave. TypeError for anything but bytes or None."""
+    if raw is None or raw.__class__ is bytes:
+        return raw
+    if isinstance(raw, (bytes, bytearray, memoryview)):
+        return bytes(raw)
+    raise TypeError(f"{what}.serializer gives bytes or None, not {type(raw).__name__}: {shown(raw)}")
+
+
+def headers_of(headers: object) -> list[Header]:
+    """A record's headers as they are sent. TypeError for anything but pairs or a mapping."""
+    items = headers.items() if isinstance(headers, Mapping) else headers
+    if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
+        raise TypeError(f"headers are a list of (name, value) pairs or a mapping, not {shown(headers)}")
+    found: list[Header] = []
+    for one in items:
+        if not isinstance(one, (tuple, list)) or len(one) != 2:
+            raise TypeError(f"a header is a (name, value) pair, not {shown(one)}")
+        found.append(header_of(*one))
+    return found
+
+
 def header_of(name: object, content: object) -> tuple[str, bytes | None]:
     """A header as it is sent. TypeError for a name that is no text, a content that is not bytes, text or None."""
     if not isinstance(name, str):
-        raise TypeError(f"a header's name is str, not {type(name).__name__}")
+        raise TypeError(f"a header's name is str, not {type(name).__name__}: {shown(name)}")
+    if not name.isascii():
+        # A lone surrogate is refused here and not when its batch is written.
+        name.encode()
     if content is None:
         return name, None
     if isinstance(content, str):

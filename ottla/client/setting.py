@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ottla.kernel.error import OttlaError
 
 Reader = Callable[[object], Any]
-#: What the constructor of a client takes first: `"host:9092"` or `{"bootstrap.servers": ...}`.
-Given = str | Mapping[str, object] | None
+#: What the constructor of a client takes first: `"host:9092"`, `["a:9092", "b:9092"]` or `{"bootstrap.servers": ...}`.
+Given = str | Sequence[str] | Mapping[str, object] | None
 
 
 class Declared:
@@ -64,10 +64,16 @@ class Settings:
     def read(cls: type[S], given: Given, keywords: Mapping[str, object]) -> S:
         """From a client's arguments. Raises OttlaError for an unknown name or a bad value."""
         merged: dict[str, object] = {}
-        if isinstance(given, str):
+        if isinstance(given, (str, list, tuple)):
             merged["bootstrap_servers"] = given
+        elif isinstance(given, Mapping):
+            for name, value in given.items():
+                if not isinstance(name, str):
+                    raise TypeError(f"a setting's name is a str, not {type(name).__name__}: {name!r}")
+                merged[name.replace(".", "_")] = value
         elif given is not None:
-            merged.update((name.replace(".", "_"), value) for name, value in given.items())
+            takes = "host:port, a list of these, or a mapping of settings"
+            raise TypeError(f"a client is made with {takes}, not {type(given).__name__}: {given!r}")
         merged.update((name.replace(".", "_"), value) for name, value in keywords.items())
         settings = cls()
         object.__setattr__(settings, "given", merged)
@@ -80,7 +86,8 @@ class Settings:
             try:
                 object.__setattr__(settings, attribute, declared.read(value))
             except (ValueError, TypeError) as error:
-                raise OttlaError(f"{declared.name}={value!r} cannot be: it takes {error}") from None
+                shows = "..." if _SECRET.search(attribute) else repr(value)
+                raise OttlaError(f"invalid value for {declared.name}: {shows} (expected {error})") from None
         settings.check(frozenset(merged))
         return settings
 

@@ -20,6 +20,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.acknowledgement import Acknowledge, Acknowledgements, ShareRecord
+from ottla.client.argument import needs_loop, topic_names, wait_ms
+from ottla.client.checked import checked
 from ottla.client.clock import now_ms
 from ottla.client.cluster import Cluster
 from ottla.client.error import ClientClosed, RecordDeserializationError, RequestTimedOut
@@ -47,6 +49,7 @@ class AsyncShareConsumer:
     """
 
     def __init__(self, settings: Given = None, /, **keywords: object) -> None:
+        needs_loop("AsyncShareConsumer")
         self.settings = ShareConsumerSettings.read(settings, keywords)
         self.explicit = self.settings.share_acknowledgement_mode == "explicit"
         #: Called on the loop for what was sent and answered; a failure is also in what `commit` returns.
@@ -67,7 +70,7 @@ class AsyncShareConsumer:
 
     def subscribe(self, topics: Iterable[str] | str) -> None:
         """Read these topics with the other members of `group.id`. It replaces the last subscription."""
-        self._names = frozenset([topics] if isinstance(topics, str) else topics)
+        self._names = frozenset(topic_names(topics))
         if self._group is None:
             self._group = ShareGroup(self._cluster, self.settings, self)
             self._fetcher.member_id = self._group.membership.member_id
@@ -97,7 +100,7 @@ class AsyncShareConsumer:
 
     async def poll(self, timeout: float = 1.0) -> list[ShareRecord]:
         """The next records, about max.poll.records at most; an empty list if none come within `timeout` seconds."""
-        deadline_ms = now_ms() + int(timeout * 1000)
+        deadline_ms = now_ms() + wait_ms(timeout)
         with self.lock:
             self.acknowledgements.settle(for_poll=True)
         self._fetcher.hungry = True
@@ -192,6 +195,7 @@ class AsyncShareConsumer:
 
     # ---- acknowledgements
 
+    @checked
     def acknowledge(self, record: ShareRecord, word: Acknowledge = Acknowledge.ACCEPT) -> None:
         """Say what becomes of a record. It is sent with the next poll or commit; until then the last word counts."""
         with self.lock:

@@ -76,7 +76,7 @@ class GroupCommit(StreamingQueryListener):
             if offsets == self.committed:
                 return
             try:
-                self._admin.alter_group_offsets(self.group, offsets)
+                self._admin.alter_group_offsets(self.group, offsets).check()
             except (KafkaError, OttlaError) as failure:
                 log.warning("what %s has read is not committed for %s: %s", self.query.name, self.group, failure)
             else:

@@ -181,7 +181,7 @@ def test_nothing_is_lost_or_doubled_when_a_leader(
             for leader, replicas in ((3, [3, 2, 1]), (2, [2, 3, 1])):
                 admin.alter_partition_reassignments({one: replicas}).check()
                 eventually(lambda: not admin.list_partition_reassignments(), 60)
-                admin.elect_leaders([one])
+                _ = admin.elect_leaders([one]).errors
                 await_leader(admin, one, leader)
                 stream.goes_on()
         elif how == "dies":

@@ -133,7 +133,7 @@ def test_a_cluster_that_is_replaced_is_found_under_its_old_address(tmp_path: Pat
         with ottla.Node(tmp_path / "new", port=port):
             with Admin(bootstrap) as admin:
                 # The producer may have been quicker: what it asks for is created.
-                admin.create_topics([NewTopic("t", 1)])
+                _ = admin.create_topics([NewTopic("t", 1)]).errors
             assert producer.send("t", b"c").result(60).offset == 0
             found: list[bytes] = []
 

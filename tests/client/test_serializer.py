@@ -10,7 +10,8 @@ PLAIN = ProducerSettings.read("localhost:9092", {})
 
 def test_text_and_anything_of_bytes_become_bytes() -> None:
     headers = {"text": "ä", "bytes": b"1", "view": memoryview(b"2"), "array": bytearray(b"3"), "none": None}
-    value, key, pairs = convert(PLAIN, "ä", bytearray(b"k"), headers)  # type: ignore[arg-type]
+    value, key, partition, pairs, timestamp = convert(PLAIN, "t", "ä", bytearray(b"k"), 2, headers, 5)
+    assert (partition, timestamp) == (2, 5)
     assert (value, key) == ("ä".encode(), b"k")
     assert pairs == [("text", "ä".encode()), ("bytes", b"1"), ("view", b"2"), ("array", b"3"), ("none", None)]
     assert all(content is None or type(content) is bytes for _, content in pairs or ())
@@ -27,4 +28,4 @@ def test_text_and_anything_of_bytes_become_bytes() -> None:
 )
 def test_what_cannot_be_sent_is_named(value: object, key: object, headers: object, why: str) -> None:
     with pytest.raises(TypeError, match=why):
-        convert(PLAIN, value, key, headers)  # type: ignore[arg-type]
+        convert(PLAIN, "t", value, key, None, headers, None)

@@ -150,7 +150,7 @@ def test_settings_are_read_by_both_names_and_refused_with_what_they_take() -> No
     assert ProducerSettings.read("a:1", {"acks": "all"}).acks == -1
     for keywords, said in (
         ({"linger": 5}, "did you mean linger.ms"),
-        ({"acks": 2}, "it takes 0, 1 or all"),
+        ({"acks": 2}, "expected 0, 1 or all"),
         ({"compression_type": "rar"}, "none, gzip, snappy, lz4, zstd"),
         ({"acks": 1, "enable_idempotence": True}, "needs acks=all"),
     ):

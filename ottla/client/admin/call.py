@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from ottla.client.admin.result import Results
+from ottla.client.checked import check_calls
 from ottla.client.client_setting import AdminSettings
 from ottla.client.clock import now_ms
 from ottla.client.cluster import GROUP, Cluster
@@ -40,6 +41,9 @@ class Calls:
 
     _cluster: Cluster
     _settings: AdminSettings
+
+    def __init_subclass__(cls) -> None:
+        check_calls(cls)
 
     async def _any(self, request: object, response: type[R], read: Callable[[R], V] | None = None) -> R:
         """Ask whichever broker. `read` raises the KafkaError of an answer that failed as a whole."""

@@ -15,6 +15,7 @@ from ottla.client.admin.quota import QuotaCalls
 from ottla.client.admin.streams_group import StreamsGroupCalls
 from ottla.client.admin.topic import TopicCalls
 from ottla.client.admin.transaction import TransactionAdminCalls
+from ottla.client.argument import needs_loop
 from ottla.client.client_setting import AdminSettings
 from ottla.client.cluster import Cluster
 from ottla.client.loop import loop_thread
@@ -41,6 +42,7 @@ class AsyncAdmin(
     """
 
     def __init__(self, settings: Given = None, /, **keywords: object) -> None:
+        needs_loop("AsyncAdmin")
         self._settings = AdminSettings.read(settings, keywords)
         self._cluster = Cluster(self._settings)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import cast
 
 from ottla.client.admin.call import Calls
 from ottla.client.admin.result import (
@@ -11,11 +12,13 @@ from ottla.client.admin.result import (
     ConfigResource,
     ConfigSource,
     ConfigSynonym,
+    ConfigValue,
     ResourceType,
     Results,
 )
+from ottla.client.argument import config_text
 from ottla.client.error import check, error_of
-from ottla.kernel.error import KafkaError
+from ottla.kernel.error import KafkaError, OttlaError
 from ottla.wire.api.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -31,7 +34,7 @@ from ottla.wire.api.incremental_alter_configs import (
 from ottla.wire.api.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 
 #: What one setting is changed to: a value (set), None (back to its default), or an operation with its value.
-Change = str | None | tuple[AlterOperation, str | None]
+Change = ConfigValue | None | tuple[AlterOperation, ConfigValue | None]
 
 #: ConfigType in DescribeConfigs, in Kafka's words.
 _TYPES = ("unknown", "boolean", "string", "int", "short", "long", "double", "list", "class", "password")
@@ -84,7 +87,7 @@ class ConfigCalls(Calls):
     async def alter_configs(
         self, changes: Mapping[ConfigResource, Mapping[str, Change]], *, validate_only: bool = False
     ) -> Results[ConfigResource, None]:
-        """Change these settings and no others: a text sets, None goes back to the default (KIP-339).
+        """Change these settings and no others: a value sets, None goes back to the default (KIP-339).
 
         `(AlterOperation.APPEND, "compact")` and SUBTRACT change lists.
         """
@@ -130,16 +133,20 @@ def _by_node(resources: Iterable[ConfigResource]) -> dict[int | None, list[Confi
     found: dict[int | None, list[ConfigResource]] = {}
     for one in resources:
         own = one.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and one.name != ""
+        if own and not one.name.isdecimal():
+            raise OttlaError(f"a broker's name is its number, not {one.name!r} (all brokers: an empty name)")
         found.setdefault(int(one.name) if own else None, []).append(one)
     return found
 
 
 def _altered(name: str, change: Change) -> AlterableConfig:
-    if isinstance(change, tuple):
-        operation, value = change
+    value: ConfigValue | None
+    if isinstance(change, tuple) and isinstance(change[0], AlterOperation):
+        operation, value = cast(tuple[AlterOperation, ConfigValue | None], change)
     else:
-        operation, value = (AlterOperation.DELETE if change is None else AlterOperation.SET), change
-    return AlterableConfig(name=name, config_operation=int(operation), value=value)
+        operation = AlterOperation.DELETE if change is None else AlterOperation.SET
+        value = cast(ConfigValue | None, change)
+    return AlterableConfig(name=name, config_operation=int(operation), value=config_text(value, name))
 
 
 def _entries(result: DescribeConfigsResult) -> dict[str, ConfigEntry]:

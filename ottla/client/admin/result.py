@@ -1,11 +1,13 @@
 """What the admin client takes and gives: frozen, typed, with Kafka's words.
 
 A call about many things answers with `Results`: it maps each thing to its result, and raises a thing's own KafkaError
-when that thing is asked for. Nothing is lost silently: `check` raises the first error.
+when that thing is asked for. Nothing is lost silently: `check` raises the first error, and errors that nobody
+looked at warn.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import Enum, IntEnum
@@ -16,44 +18,77 @@ from ottla.kernel.error import KafkaError
 from ottla.kernel.name import TopicPartition, Uuid
 from ottla.kernel.value import frozen
 
+#: A setting's value as callers may give it; it travels as text, a list with commas.
+ConfigValue = str | bool | int | float | Sequence[str]
+
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+class UncheckedErrors(RuntimeWarning):
+    """Some things of an admin call failed, and the program dropped the call's results without a look."""
 
 
 class Results(Mapping[K, V], Generic[K, V]):
     """Results by what was asked for. `results[key]` gives the value, or raises that key's KafkaError.
 
-    Iteration and `len` cover all keys, failed ones too; `values()` and `items()` raise at a failed one.
+    Iteration and `len` cover all keys, failed ones too; `values()` and `items()` raise at a failed one. Results with
+    errors that nobody looked at (by `check`, `errors`, `succeeded`, or a key) warn with `UncheckedErrors` when they go.
     """
 
-    __slots__ = ("errors", "succeeded")
+    __slots__ = ("_errors", "_looked", "_succeeded", "call")
 
     def __init__(self, succeeded: dict[K, V], errors: dict[K, KafkaError]) -> None:
-        #: What went well.
-        self.succeeded = succeeded
-        #: What failed, and why.
-        self.errors = errors
+        #: The method that gave them.
+        self.call = ""
+        self._succeeded = succeeded
+        self._errors = errors
+        self._looked = not errors
+
+    @property
+    def succeeded(self) -> dict[K, V]:
+        """What went well, without what failed."""
+        self._looked = True
+        return self._succeeded
+
+    @property
+    def errors(self) -> dict[K, KafkaError]:
+        """What failed, and why."""
+        self._looked = True
+        return self._errors
 
     def __getitem__(self, key: K) -> V:
-        if key in self.errors:
-            raise self.errors[key]
-        return self.succeeded[key]
+        self._looked = True
+        if key in self._errors:
+            raise self._errors[key]
+        return self._succeeded[key]
 
     def __iter__(self) -> Iterator[K]:
-        yield from self.succeeded
-        yield from self.errors
+        yield from self._succeeded
+        yield from self._errors
 
     def __len__(self) -> int:
-        return len(self.succeeded) + len(self.errors)
+        return len(self._succeeded) + len(self._errors)
 
     def check(self) -> dict[K, V]:
-        """All values, or the first error."""
+        """All values; raises the first KafkaError."""
         for error in self.errors.values():
             raise error
-        return self.succeeded
+        return self._succeeded
 
     def __repr__(self) -> str:
         return f"Results({self.succeeded!r}, errors={self.errors!r})"
+
+    def __del__(self) -> None:
+        if getattr(self, "_looked", True):
+            return
+        key, error = next(iter(self._errors.items()))
+        warnings.warn(
+            f"{self.call}: {len(self._errors)} of {len(self)} failed and were not looked at, first {key}: {error} "
+            "(call .check() to raise, or read .errors)",
+            UncheckedErrors,
+            stacklevel=2,
+        )
 
 
 # ---- topics
@@ -66,7 +101,7 @@ class NewTopic:
     name: str
     partitions: int = -1
     replication_factor: int = -1
-    configs: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, ConfigValue] = field(default_factory=dict)
     assignments: Mapping[int, Sequence[int]] | None = None
 
 

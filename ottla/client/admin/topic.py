@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ottla.client.admin.call import Calls, by_topic, collect
 from ottla.client.admin.result import (
+    ConfigValue,
     CreatedTopic,
     NewTopic,
     PartitionDescription,
@@ -13,6 +14,7 @@ from ottla.client.admin.result import (
     TopicDescription,
     TopicListing,
 )
+from ottla.client.argument import config_texts
 from ottla.client.clock import now_ms
 from ottla.client.connection import Connection
 from ottla.client.error import check, error_of
@@ -111,16 +113,19 @@ class TopicCalls(Calls):
         name: str,
         partitions: int = -1,
         replication_factor: int = -1,
-        configs: Mapping[str, str] | None = None,
+        configs: Mapping[str, ConfigValue] | None = None,
         *,
         validate_only: bool = False,
     ) -> CreatedTopic:
-        """Create one. TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, ..."""
+        """Create one; settings may be text, numbers, booleans or lists.
+
+        TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, ...
+        """
         topic = NewTopic(name, partitions, replication_factor, configs or {})
         return (await self.create_topics([topic], validate_only=validate_only))[name]
 
     async def delete_topics(self, names: Iterable[str]) -> Results[str, None]:
-        """Delete them with all their records."""
+        """Delete them with all their records. UNKNOWN_TOPIC_OR_PARTITION in the results for those that do not exist."""
 
         async def attempt(left: list[str]) -> dict[str, KafkaError | None]:
             connection = await self._cluster.any()
@@ -263,7 +268,7 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
             CreatableReplicaAssignment(partition_index=partition, broker_ids=list(ids))
             for partition, ids in assignments.items()
         ],
-        configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in config_texts(topic.configs).items()],
     )
 
 

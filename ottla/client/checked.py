@@ -1,0 +1,273 @@
+"""Public calls whose arguments are checked by their annotations before anything is done with them.
+
+Rules:
+- A wrong argument is refused at the call: TypeError for its type, ValueError or OttlaError for its value, with the
+  names of call and argument.
+- An iterable is read once, here; a partition may be a plain (topic, number) pair; bool is no number.
+- Annotations are compiled at the first call of a method. The hot calls (send, poll) check by hand.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import inspect
+import re
+import types
+import typing
+from collections.abc import Awaitable, Callable
+from dataclasses import is_dataclass
+from enum import Enum
+from functools import cache, wraps
+from typing import Any, ParamSpec, TypeVar, cast
+
+from ottla.client.argument import each_of, map_of, partition_of, shown, whole
+from ottla.kernel.error import OttlaError
+from ottla.kernel.name import TopicPartition
+
+P = ParamSpec("P")
+R = TypeVar("R")
+#: Gives the value in the form that the call works with; TypeError or ValueError.
+Convert = Callable[[Any], Any]
+
+_SEQUENCES = (collections.abc.Iterable, collections.abc.Sequence, collections.abc.Collection, list, set, frozenset)
+
+
+def checked(method: Callable[P, R]) -> Callable[P, R]:
+    """The method with its arguments checked and converted; a coroutine function raises before it is awaited."""
+    plan: list[tuple[inspect.Signature, dict[str, Convert]]] = []
+
+    @wraps(method)
+    def call(*arguments: P.args, **keywords: P.kwargs) -> R:
+        if not plan:
+            plan.append((inspect.signature(method), _converters(method)))
+        signature, converters = plan[0]
+        try:
+            bound = signature.bind(*arguments, **keywords)
+        except TypeError as error:
+            raise TypeError(f"{method.__name__}: {error}") from None
+        for name, convert in converters.items():
+            if name in bound.arguments:
+                try:
+                    bound.arguments[name] = convert(bound.arguments[name])
+                except (TypeError, ValueError, OttlaError) as error:
+                    raise _of_kind(error)(f"{method.__name__}, argument {name}: {error}") from None
+        return method(*bound.args, **bound.kwargs)
+
+    return call
+
+
+def _of_kind(error: Exception) -> type[Exception]:
+    return next(kind for kind in (TypeError, ValueError, OttlaError) if isinstance(error, kind))
+
+
+def check_calls(cls: type) -> None:
+    """Check every public coroutine function that the class itself defines."""
+    for name, method in list(vars(cls).items()):
+        if not name.startswith("_") and inspect.iscoroutinefunction(method):
+            setattr(cls, name, _named(checked(method), name))
+
+
+def _named(method: Callable[..., Awaitable[Any]], name: str) -> Callable[..., Awaitable[Any]]:
+    """The method; a result that says which call it is of is told."""
+
+    @wraps(method)
+    def call(*arguments: Any, **keywords: Any) -> Awaitable[Any]:
+        return _with_name(method(*arguments, **keywords), name)
+
+    return call
+
+
+async def _with_name(work: Awaitable[Any], name: str) -> Any:
+    result = await work
+    if getattr(result, "call", None) == "":
+        result.call = name
+    return result
+
+
+def _converters(method: Callable[..., Any]) -> dict[str, Convert]:
+    hints = typing.get_type_hints(method)
+    return {name: converter(kind) for name, kind in hints.items() if name not in ("return", "self")}
+
+
+@cache
+def converter(kind: Any) -> Convert:
+    """How an argument of this annotation is checked and converted."""
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return _union(parts)
+    if origin is typing.Literal:
+        return _choice(parts)
+    if origin is collections.abc.Mapping or origin is dict:
+        return _mapping(*parts)
+    if origin is tuple:
+        return _pair(parts)
+    if origin in _SEQUENCES:
+        return _each(parts[0])
+    if origin is collections.abc.Callable:
+        return _callable
+    if isinstance(kind, typing.NewType):
+        return converter(kind.__supertype__)
+    if origin is not None:
+        kind = origin
+    if kind is Any or kind is object or isinstance(kind, TypeVar):
+        return lambda value: value
+    return _SIMPLE.get(kind) or _instance(kind)
+
+
+def _words(kind: Any) -> str:
+    """An annotation in an error."""
+    if kind is type(None):
+        return "None"
+    if typing.get_origin(kind) in (*_SEQUENCES, collections.abc.Mapping, tuple):
+        inside = ", ".join(_words(one) for one in typing.get_args(kind) if one is not ...)
+        word = {collections.abc.Mapping: "mapping", tuple: "tuple"}.get(cast(Any, typing.get_origin(kind)), "list")
+        return f"{word} of ({inside})" if "," in inside else f"{word} of {inside}"
+    return getattr(kind, "__name__", str(kind))
+
+
+def _expected(what: str, value: object) -> TypeError:
+    return TypeError(f"expected {what}, not {type(value).__name__}: {shown(value)}")
+
+
+def _union(kinds: tuple[Any, ...]) -> Convert:
+    named = [(kind, converter(kind)) for kind in kinds if kind is not type(None)]
+    optional = len(named) < len(kinds)
+
+    def convert(value: Any) -> Any:
+        if value is None and optional:
+            return None
+        failures: list[Exception] = []
+        for _, one in named:
+            try:
+                return one(value)
+            except (TypeError, ValueError, OttlaError) as error:
+                failures.append(error)
+        for failure in failures:
+            if len(named) == 1 or not isinstance(failure, TypeError):
+                raise failure from None
+        raise _expected(" or ".join(_words(kind) for kind in kinds), value)
+
+    return convert
+
+
+def _choice(words: tuple[Any, ...]) -> Convert:
+    def convert(value: Any) -> Any:
+        if value not in words:
+            raise ValueError(f"expected one of {', '.join(map(repr, words))}, not {shown(value)}")
+        return value
+
+    return convert
+
+
+def _mapping(of: Any, to: Any) -> Convert:
+    key, content = converter(of), converter(to)
+
+    def convert(value: Any) -> dict[Any, Any]:
+        found = map_of(value, f"{_words(of)} to {_words(to)}")
+        return {key(one): content(other) for one, other in found.items()}
+
+    return convert
+
+
+def _pair(kinds: tuple[Any, ...]) -> Convert:
+    if len(kinds) == 2 and kinds[1] is ...:
+        each = _each(kinds[0])
+        return lambda value: tuple(each(value))
+    parts = [converter(kind) for kind in kinds]
+
+    def convert(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, (tuple, list)) or len(value) != len(parts):
+            raise _expected(f"a tuple ({', '.join(map(_words, kinds))})", value)
+        return tuple(part(one) for part, one in zip(parts, value, strict=True))
+
+    return convert
+
+
+def _each(kind: Any) -> Convert:
+    one = converter(kind)
+
+    def convert(values: Any) -> list[Any]:
+        return [one(value) for value in each_of(values, _words(kind))]
+
+    return convert
+
+
+def _callable(value: Any) -> Any:
+    if not callable(value):
+        raise _expected("a function", value)
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _expected("str", value)
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"expected text that UTF-8 can carry, not {shown(value)} ({error.reason})") from None
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise _expected("True or False", value)
+    return value
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise _expected("a number", value)
+    return float(value)
+
+
+def _bytes(value: Any) -> bytes:
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise _expected("bytes", value)
+    return bytes(value)
+
+
+def _int(value: Any) -> int:
+    return value if isinstance(value, Enum) and isinstance(value, int) else whole(value, "the value")
+
+
+_SIMPLE: dict[Any, Convert] = {
+    str: _text,
+    bool: _flag,
+    int: _int,
+    float: _number,
+    bytes: _bytes,
+    TopicPartition: partition_of,
+}
+
+
+def _instance(kind: Any) -> Convert:
+    """One of this class; of a dataclass each field is checked too."""
+    if getattr(kind, "_is_protocol", False):
+        return _protocol(kind)
+    fields: list[tuple[str, Convert]] = []
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, kind):
+            names = f" ({', '.join(one.name for one in kind)})" if issubclass(kind, Enum) else ""
+            raise _expected(f"{kind.__name__}{names}", value)
+        if is_dataclass(kind) and not fields:
+            fields.extend((name, converter(hint)) for name, hint in typing.get_type_hints(kind).items())
+        for name, check in fields:
+            try:
+                check(getattr(value, name))
+            except (TypeError, ValueError, OttlaError) as error:
+                raise _of_kind(error)(f"{kind.__name__}.{name}: {error}") from None
+        return value
+
+    return convert
+
+
+def _protocol(kind: Any) -> Convert:
+    wanted = [name for name in vars(kind) if not re.match("_", name)]
+
+    def convert(value: Any) -> Any:
+        if not all(hasattr(value, name) for name in wanted):
+            raise _expected(f"an object with {', '.join(wanted)}", value)
+        return value
+
+    return convert
