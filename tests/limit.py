@@ -77,6 +77,8 @@ class Limit:
             return (yield)
         finally:
             watch.cancel()
+            # The next test may count threads.
+            watch.join()
 
     def _go_on_without(self, item: pytest.Item, seconds: float) -> None:
         """From the watch's thread: a failed report for the test, and the rest of the run in a new process."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
-from threading import Event
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.kernel.error import ErrorCode
@@ -30,6 +29,7 @@ from ottla.wire.api.metadata import MetadataRequest
 from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.wire.batch import BatchHeader, Record, check, read
 from tests.broker.wire_client import WireClient
+from tests.crash.pause import pause
 
 _DEADLINE_S = 40.0
 _LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3
@@ -111,7 +111,7 @@ def settled(bootstrap: str) -> Inventory:
     deadline = time.monotonic() + _DEADLINE_S
     found = take(bootstrap)
     while True:
-        Event().wait(0.3)
+        pause(0.3)
         before, found = found, take(bootstrap)
         if found == before:
             return found
@@ -161,7 +161,7 @@ def apache_only(bootstrap: str) -> Any:
             if quotas and scram:
                 return repr(quotas), repr(scram)
             assert time.monotonic() < deadline, f"quotas are {quotas}, credentials are {scram}"
-            Event().wait(0.05)
+            pause(0.05)
 
 
 def again(ask: Callable[[], _Answer], codes: Callable[[_Answer], Iterable[int]]) -> _Answer:
@@ -174,7 +174,7 @@ def again(ask: Callable[[], _Answer], codes: Callable[[_Answer], Iterable[int]])
             return answer
         assert _LOADING.issuperset(bad), f"{bad} in {answer}"
         assert time.monotonic() < deadline, f"still {bad} after {_DEADLINE_S:.0f} s"
-        Event().wait(0.05)
+        pause(0.05)
 
 
 def _metadata_codes(metadata: Any) -> Iterable[int]:

@@ -26,7 +26,6 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from subprocess import TimeoutExpired
-from threading import Event
 
 from ottla.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -46,6 +45,7 @@ from tests.crash.check import (
 from tests.crash.forked import Forker
 from tests.crash.load import IdempotentProducer, Reader, TransactionalProducer
 from tests.crash.member import GroupMember
+from tests.crash.pause import pause
 from tests.crash.report import Report, Start
 from tests.interop import server as servers
 from tests.interop.server import Server
@@ -102,7 +102,7 @@ class Mortal(Server):
         if self.dies_after_s is None:
             super()._await_ready()
             return
-        Event().wait(self.dies_after_s)
+        pause(self.dies_after_s)
         self.kill()
 
     @property
@@ -200,7 +200,7 @@ class Torture:
         while time.monotonic() < deadline:
             if self._is_at_end(member, ends):
                 return member
-            Event().wait(0.02)
+            pause(0.02)
         if member.lost():
             self.report.replaced += 1
         else:
@@ -244,20 +244,20 @@ class Torture:
             return all(worker.answers > was for worker, was in zip(workers, before, strict=True))
 
         self._await(all_were_answered, lambda: "a producer gets no answer")
-        Event().wait(self.random.uniform(0, _MORE_S))
+        pause(self.random.uniform(0, _MORE_S))
 
     def _await(self, done: Callable[[], bool], what: Callable[[], str]) -> None:
         deadline = time.monotonic() + _PATIENCE_S
         while not done():
             assert time.monotonic() < deadline, f"after {_PATIENCE_S:.0f} s {what()}\n{self.server.stacks()}"
-            Event().wait(0.005)
+            pause(0.005)
 
     def _disturb(self) -> None:
         match self.random.choices(["kill", "kill in recovery", "stop", "pause"], [70, 15, 10, 5])[0]:
             case "pause":
                 self.report.pauses += 1
                 os.kill(self.server.pid, signal.SIGSTOP)
-                Event().wait(self.random.uniform(0.05, 0.5))
+                pause(self.random.uniform(0.05, 0.5))
                 os.kill(self.server.pid, signal.SIGCONT)
             case "stop":
                 self.report.stops += 1

@@ -22,6 +22,7 @@ from ottla.wire.batch import build
 from ottla.wire.codec import Codec
 from tests.broker.wire_client import WireClient
 from tests.crash.inventory import fetch, read_batches
+from tests.crash.pause import pause
 
 #: What a node that has just started says while it reads its coordinators' logs, and a marker that is not written yet.
 _AGAIN = frozenset(
@@ -98,7 +99,7 @@ class Worker(Thread):
             except OSError:
                 self._drop()
                 assert time.monotonic() < deadline, f"{self.name} finds no node"
-                self._ending.wait(0.01) if not self._ending.is_set() else Event().wait(0.01)
+                self._ending.wait(0.01) if not self._ending.is_set() else pause(0.01)
                 continue
             part = until(answer) if until else answer
             if part.error_code in _AGAIN:

@@ -15,9 +15,10 @@ from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.sim.disk import SimDisk
 from ottla.sim.machine import Machine
 from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from tests.crash.check import partition_log
+from ottla.wire.batch import HEADER_BYTES, Batch, Record, check, read
+from tests.crash.inventory import fetch
 from tests.sim.actor import SimClient
-from tests.sim.history import History
+from tests.sim.history import PARTITIONS, History
 
 _LIFE_MS = 9000
 
@@ -62,23 +63,100 @@ def test_a_flipped_index_hides_nothing(seed: int) -> None:
     history.check()
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_a_flipped_bit_of_a_log_is_no_record_that_nobody_wrote(seed: int) -> None:
-    history = _stopped(seed, clean=seed % 3 > 0)
-    path = _flip(history.machine, history.random, (".log",))
-    if "__cluster_metadata" in path:
-        # Read whole at the start, and cut where the CRC is wrong.
-        return
+def _logs(disk: SimDisk, topic: str) -> dict[int, list[tuple[str, int, Batch]]]:
+    """By partition its batches, each with its file and its place in it."""
+    found: dict[int, list[tuple[str, int, Batch]]] = {}
+    for index in range(PARTITIONS):
+        for name in disk.list(f"/data/{topic}-{index}"):
+            if name.endswith(".log"):
+                path, position = f"/data/{topic}-{index}/{name}", 0
+                file = disk.open(path)
+                for batch in read(file.read(file.size(), 0)):
+                    found.setdefault(index, []).append((path, position, batch))
+                    position += batch.header.size
+    return found
+
+
+def _served(client: Any, topic: str, index: int, offset: int) -> tuple[list[Record], int]:
+    """The data records from this offset to the first batch whose CRC is wrong or to the end; and where that is."""
+    found: list[Record] = []
+    while True:
+        answer = fetch(client, (topic, index), offset)
+        batches = list(read(bytes(answer.records or b"")))
+        for batch in batches:
+            try:
+                check(batch.data)
+            except KafkaError:
+                return found, offset
+            found += [] if batch.header.is_control else [each for each in batch.records() if each.offset >= offset]
+            offset = batch.header.last_offset + 1
+        if not batches:
+            return found, offset
+
+
+#: Behind base offset, length and leader epoch, which the CRC does not cover: the bytes from the attributes on.
+_GUARDED_FROM = 21
+
+
+@pytest.mark.parametrize("topic", ["records", "transactions"])
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_flipped_bit_of_a_log_hides_its_batch_and_nothing_before_it(seed: int, clean: bool, topic: str) -> None:
+    history = _stopped(seed, clean=clean)
+    disk, rng = history.machine.disk, history.random
+    index, batches = rng.choice(sorted(_logs(disk, topic).items()))
+    path, position, flipped = rng.choice(batches)
+    before = [
+        (each.offset, each.value)
+        for _, _, batch in batches
+        if not batch.header.is_control and batch.header.base_offset < flipped.header.base_offset
+        for each in batch.records()
+    ]
+    # A header that is wrong about its last offset may hide what is behind it, too.
+    guarded = HEADER_BYTES if clean else _GUARDED_FROM
+    disk.flip(path, 8 * (position + guarded) + rng.randrange(8 * (flipped.header.size - guarded)))
     history.machine.start()
     history.machine.settle()
-    sent = {value for each in (history.records, history.compacted) for batch in each.sent for value in batch.values}
-    sent |= {value for each in history.transactor.transfers for side in each.values for value in side}
-    for topic in ("records", "transactions"):
-        for index in (0, 1):
-            client: Any = SimClient(history.machine)
-            # Where the bit is, the reader's own check of the CRC ends the reading.
-            with suppress(KafkaError):
-                assert all(each.control or each.value in sent for each in partition_log(client, topic, index))
+    client: Any = SimClient(history.machine)
+    start = batches[0][2].header.base_offset
+    served, end = _served(client, topic, index, start)
+    assert [(each.offset, each.value) for each in served if each.offset < flipped.header.base_offset] == before
+    if clean:
+        # A log that was closed is not read at the start: the batch is there, and its reader sees what it is.
+        assert end == flipped.header.base_offset
+        behind, _ = _served(client, topic, index, flipped.header.last_offset + 1)
+        assert len(behind) == sum(
+            batch.header.count
+            for _, _, batch in batches
+            if not batch.header.is_control and batch.header.base_offset > flipped.header.base_offset
+        )
+    else:
+        # What was not flushed was read and cut there; from then on it is an ordinary log again.
+        assert end >= flipped.header.base_offset
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_flipped_bit_of_the_metadata_log_is_cut_away_or_said_in_words(seed: int) -> None:
+    history = _stopped(seed, clean=seed % 2 > 0)
+    disk = history.machine.disk
+    *_, path = [each for each in _files(disk, "/data/__cluster_metadata-0") if each.endswith(".log")]
+    batches = list(read(disk.open(path).read(disk.open(path).size(), 0).rstrip(b"\0")))
+    flipped = history.random.choice(batches[len(batches) // 2 :])
+    position = sum(each.header.size for each in batches[: batches.index(flipped)])
+    disk.flip(path, 8 * (position + _GUARDED_FROM) + history.random.randrange(8))
+    try:
+        history.machine.start()
+    except OttlaError as error:
+        said = str(error)
+    else:
+        said = ""
+        history.machine.settle()
+        # Cut, and written to again: no batch is wrong any more.
+        for path in _files(disk, "/data/__cluster_metadata-0"):
+            if path.endswith(".log"):
+                for batch in read(disk.open(path).read(disk.open(path).size(), 0).rstrip(b"\0")):
+                    check(batch.data)
+    assert not said or "__cluster_metadata" in said
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -34,21 +34,71 @@ def test_a_tests_name_is_a_sentence() -> None:
 
 
 def test_no_test_sleeps() -> None:
+    """What drives other processes may pause, between two looks at them: in one place, which no test calls."""
     found = [
         f"{path}:{node.lineno}"
         for path in modules("tests")
-        if not path.startswith("tests/interop/")
+        if not path.startswith("tests/interop/") and path != "tests/crash/pause.py"
         for node in ast.walk(tree(path))
         if isinstance(node, ast.Call) and _sleeps(node)
     ]
     assert found == []
+    pausing = [
+        path
+        for path in modules("tests")
+        if path.rpartition("/")[2].startswith("test_")
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ImportFrom) and node.module == "tests.crash.pause"
+    ]
+    assert pausing == []
 
 
 def _sleeps(call: ast.Call) -> bool:
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    # sleep(0) gives way and waits for nothing.
-    gives_way = len(call.args) == 1 and isinstance(call.args[0], ast.Constant) and call.args[0].value == 0
-    return name == "sleep" and not gives_way
+    """`sleep`, and what nobody can end early: a wait for an event, condition or lock that is made on the spot."""
+    name = _name(call.func)
+    if name == "sleep":
+        # sleep(0) gives way and waits for nothing.
+        return not (len(call.args) == 1 and isinstance(call.args[0], ast.Constant) and call.args[0].value == 0)
+    if name in ("wait", "wait_for", "acquire", "join", "get") and isinstance(call.func, ast.Attribute):
+        made = call.func.value
+        bounded = bool(call.args or call.keywords)
+        return bounded and isinstance(made, ast.Call) and _name(made.func) in _MADE_TO_WAIT
+    if name in ("select", "poll"):
+        lists = [each for each in call.args if isinstance(each, ast.List)]
+        return len(lists) >= 3 and not any(each.elts for each in lists)
+    if ast.unparse(call.func) in ("signal.pause", "signal.sigtimedwait"):
+        return True
+    return name == "run" and "sleep" in (
+        call.args[0].elts[0].value
+        for _ in [0]
+        if call.args and isinstance(call.args[0], ast.List) and call.args[0].elts
+        if isinstance(call.args[0].elts[0], ast.Constant)
+    )
+
+
+#: Made by nobody else, so set or released by nobody: to wait for one is to sleep.
+_MADE_TO_WAIT = {"Event", "Condition", "Semaphore", "BoundedSemaphore", "Barrier", "Queue", "SimpleQueue", "Future"}
+
+
+def _name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def test_sleeps_by_other_names_are_found() -> None:
+    for line in (
+        "time.sleep(1)",
+        "sleep(0.1)",
+        "Event().wait(0.3)",
+        "threading.Event().wait(timeout=0.3)",
+        "Condition().wait(1)",
+        "queue.Queue().get(timeout=1)",
+        "select.select([], [], [], 1)",
+        "signal.pause()",
+        'subprocess.run(["sleep", "1"])',
+    ):
+        assert any(isinstance(node, ast.Call) and _sleeps(node) for node in ast.walk(ast.parse(line))), line
+    for line in ("sleep(0)", "event.wait(30)", "select.select([ours], [], [], 0.1)", "process.wait()", "done.get()"):
+        assert not any(isinstance(node, ast.Call) and _sleeps(node) for node in ast.walk(ast.parse(line))), line
 
 
 def test_only_tests_about_programs_start_programs() -> None:

@@ -1,12 +1,13 @@
 """Histories drawn by a seed, and those in which a difference was once found: Apache Kafka and we answer the same."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.interop.oracle.wander.catalogue import FAMILIES, history
 from tests.interop.oracle.wander.history import Step, load
-from tests.interop.oracle.wander.shrink import again, shrink
+from tests.interop.oracle.wander.shrink import again, is_chance, shrink
 from tests.interop.oracle.wander.walk import Walk
 from tests.interop.server import Server
 
@@ -17,12 +18,19 @@ SEEDS = (1, 2)
 
 
 def same(reference: Server, subject: Server, steps: list[Step]) -> None:
-    """No difference; one that does not show itself again was none."""
+    """No difference, but for one that Apache shows beside itself: the order of its maps, which it leaves to chance."""
     walk = Walk(reference, subject)
     found = walk.run(steps)
-    if found is None or not again(steps, found, walk.run):
+    assert not walk.failures, f"Apache failed, so the rest of the history was not compared: {walk.failures}"
+    if found is None:
         return
-    short, found = shrink(steps, found, walk.run)
+    short: Sequence[object]
+    if again(steps, found, walk.run):
+        short, found = shrink(steps, found, walk.run)
+    elif is_chance(steps, found, Walk(reference, reference).run):
+        return
+    else:
+        short = [f"not in each run, and not by Apache's chance; the whole history has {len(steps)} steps"]
     said = "\n".join(map(str, short))
     assert not found.fields, f"{said}\n{found.what}: (where, Apache, we) {found.fields}"
 

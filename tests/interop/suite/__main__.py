@@ -2,17 +2,18 @@
 
 python -m tests.interop.suite [--server apache] [--only kgo|sarama|trogdor|librdkafka|confluent] [NUMBER...]
 
-A suite's last run against our node is kept beside the caches, so that running one, or some numbers of one, renews its
-part of the table.
+A suite's last run is kept in results/, one file for each server and suite, so that running one, or some numbers of one,
+renews its part of the table. Each outcome names the commit of the node (or Apache's version) that it is of.
 """
 
 import argparse
 import json
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from tests.interop import server as servers
@@ -22,7 +23,9 @@ from tests.interop.suite import confluent, kgo, librdkafka, sarama, trogdor
 from tests.interop.suite.outcome import FAILED, PASSED, SKIPPED, Outcome, Report, expected_of
 
 TABLE = Path(__file__).resolve().parent / "SUITES.md"
-LAST = toolchain.CACHE / "suites"
+_APACHE = "4.3.1"
+#: The runs against our node, and those against Apache Kafka that reasons in expected/ cite.
+RESULTS = Path(__file__).resolve().parent / "results"
 
 
 @contextmanager
@@ -67,25 +70,46 @@ def reports(kind: str, only: str | None, numbers: list[str], show: Callable[[str
                 yield confluent.run(bootstrap, protocol)
 
 
-def keep(report: Report, numbers: Sequence[str] = ()) -> None:
-    """Remember the run of a whole suite, or of some numbers what came of these."""
-    LAST.mkdir(parents=True, exist_ok=True)
-    outcomes = list(report.outcomes)
+def commit() -> str:
+    """The node's commit, with a + when the tree has changes that are not in it."""
+    git = ["git", "-C", str(toolchain.ROOT)]
+    head = subprocess.run([*git, "rev-parse", "--short=9", "HEAD"], capture_output=True, text=True, check=True).stdout
+    changed = subprocess.run([*git, "status", "--porcelain", "--", "ottla"], capture_output=True, text=True, check=True)
+    return head.strip() + ("+" if changed.stdout.strip() else "")
+
+
+def keep(report: Report, numbers: Sequence[str] = (), *, server: str = "ottla", of: str = "") -> None:
+    """Remember the run of a whole suite, or of some numbers what came of these; `of` says of which server's commit."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    outcomes = [replace(one, of=of) for one in report.outcomes]
     if numbers:
-        last = next((each.outcomes for each in kept() if each.suite == report.suite), ())
+        last = next((each.outcomes for each in kept(server) if each.suite == report.suite), ())
         outcomes = sorted([one for one in last if one.name[:4] not in numbers] + outcomes, key=lambda one: one.name)
-    kept_now = {"suite": report.suite, "outcomes": [asdict(one) for one in outcomes]}
-    (LAST / f"{report.suite}.json").write_text(json.dumps(kept_now, indent=1))
+    kept_now = {"suite": report.suite, "release": release(report.suite), "outcomes": [asdict(one) for one in outcomes]}
+    (RESULTS / f"{server} {report.suite}.json").write_text(json.dumps(kept_now, indent=1) + "\n")
 
 
-def kept() -> list[Report]:
+def kept(server: str = "ottla") -> list[Report]:
     """The last run of each suite."""
     reports = []
-    for path in sorted(LAST.glob("*.json")):
+    for path in sorted(RESULTS.glob(f"{server} *.json")):
         last = json.loads(path.read_text())
         suite = last["suite"]
         reports.append(Report(suite, [Outcome(**one) for one in last["outcomes"]], expected_of(suite)))
     return reports
+
+
+def release(suite: str) -> str:
+    """Which release of a suite is run."""
+    modules = (toolchain.HERE / "go" / "go.mod").read_text().split()
+    releases = {
+        "kgo": modules[modules.index("github.com/twmb/franz-go") + 1],
+        "sarama": modules[modules.index("github.com/IBM/sarama") + 1],
+        "trogdor": _APACHE,
+        "librdkafka": toolchain.LIBRDKAFKA_PACKAGE,
+        "confluent": toolchain.CONFLUENT_COMMIT[:9],
+    }
+    return releases[suite.partition(" ")[0]]
 
 
 def table(ran: list[Report]) -> str:
@@ -95,18 +119,27 @@ def table(ran: list[Report]) -> str:
         "",
         "Written by `make suites`. What does not pass is in expected/, each with its reason.",
         "",
-        "| suite | passed | failed | skipped | seconds of tests |",
-        "|---|---|---|---|---|",
+        "`alone` counts passed tests that failed first, and passed when they ran again with nothing beside them.",
+        "",
+        "| suite | its release | the node's commits | passed | alone | failed | skipped | seconds of tests |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for one in ran:
-        counts = " | ".join(str(one.count(state)) for state in (PASSED, FAILED, SKIPPED))
-        lines.append(f"| {one.suite} | {counts} | {sum(each.seconds for each in one.outcomes):.0f} |")
+        alone = sum(each.again for each in one.outcomes)
+        counts = " | ".join(map(str, (one.count(PASSED), alone, one.count(FAILED), one.count(SKIPPED))))
+        nodes = ", ".join(sorted({each.of for each in one.outcomes}))
+        seconds = sum(each.seconds for each in one.outcomes)
+        lines.append(f"| {one.suite} | {release(one.suite)} | {nodes} | {counts} | {seconds:.0f} |")
+    again = [(one.suite, each) for one in ran for each in one.outcomes if each.again]
+    lines += ["", "## What passed only alone", ""]
+    lines += [f"- {suite}: {each.name}: {each.said}" for suite, each in again] or ["Nothing."]
     lines += ["", "## What did not pass", ""]
     for one in ran:
         for each in one.outcomes:
             if each.state != PASSED:
                 known = one.expected.get(each.name)
-                lines.append(f"- {one.suite}: {each.name} {each.state}: {known.reason if known else each.said}")
+                why = each.said if known is None else known.reason if known.state else f"{known.reason}: {each.said}"
+                lines.append(f"- {one.suite}: {each.name} {each.state}: {why}")
     return "\n".join([*lines, ""])
 
 
@@ -119,9 +152,14 @@ def main() -> int:
     surprises = False
     for report in reports(given.server, given.only, given.numbers, lambda line: print(f"== {line}", flush=True)):
         print(report.text(), flush=True)
-        surprises = surprises or bool(report.surprises)
+        # The other scenario runs some of the numbers.
+        gone = [] if given.numbers or "noautocreate" in report.suite else report.vanished
+        for name in gone:
+            print(f"  listed, but there is no such test any more: {name}", flush=True)
+        surprises = surprises or bool(report.surprises or gone)
+        of = commit() if given.server == "ottla" else _APACHE
+        keep(report, given.numbers, server=given.server, of=of)
         if given.server == "ottla":
-            keep(report, given.numbers)
             TABLE.write_text(table(kept()))
     return 1 if surprises else 0
 

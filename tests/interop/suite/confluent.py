@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.interop import toolchain
-from tests.interop.suite.outcome import FAILED, PASSED, SKIPPED, Outcome, Report, expected_of, judged
+from tests.interop.suite.outcome import FAILED, LEAST, PASSED, SKIPPED, Outcome, Report, expected_of, judged
 from tests.interop.suite.process import run_whole
 
 #: All tests of one protocol.
@@ -37,7 +37,7 @@ def run(bootstrap: str, protocol: str) -> Report:
     """Run all tests with groups of the classic or the consumer protocol."""
     suite = f"confluent ({protocol})"
     outcomes = _run(bootstrap, protocol, [f"tests/integration/{where}" for where in _WHERE[protocol]])
-    return judged(suite, outcomes, expected_of(suite), lambda one: _alone(bootstrap, protocol, one))
+    return judged(suite, outcomes, expected_of(suite), lambda one: _alone(bootstrap, protocol, one), least=LEAST[suite])
 
 
 def _alone(bootstrap: str, protocol: str, outcome: Outcome) -> Outcome:

@@ -26,7 +26,8 @@ def run(program: Path, directory: Path, settings: Mapping[str, str], pattern: st
         timeout=TIMEOUT_S,
     )
     outcomes = parse(done.stdout.decode(errors="replace"))
-    if done.returncode and not any(one.state == FAILED for one in outcomes):
+    # "no tests to run" is the end of a program that was told a pattern that fits none: code 0.
+    if not outcomes or (done.returncode and not any(one.state == FAILED for one in outcomes)):
         last = done.stdout[-4000:].decode(errors="replace")
         raise RuntimeError(f"{program.name} ended with {done.returncode}:\n{last}")
     return outcomes

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.interop import toolchain
-from tests.interop.suite.outcome import FAILED, PASSED, SKIPPED, Outcome, Report, expected_of, judged
+from tests.interop.suite.outcome import FAILED, LEAST, PASSED, SKIPPED, Outcome, Report, expected_of, judged
 from tests.interop.suite.process import run_whole
 
 #: The short form: each in about ten seconds or less, and together one of each kind.
@@ -84,7 +84,8 @@ def run(bootstrap: str, protocol: str, numbers: Sequence[str] = (), scenario: st
         ran = list(pool.map(lambda number: _run(broker, number), numbers or all_numbers(protocol)))
     suite = f"librdkafka ({protocol}{'' if scenario == 'default' else ', ' + scenario})"
     outcomes = [one for some in ran for one in some]
-    return judged(suite, outcomes, expected_of(suite), lambda one: _alone(broker, one))
+    least = len(numbers) if numbers else LEAST[suite]
+    return judged(suite, outcomes, expected_of(suite), lambda one: _alone(broker, one), least=least)
 
 
 def all_numbers(protocol: str) -> list[str]:
@@ -167,6 +168,8 @@ def parse(number: str, text: str, seconds: float) -> list[Outcome]:
         return [*(outcomes or passed), *(Outcome(name, FAILED, seconds, said) for name, said in sorted(named.items()))]
     if not outcomes and "================= Running test" in text:
         return [Outcome(_only(number), FAILED, seconds, f"no summary; its last words: {text[-300:]!r}")]
+    if not _ROW.search(text):
+        return [Outcome(number, FAILED, seconds, f"the program did not run; its last words: {text[-300:]!r}")]
     return [replace(one, said=failures[0]) if one in failed and failures else one for one in outcomes]
 
 

@@ -1,10 +1,13 @@
 """What a foreign test said, and whether it was expected.
 
-An expectation is a line of `expected/NAME.txt`: the test's name, `fails` or `skips`, and the reason.
+An expectation is a line of `expected/NAME.txt`: the test's name, `fails`, `skips` or `times`, and the reason. `times`
+excuses nothing: the test measures time, must pass, and if it does not, the table says what it is about.
 Rules:
 - A test that is not listed must pass. A skipped one has not: what a suite leaves out, it leaves out for a reason.
 - A test that failed and is not listed runs once more, alone: these suites measure time, and the machine may be busy.
 - A listed test that passes is no failure; it is told, so that its line can go.
+- A run of a whole suite has at least as many outcomes as `LEAST` says, and one for each listed test: a program that
+  does not start, or tests that vanish with a new release, do not look like a success.
 """
 
 import re
@@ -13,8 +16,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
-_STATES = {"fails": FAILED, "skips": SKIPPED}
+_STATES = {"fails": FAILED, "skips": SKIPPED, "times": ""}
 EXPECTED = Path(__file__).resolve().parent / "expected"
+
+
+#: The least number of outcomes of a whole suite: what the releases of today have, but for a few.
+LEAST = {
+    "confluent (classic)": 175,
+    "confluent (consumer)": 20,
+    "kgo": 450,
+    "librdkafka (classic)": 110,
+    "librdkafka (classic, noautocreate)": 4,
+    "librdkafka (consumer)": 95,
+    "librdkafka (consumer, noautocreate)": 4,
+    "sarama": 88,
+    "trogdor": 6,
+}
 
 
 @dataclass(frozen=True)
@@ -28,12 +45,15 @@ class Outcome:
     said: str = ""
     #: it passed when it ran again, alone
     again: bool = False
+    #: the commit of the node, or Apache's version
+    of: str = ""
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """What is known not to pass."""
+    """What is known not to pass, or only when nothing else runs."""
 
+    #: as an outcome's; empty if it must pass
     state: str
     reason: str
 
@@ -54,7 +74,14 @@ class Report:
     @property
     def needless(self) -> list[str]:
         """What is listed and passed."""
-        return [one.name for one in self.outcomes if one.state == PASSED and one.name in self.expected]
+        ran = [one for one in self.outcomes if one.state == PASSED and one.name in self.expected]
+        return [one.name for one in ran if self.expected[one.name].state]
+
+    @property
+    def vanished(self) -> list[str]:
+        """What is listed and did not run; of interest when the whole suite ran."""
+        ran = {one.name for one in self.outcomes}
+        return [name for name in self.expected if name not in ran]
 
     def count(self, state: str) -> int:
         return sum(one.state == state for one in self.outcomes)
@@ -74,14 +101,14 @@ class Report:
 
 
 def expectations(text: str) -> dict[str, Expectation]:
-    """Parse a list: `NAME fails|skips REASON` a line; `#` begins a comment."""
+    """Parse a list: `NAME fails|skips|times REASON` a line; `#` begins a comment."""
     found: dict[str, Expectation] = {}
     for line in text.splitlines():
         if not line.strip() or line.startswith("#"):
             continue
         name, state, reason = [*line.split(maxsplit=2), "", ""][:3]
         if state not in _STATES or not reason:
-            raise ValueError(f"not `NAME fails|skips REASON`: {line!r}")
+            raise ValueError(f"not `NAME fails|skips|times REASON`: {line!r}")
         if name in found:
             raise ValueError(f"{name} is listed twice")
         found[name] = Expectation(_STATES[state], reason)
@@ -100,9 +127,17 @@ def judged(
     outcomes: Iterable[Outcome],
     expected: Mapping[str, Expectation],
     again: Callable[[Outcome], Outcome],
+    *,
+    least: int = 1,
 ) -> Report:
-    """The report of a run, each surprise having had its second chance by `again`."""
+    """The report of a run, each surprise having had its second chance by `again`.
+
+    A run with fewer outcomes than `least` has one more, a failed one that says so.
+    """
     ran = list(outcomes)
+    if len(ran) < least:
+        why = f"{len(ran)} tests told how they ended, expected at least {least}: does the suite start?"
+        return Report(suite, [*ran, Outcome("the-whole-suite", FAILED, 0, why)], expected)
     report = Report(suite, ran, expected)
     for one in report.surprises:
         if one.state == FAILED:

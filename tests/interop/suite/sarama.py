@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from tests.interop import toolchain
 from tests.interop.server import free_ports
 from tests.interop.suite import go_program
-from tests.interop.suite.outcome import Report, expected_of, judged
+from tests.interop.suite.outcome import LEAST, Report, expected_of, judged
 
 #: Where the tests look for their brokers.
 PORTS = range(29091, 29096)
@@ -43,7 +43,11 @@ def run(bootstrap: str) -> Report:
         settings = {"TOXIPROXY_ADDR": address, "KAFKA_VERSION": "4.3.1"}
         outcomes = go_program.run(program, directory, settings, f"^({'|'.join(names)})$")
         return judged(
-            "sarama", outcomes, expected_of("sarama"), lambda one: go_program.alone(program, directory, settings, one)
+            "sarama",
+            outcomes,
+            expected_of("sarama"),
+            lambda one: go_program.alone(program, directory, settings, one),
+            least=LEAST["sarama"],
         )
 
 

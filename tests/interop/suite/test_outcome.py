@@ -10,6 +10,7 @@ from tests.interop.suite import confluent, go_program, librdkafka
 from tests.interop.suite.outcome import (
     EXPECTED,
     FAILED,
+    LEAST,
     PASSED,
     SKIPPED,
     Expectation,
@@ -78,6 +79,14 @@ def test_a_surprise_runs_once_more_and_both_ends_are_told() -> None:
     assert "passed when it ran alone: slow: late" in report.text()
 
 
+def test_a_test_that_measures_time_must_pass_and_the_table_says_what_it_is_about() -> None:
+    expected = expectations("a times it counts milliseconds\nb times it counts seconds")
+    report = Report("kgo", [Outcome("a", FAILED, 1, "12 > 10"), Outcome("b", PASSED, 1)], expected)
+    assert [one.name for one in report.surprises] == ["a"]
+    assert report.needless == []
+    assert "- kgo: a failed: it counts milliseconds: 12 > 10" in runner.table([report])
+
+
 @pytest.mark.parametrize("line", ["a", "a fails", "a passes why", "a fails why\na skips why"])
 def test_a_list_with_a_line_that_says_too_little_is_refused(line: str) -> None:
     with pytest.raises(ValueError, match=r"not `NAME|listed twice"):
@@ -136,8 +145,46 @@ def test_the_report_of_pytest_tells_each_test_once() -> None:
 def test_some_numbers_take_the_place_of_what_came_of_them_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "LAST", tmp_path)
+    monkeypatch.setattr(runner, "RESULTS", tmp_path)
+    suite = "librdkafka (classic)"
     whole = [Outcome("0001_a", PASSED, 1), Outcome("0045_b", FAILED, 1), Outcome("0113_c", FAILED, 1)]
-    runner.keep(Report("s", whole, {}))
-    runner.keep(Report("s", [Outcome("0045_d", PASSED, 2)], {}), ["0045"])
-    assert runner.kept()[0].outcomes == [whole[0], Outcome("0045_d", PASSED, 2), whole[2]]
+    runner.keep(Report(suite, whole, {}), of="one")
+    runner.keep(Report(suite, [Outcome("0045_d", PASSED, 2, again=True)], {}), ["0045"], of="two")
+    runner.keep(Report(suite, whole[:1], {}), server="apache", of="4.3.1")
+    (ours,) = runner.kept()
+    assert [(one.name, one.of) for one in ours.outcomes] == [("0001_a", "one"), ("0045_d", "two"), ("0113_c", "one")]
+    shown = runner.table([ours])
+    assert f"| {suite} | {runner.release(suite)} | one, two | 2 | 1 | 1 | 0 | 4 |" in shown
+    assert "- librdkafka (classic): 0045_d: " in shown
+    assert [one.of for one in runner.kept("apache")[0].outcomes] == ["4.3.1"]
+
+
+def test_a_program_that_does_not_start_is_no_success() -> None:
+    (outcome,) = librdkafka.parse("0001", "error while loading shared libraries", 0.1)
+    assert (outcome.name, outcome.state) == ("0001", FAILED)
+    assert "loading shared libraries" in outcome.said
+
+
+def test_a_go_program_without_tests_is_no_success(tmp_path: Path) -> None:
+    program = tmp_path / "kgo.test"
+    program.write_text("#!/bin/sh\necho 'testing: warning: no tests to run'\necho PASS\n")
+    program.chmod(0o755)
+    with pytest.raises(RuntimeError, match="no tests to run"):
+        go_program.run(program, tmp_path, {}, ".")
+
+
+def test_a_suite_with_too_few_outcomes_fails() -> None:
+    few = judged("kgo", [Outcome("a", PASSED, 1)], {}, lambda one: one, least=LEAST["kgo"])
+    assert [(one.name, one.state) for one in few.surprises] == [("the-whole-suite", FAILED)]
+    assert "1 tests told how they ended, expected at least 450" in few.text()
+    assert judged("kgo", [], {}, lambda one: one).surprises
+
+
+def test_every_suite_has_a_least_number_and_a_release() -> None:
+    for suite in LEAST:
+        assert runner.release(suite)
+
+
+def test_a_listed_test_that_is_gone_is_told() -> None:
+    expected = {"a": Expectation(FAILED, "r"), "b": Expectation(FAILED, "r")}
+    assert Report("s", [Outcome("a", FAILED, 1)], expected).vanished == ["b"]
