@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.handlers import MODULES
@@ -97,10 +96,10 @@ class Meter:
 
     __slots__ = ("frame_bytes", "seconds")
 
-    def __init__(self, frame_bytes: int) -> None:
+    def __init__(self, frame_bytes: int, began_seconds: float) -> None:
         self.frame_bytes = frame_bytes
         #: On the loop, in stage one.
-        self.seconds = -perf_counter()
+        self.seconds = -began_seconds
 
 
 class Call:
@@ -152,8 +151,9 @@ class _Route:
 class Dispatch:
     """A node's table of routes; the listeners hand it every frame."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, work_seconds: Callable[[], float]) -> None:
         self._node = node
+        self._work_seconds = work_seconds
         self._routes: dict[int, _Route] = {}
         self._around: Callable[[Handler], Handler] | None = None
         self.log = RequestLog()
@@ -182,9 +182,9 @@ class Dispatch:
             raise PeerError(f"a {route.handler.api.name} v{version} request that cannot be read: {error}") from error
         call = Call(self._node, connection, version, correlation_id, client_id)
         if self._node.quotas.active:
-            call.meter = Meter(len(frame) + _SIZE_BYTES)
+            call.meter = Meter(len(frame) + _SIZE_BYTES, self._work_seconds())
         if self.log.wanted:
-            call.began = perf_counter()
+            call.began = self._work_seconds()
         try:
             reply = route.handler.function(call, request)
         except KafkaError as error:
@@ -195,7 +195,7 @@ class Dispatch:
             _log.exception("%s v%d failed", route.handler.api.name, version)
             reply = route.handler.refuse(request, version, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
         if call.meter is not None:
-            call.meter.seconds += perf_counter()
+            call.meter.seconds += self._work_seconds()
         if type(reply) is Later:
             slot.superseded = reply.superseded
             reply.then(lambda value: self._answer(route, call, request, slot, value))
@@ -211,7 +211,7 @@ class Dispatch:
             self._throttle(call, call.meter, route.handler.api.key, reply)
         if call.began is not None:
             api = route.handler.api
-            self.log.answered(call, api.name, api.key, request, reply, perf_counter() - call.began)
+            self.log.answered(call, api.name, api.key, request, reply, self._work_seconds() - call.began)
         if isinstance(reply, NoReply):
             slot.fill(())
             return

@@ -19,6 +19,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import field
 from functools import cached_property
 from random import SystemRandom
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.admission import Admission
@@ -91,6 +92,8 @@ class Ports:
     pool: Callable[..., Executor] = _threads
     #: Makes a listener; its arguments are those of `Listener`.
     listener: Callable[..., Listener] = Listener
+    #: A count of seconds by which the node measures its own work, for request quotas and the request log.
+    work_seconds: Callable[[], float] = perf_counter
     #: Makes what carries out a compaction beside the loop.
     clean_worker: Callable[[asyncio.AbstractEventLoop, Disk], clean_worker.Worker] = _process
 
@@ -116,7 +119,7 @@ class Node:
             loop, self.pool, self.clock.now_ms, lambda log, error: self.log_dirs.sync_failed(log, error)
         )
         self.fetch_sessions = Sessions(settings.max_incremental_fetch_session_cache_slots, self.rng)
-        self.dispatch = Dispatch(self)
+        self.dispatch = Dispatch(self, ports.work_seconds)
         self.quotas = Quotas.of(settings)
         self.admission = Admission(lambda: self.settings, self.clock.monotonic_ms)
         self.log_dirs = LogDirs(self)

@@ -67,7 +67,7 @@ class Machine:
         assert self.node is None, "one node at a time"
         self.failure = None
         loop = self.loop = SimLoop(self.clock, self.rng)
-        ports = Ports(self.disk, self.clock, self.rng, lambda *_: SimPool(loop), new_listener, SimWorker)
+        ports = Ports(self.disk, self.clock, self.rng, lambda *_: SimPool(loop), new_listener, loop.time, SimWorker)
         node = Node(self.settings, cast(asyncio.AbstractEventLoop, loop), ports)
         node.on_failure = self._fail
         node.open()

@@ -69,7 +69,9 @@ class NodeHost:
         loop = self.host.boot()
         self.failure = None
         listener: Any = partial(Listener, new_socket=self.host.socket, now=loop.time)
-        ports = Ports(self.disk, self.host.clock, self.world.rng, lambda *_: SimPool(loop), listener, SimWorker)
+        ports = Ports(
+            self.disk, self.host.clock, self.world.rng, lambda *_: SimPool(loop), listener, loop.time, SimWorker
+        )
         node = Node(self.settings, cast(asyncio.AbstractEventLoop, loop), ports)
         node.on_failure = self._fail
         node.open()

@@ -10,6 +10,7 @@ from ottla.cluster.placement import UNASSIGNED_DIRECTORY
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.name import TopicPartition
 from ottla.log.log import Log, LogSettings, Origin
+from ottla.wire.api import describe_topic_partitions as paged
 from ottla.wire.api import elect_leaders
 from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.batch import build
@@ -264,3 +265,17 @@ def test_of_two_logs_of_a_partition_the_one_that_is_left_out_is_set_aside_whole(
         assert [name.endswith("-stray") for name in names] == [True]
         scene.node.store.remove_deleted(scene.machine.clock.now_ms() + (1 << 40))
         assert scene.machine.disk.list(f"{left}/{names[0]}")
+
+
+def test_eligible_leaders_are_told_as_the_image_has_them() -> None:
+    scene = Scene()
+    scene.create()
+    change(scene, 1, replicas=[1, 2, 3], isr=[1], eligible_leader_replicas=[2], last_known_elr=[3], directories=[])
+    request = paged.DescribeTopicPartitionsRequest(topics=[paged.TopicRequest(name=TOPIC)])
+    answers = scene.ask(request, 0).topics[0].partitions
+    assert [(each.eligible_leader_replicas, each.last_known_elr) for each in answers] == [
+        ([], []),
+        ([2], [3]),
+        ([], []),
+        ([], []),
+    ]

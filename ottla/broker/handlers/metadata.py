@@ -226,8 +226,8 @@ def _page(image: Image, topic: TopicImage, first: int, end: int) -> paged.Descri
                 isr_nodes=list(topic.partitions[index].isr),
                 offline_replicas=_offline(image, topic.partitions[index]),
                 # Empty and not null: Apache's Java Admin fails on null, which the schema allows.
-                eligible_leader_replicas=[],
-                last_known_elr=[],
+                eligible_leader_replicas=list(topic.partitions[index].eligible_leader_replicas),
+                last_known_elr=list(topic.partitions[index].last_known_elr),
             )
             for index in range(first, end)
         ],
