@@ -6,18 +6,56 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.option import admin, as_json
+from ottla.cli.option import Commands, admin, as_json
 from ottla.cli.option import cluster as asks
+from ottla.kernel.error import KafkaError, OttlaError
 
 if TYPE_CHECKING:
     from ottla.client import Admin
 
 
-@click.command()
+@click.group(cls=Commands, invoke_without_command=True)
 @asks
 @as_json
-def cluster(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """Show the nodes with their disks, and the quorum."""
+@click.pass_context
+def cluster(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
+    """Show the nodes, the quorum and the disks, or whether all is well. Alone it shows."""
+    if context.invoked_subcommand is None:
+        context.invoke(show, bootstrap=bootstrap, client=client, as_json=as_json)
+
+
+@cluster.command()
+@asks
+@as_json
+def health(bootstrap: str, client: tuple[str, ...], as_json: bool) -> int:
+    """A verdict, its reasons and what to do; exit code 0 healthy, 1 degraded, 2 failing or not to be reached."""
+    from ottla.cli import screen
+    from ottla.cli.health import DEGRADED, FAILING, HEALTHY, WORDS, Reason, examine
+
+    try:
+        with admin(bootstrap, client) as ask:
+            reasons, looked_at = examine(ask)
+    except (OttlaError, KafkaError) as error:
+        reasons, looked_at = [Reason(FAILING, screen.in_words(error), "ottla start, or -b HOST:PORT")], {}
+    verdict = max((each.level for each in reasons), default=HEALTHY)
+    if as_json:
+        found = [{"level": WORDS[each.level], "what": each.what, "do": each.do} for each in reasons]
+        screen.document({"verdict": WORDS[verdict], "reasons": found, **looked_at})
+        return verdict
+    colour = {HEALTHY: "green", DEGRADED: "yellow", FAILING: "red"}
+    counted = ", ".join(f"{count:,} {what}" for what, count in looked_at.items())
+    click.echo(screen.styled(WORDS[verdict], colour[verdict], bold=True) + (f"  {counted}" if counted else ""))
+    for each in reasons:
+        click.echo(f"  {screen.styled(WORDS[each.level], colour[each.level])}: {screen.visible(each.what)}")
+        click.echo(screen.styled(f"    {each.do}", dim=True))
+    return verdict
+
+
+@cluster.command()
+@asks
+@as_json
+def show(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
+    """The nodes with their disks, and the quorum."""
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:

@@ -110,11 +110,16 @@ def table(
         filled = [index for index in range(len(columns)) if any(row[index] is not None for row in rows)]
         columns = [columns[index] for index in filled]
         rows = [[row[index] for index in filled] for row in rows]
+    out().print(grid(columns, rows, headless=headless))
+
+
+def grid(columns: Sequence[Column], rows: Iterable[Sequence[object]], *, headless: bool = False) -> RenderableType:
+    """The table itself, for a terminal."""
     from rich.table import Table
 
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=not headless)
+    found = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=not headless)
     for column in columns:
-        grid.add_column(
+        found.add_column(
             column.title,
             justify="right" if column.numeric else "left",
             style=_STYLES[column.style],
@@ -122,8 +127,8 @@ def table(
             no_wrap=column.whole,
         )
     for row in rows:
-        grid.add_row(*map(_cell, row))
-    out().print(grid)
+        found.add_row(*map(_cell, row))
+    return found
 
 
 def _cell(value: object) -> RenderableType:
