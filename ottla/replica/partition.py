@@ -89,10 +89,11 @@ class Partition:
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(the greatest known epoch not above it, where that one ends); (-1, -1) if unknown.
 
-        Our own epoch is known before its first batch is written.
+        Our own epoch is known before its first batch is written. It ends with the log, as in Apache Kafka: a follower
+        may have more than the high watermark.
         """
         if epoch == self.leader_epoch:
-            return epoch, self.high_watermark
+            return epoch, self.log.end_offset
         latest = self.log.epochs.latest
         if latest < self.leader_epoch and epoch != UNDEFINED_EPOCH:
             # Ours begins at the end of the log, though nothing is written in it yet.

@@ -11,7 +11,7 @@ from ottla.kernel.error import ErrorCode
 from ottla.kernel.name import TopicPartition
 from ottla.log.log import Log, LogSettings, Origin
 from ottla.wire.api import describe_topic_partitions as paged
-from ottla.wire.api import elect_leaders
+from ottla.wire.api import elect_leaders, fetch
 from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.batch import build
 from ottla.wire.record.metadata import PartitionChangeRecord
@@ -279,3 +279,25 @@ def test_eligible_leaders_are_told_as_the_image_has_them() -> None:
         ([], []),
         ([], []),
     ]
+
+
+def test_a_leaders_own_epoch_ends_at_the_end_of_its_log() -> None:
+    """Not at the high watermark: a follower that has more than that would cut its log for ever."""
+    scene = Scene()
+    scene.create()
+    assert scene.write(1, b"one") == "NONE"
+    partition = scene.node.partitions[TOPIC, 1]
+    partition.append(bytearray(build([(1, b"k", b"two", ())])), 1)
+    assert (partition.high_watermark, partition.log.end_offset) == (1, 2)
+    assert partition.end_offset_for_epoch(partition.leader_epoch) == (partition.leader_epoch, 2)
+    part = fetch.FetchPartition(
+        partition=1,
+        current_leader_epoch=partition.leader_epoch,
+        fetch_offset=2,
+        last_fetched_epoch=partition.leader_epoch,
+        partition_max_bytes=1 << 20,
+    )
+    topics = [fetch.FetchTopic(topic=TOPIC, partitions=[part])]
+    request = fetch.FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, replica_id=-1, topics=topics)
+    answer = scene.ask(request, 12).responses[0].partitions[0]
+    assert (answer.error_code, answer.diverging_epoch.end_offset) == (0, -1)
