@@ -7,10 +7,14 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
-from ottla.kernel.error import KafkaError
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.net.inbound import Connection
+
+_log = logging.getLogger("ottla.broker")
 
 
 class NoReply:
@@ -48,6 +52,42 @@ class Later:
             waiting(self.value)
         else:
             self._waiting = waiting
+
+
+def in_turns(connection: Connection, work: Generator[None, None, Any]) -> Any:
+    """Do a long request's `work` a step at a time: the response, or a `Later` of it.
+
+    Each `yield` ends a step, which takes about a millisecond. The first is done now, and a request of one step is
+    answered as any other; between the later ones others have their turns. The client's next request waits for the end.
+    """
+    try:
+        next(work)
+    except StopIteration as done:
+        return done.value
+    later = Later()
+    connection.pause()
+
+    def step() -> None:
+        if connection.closed:
+            return work.close()
+        try:
+            next(work)
+        except StopIteration as done:
+            end(done.value)
+        except KafkaError as error:
+            end(error)
+        except Exception:
+            _log.exception("a request that is answered in turns failed")
+            end(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        else:
+            connection.turns.wait(step)
+
+    def end(value: Any) -> None:
+        later.resolve(value)
+        connection.resume()
+
+    connection.turns.wait(step)
+    return later
 
 
 #: What handlers return. The response's class is checked when it is encoded.

@@ -2,9 +2,12 @@
 
 Rules:
 - A client has one batch with base offset 0; a coordinator may have several, which go in one by one.
-- The records are not looked at (decision 0021); `revise` does that where a topic's settings ask for it.
+- Of the records as much is looked at as costs nothing: their number must be possible for their bytes, the first must
+  be one, and compressed ones must begin as their codec does (decision 0342). `revise` looks at all of them where a
+  topic's settings ask for it.
 """
 
+import struct
 from typing import TYPE_CHECKING
 
 from ottla.kernel.error import ErrorCode, KafkaError, RefusedBatch
@@ -13,6 +16,8 @@ from ottla.log.appended import Appended, Origin
 from ottla.log.setting import LogSettings
 from ottla.wire.batch import CONTROL, CRC_START, HEADER_BYTES, LENGTH_END, MAGIC, PREFIX
 from ottla.wire.checksum import crc32c
+from ottla.wire.codec import codec_of, decompress_some
+from ottla.wire.walk import RECORD_BYTES_MIN, WALK_BYTES_MAX, record_end
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
@@ -26,6 +31,13 @@ _OVERHEAD_BYTES = 14
 _MAGIC_END = 17
 _CODEC_MASK = 7
 _CODEC_MAX = 4
+_FIRST_BYTES = struct.Struct(">BBBBB")
+#: The least bytes of a plain record, and the byte of its length.
+_LENGTH_MIN = (RECORD_BYTES_MIN - 1) << 1
+#: More records in a byte of a compressed batch than this are hardly ever there.
+_RECORDS_A_BYTE = 8
+#: What the streams of a codec begin with; snappy may be raw, which begins with anything.
+_BEGINS = (b"", b"\x1f\x8b", b"", b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd")
 
 
 def check_header(data: Buffer, size: int, fields: Fields, settings: LogSettings, from_client: bool) -> None:
@@ -54,6 +66,52 @@ def check_header(data: Buffer, size: int, fields: Fields, settings: LogSettings,
         if base_sequence < 0 <= producer_id:
             why = f"the batch of producer {producer_id} has sequence {base_sequence}"
             raise RefusedBatch(ErrorCode.INVALID_RECORD, why)
+        body_bytes = size - HEADER_BYTES
+        if attributes & _CODEC_MASK:
+            _check_packed(data, size, attributes, count)
+        elif count * RECORD_BYTES_MIN > body_bytes:
+            raise _not_borne_out(f"{count} records do not fit into {body_bytes} bytes")
+        else:
+            # Nearly every batch begins so: a length of one or two bytes, attributes, and two deltas that are 0.
+            b0, b1, b2, b3, b4 = _FIRST_BYTES.unpack_from(data, HEADER_BYTES)
+            if b0 & 128:
+                usual = b1 < 128 and not b0 & 1 and b3 == b4 == 0
+                end = HEADER_BYTES + 2 + ((b0 & 127 | b1 << 7) >> 1)
+            else:
+                usual = b0 >= _LENGTH_MIN and not b0 & 1 and b2 == b3 == 0
+                end = HEADER_BYTES + 1 + (b0 >> 1)
+            if not usual:
+                end = _check_first(data, size)
+            if end > size or (count == 1 and end < size):
+                raise _not_borne_out(f"the first of {count} records ends at byte {end} of {size}")
+
+
+def _check_first(data: Buffer, size: int) -> int:
+    """Where the first record ends. KafkaError if it is malformed."""
+    try:
+        return record_end(memoryview(data)[:size], HEADER_BYTES)
+    except (IndexError, ValueError) as error:
+        raise _not_borne_out(f"the first record is cut off or malformed: {error}") from error
+
+
+def _check_packed(data: Buffer, size: int, attributes: int, count: int) -> None:
+    """The body begins as its codec does, and as many records may come out as the header claims."""
+    begin = _BEGINS[attributes & _CODEC_MASK]
+    if data[HEADER_BYTES : HEADER_BYTES + len(begin)] != begin:
+        # Apache Kafka's code: its decoders fail in ways that it has no other for.
+        raise RefusedBatch(ErrorCode.UNKNOWN_SERVER_ERROR, "the batch is not of the codec that it claims")
+    if count > _RECORDS_A_BYTE * (size - HEADER_BYTES):
+        # Hardly ever, and then it is worth a look: as many bytes as these records need at least.
+        needed = count * RECORD_BYTES_MIN
+        if needed > WALK_BYTES_MAX:
+            raise _not_borne_out(f"{count} records in {size} bytes are too many, send fewer at once")
+        plain, _ = decompress_some(codec_of(attributes), memoryview(data)[HEADER_BYTES:size], needed)
+        if len(plain) < needed:
+            raise _not_borne_out(f"{count} records do not fit into {len(plain)} bytes")
+
+
+def _not_borne_out(why: str) -> RefusedBatch:
+    return RefusedBatch(ErrorCode.INVALID_RECORD, f"the batch's records do not bear out its header: {why}")
 
 
 def single(data: Buffer, size: int) -> Buffer:

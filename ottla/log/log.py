@@ -379,11 +379,11 @@ class Log:
 
     def offset_for_timestamp(self, timestamp: int, end_offset: int) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record at or after `timestamp` and below `end_offset`."""
-        return lookup.offset_for_timestamp(self, timestamp, end_offset)
+        return lookup.finish(lookup.offset_for_timestamp(self, timestamp, end_offset))
 
     def max_timestamp(self) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record with the greatest timestamp; None in an empty log."""
-        return lookup.max_timestamp(self)
+        return lookup.finish(lookup.max_timestamp(self))
 
     def aborted(self, start: int, end: int) -> list[AbortedTransaction]:
         """The aborted transactions with records in offsets [start, end), as a fetch response needs them."""

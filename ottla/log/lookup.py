@@ -2,40 +2,68 @@
 
 ListOffsets (KIP-79, KIP-734): by timestamp it is the first record whose timestamp is not below the one asked for; the
 maximum is the first record that has the greatest timestamp of the log.
+
+A batch may hold millions of records, so a look-up is a generator: each `yield` is a step of about a millisecond, after
+which others may have changed the log. `finish` takes all steps at once.
 """
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from ottla.log.segment import Segment, Slice
-from ottla.wire.batch import Batch, Record
+from ottla.wire.batch import LOG_APPEND_TIME, BatchHeader
+from ottla.wire.walk import walk
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
 
+_RECORDS_A_STEP = 2000
+_BATCHES_A_STEP = 500
 
-def offset_for_timestamp(log: "Log", timestamp: int, end_offset: int) -> tuple[int, int, int] | None:
-    """(timestamp, offset, leader epoch), or None if no record below `end_offset` is that late."""
-    for segment in log.segments:
-        if segment.max_timestamp < timestamp:
+#: (timestamp, offset, leader epoch); None if there is no such record.
+Found = tuple[int, int, int] | None
+Lookup = Generator[None, None, Found]
+
+
+class _Changed(Exception):
+    """A segment went between two steps: look again."""
+
+
+def finish(lookup: Lookup) -> Found:
+    """Take all the steps now."""
+    while True:
+        try:
+            next(lookup)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+
+
+def offset_for_timestamp(log: "Log", timestamp: int, end_offset: int) -> Lookup:
+    """The first record at or after `timestamp`, if it lies below `end_offset`."""
+    while True:
+        try:
+            for segment in list(log.segments):
+                if segment.max_timestamp < timestamp:
+                    continue
+                found = yield from _search(log, segment, timestamp)
+                if found is not None:
+                    return found if found[1] < end_offset else None
+            return None
+        except _Changed:
             continue
-        found = _search(segment, timestamp, log.start_offset)
-        if found is not None:
-            return found if found[1] < end_offset else None
-    return None
 
 
-def max_timestamp(log: "Log") -> tuple[int, int, int] | None:
-    """(timestamp, offset, leader epoch) of the first record with the greatest timestamp."""
+def max_timestamp(log: "Log") -> Lookup:
+    """The first record with the greatest timestamp."""
+    if log.closed:
+        return None
     latest = max(log.segments, key=lambda segment: segment.max_timestamp)
     timestamp, last_offset = latest.max_timestamp_and_offset
     if timestamp < 0:
         return None
     for position, header in latest.near(last_offset):
         if header.max_timestamp == timestamp:
-            for record in Batch(header, memoryview(latest.read_batch(position, header))).records():
-                if record.timestamp == timestamp:
-                    return timestamp, record.offset, header.partition_leader_epoch
-            return None
+            return (yield from _first(header, latest.read_batch(position, header), timestamp, header.base_offset))
     return None
 
 
@@ -48,13 +76,31 @@ def end_of(log: "Log", found: Slice) -> int:
     return log.start_offset
 
 
-def _search(segment: Segment, timestamp: int, start_offset: int) -> tuple[int, int, int] | None:
+def _search(log: "Log", segment: Segment, timestamp: int) -> Lookup:
+    generation = log.generation
     _, offset = segment.time_index.lookup(timestamp)
-    for position, header in segment.near(max(offset, start_offset)):
-        if header.max_timestamp < timestamp or header.last_offset < start_offset:
+    for number, (position, header) in enumerate(segment.near(max(offset, log.start_offset)), 1):
+        if header.max_timestamp >= timestamp and header.last_offset >= log.start_offset:
+            found = yield from _first(header, segment.read_batch(position, header), timestamp, log.start_offset)
+            if found is not None:
+                return found
+        elif number % _BATCHES_A_STEP:
             continue
-        records: list[Record] = Batch(header, memoryview(segment.read_batch(position, header))).records()
-        for record in records:
-            if record.timestamp >= timestamp and record.offset >= start_offset:
-                return record.timestamp, record.offset, header.partition_leader_epoch
+        else:
+            yield
+        if log.generation != generation or segment not in log.segments:
+            raise _Changed
+    return None
+
+
+def _first(header: BatchHeader, data: bytes, timestamp: int, start_offset: int) -> Lookup:
+    """The first record of a batch that is at or after `timestamp` and not below `start_offset`."""
+    fixed = header.attributes & LOG_APPEND_TIME
+    wanted, first = timestamp - header.base_timestamp, start_offset - header.base_offset
+    for number, (offset, delta, _) in enumerate(walk(header, data), 1):
+        if (fixed or delta >= wanted) and offset >= first:
+            found = header.max_timestamp if fixed else header.base_timestamp + delta
+            return found, header.base_offset + offset, header.partition_leader_epoch
+        if not number % _RECORDS_A_STEP:
+            yield
     return None

@@ -4,7 +4,7 @@ Rules:
 - `revise` is called only if `needs_revision` said so, or if the header's timestamps are out of bounds.
 - Records are looked at only where a topic's settings make every record count: keys on a compacted topic, and
   `message.timestamp.before.max.ms` when it is set. For all else the header, which its CRC covers, is believed
-  (decision 0021).
+  (decisions 0021, 0342).
 - LogAppendTime and another codec give a new header and so a new CRC; the records are never rebuilt.
 """
 
@@ -13,15 +13,17 @@ from ottla.kernel.port import Buffer
 from ottla.log.setting import UNLIMITED, LogSettings
 from ottla.wire.batch import (
     CONTROL,
-    HEADER_BYTES,
     LOG_APPEND_TIME,
     NO_TIMESTAMP,
     BatchHeader,
-    decode_records,
     header_at,
     rewrite,
 )
-from ottla.wire.codec import Codec, codec_of, decompress
+from ottla.wire.codec import codec_of
+from ottla.wire.walk import walk
+
+#: The most records of a batch that are looked at one by one, which is done on the loop: some 70 ms.
+RECORDS_MAX = 100_000
 
 
 def always_revises(settings: LogSettings) -> bool:
@@ -39,7 +41,7 @@ def revise(data: Buffer, settings: LogSettings, now_ms: int, *, from_client: boo
     header = header_at(data)
     codec = codec_of(header.attributes)
     is_control = bool(header.attributes & CONTROL)
-    _check_records(data, header, codec, settings, now_ms)
+    _check_records(data, header, settings, now_ms, from_client)
     attributes = header.attributes
     max_timestamp = header.max_timestamp
     if settings.log_append_time:
@@ -66,7 +68,7 @@ def revise(data: Buffer, settings: LogSettings, now_ms: int, *, from_client: boo
     return revised
 
 
-def _check_records(data: Buffer, header: BatchHeader, codec: Codec, settings: LogSettings, now_ms: int) -> None:
+def _check_records(data: Buffer, header: BatchHeader, settings: LogSettings, now_ms: int, from_client: bool) -> None:
     before_max_ms = settings.timestamp_before_max_ms
     after_max_ms = settings.timestamp_after_max_ms
     create_time = not settings.log_append_time
@@ -74,18 +76,30 @@ def _check_records(data: Buffer, header: BatchHeader, codec: Codec, settings: Lo
     early = create_time and header.max_timestamp - now_ms > after_max_ms
     if not (compact or early) and (before_max_ms == UNLIMITED or not create_time):
         return
-    body = decompress(codec, memoryview(data)[HEADER_BYTES : header.size])
+    if header.count > RECORDS_MAX:
+        why = f"the batch has {header.count} records, and this topic's settings have each looked at: send {RECORDS_MAX}"
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, why)
     fixed = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
-    code, wrong = ErrorCode.INVALID_RECORD, []
-    for record in decode_records(body, header.count, 0, header.base_timestamp, fixed):
-        if compact and record.key is None:
-            wrong.append((record.offset, "the record has no key, and the topic is compacted"))
-        elif create_time and record.timestamp != NO_TIMESTAMP:
-            age_ms = now_ms - record.timestamp
-            if age_ms > before_max_ms or -age_ms > after_max_ms:
-                code = ErrorCode.INVALID_TIMESTAMP
-                bounds = f"[{now_ms - before_max_ms}, {now_ms + after_max_ms}]"
-                wrong.append((record.offset, f"the timestamp {record.timestamp} is outside of {bounds}"))
+    code = ErrorCode.INVALID_RECORD
+    wrong: list[tuple[int, str]] = []
+    try:
+        for index, delta, has_key in walk(header, data, whole_records=from_client):
+            timestamp = header.base_timestamp + delta if fixed is None else fixed
+            why = ""
+            if compact and not has_key:
+                why = "the record has no key, and the topic is compacted"
+            elif create_time and timestamp != NO_TIMESTAMP:
+                age_ms = now_ms - timestamp
+                if age_ms > before_max_ms or -age_ms > after_max_ms:
+                    code = ErrorCode.INVALID_TIMESTAMP
+                    why = f"the timestamp {timestamp} is outside of [{now_ms - before_max_ms}, {now_ms + after_max_ms}]"
+            if why:
+                wrong.append((index, why))
+    except KafkaError as error:
+        if error.code is ErrorCode.CORRUPT_MESSAGE:
+            # Not a stream of its codec: Apache Kafka has no other code for it.
+            raise RefusedBatch(ErrorCode.UNKNOWN_SERVER_ERROR, error.message) from error
+        raise RefusedBatch(error.code, error.message) from error
     if wrong:
         index, why = wrong[0]
         raise RefusedBatch(code, f"{len(wrong)} records of the batch are refused; record {index}: {why}", wrong)

@@ -98,7 +98,7 @@ class Connection:
         self._fd = sock.fileno()
         self._loop = loop
         self._memory = memory
-        self._turns = turns
+        self.turns = turns
         self._now = turns.now
         self._on_frame = on_frame
         self._on_close = on_close
@@ -124,7 +124,9 @@ class Connection:
         self._close_when_sent = False
         #: Set while this peer is not listened to.
         self._muted: asyncio.TimerHandle | None = None
-        #: Requests that have come and wait for this connection's turn, or for the end of the mute.
+        #: A request of this peer is answered in turns: the next is looked at when it is done.
+        self._paused = False
+        #: Requests that have come and wait for this connection's turn, or for the end of the mute or pause.
         self._held: memoryview | None = None
         self._waits_for_turn = False
         loop.add_reader(self._fd, self._readable)
@@ -167,7 +169,7 @@ class Connection:
     def _cut(self, data: memoryview) -> None:
         """Hand over the whole frames in `data`, a slice of them; keep the rest."""
         position, end, frames = 0, len(data), 0
-        while end - position >= 4 and self._muted is None:
+        while end - position >= 4 and self._muted is None and not self._paused:
             (size,) = _SIZE.unpack_from(data, position)
             if not 0 <= size <= self._frame_bytes_max:
                 raise self._wrong_size(size)
@@ -182,7 +184,7 @@ class Connection:
                 if frames == FRAMES_A_SLICE or self._now() - self.heard_at > SLICE_SECONDS or self._is_overloaded():
                     return self._hold(data[position:])
         if position < end:
-            if self._muted is None:
+            if self._muted is None and not self._paused:
                 self._keep(data[position:])
             else:
                 self._hold(data[position:])
@@ -198,7 +200,7 @@ class Connection:
         """Handle a slice of the requests that were held: it is this connection's turn."""
         self._waits_for_turn = False
         held = self._held
-        if held is None or self._muted is not None or self._is_overloaded():
+        if held is None or self._muted is not None or self._paused or self._is_overloaded():
             return
         self._held = None
         self._memory.hold(-len(held))
@@ -283,6 +285,17 @@ class Connection:
         self._muted = self._loop.call_later(seconds, self._unmute)
         self._stop_reading()
 
+    def pause(self) -> None:
+        """Look at no other request of this peer until `resume`: its last one is still at work."""
+        if not self.closed:
+            self._paused = True
+            self._stop_reading()
+
+    def resume(self) -> None:
+        """End the pause."""
+        self._paused = False
+        self._read_again()
+
     def _unmute(self) -> None:
         self._muted = None
         self._read_again()
@@ -294,14 +307,14 @@ class Connection:
 
     def _read_again(self) -> None:
         """Go on with what was held, or else with the socket, unless something speaks against it."""
-        if self.closed or self._reading or self._muted is not None or self._is_overloaded():
+        if self.closed or self._reading or self._muted is not None or self._paused or self._is_overloaded():
             return
         if self._held is None:
             self._reading = True
             self._loop.add_reader(self._fd, self._readable)
         elif not self._waits_for_turn:
             self._waits_for_turn = True
-            self._turns.wait(self._go_on)
+            self.turns.wait(self._go_on)
 
     # ---- out
 

@@ -5,11 +5,14 @@ Rules:
 - A node that dies takes its connections with it: what was not delivered is gone.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
+from typing import cast
 
 from ottla.net.inbound import Part, PeerError, Slot
 from ottla.net.listener import Gate, Listener
+from ottla.net.turns import Turns
 from ottla.sim.loop import SimLoop
 
 _HOST = "192.0.2.1"
@@ -38,6 +41,8 @@ class SimListener:
         self._serving = False
         self.port = 0
         self.connections: set[SimConnection] = set()
+        #: A round ends when all had a slice: no real time in a history.
+        self.turns = Turns(cast(asyncio.AbstractEventLoop, loop), lambda: 0.0)
 
     def bind(self, host: str, port: int) -> None:
         self.port = port
@@ -79,6 +84,9 @@ class SimConnection:
         self.peer = (_HOST, port)
         self.client_software = ("", "")
         self.closed = False
+        self.turns = listener.turns
+        self._paused = False
+        self._behind: deque[bytes] = deque()
 
     # ---- the client's end
 
@@ -88,6 +96,9 @@ class SimConnection:
 
     def _arrive(self, frame: bytes) -> None:
         if self.closed:
+            return
+        if self._paused:
+            self._behind.append(frame)
             return
         if self._slots and self._slots[-1].superseded is not None:
             self._slots[-1].superseded()
@@ -100,6 +111,14 @@ class SimConnection:
             self.close(str(error))
 
     # ---- the node's end
+
+    def pause(self) -> None:
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+        while self._behind and not self._paused:
+            self._arrive(self._behind.popleft())
 
     def reply_is_ready(self) -> None:
         while self._slots and self._slots[0].ready and not self.closed:

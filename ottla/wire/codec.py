@@ -11,7 +11,7 @@ KIPs: 57 (lz4 framing), 110 (zstd), 390 (levels).
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -94,11 +94,40 @@ def decompress(codec: Codec, data: Buffer, bytes_max: int = PLAIN_BYTES_MAX) -> 
 
     try:
         if codec is Codec.SNAPPY:
-            return _decompress_snappy(bytes(data), bytes_max)
+            return b"".join(_snappy_blocks(bytes(data), bytes_max))
         module = {Codec.ZSTD: cramjam.zstd, Codec.GZIP: cramjam.gzip, Codec.LZ4: cramjam.lz4}[codec]
         return _decompress_into(module.decompress_into, data, bytes_max)
     except (cramjam.DecompressionError, struct.error, ValueError, OverflowError, MemoryError) as error:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch is not valid {codec.name.lower()}: {error}") from error
+        raise _not_valid(codec, error) from error
+
+
+def decompress_some(codec: Codec, data: Buffer, room: int) -> tuple[Buffer, bool]:
+    """(about the first `room` bytes of what comes out, or less; is that all?), for the work of that many bytes."""
+    if codec is Codec.NONE:
+        return bytes(data), True
+    import cramjam
+
+    out = bytearray(room if codec is not Codec.SNAPPY else 0)
+    try:
+        if codec is Codec.SNAPPY:
+            for block in _snappy_blocks(bytes(data), PLAIN_BYTES_MAX):
+                if len(out) >= room:
+                    return out, False
+                out += block
+            return out, True
+        module = {Codec.ZSTD: cramjam.zstd, Codec.GZIP: cramjam.gzip, Codec.LZ4: cramjam.lz4}[codec]
+        written = module.decompress_into(data, out)
+    except (cramjam.DecompressionError, struct.error, ValueError, OverflowError, MemoryError) as error:
+        if _OUT_OF_ROOM in str(error):
+            # What was written until then stays.
+            return out, False
+        raise _not_valid(codec, error) from error
+    del out[written:]
+    return out, True
+
+
+def _not_valid(codec: Codec, error: Exception) -> KafkaError:
+    return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch is not valid {codec.name.lower()}: {error}")
 
 
 def _compress_xerial(data: Buffer) -> bytes:
@@ -137,7 +166,7 @@ def _too_large(bytes_max: int) -> KafkaError:
     return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, why)
 
 
-def _decompress_snappy(data: bytes, bytes_max: int) -> bytes:
+def _snappy_blocks(data: bytes, bytes_max: int) -> Iterator[bytes]:
     import cramjam
 
     def block(compressed: bytes) -> bytes:
@@ -148,15 +177,15 @@ def _decompress_snappy(data: bytes, bytes_max: int) -> bytes:
 
     left = bytes_max
     if not data.startswith(_XERIAL_MAGIC):
-        return block(data)
-    parts = []
+        yield block(data)
+        return
     position = len(_XERIAL_HEAD)
     while position < len(data):
         (size,) = _INT32.unpack_from(data, position)
         position += 4
         if size < 0 or size > len(data) - position:
             raise ValueError(f"a block of {size} bytes with {len(data) - position} left")
-        parts.append(block(data[position : position + size]))
-        left -= len(parts[-1])
+        plain = block(data[position : position + size])
+        yield plain
+        left -= len(plain)
         position += size
-    return b"".join(parts)

@@ -10,9 +10,12 @@ Rules:
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator
 
 from ottla.broker.dispatch import Call, handles
+from ottla.broker.reply import Reply, in_turns
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.log.lookup import max_timestamp, offset_for_timestamp
 from ottla.wire.api import ApiKey
 from ottla.wire.api.list_offsets import (
     ListOffsetsPartition,
@@ -23,6 +26,8 @@ from ottla.wire.api.list_offsets import (
 )
 
 _CONSUMER = -1
+#: A step of a long request.
+_PARTITIONS_A_STEP = 200
 _EPOCH_FROM = 4
 _LATEST = -1
 _EARLIEST = -2
@@ -46,8 +51,12 @@ def _refuse(request: ListOffsetsRequest, version: int, error: KafkaError) -> Lis
 
 
 @handles(ApiKey.LIST_OFFSETS, refuse=_refuse)
-def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def list_offsets(call: Call, request: ListOffsetsRequest) -> Reply:
     """One answer a partition, however often it is named; a partition fails alone."""
+    return in_turns(call.connection, _answer(call, request))
+
+
+def _answer(call: Call, request: ListOffsetsRequest) -> Generator[None, None, ListOffsetsResponse]:
     named = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
     topics: dict[str, dict[int, ListOffsetsPartition]] = {}
     for topic in request.topics:
@@ -56,20 +65,26 @@ def list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse
     # Only consumers are kept from what is not committed yet.
     isolation_level = request.isolation_level if request.replica_id == _CONSUMER else 0
     response = ListOffsetsResponse()
+    looked_at = 0
     for name, partitions in topics.items():
-        answers = []
+        answers: list[ListOffsetsPartitionResponse] = []
         for each in partitions.values():
+            looked_at += 1
+            if not looked_at % _PARTITIONS_A_STEP:
+                yield
             try:
                 if named[name, each.partition_index] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
-                answers.append(_find(call, name, each, isolation_level))
+                answers.append((yield from _find(call, name, each, isolation_level)))
             except KafkaError as error:
                 answers.append(_failed(each.partition_index, error.code))
         response.topics.append(ListOffsetsTopicResponse(name=name, partitions=answers))
     return response
 
 
-def _find(call: Call, topic: str, asked: ListOffsetsPartition, isolation_level: int) -> ListOffsetsPartitionResponse:
+def _find(
+    call: Call, topic: str, asked: ListOffsetsPartition, isolation_level: int
+) -> Generator[None, None, ListOffsetsPartitionResponse]:
     timestamp = asked.timestamp
     if timestamp < _EARLIEST_PENDING_UPLOAD or call.version < _SINCE.get(timestamp, 0):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
@@ -87,7 +102,10 @@ def _find(call: Call, topic: str, asked: ListOffsetsPartition, isolation_level: 
     elif timestamp not in (_LAST_TIERED, _EARLIEST_PENDING_UPLOAD):
         bound = partition.end_for(isolation_level)
         with call.node.log_dirs.guarding(log):
-            found = log.max_timestamp() if timestamp == _MAX_TIMESTAMP else log.offset_for_timestamp(timestamp, bound)
+            if timestamp == _MAX_TIMESTAMP:
+                found = yield from max_timestamp(log)
+            else:
+                found = yield from offset_for_timestamp(log, timestamp, bound)
         if found is not None and found[1] < bound:
             answer.timestamp, answer.offset, epoch = found
     if call.version >= _EPOCH_FROM:

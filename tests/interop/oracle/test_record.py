@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ottla.wire.batch import build
-from ottla.wire.codec import Codec
+from ottla.wire.batch import CHECKED, assemble, build
+from ottla.wire.codec import Codec, compress
 from tests.interop.oracle.side import Connection, Oracle, Side
 from tests.interop.scene import NOW_MS
 
@@ -53,6 +53,82 @@ def test_batches_are_written_or_refused(oracle: Oracle, name: str, version: int)
         put(batch(3, base_offset=55))
         put(batch(3, control=True))
         put(batch(3, transactional=True, producer_id=1, producer_epoch=0, base_sequence=0))
+
+    oracle.compare(script)
+
+
+def lying(records: bytes, *, count: int = 3, last_delta: int | None = None, codec: Codec = Codec.NONE) -> bytes:
+    """A batch whose header says what its records do not bear out. Its CRC is right."""
+    delta = count - 1 if last_delta is None else last_delta
+    checked = CHECKED.pack(codec, delta, NOW_MS, NOW_MS, -1, -1, -1, count)
+    return assemble(0, -1, checked, compress(codec, records))
+
+
+#: One record with a key and a value, and the same as second and third of a batch.
+_RECORD = b"\x10\x00\x00%b\x02k\x02v\x00"
+_THREE = b"".join(_RECORD % bytes([2 * index]) for index in range(3))
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.ZSTD, Codec.LZ4, Codec.SNAPPY])
+def test_a_header_that_its_records_do_not_bear_out(oracle: Oracle, name: str, codec: Codec) -> None:
+    """What is refused without a look at every record (docs/decisions/0342)."""
+
+    def script(side: Side) -> None:
+        side.create(name, 1)
+        one = _RECORD % b"\0"
+        asked = [
+            lying(_THREE, codec=codec),
+            lying(one, count=2**31 - 1, codec=codec),
+            lying(one, count=1_000_000, codec=codec),
+            lying(one, count=2**31 - 1, last_delta=0, codec=codec),
+            lying(one, count=1, last_delta=2**31 - 1, codec=codec),
+            lying(_THREE, count=0, codec=codec),
+            lying(_THREE, count=-1, codec=codec),
+            lying(_THREE, last_delta=9, codec=codec),
+        ]
+        if codec is Codec.NONE:
+            asked += [
+                lying(_THREE, count=5),
+                lying(b"", count=3),
+                lying(b"\xffgarbage" * 20),
+                lying(bytes(300)),
+                lying(one * 3),
+            ]
+        for records in asked:
+            side.ask("Produce", 9, acks=-1, timeout_ms=10_000, topic_data=data(name, records))
+
+    oracle.compare(script)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD, Codec.LZ4])
+def test_a_body_that_is_not_of_its_codec(oracle: Oracle, name: str, codec: Codec) -> None:
+    def script(side: Side) -> None:
+        side.create(name, 1)
+        for body in (_THREE, bytes(100), b"\xff" * 100):
+            checked = CHECKED.pack(codec, 2, NOW_MS, NOW_MS, -1, -1, -1, 3)
+            records = assemble(0, -1, checked, body)
+            side.ask("Produce", 9, acks=-1, timeout_ms=10_000, topic_data=data(name, records))
+
+    oracle.compare(script)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.ZSTD, Codec.LZ4, Codec.SNAPPY])
+def test_a_compacted_topic_looks_at_every_record(oracle: Oracle, name: str, codec: Codec) -> None:
+    def script(side: Side) -> None:
+        side.create(name, 1, cleanup_policy="compact")
+        one = _RECORD % b"\0"
+        for records in (
+            lying(_THREE, codec=codec),
+            lying(_THREE, count=5, codec=codec),
+            lying(_THREE, count=2, codec=codec),
+            lying(b"", count=3, codec=codec),
+            lying(b"\xffgarbage" * 20, codec=codec),
+            lying(bytes(300), codec=codec),
+            lying(_THREE[:-2], codec=codec),
+            lying(_THREE + b"\0", codec=codec),
+            lying(b"\x12" + one[1:-1] + b"\x02\x01", count=1, codec=codec),
+        ):
+            side.ask("Produce", 9, acks=-1, timeout_ms=10_000, topic_data=data(name, records))
 
     oracle.compare(script)
 
