@@ -29,10 +29,10 @@ class Later:
 
     __slots__ = ("_waiting", "superseded", "value")
 
-    def __init__(self, superseded: Callable[[], None] | None = None) -> None:
+    def __init__(self, superseded: Callable[[int], None] | None = None) -> None:
         self.value: Any = None
         self._waiting: Callable[[Any], None] | None = None
-        #: Called when the client has sent another request behind this one (a parked fetch then answers at once).
+        #: Called with the API key of another request that the client has sent behind this one, or NO_REQUEST.
         self.superseded = superseded
 
     @property

@@ -98,4 +98,5 @@ def _fresh(node: Node) -> Coordinator:
             settings.transaction_remove_expired_transaction_cleanup_interval_ms,
         ),
         node.producer_ids.next,
+        lambda: node.image.features.get("transaction.version", 0),
     )

@@ -54,6 +54,10 @@ class FileRange(Protocol):
 Part = bytes | memoryview | FileRange
 
 
+#: Instead of the API key of a request: there is none, and will be none.
+NO_REQUEST = -1
+
+
 class PeerError(Exception):
     """The peer broke the protocol. Its connection is closed; nobody else notices."""
 
@@ -68,8 +72,9 @@ class Slot:
         self.ready = False
         self.parts: Sequence[Part] = ()
         self.close_after = False
-        #: Called when a later request has arrived behind this one: a reply that only waits for more may come now.
-        self.superseded: Callable[[], None] | None = None
+        #: Called with the API key of a later request that has arrived behind this one, or NO_REQUEST when the peer has
+        #: gone: a reply that only waits for more may come now.
+        self.superseded: Callable[[int], None] | None = None
 
     def fill(self, parts: Sequence[Part]) -> None:
         """Give the reply; no parts for a request that has none (Produce with acks=0)."""
@@ -269,7 +274,7 @@ class Connection:
         if self._slots:
             waiting = self._slots[-1].superseded
             if waiting is not None:
-                waiting()
+                waiting(int.from_bytes(frame[:2], "big"))
         slot = Slot(self)
         self._slots.append(slot)
         self._on_frame(self, frame, slot)
@@ -446,7 +451,7 @@ class Connection:
         for slot in self._slots:
             # Nobody is there to be told, so what waits only for more may stop waiting.
             if slot.superseded is not None:
-                slot.superseded()
+                slot.superseded(NO_REQUEST)
         self._slots.clear()
         self._out.clear()
         if self._partial is not None:

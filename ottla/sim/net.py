@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import cast
 
-from ottla.net.inbound import Part, PeerError, Slot
+from ottla.net.inbound import NO_REQUEST, Part, PeerError, Slot
 from ottla.net.listener import Gate, Listener
 from ottla.net.turns import Turns
 from ottla.sim.loop import SimLoop
@@ -101,7 +101,7 @@ class SimConnection:
             self._behind.append(frame)
             return
         if self._slots and self._slots[-1].superseded is not None:
-            self._slots[-1].superseded()
+            self._slots[-1].superseded(int.from_bytes(frame[:2], "big"))
         slot = Slot(self)  # type: ignore[arg-type]
         self._slots.append(slot)
         try:
@@ -139,7 +139,7 @@ class SimConnection:
         self.closed = True
         for slot in self._slots:
             if slot.superseded is not None:
-                slot.superseded()
+                slot.superseded(NO_REQUEST)
         self._slots.clear()
         self._listener.forget(self, why)
         self._listener.loop.call_soon(self._on_lost)

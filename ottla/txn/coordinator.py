@@ -62,9 +62,16 @@ class TransactionSettings:
 class Coordinator:
     """One partition's transactional ids. The driver makes it, replays the log into it, and throws it away."""
 
-    def __init__(self, settings: TransactionSettings, next_producer_id: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        settings: TransactionSettings,
+        next_producer_id: Callable[[], int],
+        transaction_version: Callable[[], int] = lambda: EPOCH_BUMP_VERSION,
+    ) -> None:
         self._settings = settings
         self._next_producer_id = next_producer_id
+        #: The cluster's level of `transaction.version` now.
+        self._transaction_version = transaction_version
         #: By transactional id, in the order of their first record.
         self.transactions: dict[str, Transaction] = {}
         #: What the client knew before the last rise; it is not in the log, as in Apache Kafka.
@@ -109,7 +116,7 @@ class Coordinator:
 
     def _save(self, transaction: Transaction) -> Append:
         self._last_epochs[transaction.transactional_id] = transaction.last_epoch
-        return Append([transaction.record()])
+        return Append([transaction.record(self._transaction_version())])
 
     # ---- requests
 
@@ -138,7 +145,7 @@ class Coordinator:
             return [_refuse_init(ticket, ErrorCode.CONCURRENT_TRANSACTIONS)]
         if known.state is State.ONGOING:
             # Its client comes again when the abort is through, and finds a completed transaction.
-            ended = self._end(known, commit=False, client_version=EPOCH_BUMP_VERSION, now_ms=now_ms)
+            ended = self._fence(known, now_ms)
             return [self._save(ended), _refuse_init(ticket, ErrorCode.CONCURRENT_TRANSACTIONS), _markers(ended)]
         rotates = known.exhausted and expected_epoch in (NO_EPOCH, known.producer_epoch)
         fresh_id = self._next_producer_id() if rotates else None
@@ -205,14 +212,18 @@ class Coordinator:
         if known.state is State.ONGOING or (bumps and not request.committed and not retries):
             # How it ends is for who ends it to say, whichever protocol it began with.
             version = EPOCH_BUMP_VERSION if bumps else _FIRST_VERSION
-            ended = self._end(known, commit=request.committed, client_version=version, now_ms=now_ms)
+            ended = self._end(known, commit=request.committed, client_version=version, bumps=bumps, now_ms=now_ms)
             return [self._save(ended), _end_answer(ticket, ended), _markers(ended)]
         return [_end_answer(ticket, known)]
 
-    def _end(self, known: Transaction, *, commit: bool, client_version: int, now_ms: int) -> Transaction:
-        bumps = client_version >= EPOCH_BUMP_VERSION
+    def _fence(self, known: Transaction, now_ms: int) -> Transaction:
+        """Abort it and lock its producer out: at every level the epoch rises."""
+        version = self._transaction_version()
+        return self._end(known, commit=False, client_version=version, bumps=True, now_ms=now_ms)
+
+    def _end(self, known: Transaction, *, commit: bool, client_version: int, bumps: bool, now_ms: int) -> Transaction:
         next_id = self._next_producer_id() if bumps and known.exhausted else NO_PRODUCER_ID
-        return known.ended(commit=commit, client_version=client_version, next_id=next_id, now_ms=now_ms)
+        return known.ended(commit=commit, client_version=client_version, bumps=bumps, next_id=next_id, now_ms=now_ms)
 
     def _markers_written(self, name: str, now_ms: int) -> list[Effect]:
         known = self.transactions.get(name)
@@ -228,7 +239,7 @@ class Coordinator:
             self._timeouts_checked_ms = now.monotonic_ms
             for each in list(self.transactions.values()):
                 if each.state is State.ONGOING and each.start_ms + each.timeout_ms < now.wall_ms:
-                    ended = self._end(each, commit=False, client_version=EPOCH_BUMP_VERSION, now_ms=now.wall_ms)
+                    ended = self._fence(each, now.wall_ms)
                     effects += [self._save(ended), _markers(ended)]
         if now.monotonic_ms >= self._expiry_due_ms:
             self._expiry_checked_ms = now.monotonic_ms

@@ -27,6 +27,8 @@ NO_EPOCH = -1
 #: Apache Kafka keeps the largest int16 for itself: a producer is given at most one less.
 EPOCH_MAX = 32767 - 1
 EPOCH_BUMP_VERSION = 2
+#: The newest version of the records' values.
+_VALUE_VERSION = 1
 
 
 class State(IntEnum):
@@ -127,9 +129,8 @@ class Transaction:
             client_version=client_version,
         )
 
-    def ended(self, *, commit: bool, client_version: int, next_id: int, now_ms: int) -> Transaction:
-        """The end is decided. With version 2 the epoch rises here."""
-        bumps = client_version >= EPOCH_BUMP_VERSION
+    def ended(self, *, commit: bool, client_version: int, bumps: bool, next_id: int, now_ms: int) -> Transaction:
+        """The end is decided. The epoch rises here with version 2, and where the producer is fenced."""
         return replace(
             self,
             state=State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
@@ -158,15 +159,18 @@ class Transaction:
 
     # ---- as records
 
-    def record(self) -> tuple[bytes, bytes | None]:
-        """Key and value as Apache Kafka writes them; version 1 since transaction version 1."""
+    def record(self, transaction_version: int = EPOCH_BUMP_VERSION) -> tuple[bytes, bytes | None]:
+        """(key, value) as Apache Kafka writes them at a level of `transaction.version`: at 0 in version 0, which has
+        no place for what KIP-890 needs.
+        """
+        version = min(transaction_version, _VALUE_VERSION)
         topics: dict[str, list[int]] = {}
         for each in self.partitions:
             topics.setdefault(each.topic, []).append(each.partition)
         value = TransactionLogValue(
             producer_id=self.producer_id,
-            previous_producer_id=self.previous_producer_id,
-            next_producer_id=self.next_producer_id,
+            previous_producer_id=self.previous_producer_id if version else NO_PRODUCER_ID,
+            next_producer_id=self.next_producer_id if version else NO_PRODUCER_ID,
             producer_epoch=self.producer_epoch,
             transaction_timeout_ms=self.timeout_ms,
             transaction_status=self.state,
@@ -177,9 +181,9 @@ class Transaction:
             else None,
             transaction_last_update_timestamp_ms=self.update_ms,
             transaction_start_timestamp_ms=self.start_ms,
-            client_transaction_version=self.client_version,
+            client_transaction_version=self.client_version if version else 0,
         )
-        return key_bytes(TransactionLogKey(transactional_id=self.transactional_id)), value_bytes(value, 1)
+        return key_bytes(TransactionLogKey(transactional_id=self.transactional_id)), value_bytes(value, version)
 
     @classmethod
     def of_record(cls, key: TransactionLogKey, value: TransactionLogValue, last_epoch: int = NO_EPOCH) -> Transaction:

@@ -194,11 +194,28 @@ def test_a_fetch_whose_time_is_over_is_answered_empty(client: WireClient, topic:
     assert (data.error_code, data.high_watermark, bytes(data.records or b"")) == (0, 0, b"")
 
 
-def test_the_next_request_ends_a_waiting_fetch(client: WireClient, topic: str) -> None:
+@pytest.mark.parametrize("behind", ["Fetch", "ListOffsets"])
+def test_a_client_that_asks_for_other_records_ends_its_waiting_fetch(
+    client: WireClient, topic: str, behind: str
+) -> None:
+    client.send(fetch_request(topic, 0, max_wait_ms=60_000), 12)
+    if behind == "Fetch":
+        client.send(fetch_request(topic, 0, max_wait_ms=0), 12)
+    else:
+        asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+        client.send(ListOffsetsRequest(topics=[asked]), 7)
+    assert values(only(client.receive(ApiKey.FETCH, 12))) == []
+
+
+def test_other_requests_wait_behind_a_waiting_fetch(node: ottla.Node, client: WireClient, topic: str) -> None:
     client.send(fetch_request(topic, 0, max_wait_ms=60_000), 12)
     client.send(MetadataRequest(topics=[]), 12)
-    assert only(client.receive(ApiKey.FETCH, 12)).error_code == 0
-    assert client.receive(ApiKey.METADATA, 12).controller_id == 1
+    with WireClient(node.bootstrap_servers) as other:
+        # Its answer comes after the node has seen both requests.
+        other.ask(MetadataRequest(topics=[]), 12)
+        produced(other, produce_request(topic, batch(b"came")))
+    assert values(only(client.receive(ApiKey.FETCH, 12))) == [b"came"]
+    client.receive(ApiKey.METADATA, 12)
 
 
 def test_deleting_a_topic_ends_the_fetches_that_wait_at_it(node: ottla.Node, client: WireClient) -> None:

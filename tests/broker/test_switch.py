@@ -13,9 +13,13 @@ import pytest
 import ottla
 from ottla.client import Admin, Downgrade
 from ottla.kernel.error import ErrorCode
+from ottla.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.api.init_producer_id import InitProducerIdRequest
+from ottla.wire.batch import read
+from ottla.wire.record.transaction import parse
 from tests.broker.switch import REQUESTS, SWITCHES, errors
-from tests.broker.wire_client import GROUP, WireClient, make_coordinators
+from tests.broker.wire_client import GROUP, TRANSACTION, WireClient, make_coordinators
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +86,45 @@ def test_what_is_switched_off_leaves_nothing_behind() -> None:
             refused(node)
             assert admin.list_groups() == []
             assert "__share_group_state" not in [each.name for each in admin.list_topics(internal=True)]
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_transactions_are_stored_as_their_level_says(level: int) -> None:
+    with ottla.Node(settings={"transaction.state.log.num.partitions": 1}) as node:
+        with Admin(node.bootstrap_servers) as admin:
+            admin.update_features({"transaction.version": level}, downgrade=Downgrade.SAFE).check()
+        with WireClient(node.bootstrap_servers) as client:
+            make_coordinators(client, TRANSACTION)
+            node.create_topic("t")
+            for _ in range(2):
+                # The second one fences the transaction of the first.
+                while (
+                    init := client.ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1000), 4)
+                ).error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
+                    pass
+                added = AddPartitionsToTxnRequest(
+                    v3_and_below_transactional_id="x",
+                    v3_and_below_producer_id=init.producer_id,
+                    v3_and_below_producer_epoch=init.producer_epoch,
+                    v3_and_below_topics=[AddPartitionsToTxnTopic(name="t", partitions=[0])],
+                )
+                assert (
+                    not client.ask(added, 3)
+                    .results_by_topic_v3_and_below[0]
+                    .results_by_partition[0]
+                    .partition_error_code
+                )
+            wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+            request = FetchRequest(
+                session_epoch=-1, topics=[FetchTopic(topic="__transaction_state", partitions=[wanted])]
+            )
+            data = client.ask(request, 12).responses[0].partitions[0].records
+        records = [
+            (record.key or b"", record.value or b"") for batch in read(bytes(data)) for record in batch.records()
+        ]
+        assert len(records) > 3
+        assert {int.from_bytes(value[:2], "big") for _, value in records} == {min(level, 1)}
+        assert max(parse(key, value)[1].client_transaction_version for key, value in records) == level
 
 
 def test_a_request_before_the_coordinators_are_there_makes_nothing() -> None:

@@ -17,7 +17,7 @@ from ottla.host.disk import HostDisk
 from ottla.host.loop import new_loop
 from ottla.kernel.error import OttlaError
 from ottla.kernel.port import File
-from ottla.net.inbound import Connection, ReceiveMemory, Slot
+from ottla.net.inbound import NO_REQUEST, Connection, ReceiveMemory, Slot
 from ottla.net.listener import Listener
 
 FRAME_BYTES_MAX = 1 << 16
@@ -178,7 +178,7 @@ def test_replies_leave_in_the_order_of_the_requests(served: Served) -> None:
 def test_a_request_behind_a_waiting_one_ends_its_wait(served: Served) -> None:
     def park(frame: bytes, slot: Slot) -> None:
         if frame == b"wait":
-            slot.superseded = lambda: slot.fill([b"early"])
+            slot.superseded = lambda key: slot.fill([b"early"]) if key == int.from_bytes(b"ot", "big") else None
         else:
             slot.fill([b"second"])
 
@@ -195,7 +195,7 @@ def test_a_peer_that_goes_ends_what_waits_for_it(served: Served) -> None:
     ended: list[bool] = []
 
     def park(frame: bytes, slot: Slot) -> None:
-        slot.superseded = lambda: ended.append(True)
+        slot.superseded = lambda key: ended.append(key == NO_REQUEST)
 
     served.answer = park
     with served.client() as sock:

@@ -4,8 +4,9 @@ Rules:
 - A consumer sees up to the high watermark, with read_committed up to the last stable offset.
 - The first batch of the first partition that has one comes whole, however small the limits are, so that a consumer
   always gets on (KIP-74).
-- With less than `min_bytes` the fetch waits up to `max_wait_ms`; an append wakes it. A request behind it on the same
-  connection ends the wait at once, since replies leave in order and nobody is served by the delay.
+- With less than `min_bytes` the fetch waits up to `max_wait_ms`; an append wakes it. A Fetch or ListOffsets behind it
+  on the same connection ends the wait: Spark's connector leaves a long fetch behind when it seeks. Other requests wait
+  behind it, as in Apache Kafka.
 
 KIPs: 74 limits, 98 isolation, 227 sessions, 320 epochs, 392 rack (no preferred replica on one node), 516 topic ids
 (version 13), 951 leader hints.
@@ -22,6 +23,7 @@ from ottla.broker.dispatch import Call, handles
 from ottla.broker.reply import Later, Reply
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import Uuid
+from ottla.net.inbound import NO_REQUEST
 from ottla.replica.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Session, Wanted
 from ottla.replica.partition import Fetched, Partition
 from ottla.wire.api import ApiKey
@@ -42,6 +44,8 @@ _BY_ID_FROM = 13
 #: Below this a copy is cheaper than a sendfile call of its own.
 _COPY_BYTES_MAX = 16 << 10
 _NO_RECORDS = b""
+#: What a client asks that does not want the fetch before it any more; NO_REQUEST: it has gone.
+_ENDS_A_WAIT = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, NO_REQUEST})
 _UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
@@ -212,7 +216,7 @@ class ParkedFetch:
 
     def park(self) -> Later:
         """Wait at every partition until there is enough, the time is over, or the client asks for something else."""
-        self.later = Later(superseded=self._finish)
+        self.later = Later(superseded=self._supersede)
         wake = self._try
         for wanted in self.wanted:
             # The attempt before this has looked every partition up. One that is not led makes it answer at once.
@@ -226,6 +230,10 @@ class ParkedFetch:
         response = self.attempt()
         if response is not None:
             self._leave(response)
+
+    def _supersede(self, key: int) -> None:
+        if key in _ENDS_A_WAIT:
+            self._finish()
 
     def _finish(self) -> None:
         response = self.attempt(final=True)

@@ -4,7 +4,7 @@ Rules:
 - A member reads what its session names (`ottla.share.session`). Epoch 0 begins a session, -1 ends it and reads nothing.
 - What the request acknowledges is taken in before anything is acquired, and stored before the answer leaves.
 - With less than `min_bytes` to read it waits up to `max_wait_ms`; an append wakes it, and records that are available
-  again. A request behind it on the same connection ends the wait at once.
+  again. A ShareFetch or ShareAcknowledge behind it on the same connection ends the wait at once.
 - The bytes are whole batches of the log around what was acquired: `acquired_records` says which of them are the
   member's.
 - A request that renews locks (`is_renew_ack`) does nothing else.
@@ -26,6 +26,7 @@ from ottla.broker.share_leader import ShareLeader
 from ottla.broker.share_read import visible_batches
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.name import Uuid
+from ottla.net.inbound import NO_REQUEST
 from ottla.replica.partition import Fetched
 from ottla.share.partition import Asked
 from ottla.share.session import FINAL_EPOCH, INITIAL_EPOCH, Key, ShareSession
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 _STRICT_MODE = 1
 _RENEW_FROM = 2
+#: What a member asks that has done with the fetch before it; NO_REQUEST: it has gone.
+_ENDS_A_WAIT = frozenset({ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE, NO_REQUEST})
 #: How often one fetch passes over what nobody may see before it lets others go on.
 _PASSES_MAX = 64
 
@@ -194,7 +197,7 @@ class ParkedShareFetch:
         if found is not None:
             self._whole.fetched(found)
             return
-        later.superseded = self._finish
+        later.superseded = self._supersede
         self._waiting = True
         for leader in self._leaders.values():
             self._wait_at(leader)
@@ -307,6 +310,10 @@ class ParkedShareFetch:
 
     def _try(self) -> None:
         self._go_on(final=False)
+
+    def _supersede(self, key: int) -> None:
+        if key in _ENDS_A_WAIT:
+            self._finish()
 
     def _finish(self) -> None:
         self._go_on(final=True)
