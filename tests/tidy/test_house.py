@@ -15,7 +15,7 @@ from tests.tidy.source import ROOT, modules, packages, texts, tree
 _PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 _CONTRACTS = {contract["name"]: contract for contract in _PYPROJECT["tool"]["importlinter"]["contracts"]}
 #: Packages that never touch the machine (docs/ARCHITECTURE.md).
-_PURE = {"kernel", "wire", "raft", "replica", "cluster", "group", "share", "txn"}
+_PURE = {"kernel", "wire", "raft", "replica", "cluster", "group", "share", "txn", "flow"}
 #: Modules that are imported only by those who have the extra: spark, arrow, test.
 _EXTRAS = (
     "ottla/spark/",

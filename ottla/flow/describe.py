@@ -1,0 +1,88 @@
+"""`Topology.describe()` in Kafka Streams' words.
+
+Not obvious: Kafka Streams lists a sub-topology's nodes by how much follows them, then by name, and takes sets of
+names in the order of Java's HashSet; both are reproduced, so that the text is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.flow.topology import Subtopology, Topology
+
+
+def describe(topology: Topology) -> str:
+    """The text, as Java prints it."""
+    parts = ["Topologies:\n "]
+    groups = topology.subtopologies()
+    parts += [_global(topology, group) if group.is_global else _subtopology(topology, group) for group in groups]
+    return "".join(parts)
+
+
+def _global(topology: Topology, group: Subtopology) -> str:
+    source = next(name for name in group.nodes if name in topology.sources)
+    processor = next(name for name in group.nodes if name in topology.processors)
+    topic = topology.sources[source].topics[0]
+    return (
+        f"  Sub-topology: {group.number} for global store (will not generate tasks)\n"
+        f"    Source: {source} (topics: [{topic}])\n      --> {processor}\n"
+        f"    Processor: {processor} (stores: [{topology.global_sources[source]}])\n      --> none\n      <-- "
+        f"{source}\n"
+    )
+
+
+def _subtopology(topology: Topology, group: Subtopology) -> str:
+    sizes: dict[str, int] = {}
+    children = {name: [each for each in topology.children(name) if each in group.nodes] for name in group.nodes}
+
+    def size(name: str) -> int:
+        if name not in sizes:
+            sizes[name] = 1 + sum(size(child) for child in children[name])
+        return sizes[name]
+
+    def order(names: Iterable[str]) -> list[str]:
+        return sorted(names, key=lambda name: (-size(name), name))
+
+    lines = [f"  Sub-topology: {group.number}\n"]
+    for name in order(group.nodes):
+        after = ", ".join(order(children[name])) or "none"
+        before = ", ".join(order(topology.parents(name))) or "none"
+        if name in topology.sources:
+            source = topology.sources[name]
+            topics = source.pattern if source.pattern is not None else _set(source.topics)
+            lines.append(f"    Source: {name} (topics: {topics})\n      --> {after}\n")
+        elif name in topology.processors:
+            stores = _set(topology.processors[name].stores)
+            lines.append(f"    Processor: {name} (stores: {stores})\n      --> {after}\n      <-- {before}\n")
+        else:
+            topic = topology.sinks[name].topic
+            target = f"topic: {topic}" if isinstance(topic, str) else f"extractor class: {topic!r}"
+            lines.append(f"    Sink: {name} ({target})\n      <-- {before}\n")
+    return "".join(lines) + "\n"
+
+
+def _set(names: Iterable[str]) -> str:
+    """A Java HashSet's toString."""
+    return f"[{', '.join(java_set(names))}]"
+
+
+def java_set(names: Iterable[str]) -> list[str]:
+    """Strings in the order of a java.util.HashSet to which they were added in this order."""
+    names = list(dict.fromkeys(names))
+    size = 16
+    while len(names) > size * 3 // 4:
+        size *= 2
+    buckets: dict[int, list[str]] = {}
+    for name in names:
+        code = java_hash(name)
+        buckets.setdefault((code ^ code >> 16) & (size - 1), []).append(name)
+    return [name for bucket in sorted(buckets) for name in buckets[bucket]]
+
+
+def java_hash(text: str) -> int:
+    """String.hashCode() as an unsigned 32-bit number."""
+    code = 0
+    data = text.encode("utf-16-be")
+    for at in range(0, len(data), 2):
+        code = (31 * code + int.from_bytes(data[at : at + 2], "big")) & 0xFFFFFFFF
+    return code

@@ -1,0 +1,397 @@
+"""One task: a sub-topology on one partition, `(state, ordered records, clock) -> (state, outputs)`.
+
+A task is made of a topology, the number of a sub-topology and a partition; it reads that partition of all topics of the
+sub-topology's sources and holds their stores.
+
+    topology = builder.build(application_id="fraud").topology
+    globals_ = GlobalTask(topology, settings)                       # all global stores; only where there are any
+    task = Task(topology, 0, 3, settings, state=state, globals_=globals_)
+    outputs = task.run(inputs, now)                                 # records in, records out
+    state = task.snapshot()                                         # or: changes = task.take_changes()
+
+**Inputs** are `record.Input`: topic, partition, offset, timestamp (ms), key and value (bytes or None), headers. Give
+those of a partition in the order of their offsets. The task orders the partitions among each other as Kafka Streams
+does: the partition whose first record has the lowest timestamp goes first; ties go to the source that was added
+first, then to the lower topic name. Offsets are never reordered, also when timestamps go back. Records of all
+partitions that exist when a batch begins belong into one `run` call, or results depend on how the input was cut.
+
+**Outputs** are `record.Output` in the order in which they were forwarded: topic (its real name), key and value
+(bytes), timestamp, headers; `partition` is set where the plan says so, otherwise the host places the record by
+Kafka's default partitioner on `partition_by` (None: any partition). Outputs to topics of other sub-topologies of the
+same plan (`topology.internal_topics`) are inputs of those: `runner.py` shows how tasks are joined, and is the
+reference.
+
+**State** is everything that must outlive the task: `State.stores`, for each store its entries (bytes to bytes), and
+`State.cells`, numbers by name (stream times, due times of punctuators, sequences). `snapshot()` copies all of it;
+`take_changes()` gives what has changed since the last call, in the same two parts (value None: deleted). Two tasks
+with equal state and equal inputs give equal outputs and equal state. To keep stores elsewhere give `backend`, which
+makes an `OrderedBytes` (store/ordered.py) for a store's name; then only the cells are in `snapshot()` and
+`take_changes()`.
+
+**Stores** are found by name: `task.store("counts")`; their classes are in `store/`.
+
+**Changelogs**: with `settings.changelog` every write of a store that is logged is also an output, to
+`<application.id>-<store>-changelog`, in Kafka Streams' form (suppress, join buffers and outer-join stores: a form of
+ours).
+
+**Time**: `run(inputs, now)` sets the wall clock (ms), processes all records, each followed by the stream-time
+punctuators that it makes due, then calls the wall-clock punctuators that are due. `task.stream_time` is the newest
+timestamp of the task's records, -1 before the first. `task.next_wall_clock()` says when `run([], now)` is due for
+punctuators.
+
+**Errors**: `settings.handlers` decide (handler.py). When a task fails, `run` raises StreamsError; the task's state is
+then half a record on and must be thrown away with the outputs of that call.
+
+`task.dropped` counts records that were dropped (null keys, late records, handlers that continue).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.flow.context import NodeContext, SinkNode
+from ottla.flow.error import TopologyError
+from ottla.flow.failure import Failed, failed
+from ottla.flow.handler import Action, ErrorContext, Handler, Handlers
+from ottla.flow.make_store import bound, make_store
+from ottla.flow.punctuation import Punctuators, Schedule
+from ottla.flow.receive import Receiver
+from ottla.flow.record import NO_TIMESTAMP, Input, Output, Record, RecordContext
+from ottla.flow.serde import Serde
+from ottla.flow.store.changelog import Cell
+from ottla.flow.store.ordered import MemoryBytes, OrderedBytes
+from ottla.flow.topology import Subtopology, Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a task is told beyond its topology. `configs` is what `context.app_configs` shows, by Kafka Streams'
+    names.
+    """
+
+    application_id: str = "application"
+    key_serde: Serde | None = None
+    value_serde: Serde | None = None
+    handlers: Handlers = field(default_factory=Handlers)
+    #: Make records of the changelog topics.
+    changelog: bool = False
+    configs: Mapping[str, Any] = field(default_factory=dict)
+    #: How many partitions a topic has, for the plan's own partitioners.
+    partitions: Callable[[str], int] = lambda topic: 1
+
+    @property
+    def defaults(self) -> tuple[Serde | None, Serde | None]:
+        return self.key_serde, self.value_serde
+
+
+@dataclass(slots=True)
+class State:
+    """Everything of a task that outlives it."""
+
+    stores: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
+    cells: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Changes:
+    """What has changed of a task's state. None: the entry was deleted."""
+
+    stores: dict[str, dict[bytes, bytes | None]] = field(default_factory=dict)
+    cells: dict[str, int] = field(default_factory=dict)
+
+
+class Task:
+    """A sub-topology on one partition."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        subtopology: Subtopology | int,
+        partition: int,
+        settings: Settings | None = None,
+        *,
+        state: State | None = None,
+        backend: Callable[[str], OrderedBytes] | None = None,
+        globals_: GlobalTask | None = None,
+        now: int = 0,
+        ties_by_arrival: bool = False,
+    ) -> None:
+        """`now` is the wall clock at the start, in ms. `ties_by_arrival` takes records of one timestamp in the order in
+        which they were queued, as TopologyTestDriver does. TopologyError if a serde is missing.
+        """
+        self.topology = topology
+        self.settings = settings or Settings()
+        if isinstance(subtopology, int):
+            subtopology = topology.subtopologies()[subtopology]
+        self.subtopology = subtopology
+        self.partition = partition
+        self.id = f"{subtopology.number}_{partition}"
+        self.now = now
+        self.outputs: list[Output] = []
+        self.dropped = 0
+        self.commit_requested = False
+        self.current: Input | None = None
+        self.timestamp = NO_TIMESTAMP
+        self._state = state or State()
+        self._cells: dict[str, Cell] = {}
+        self._told: dict[str, int] = dict(self._state.cells)
+        self._stream_time = self.cell("stream_time")
+        self._globals = globals_
+        self._by_stream_time, self._by_wall_clock = Punctuators(), Punctuators()
+        self._backends: dict[str, OrderedBytes] = {}
+        self._stores = {name: self._open(name, backend) for name in self._store_names()}
+        self._contexts: dict[str, NodeContext] = {}
+        self._receivers: dict[str, Receiver] = {}
+        self._patterns: list[tuple[re.Pattern[str], Receiver]] = []
+        self._queues: dict[tuple[str, int], deque[Input]] = {}
+        #: The first record of each queue: (timestamp, tie, its receiver, the record, as it came).
+        self._heads: dict[tuple[str, int], tuple[int, Any, Receiver, Record, Input]] = {}
+        self._arrived = 0
+        self._ties_by_arrival = ties_by_arrival
+        self._build()
+
+    # ---- records
+
+    def run(self, inputs: Iterable[Input], now: int | None = None) -> list[Output]:
+        """Process records and what their times make due; the outputs, in their order."""
+        if now is not None:
+            self.now = max(self.now, now)
+        self.add(inputs)
+        while self.step():
+            pass
+        if self._by_wall_clock:
+            self._by_wall_clock.run(self.now, self._punctuate)
+        return self.take_outputs()
+
+    def add(self, inputs: Iterable[Input]) -> None:
+        """Queue records without processing them; `step` does that, one at a time."""
+        for each in inputs:
+            self._queues.setdefault((each.topic, each.partition), deque()).append(each)
+
+    def step(self) -> bool:
+        """Process the record that is next by time, and what its time makes due. False if there is none."""
+        heads = self._heads
+        for place, queue in self._queues.items():
+            if place not in heads and queue:
+                self._next_head(place, queue)
+        if not heads:
+            self._queues.clear()
+            return False
+        place = min(heads, key=lambda each: heads[each][:2]) if len(heads) > 1 else next(iter(heads))
+        _, _, receiver, record, received = heads.pop(place)
+        self._process(receiver, record, received)
+        return True
+
+    def take_outputs(self) -> list[Output]:
+        """The outputs since the last call."""
+        outputs, self.outputs = self.outputs, []
+        return outputs
+
+    @property
+    def stream_time(self) -> int:
+        """The newest timestamp that the task has seen; -1 before the first record."""
+        return self._stream_time.value
+
+    def next_wall_clock(self) -> int | None:
+        """When a wall-clock punctuator is due next, in ms."""
+        return self._by_wall_clock.next_due()
+
+    def store(self, name: str) -> Any:
+        """A store of this task, or a global one; KeyError if there is none of this name."""
+        if name in self._stores:
+            return self._stores[name]
+        if self._globals is not None and name in self._globals._stores:
+            return self._globals._stores[name]
+        raise KeyError(
+            f"task {self.id} has no state store {name} (it has: {', '.join(sorted(self._stores)) or 'none'})"
+        )
+
+    @property
+    def store_names(self) -> list[str]:
+        return list(self._stores)
+
+    def close(self) -> None:
+        """Tell the processors that the task ends."""
+        for context in self._contexts.values():
+            if hasattr(context.processor, "close"):
+                context.processor.close()
+
+    # ---- state
+
+    def snapshot(self) -> State:
+        """A copy of the whole state."""
+        stores = {
+            name: entries.entries() for name, entries in self._backends.items() if isinstance(entries, MemoryBytes)
+        }
+        return State(stores, {name: cell.value for name, cell in self._cells.items()})
+
+    def take_changes(self) -> Changes:
+        """What has changed since the last call (since the start: all cells)."""
+        stores = {}
+        for name, entries in self._backends.items():
+            if isinstance(entries, MemoryBytes) and (changed := entries.take_changes()):
+                stores[name] = changed
+        cells = {name: cell.value for name, cell in self._cells.items() if self._told.get(name) != cell.value}
+        self._told |= cells
+        return Changes(stores, cells)
+
+    def cell(self, name: str, initial: int = NO_TIMESTAMP) -> Cell:
+        """A number of the state; the same one for the same name."""
+        if name not in self._cells:
+            self._cells[name] = Cell(self._state.cells.get(name, initial))
+        return self._cells[name]
+
+    # ---- for contexts
+
+    def schedule(self, schedule: Schedule, *, wall_clock: bool) -> None:
+        (self._by_wall_clock if wall_clock else self._by_stream_time).add(schedule)
+
+    def context(self, record: Record | None) -> RecordContext | None:
+        """The metadata of the record that is being processed, with the times and headers that `record` has now."""
+        current = self.current
+        if current is None:
+            return None
+        timestamp = current.timestamp if record is None else record.timestamp
+        headers = current.headers if record is None else record.headers
+        return RecordContext(current.topic, current.partition, current.offset, timestamp, headers)
+
+    def respond(self, handler: Handler, node: str, record: Any, error: BaseException) -> None:
+        """Ask a handler; Failed if it says so. Dead letters become outputs either way."""
+        current = self.current
+        context = ErrorContext(
+            self.id,
+            node,
+            current.topic if current else None,
+            current.partition if current else self.partition,
+            current.offset if current else -1,
+            current.timestamp if current else self.stream_time,
+            current.headers if current else (),
+            current.key if current else None,
+            current.value if current else None,
+            record,
+        )
+        response = self.settings.handlers.respond(handler, context, error)
+        self.outputs.extend(response.dead_letters)
+        if response.action is Action.FAIL:
+            raise failed(self.topology, context, error) from error
+        self.dropped += 1
+
+    # ---- inside
+
+    def _next_head(self, place: tuple[str, int], queue: deque[Input]) -> None:
+        receiver = self._receivers.get(place[0]) or self._matching(place[0])
+        while queue:
+            received = queue.popleft()
+            record = receiver.receive(received)
+            if record is not None:
+                self._arrived += 1
+                tie: Any = self._arrived if self._ties_by_arrival else (receiver.rank, *place)
+                self._heads[place] = (record.timestamp, tie, receiver, record, received)
+                return
+
+    def _matching(self, topic: str) -> Receiver:
+        """The receiver of a topic that the pattern of a source names."""
+        for pattern, receiver in self._patterns:
+            if pattern.fullmatch(topic):
+                self._receivers[topic] = receiver
+                return receiver
+        raise TopologyError(f"task {self.id} reads no topic {topic} (it reads: {', '.join(self._receivers) or 'none'})")
+
+    def _process(self, receiver: Receiver, record: Record, received: Input) -> None:
+        self.current = received
+        self.timestamp = record.timestamp
+        if record.timestamp > self._stream_time.value:
+            self._stream_time.value = record.timestamp
+        receiver.context.forward(record)
+        if self._by_stream_time:
+            self._by_stream_time.run(self._stream_time.value, self._punctuate)
+
+    def _punctuate(self, schedule: Schedule, time: int) -> None:
+        self.timestamp = self.stream_time
+        try:
+            schedule.call(time)
+        except Failed:
+            raise
+        except Exception as error:
+            self.respond(self.settings.handlers.processing, schedule.node, None, error)
+
+    def _store_names(self) -> list[str]:
+        names: dict[str, None] = {}
+        for node in self.subtopology.nodes:
+            if node in self.topology.processors:
+                for name in self.topology.processors[node].stores:
+                    if name not in self.topology.global_stores:
+                        names[name] = None
+        return list(names)
+
+    def _open(self, name: str, backend: Callable[[str], OrderedBytes] | None) -> Any:
+        spec = self.topology.stores[name]
+        entries = backend(name) if backend else MemoryBytes(self._state.stores.get(name))
+        self._backends[name] = entries
+        topic = f"{self.settings.application_id}-{name}-changelog"
+        logged = self.settings.changelog and spec.logging and name not in self.topology.source_changelogs
+        log = self._log if logged else None
+        return make_store(spec, entries, self.settings.defaults, topic, log, lambda: self.timestamp, self.cell)
+
+    def _log(self, store: str, key: bytes, value: bytes | None, timestamp: int) -> None:
+        topic = f"{self.settings.application_id}-{store}-changelog"
+        self.outputs.append(Output(topic, key, value, max(timestamp, 0), (), self.partition))
+
+    def _build(self) -> None:
+        topology = self.topology
+        nodes: dict[str, Any] = {}
+        for name in self.subtopology.nodes:
+            if name in topology.sinks:
+                nodes[name] = SinkNode(self, topology.sinks[name])
+            elif name in topology.processors:
+                node = topology.processors[name]
+                nodes[name] = NodeContext(self, name, node.supplier(), node.stores)
+                self._contexts[name] = nodes[name]
+            else:
+                self._read(name, nodes)
+        for name in self.subtopology.nodes:
+            if name not in topology.sinks:
+                nodes[name].adopt({child: nodes[child] for child in topology.children(name)})
+        for context in self._contexts.values():
+            context.start()
+
+    def _read(self, name: str, nodes: dict[str, Any]) -> None:
+        source = self.topology.sources[name]
+        nodes[name] = NodeContext(self, name, None, [])
+        defaults = self.settings.defaults
+        key = bound(source.key, defaults, f"the key of source {name} ({source.where})", key=True)
+        value = bound(source.value, defaults, f"the value of source {name} ({source.where})")
+        if source.pattern is not None:
+            receiver = Receiver(self, nodes[name], key, value, source.extractor, len(self._receivers))
+            self._patterns.append((re.compile(source.pattern), receiver))
+        for topic in source.topics:
+            real = self.topology.topic(topic, self.settings.application_id)
+            self._receivers[real] = Receiver(self, nodes[name], key, value, source.extractor, len(self._receivers))
+
+
+class GlobalTask(Task):
+    """The task of all global stores: it reads all partitions of their topics, in the order of their offsets."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        settings: Settings | None = None,
+        *,
+        state: State | None = None,
+        backend: Callable[[str], OrderedBytes] | None = None,
+        now: int = 0,
+    ) -> None:
+        nodes = tuple(node for each in topology.subtopologies() if each.is_global for node in each.nodes)
+        super().__init__(topology, Subtopology(-1, nodes, True), -1, settings, state=state, backend=backend, now=now)
+        self.id = "global"
+
+    def _store_names(self) -> list[str]:
+        return [
+            self.topology.global_sources[node]
+            for node in self.subtopology.nodes
+            if node in self.topology.global_sources
+        ]

@@ -1,0 +1,102 @@
+"""A plan as text: what each step does, to which keys and values, where its records lie, and who wrote it."""
+
+from __future__ import annotations
+
+from ottla.flow import plan
+from ottla.flow.window import JoinWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+
+
+def explain(program: plan.Plan) -> str:
+    """One paragraph for each node, in the order of the program."""
+    lines = []
+    for number, node in enumerate(program, 1):
+        schema = node.schema
+        lines.append(f"{number:3} {operation(node)}  {node.name}")
+        if node.parents:
+            lines.append(f"      from  {', '.join(parent.name for parent in node.parents)}")
+        if schema.kind != "nothing":
+            keys = "keys lie in their partitions" if schema.partitioned else "keys may lie anywhere"
+            lines.append(
+                f"      gives a {schema.kind}: key {schema.key or 'default'}, value {schema.value or 'default'}; {keys}"
+            )
+        lines += [f"      {detail}" for detail in details(node)]
+        lines.append(f"      at    {node.where}")
+    return "\n".join(lines) + "\n"
+
+
+def operation(node: plan.Node) -> str:
+    """What a node does, in two or three words."""
+    match node:
+        case plan.StreamSource():
+            return f"stream of {node.pattern.pattern if node.pattern else ', '.join(node.topics)}"
+        case plan.TableSource():
+            return f"table of {node.topic}"
+        case plan.GlobalSource():
+            return f"global table of {node.topic}"
+        case plan.AddStore():
+            return "state store"
+        case plan.Stateless() | plan.TableMap() | plan.Aggregate() | plan.TableAggregate():
+            return node.operation.replace("_", " ")
+        case plan.SinkNode():
+            return f"to {node.topic if isinstance(node.topic, str) else 'a topic for each record'}"
+        case plan.StreamJoin() | plan.TableJoin():
+            return f"{node.kind} join"
+        case plan.StreamTableJoin():
+            kind = "left join" if node.left else "inner join"
+            return f"{kind} with {'global table' if node.global_store else 'table'}"
+        case plan.ForeignKeyJoin():
+            return f"foreign-key {'left' if node.left else 'inner'} join"
+        case plan.Process():
+            return "process values" if node.fixed_key else "process"
+    words = {
+        plan.Branch: "split",
+        plan.Arm: "branch",
+        plan.Repartition: "repartition",
+        plan.TableRepartition: "repartition",
+        plan.CogroupMerge: "cogroup",
+        plan.ToTable: "to table",
+        plan.TableGroup: "group by",
+        plan.Suppress: "suppress",
+    }
+    return words[type(node)]
+
+
+def details(node: plan.Node) -> list[str]:
+    """Stores, windows, internal topics, lanes."""
+    told = []
+    windows = getattr(node, "windows", None)
+    if windows is not None:
+        told.append(f"windows: {_windows(windows)}{', emitted on close' if getattr(node, 'on_close', False) else ''}")
+    for name in ("store", "this_store", "other_store", "candidates", "subscriptions", "buffer"):
+        store = getattr(node, name, None)
+        if store is not None and not (getattr(node, "materialized", True) is False and name == "store"):
+            told.append(f"store {store.name} ({store.kind.replace('_', ' ')})")
+    if isinstance(node, (plan.Repartition, plan.TableRepartition)):
+        told.append(f"through topic <application id>-{node.topic}")
+    if isinstance(node, plan.ForeignKeyJoin):
+        told.append(f"through topics {node.names.registration_topic}, {node.names.response_topic}")
+    if isinstance(node, plan.Stateless) and node.function is not None:
+        told.append(
+            f"lane  {node.lane}: a Python call for each record" if node.lane == "record" else f"lane  {node.lane}"
+        )
+    if isinstance(node, plan.Suppress):
+        rule = node.rule
+        told.append(
+            f"waits {rule.wait_ms} ms {'after the window ends' if rule.by_window else 'after the first update'}"
+        )
+    return told
+
+
+def _windows(windows: object) -> str:
+    match windows:
+        case TimeWindows():
+            return f"{windows.size_ms} ms every {windows.advance_ms} ms, grace {windows.grace_ms} ms"
+        case UnlimitedWindows():
+            return f"one from {windows.start_ms} on"
+        case SlidingWindows():
+            return f"sliding {windows.difference_ms} ms, grace {windows.grace_ms} ms"
+        case SessionWindows():
+            return f"sessions with gaps of {windows.gap_ms} ms, grace {windows.grace_ms} ms"
+        case JoinWindows():
+            return f"{windows.before_ms} ms before to {windows.after_ms} ms after, grace {windows.grace_ms} ms"
+    return repr(windows)

@@ -1,0 +1,24 @@
+"""The error that stops a task."""
+
+from __future__ import annotations
+
+from ottla.flow.error import StreamsError
+from ottla.flow.handler import ErrorContext
+from ottla.flow.topology import Topology
+
+
+class Failed(StreamsError):
+    """A handler said fail: passes through all processors above."""
+
+
+def failed(topology: Topology, context: ErrorContext, error: BaseException) -> Failed:
+    """The error in one sentence: which node, made by which line, at which record."""
+    for nodes in (topology.processors, topology.sinks, topology.sources):
+        node = nodes.get(context.node)
+        if node is not None:
+            made = f" ({node.where})"
+            break
+    else:
+        made = ""
+    at = f"{context.topic}-{context.partition} at offset {context.offset}" if context.topic else "a punctuator"
+    return Failed(f"{context.node}{made} failed on {at}: {type(error).__name__}: {error}")

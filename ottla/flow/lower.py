@@ -1,0 +1,91 @@
+"""From a plan to a topology: every node becomes processors, stores, sources and sinks, as Kafka Streams names them.
+
+Two passes, both in the order of the plan. The first makes the tables' views, where one table may make another keep a
+store or send old values. The second adds everything to the topology, when all that is known.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.flow.error import TopologyError
+from ottla.flow.lower_stream import STREAM_NODES
+from ottla.flow.lower_table import TABLE_NODES, make_view
+from ottla.flow.operator.view import View
+from ottla.flow.plan import ForeignKeyJoin, Node, Plan, Repartition, StreamJoin, StreamSource, StreamTableJoin
+from ottla.flow.topology import Topology
+
+
+class Lowering:
+    """What is known while a plan is lowered."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.topology = Topology()
+        #: The view of each table.
+        self.views: dict[Node, View] = {}
+        #: What the first pass left for the second.
+        self.parts: dict[Node, Any] = {}
+        #: A node that is another one: a second stream of the same topics.
+        self.aliases: dict[Node, str] = {}
+        self.keeps_null_keys = _relaxed(plan)
+        self.optimizations = plan.optimizations
+
+    def view(self, node: Node) -> View:
+        return self.views[node]
+
+    def name(self, node: Node) -> str:
+        """The processor or source that records of a node come from."""
+        return self.aliases.get(node, node.name)
+
+    def parents(self, node: Node) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.name(parent) for parent in node.parents))
+
+
+def lower(plan: Plan) -> Topology:
+    """The topology of a plan. TopologyError names the line of what cannot be."""
+    lowering = Lowering(plan)
+    _merge_sources(lowering)
+    for node in plan:
+        make_view(lowering, node)
+    for node in plan:
+        if node not in lowering.aliases:
+            (STREAM_NODES.get(type(node)) or TABLE_NODES[type(node)])(lowering, node)
+    for sources, where in plan.copartitioned:
+        lowering.topology.copartition(sources, where)
+    return lowering.topology
+
+
+def _merge_sources(lowering: Lowering) -> None:
+    """Two streams of the same topics are one source."""
+    seen: dict[Any, StreamSource] = {}
+    for node in lowering.plan:
+        if not isinstance(node, StreamSource):
+            continue
+        for key in node.topics or (node.pattern.pattern,):
+            first = seen.setdefault(key, node)
+            if first is node:
+                continue
+            if set(first.topics) != set(node.topics):
+                raise TopologyError(
+                    f"two streams read topic {key} but not the same topics: {', '.join(first.topics)} "
+                    f"({first.where}) and "
+                    f"{', '.join(node.topics)}; read each topic in one stream and merge them",
+                    node.where,
+                )
+            lowering.aliases[node] = lowering.name(first)
+
+
+def _relaxed(plan: Plan) -> set[Node]:
+    """The nodes from which a left or outer join of a stream is reached: their null keys must pass (KIP-962)."""
+    relaxed: set[Node] = set()
+    for node in reversed(plan.nodes):
+        keeps = (isinstance(node, StreamJoin) and node.kind != "inner") or (
+            isinstance(node, StreamTableJoin) and node.left
+        )
+        if keeps or node in relaxed:
+            relaxed.update(node.parents)
+    return relaxed
+
+
+__all__ = ["ForeignKeyJoin", "Lowering", "Repartition", "lower"]

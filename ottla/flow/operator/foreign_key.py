@@ -1,0 +1,298 @@
+"""Foreign-key joins of tables (KIP-213): the left side subscribes to the right row that its value names.
+
+The left side sends a subscription to the right row's partition, where it is stored by `right key, left key`; every
+change
+of the right row answers all subscriptions, and each answer is joined with the left row it was asked for: an answer to
+an older left value is dropped. Both ways go through internal topics.
+
+Not obvious: the wrappers have Kafka Streams' layout, but the hash of the left value in them is BLAKE2b, not Murmur3:
+only a program's own tasks read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from ottla.flow.make_store import bound
+from ottla.flow.operator.view import Getter, value_of
+from ottla.flow.processor import Context, Processor
+from ottla.flow.record import NO_TIMESTAMP, Change, Record
+from ottla.flow.serde import Serde, WrappingSerde
+from ottla.flow.store.ordered import after
+
+
+class Instruction(IntEnum):
+    """What the right side does with a subscription."""
+
+    DELETE_NO_PROPAGATE = 0
+    DELETE_AND_PROPAGATE = 1
+    PROPAGATE_NULL_IF_MISSING = 2
+    PROPAGATE_ONLY_IF_PRESENT = 3
+
+
+class Subscription(NamedTuple):
+    """What the left side asks: for which left row, at which of its values."""
+
+    hash: bytes | None
+    instruction: Instruction
+    primary_key: Any
+    partition: int
+
+
+class Answer(NamedTuple):
+    """The right row's value, and which left value asked."""
+
+    hash: bytes | None
+    value: Any
+    partition: int
+
+
+class SubscriptionSerde(WrappingSerde):
+    """`inner` is the serde of the left key."""
+
+    takes_key = True
+
+    def __init__(self, inner: Serde | None) -> None:
+        self.inner = inner
+        self.name = f"subscription({inner or 'default'})"
+
+    def bound(self, inner: Serde) -> SubscriptionSerde:
+        return SubscriptionSerde(inner)
+
+    def serialize(self, topic: str, value: Subscription) -> bytes:
+        assert self.inner is not None
+        version = 1 if value.hash is not None else 0x81
+        key = self.inner.serialize(f"{topic}-pk", value.primary_key)
+        return bytes((version, value.instruction)) + (value.hash or b"") + key + value.partition.to_bytes(4, "big")
+
+    def deserialize(self, topic: str, data: bytes) -> Subscription:
+        assert self.inner is not None
+        at = 2 if data[0] & 0x80 else 18
+        key = self.inner.deserialize(f"{topic}-pk", data[at:-4])
+        return Subscription(data[2:at] or None, Instruction(data[1]), key, int.from_bytes(data[-4:], "big"))
+
+
+class AnswerSerde(WrappingSerde):
+    """`inner` is the serde of the right value."""
+
+    def __init__(self, inner: Serde | None) -> None:
+        self.inner = inner
+        self.name = f"answer({inner or 'default'})"
+
+    def bound(self, inner: Serde) -> AnswerSerde:
+        return AnswerSerde(inner)
+
+    def serialize(self, topic: str, value: Answer) -> bytes:
+        assert self.inner is not None
+        version = 1 if value.hash is not None else 0x81
+        data = b"" if value.value is None else b"\x01" + self.inner.serialize(topic, value.value)
+        return bytes((version,)) + (value.hash or b"") + value.partition.to_bytes(4, "big") + data
+
+    def deserialize(self, topic: str, data: bytes) -> Answer:
+        assert self.inner is not None
+        at = 1 if data[0] & 0x80 else 17
+        body = data[at + 4 :]
+        value = self.inner.deserialize(topic, body[1:]) if body else None
+        return Answer(data[1:at] or None, value, int.from_bytes(data[at : at + 4], "big"))
+
+
+def _bound(context: Context, given: Serde | None, what: str, *, key: bool = False) -> Serde:
+    return bound(given, (context.key_serde, context.value_serde), f"the {what} of a foreign-key join", key=key)
+
+
+def _hash(serde: Serde, value: Any) -> bytes | None:
+    return None if value is None else blake2b(serde.serialize("", value), digest_size=16).digest()
+
+
+class SendSubscriptions(Processor):
+    """Changes of the left table become subscriptions under their foreign keys. `extractor` takes (key, value)."""
+
+    def __init__(
+        self,
+        extractor: Callable[[Any, Any], Any],
+        foreign: Serde | None,
+        value: Serde | None,
+        *,
+        left: bool,
+        versioned: bool,
+    ) -> None:
+        self._extractor = extractor
+        self._foreign_serde = foreign
+        self._value_serde = value
+        self._left = left
+        self._versioned = versioned
+
+    def init(self, context: Context) -> None:
+        self.context = context
+        self._foreign = _bound(context, self._foreign_serde, "key of the right table", key=True)
+        self._value = _bound(context, self._value_serde, "value of the left table")
+
+    def process(self, record: Record) -> None:
+        change: Change = record.value
+        if record.key is None or (self._versioned and not change.latest):
+            self.context.drop()
+            return
+        had, has = change.old is not None, change.new is not None
+        old = self._extractor(record.key, change.old) if had else None
+        new = self._extractor(record.key, change.new) if has else None
+        if self._left:
+            self._process_left(record, had, has, old, new)
+        else:
+            self._process_inner(record, had, has, old, new)
+
+    def _process_left(self, record: Record, had: bool, has: bool, old: Any, new: Any) -> None:
+        if had:
+            if old is not None and not self._same(old, new):
+                self._send(record, old, Instruction.DELETE_NO_PROPAGATE)
+            self._send(record, new, Instruction.PROPAGATE_NULL_IF_MISSING)
+        elif has:
+            self._send(record, new, Instruction.PROPAGATE_NULL_IF_MISSING)
+
+    def _process_inner(self, record: Record, had: bool, has: bool, old: Any, new: Any) -> None:
+        if had and old is not None:
+            if has and new is not None:
+                if not self._same(old, new):
+                    self._send(record, old, Instruction.DELETE_NO_PROPAGATE)
+                self._send(record, new, Instruction.PROPAGATE_NULL_IF_MISSING)
+            else:
+                self._send(record, old, Instruction.DELETE_AND_PROPAGATE)
+        elif has and new is not None:
+            self._send(record, new, Instruction.PROPAGATE_ONLY_IF_PRESENT)
+        elif had or has:
+            self.context.drop()
+
+    def _same(self, old: Any, new: Any) -> bool:
+        return new is not None and self._foreign.serialize("", old) == self._foreign.serialize("", new)
+
+    def _send(self, record: Record, foreign_key: Any, instruction: Instruction) -> None:
+        partition = self.context.task.partition  # type: ignore[attr-defined]
+        wrapper = Subscription(_hash(self._value, record.value.new), instruction, record.key, partition)
+        self.context.forward(Record(foreign_key, wrapper, record.timestamp, record.headers))
+
+
+class _Keys:
+    """The key of a subscription in its store: the length of the foreign key, the foreign key, the left key."""
+
+    def __init__(self, context: Context, foreign: Serde | None, primary: Serde | None) -> None:
+        self._foreign = _bound(context, foreign, "key of the right table", key=True)
+        self._primary = _bound(context, primary, "key of the left table", key=True)
+
+    def prefix(self, foreign_key: Any) -> bytes:
+        data = self._foreign.serialize("", foreign_key)
+        return len(data).to_bytes(4, "big") + data
+
+    def combined(self, foreign_key: Any, primary_key: Any) -> bytes:
+        return self.prefix(foreign_key) + self._primary.serialize("", primary_key)
+
+
+class ReceiveSubscriptions(Processor):
+    """Keeps subscriptions, beside the right table, and hands them on to be answered."""
+
+    def __init__(self, store: str, foreign: Serde | None, primary: Serde | None) -> None:
+        self._name = store
+        self._serdes = (foreign, primary)
+
+    def init(self, context: Context) -> None:
+        self.context = context
+        self._store = context.get_state_store(self._name)
+        self._keys = _Keys(context, *self._serdes)
+
+    def process(self, record: Record) -> None:
+        subscription: Subscription = record.value
+        if record.key is None:
+            if subscription.instruction is not Instruction.PROPAGATE_NULL_IF_MISSING:
+                self.context.drop()
+                return
+        else:
+            place = self._keys.combined(record.key, subscription.primary_key)
+            if subscription.instruction in (Instruction.DELETE_AND_PROPAGATE, Instruction.DELETE_NO_PROPAGATE):
+                self._store.delete(place)
+            else:
+                self._store.put(place, (subscription, record.timestamp))
+        self.context.forward(record)
+
+
+class AnswerSubscription(Processor):
+    """The right row's value for a subscription that has just come."""
+
+    def __init__(self, right: Getter) -> None:
+        self._right = right
+
+    def init(self, context: Context) -> None:
+        self.context = context
+        self._values = self._right.open(context)
+
+    def process(self, record: Record) -> None:
+        subscription: Subscription = record.value
+        found = None if record.key is None else self._values.get(record.key)
+        timestamp = max(record.timestamp, found[1] if found is not None else NO_TIMESTAMP)
+        match subscription.instruction:
+            case Instruction.DELETE_AND_PROPAGATE:
+                value = None
+            case Instruction.PROPAGATE_NULL_IF_MISSING:
+                value = value_of(found)
+            case Instruction.PROPAGATE_ONLY_IF_PRESENT if found is not None:
+                value = found[0]
+            case _:
+                return
+        answer = Answer(subscription.hash, value, subscription.partition)
+        self.context.forward(Record(subscription.primary_key, answer, timestamp, record.headers))
+
+
+class AnswerAll(Processor):
+    """A change of the right row answers all its subscriptions, by left key."""
+
+    def __init__(self, store: str, foreign: Serde | None, primary: Serde | None, versioned: bool) -> None:
+        self._name = store
+        self._serdes = (foreign, primary)
+        self._versioned = versioned
+
+    def init(self, context: Context) -> None:
+        self.context = context
+        self._store = context.get_state_store(self._name)
+        self._keys = _Keys(context, *self._serdes)
+
+    def process(self, record: Record) -> None:
+        change: Change = record.value
+        if record.key is None or (self._versioned and not change.latest):
+            self.context.drop()
+            return
+        prefix = self._keys.prefix(record.key)
+        for place, _ in list(self._store.entries.scan(prefix, after(prefix))):
+            found = self._store.get(place)
+            subscription: Subscription = found[0]
+            answer = Answer(subscription.hash, change.new, subscription.partition)
+            timestamp = max(record.timestamp, found[1])
+            self.context.forward(Record(subscription.primary_key, answer, timestamp, record.headers))
+
+
+class JoinAnswers(Processor):
+    """Answers joined with the left rows that asked; `joiner` takes (key, left, right)."""
+
+    def __init__(
+        self, left_table: Getter, value: Serde | None, joiner: Callable[[Any, Any, Any], Any], *, left: bool
+    ) -> None:
+        self._left_table = left_table
+        self._value_serde = value
+        self._joiner = joiner
+        self._left = left
+
+    def init(self, context: Context) -> None:
+        self.context = context
+        self._values = self._left_table.open(context)
+        self._value = _bound(context, self._value_serde, "value of the left table")
+
+    def process(self, record: Record) -> None:
+        answer: Answer = record.value
+        current = value_of(self._values.get(record.key))
+        if answer.hash != _hash(self._value, current):
+            self.context.drop()
+            return
+        if answer.value is None and (not self._left or current is None):
+            value = None
+        else:
+            value = self._joiner(record.key, current, answer.value)
+        self.context.forward(Record(record.key, value, record.timestamp, record.headers))

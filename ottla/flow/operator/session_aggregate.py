@@ -1,0 +1,103 @@
+"""Aggregates in session windows: records of a key that are at most the gap apart, merged as they meet.
+
+Rules (Kafka Streams 4.3, tried):
+- Sessions that a record joins are removed, each with a tombstone, by end, then start; then comes the merged one.
+- A result's timestamp is the session's end; results carry no headers.
+- A record is dropped if its merged session ends before `stream time - grace - gap`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.flow.operator.emit import CloseClock
+from ottla.flow.operator.view import Getter, SessionValues, View
+from ottla.flow.operator.window_aggregate import _reduced
+from ottla.flow.processor import Context, Processor
+from ottla.flow.record import Change, Record, Window, Windowed
+from ottla.flow.window import SessionWindows
+
+
+class SessionAggregate(View):
+    """`initializer` None is reduce: the merger is the reducer."""
+
+    def __init__(
+        self,
+        store: str,
+        windows: SessionWindows,
+        initializer: Callable[[], Any] | None,
+        aggregator: Callable[[Any, Any, Any], Any],
+        merger: Callable[[Any, Any, Any], Any],
+        on_close: bool,
+    ) -> None:
+        self.store = store
+        self.windows = windows
+        self.initializer = initializer
+        self.aggregator = aggregator
+        self.merger = merger
+        self.on_close = on_close
+
+    def __call__(self) -> Processor:
+        return _SessionAggregate(self)
+
+    def getter(self) -> Getter:
+        return Getter((self.store,), lambda context: SessionValues(context, self.store))
+
+
+class _SessionAggregate(Processor):
+    def __init__(self, table: SessionAggregate) -> None:
+        self._table = table
+        self._windows = table.windows
+        self._initializer = table.initializer or (lambda: None)
+        reducing = table.initializer is None
+        self._aggregator = _reduced(table.aggregator) if reducing else table.aggregator
+        self._merger = table.merger
+
+    def init(self, context: Context) -> None:
+        self.context = context
+        self._store = context.get_state_store(self._table.store)
+        self._time = context.cell("stream_time")
+        self._clock = CloseClock(context) if self._table.on_close else None
+
+    def process(self, record: Record) -> None:
+        key, timestamp, gap = record.key, record.timestamp, self._windows.gap_ms
+        if key is None:
+            self.context.drop()
+            return
+        self._time.value = max(self._time.value, timestamp)
+        close = self._time.value - self._windows.grace_ms - gap
+        merged = list(self._store.find_sessions(key, timestamp - gap, timestamp + gap))
+        aggregate = self._initializer()
+        window = Window(timestamp, timestamp)
+        for session, value in merged:
+            aggregate = self._merger(key, aggregate, value)
+            window = Window(min(window.start, session.window.start), max(window.end, session.window.end))
+        if window.end < close:
+            self.context.drop()
+        else:
+            if window != Window(timestamp, timestamp):
+                for session, value in merged:
+                    self._store.remove(session)
+                    self._forward(session, value, None)
+            aggregate = self._aggregator(key, record.value, aggregate)
+            session = Windowed(key, window)
+            self._store.put(session, aggregate)
+            self._forward(session, None, aggregate)
+        if self._clock is not None:
+            self._emit_closed(self._clock, record, close)
+
+    def _forward(self, session: Windowed, old: Any, new: Any) -> None:
+        if self._clock is None:
+            change = Change(new, old if self._table.sending_old else None)
+            self.context.forward(Record(session, change, session.window.end))
+
+    def _emit_closed(self, clock: CloseClock, record: Record, close: int) -> None:
+        if not clock.due(close) or close - 1 < 0:
+            return
+        earliest, latest = max(0, clock.last.value), close - 1
+        if latest < earliest:
+            return
+        for session, value in list(self._store.find_closed(earliest, latest)):
+            self.context.forward(Record(session, Change(value, None), session.window.end, record.headers))
+        clock.last.value = close

@@ -1,0 +1,133 @@
+"""Suppress: hold a table's updates back by time, or until their windows close.
+
+Rules (Kafka Streams 4.3, tried):
+- By time, a key's slot opens with its first update and leaves when stream time is the limit past that update; later
+  updates replace its content. Until windows close, the slot's time is the window's end.
+- The content's time and headers are those of the last update; tombstones of windows are never emitted.
+- The old value that is emitted is that of the last update that was held back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.flow.error import StreamsError
+from ottla.flow.operator.view import Getter, Values, View
+from ottla.flow.processor import Context, Processor
+from ottla.flow.record import Change, Input, Record, ValueAndTimestamp
+from ottla.flow.store.buffer import SuppressBuffer
+
+
+@dataclass(frozen=True, slots=True)
+class SuppressRule:
+    """`wait_ms` past the slot's time (`by_window`: the window's end) a slot leaves; earlier if there are more than
+    `max_records` slots or `max_bytes` of them, unless that is to stop the task (`shut_down`).
+    """
+
+    wait_ms: int
+    by_window: bool
+    max_records: int | None = None
+    max_bytes: int | None = None
+    shut_down: bool = False
+
+
+class SuppressedTable(View):
+    """A table behind a buffer."""
+
+    def __init__(self, parent: View, rule: SuppressRule, store: str) -> None:
+        self.parent = parent
+        self.rule = rule
+        self.store = store
+        parent.enable_old(True)
+
+    def __call__(self) -> Processor:
+        return _Suppress(self)
+
+    def _enable_old(self, force: bool) -> bool:
+        return self.parent.enable_old(force)
+
+    def getter(self) -> Getter:
+        parent = self.parent.getter()
+        return Getter(
+            (self.store, *parent.stores),
+            lambda context: _Visible(context.get_state_store(self.store), parent.open(context)),
+        )
+
+
+class _Visible:
+    """What downstream sees: the value before the first update that is held back, or the parent's."""
+
+    versioned = False
+
+    def __init__(self, buffer: SuppressBuffer, parent: Values) -> None:
+        self._buffer = buffer
+        self._parent = parent
+
+    def get(self, key: Any) -> ValueAndTimestamp | None:
+        held, prior = self._buffer.prior(key)
+        if held:
+            return None if prior is None else ValueAndTimestamp(prior, -1)
+        return self._parent.get(key)
+
+    def get_as_of(self, key: Any, timestamp: int) -> ValueAndTimestamp | None:
+        return self.get(key)
+
+
+class _Suppress(Processor):
+    def __init__(self, table: SuppressedTable) -> None:
+        self._table = table
+        self._rule = table.rule
+
+    def init(self, context: Context) -> None:
+        self.context = context
+        self._buffer: SuppressBuffer = context.get_state_store(self._table.store)
+        self._time = context.cell("stream_time")
+
+    def process(self, record: Record) -> None:
+        self._time.value = max(self._time.value, record.timestamp)
+        time = record.key.window.end if self._rule.by_window else record.timestamp
+        metadata = self.context.record_metadata()
+        assert metadata is not None
+        self._buffer.put(time, record, metadata)
+        limit = self._time.value - self._rule.wait_ms
+        while (first := self._buffer.first_time()) is not None and first <= limit:
+            self._emit()
+        while self._full():
+            if self._rule.shut_down:
+                raise StreamsError(
+                    f"the buffer of {self._table.store} is full: {len(self._buffer)} records, {self._buffer.size} "
+                    f"bytes "
+                    f"(allowed: {self._rule.max_records} records, {self._rule.max_bytes} bytes)"
+                )
+            self._emit()
+
+    def _full(self) -> bool:
+        records, size = self._rule.max_records, self._rule.max_bytes
+        return (records is not None and len(self._buffer) > records) or (size is not None and self._buffer.size > size)
+
+    def _emit(self) -> None:
+        held = self._buffer.pop()
+        change: Change = held.record.value
+        if change.new is None and self._rule.by_window:
+            return
+        with _AsIfFrom(self.context, held.context):
+            self.context.forward(held.record)
+
+
+class _AsIfFrom:
+    """The metadata of the record that was held back, while it is forwarded."""
+
+    def __init__(self, context: Any, origin: Any) -> None:
+        self._task = context.task
+        self._origin = origin
+
+    def __enter__(self) -> None:
+        self._before = self._task.current
+        origin = self._origin
+        self._task.current = Input(
+            origin.topic, origin.partition, origin.offset, origin.timestamp, None, None, origin.headers
+        )
+
+    def __exit__(self, *error: object) -> None:
+        self._task.current = self._before

@@ -1,0 +1,149 @@
+"""What one table asks of another while a plan is lowered: its current values, and the old values of its changes.
+
+A view is the supplier of its table's processor. Asking it for values (`getter`) or for old values (`enable_old`) may
+make
+it keep a store; both happen while the plan is lowered, in the order in which the user wrote it, as in Kafka Streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ottla.flow.processor import Context, Processor
+from ottla.flow.record import ValueAndTimestamp, Windowed
+from ottla.flow.store.versioned import IS_LATEST, NOT_PUT, VersionedStore
+
+
+class Values(Protocol):
+    """The current values of a table."""
+
+    versioned: bool
+
+    def get(self, key: Any) -> ValueAndTimestamp | None: ...
+
+    def get_as_of(self, key: Any, timestamp: int) -> ValueAndTimestamp | None: ...
+
+
+class Getter:
+    """Opens a table's values for a processor. `stores` must be connected to that processor."""
+
+    def __init__(self, stores: tuple[str, ...], open_: Callable[[Context], Values]) -> None:
+        self.stores = stores
+        self.open = open_
+
+
+class View:
+    """A table in a plan that is being lowered."""
+
+    sending_old = False
+
+    def __call__(self) -> Processor:
+        """A processor for a task."""
+        raise TypeError(f"{type(self).__name__} has no processor")
+
+    def enable_old(self, force: bool) -> bool:
+        """Have old values sent; without `force` no store is made for that. Are they sent now?"""
+        if not self.sending_old:
+            if not self._enable_old(force):
+                return False
+            self.sending_old = True
+        return True
+
+    def _enable_old(self, force: bool) -> bool:
+        return True
+
+    def getter(self) -> Getter:
+        raise TypeError(f"{type(self).__name__} has no values")
+
+
+class StoreValues:
+    """Values of a timestamped or versioned key-value store."""
+
+    def __init__(self, context: Context, name: str) -> None:
+        self._store = context.get_state_store(name)
+        self.versioned = isinstance(self._store, VersionedStore)
+
+    def get(self, key: Any) -> ValueAndTimestamp | None:
+        found = self._store.get(key)
+        return found if found is None or not self.versioned else ValueAndTimestamp(found.value, found.timestamp)
+
+    def get_as_of(self, key: Any, timestamp: int) -> ValueAndTimestamp | None:
+        if not self.versioned:
+            return self.get(key)
+        found = self._store.get(key, timestamp)
+        return None if found is None else ValueAndTimestamp(found.value, found.timestamp)
+
+    def put(self, key: Any, value: Any, timestamp: int) -> int:
+        """IS_LATEST, NOT_PUT, or the time to which an out-of-order version is valid."""
+        if self.versioned:
+            code: int = self._store.put(key, value, timestamp)
+            return code
+        self._store.put(key, None if value is None else ValueAndTimestamp(value, timestamp))
+        return IS_LATEST
+
+
+def store_getter(name: str) -> Getter:
+    """The values of a key-value store."""
+    return Getter((name,), lambda context: StoreValues(context, name))
+
+
+class WindowValues:
+    """Values of a window store, by windowed key."""
+
+    versioned = False
+
+    def __init__(self, context: Context, name: str) -> None:
+        self._store = context.get_state_store(name)
+
+    def get(self, key: Windowed) -> ValueAndTimestamp | None:
+        found: ValueAndTimestamp | None = self._store.fetch_one(key.key, key.window.start)
+        return found
+
+    def get_as_of(self, key: Windowed, timestamp: int) -> ValueAndTimestamp | None:
+        return self.get(key)
+
+
+class SessionValues(WindowValues):
+    """Values of a session store; a session's time is its end."""
+
+    def get(self, key: Windowed) -> ValueAndTimestamp | None:
+        value = self._store.fetch_session(key.key, *key.window)
+        return None if value is None else ValueAndTimestamp(value, key.window.end)
+
+
+class Derived:
+    """Values computed from another table's."""
+
+    def __init__(
+        self, parent: Values, compute: Callable[[Any, ValueAndTimestamp | None], ValueAndTimestamp | None]
+    ) -> None:
+        self._parent = parent
+        self._compute = compute
+        self.versioned = parent.versioned
+
+    def get(self, key: Any) -> ValueAndTimestamp | None:
+        return self._compute(key, self._parent.get(key))
+
+    def get_as_of(self, key: Any, timestamp: int) -> ValueAndTimestamp | None:
+        return self._compute(key, self._parent.get_as_of(key, timestamp))
+
+
+def value_of(found: ValueAndTimestamp | None) -> Any:
+    """The value alone."""
+    return None if found is None else found[0]
+
+
+__all__ = [
+    "IS_LATEST",
+    "NOT_PUT",
+    "Derived",
+    "Getter",
+    "SessionValues",
+    "StoreValues",
+    "Values",
+    "View",
+    "WindowValues",
+    "store_getter",
+    "value_of",
+]

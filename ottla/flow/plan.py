@@ -1,0 +1,336 @@
+"""The logical plan: what a program written with the DSL says, as immutable nodes in the order in which it says them.
+
+Each node knows its parents, the line of the user's program that made it, and the schema of what leaves it: serdes of
+key and value, whether it is a stream or a table, whether its keys still lie in the partitions where they were read
+(`partitioned`), and the windows of its keys. `lower.py` makes a `Topology` of a plan; `explain.py` prints it.
+
+Names are final when a node is made: the DSL numbers operators and stores as Kafka Streams does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ottla.flow.operator.suppress import SuppressRule
+from ottla.flow.processor import Supplier
+from ottla.flow.serde import Serde
+from ottla.flow.store.spec import StoreSpec
+from ottla.flow.topology import Extractor, Partitioner
+from ottla.flow.where import Where
+from ottla.flow.window import JoinWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+
+AggregateWindows = TimeWindows | UnlimitedWindows | SlidingWindows | SessionWindows
+Function = Callable[..., Any]
+#: How a function is run: per record in Python, inside Spark as a column expression, or on batches of columns.
+Lane = Literal["record", "column", "batch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What leaves a node. A serde that is None is the application's default."""
+
+    kind: Literal["stream", "table", "global table", "nothing"] = "stream"
+    key: Serde | None = None
+    value: Serde | None = None
+    #: Keys lie where they were read from; False after an operator that may change them.
+    partitioned: bool = True
+    windows: AggregateWindows | None = None
+    #: A versioned table; None: as its parent is.
+    versioned: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """One step. Nodes are compared by identity."""
+
+    name: str
+    parents: tuple[Node, ...]
+    schema: Schema
+    where: Where
+
+    @property
+    def is_versioned(self) -> bool:
+        """Does a versioned table leave this node?"""
+        if self.schema.versioned is not None or not self.parents:
+            return bool(self.schema.versioned)
+        return self.parents[0].is_versioned
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamSource(Node):
+    """Topics, or a pattern, as a stream."""
+
+    topics: tuple[str, ...]
+    pattern: Any = None
+    extractor: Extractor | None = None
+    reset: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableSource(Node):
+    """A topic as a table. `materialized`: its store was asked for by name."""
+
+    topic: str
+    source: str
+    store: StoreSpec
+    materialized: bool
+    extractor: Extractor | None = None
+    reset: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GlobalSource(Node):
+    """A topic as a global store; `supplier` None: as a global table."""
+
+    topic: str
+    source: str
+    store: StoreSpec
+    supplier: Supplier | None = None
+    extractor: Extractor | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AddStore(Node):
+    """A store for processors."""
+
+    store: StoreSpec
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stateless(Node):
+    """A function for each record, called with key and value."""
+
+    operation: Literal[
+        "filter",
+        "filter_not",
+        "map",
+        "map_values",
+        "flat_map",
+        "flat_map_values",
+        "select_key",
+        "foreach",
+        "peek",
+        "print",
+        "merge",
+        "to_stream",
+    ]
+    function: Function | None = None
+    lane: Lane = "record"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Branch(Node):
+    """A stream that is split; its arms follow."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arm(Node):
+    """One branch. `predicate` None: the default."""
+
+    predicate: Function | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Process(Node):
+    """A user's processors, one for each task."""
+
+    supplier: Supplier
+    stores: tuple[str, ...]
+    fixed_key: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SinkNode(Node):
+    """A topic, or a function that names one."""
+
+    topic: str | Function
+    partitioner: Partitioner | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Repartition(Node):
+    """Through an internal topic, so that keys lie where they belong. The node's name is that of the source behind
+    it.
+    """
+
+    topic: str
+    sink: str
+    filter: str
+    partitions: int | None = None
+    partitioner: Partitioner | None = None
+    #: repartition() was called; otherwise an operator needs it.
+    explicit: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Aggregate(Node):
+    """count, reduce or aggregate of a grouped stream. `initializer` None is reduce."""
+
+    store: StoreSpec
+    initializer: Function | None
+    aggregator: Function
+    merger: Function | None = None
+    windows: AggregateWindows | None = None
+    on_close: bool = False
+    #: The store was added by an earlier stream of a cogroup.
+    shared: bool = False
+    operation: str = "aggregate"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CogroupMerge(Node):
+    """The table of a cogroup; its parents are the aggregates."""
+
+    store: StoreSpec
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ToTable(Node):
+    """A stream as a table."""
+
+    store: StoreSpec
+    materialized: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableMap(Node):
+    """filter, filter_not, map_values or transform_values of a table. `store` None: not kept."""
+
+    operation: Literal["filter", "filter_not", "map_values", "transform_values"]
+    function: Function
+    store: StoreSpec | None
+    stores: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableGroup(Node):
+    """A table under new keys and values."""
+
+    mapper: Function
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableRepartition(Node):
+    """Changes of a grouped table through an internal topic."""
+
+    topic: str
+    sink: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableAggregate(Node):
+    """count, reduce or aggregate of a grouped table. `initializer` None is reduce."""
+
+    store: StoreSpec
+    initializer: Function | None
+    adder: Function
+    subtractor: Function
+    operation: str = "aggregate"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableJoin(Node):
+    """Two tables by key. The node's name is that of the merge."""
+
+    kind: Literal["inner", "left", "outer"]
+    joiner: Function
+    this: str
+    other: str
+    store: StoreSpec | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ForeignKeyNames:
+    """The names of the parts of a foreign-key join."""
+
+    send: str
+    registration_sink: str
+    registration_source: str
+    registration_topic: str
+    receive: str
+    answer: str
+    answer_all: str
+    response_sink: str
+    response_source: str
+    response_topic: str
+    resolve: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ForeignKeyJoin(Node):
+    """Two tables by what the left row names. The node's name is that of the result."""
+
+    left: bool
+    extractor: Function
+    joiner: Function
+    names: ForeignKeyNames
+    subscriptions: StoreSpec
+    store: StoreSpec
+    materialized: bool
+    partitioner: Partitioner | None = None
+    other_partitioner: Partitioner | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Suppress(Node):
+    """Updates of a table held back."""
+
+    rule: SuppressRule
+    store: StoreSpec
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamJoin(Node):
+    """Two streams in a window. The node's name is that of the merge."""
+
+    kind: Literal["inner", "left", "outer"]
+    joiner: Function
+    windows: JoinWindows
+    this_windowed: str
+    other_windowed: str
+    this: str
+    other: str
+    this_store: StoreSpec
+    other_store: StoreSpec
+    candidates: StoreSpec | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamTableJoin(Node):
+    """A stream with a table (the second parent), or a global table (`selector`)."""
+
+    left: bool
+    joiner: Function
+    selector: Function | None = None
+    buffer: StoreSpec | None = None
+    global_store: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Nodes in the order in which the program made them, and which of them must be co-partitioned."""
+
+    nodes: tuple[Node, ...] = ()
+    copartitioned: tuple[tuple[frozenset[str], Where], ...] = ()
+    #: Kafka Streams' topology.optimization: names of what is optimized.
+    optimizations: frozenset[str] = field(default_factory=frozenset)
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes)
+
+    def children(self, node: Node) -> list[Node]:
+        return [each for each in self.nodes if node in each.parents]
+
+    def explain(self) -> str:
+        """The plan as text: each step with its schema, partitioning, times and the user's line."""
+        from ottla.flow.explain import explain
+
+        return explain(self)
+
+    def svg(self) -> str:
+        """The plan as a drawing."""
+        from ottla.flow.drawing import draw
+
+        return draw(self)

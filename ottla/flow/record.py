@@ -1,0 +1,146 @@
+"""What flows: records with their context, changes of tables, windowed keys, and the bytes at both ends of a task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+#: Names with contents, in their order; a name may come twice.
+Headers = tuple[tuple[str, bytes | None], ...]
+#: Kafka's "no timestamp yet", and the start of every stream time.
+NO_TIMESTAMP = -1
+#: The end of an unlimited window.
+TIME_MAX = (1 << 63) - 1
+
+
+class Record:
+    """A key, a value, a timestamp in ms since 1970 and headers. Never changed: `with_...` gives another one."""
+
+    __slots__ = ("headers", "key", "timestamp", "value")
+
+    def __init__(self, key: Any, value: Any, timestamp: int, headers: Headers = ()) -> None:
+        if timestamp < 0:
+            raise ValueError(f"invalid timestamp: {timestamp} (expected milliseconds since 1970, 0 or more)")
+        self.key = key
+        self.value = value
+        self.timestamp = timestamp
+        self.headers = headers
+
+    def with_key(self, key: Any) -> Record:
+        return Record(key, self.value, self.timestamp, self.headers)
+
+    def with_value(self, value: Any) -> Record:
+        return Record(self.key, value, self.timestamp, self.headers)
+
+    def with_timestamp(self, timestamp: int) -> Record:
+        return Record(self.key, self.value, timestamp, self.headers)
+
+    def with_headers(self, headers: Headers) -> Record:
+        return Record(self.key, self.value, self.timestamp, tuple(headers))
+
+    def __repr__(self) -> str:
+        return f"Record({self.key!r}, {self.value!r}, {self.timestamp}, {self.headers!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Record):
+            return NotImplemented
+        mine = (self.key, self.value, self.timestamp, self.headers)
+        return mine == (other.key, other.value, other.timestamp, other.headers)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class FixedKeyRecord(Record):
+    """A record whose key a processor may read but not change."""
+
+    __slots__ = ()
+
+    def with_key(self, key: Any) -> Record:
+        raise TypeError("a fixed-key processor cannot change the key; use process() instead of process_values()")
+
+    def with_value(self, value: Any) -> FixedKeyRecord:
+        return FixedKeyRecord(self.key, value, self.timestamp, self.headers)
+
+    def with_timestamp(self, timestamp: int) -> FixedKeyRecord:
+        return FixedKeyRecord(self.key, self.value, timestamp, self.headers)
+
+    def with_headers(self, headers: Headers) -> FixedKeyRecord:
+        return FixedKeyRecord(self.key, self.value, self.timestamp, tuple(headers))
+
+
+class RecordContext(NamedTuple):
+    """Where the record that is being processed came from."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    headers: Headers
+
+
+class Change:
+    """An update of a table: its new value, its old one where somebody downstream wants it, and whether it is the latest
+    version of its key (False only for out-of-order updates of versioned tables).
+    """
+
+    __slots__ = ("latest", "new", "old")
+
+    def __init__(self, new: Any, old: Any, latest: bool = True) -> None:
+        self.new = new
+        self.old = old
+        self.latest = latest
+
+    def __repr__(self) -> str:
+        return f"Change({self.new!r}, {self.old!r}{'' if self.latest else ', latest=False'})"
+
+
+class ValueAndTimestamp(NamedTuple):
+    """A table's value and the time of the update that wrote it."""
+
+    value: Any
+    timestamp: int
+
+
+class Window(NamedTuple):
+    """A stretch of time in ms. The end of a time window is exclusive, that of a session or sliding window inclusive."""
+
+    start: int
+    end: int
+
+
+class Windowed(NamedTuple):
+    """The key of a windowed table."""
+
+    key: Any
+    window: Window
+
+    def __str__(self) -> str:
+        return f"[{self.key}@{self.window.start}/{self.window.end}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A record as it was read from a topic. `timestamp` is what the broker gave; an extractor may say otherwise."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A record to be written. `partition` is None where the default partitioner is to place `partition_by`: the key's
+    bytes, of a windowed key those of the key inside (None: any partition will do).
+    """
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Headers = ()
+    partition: int | None = None
+    partition_by: bytes | None = None

@@ -1,0 +1,219 @@
+"""All tasks of a topology in one place: outputs that other sub-topologies read become their inputs.
+
+`drain="record"` is TopologyTestDriver: one task holds all sub-topologies on one partition, and every input runs to
+its end,
+through internal topics and back, before the next one. `drain="batch"` is what a host with batches does: a task for each
+sub-topology and partition, stage after stage in the order of the data; it is the reference for `ottla.spark`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal
+
+from ottla.flow.engine import GlobalTask, Settings, State, Task
+from ottla.flow.error import TopologyError
+from ottla.flow.record import Input, Output
+from ottla.flow.topology import Subtopology, Topology
+
+#: (key bytes or None, number of partitions) to a partition.
+Place = Callable[[bytes | None, int], int]
+
+
+class Runner:
+    """`partitions` gives the number of partitions of the topics that are read (default 1), `place` the default
+    partitioner. Offsets of internal topics count from 0.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        settings: Settings,
+        *,
+        partitions: Mapping[str, int] | None = None,
+        place: Place = lambda key, count: 0,
+        drain: Literal["record", "batch"] = "record",
+        now: int = 0,
+        state: Mapping[str, State] | None = None,
+    ) -> None:
+        self.topology = topology
+        self.settings = settings
+        self.now = now
+        self._place = place
+        self._drain = drain
+        self._partitions = dict(partitions or {})
+        topology.check_partitions(self._partitions)
+        known = state or {}
+        self.globals_: GlobalTask | None = None
+        if topology.global_stores:
+            self.globals_ = GlobalTask(topology, settings, state=known.get("global"), now=now)
+        self.stages = [each for each in topology.subtopologies() if not each.is_global]
+        self.tasks: dict[str, Task] = {}
+        if drain == "record":
+            nodes = tuple(node for node in topology.order if any(node in each.nodes for each in self.stages))
+            whole = Subtopology(0, nodes, False)
+            task = Task(
+                topology,
+                whole,
+                0,
+                settings,
+                state=known.get("0_0"),
+                globals_=self.globals_,
+                now=now,
+                ties_by_arrival=True,
+            )
+            self.tasks[task.id] = task
+        else:
+            for stage in self._by_depth():
+                for partition in range(self.partitions_of(stage)):
+                    key = f"{stage.number}_{partition}"
+                    task = Task(
+                        topology, stage, partition, settings, state=known.get(key), globals_=self.globals_, now=now
+                    )
+                    self.tasks[key] = task
+        self._offsets: dict[tuple[str, int], int] = {}
+
+    def run(self, inputs: Iterable[Input], now: int | None = None) -> list[Output]:
+        """All outputs, those to internal topics included, in their order."""
+        if now is not None:
+            self.now = max(self.now, now)
+        inputs = list(inputs)
+        if self.globals_ is not None:
+            topics = self.sources(global_=True)
+            self.globals_.run([each for each in inputs if each.topic in topics], self.now)
+        return self._record(inputs) if self._drain == "record" else self._batch(inputs)
+
+    def state(self) -> dict[str, State]:
+        """The state of all tasks by their ids."""
+        states = {key: task.snapshot() for key, task in self.tasks.items()}
+        if self.globals_ is not None:
+            states["global"] = self.globals_.snapshot()
+        return states
+
+    def sources(self, *, global_: bool = False) -> set[str]:
+        """The real names of all topics that are read."""
+        application = self.settings.application_id
+        return {
+            self.topology.topic(topic, application)
+            for name, source in self.topology.sources.items()
+            if (name in self.topology.global_sources) is global_
+            for topic in source.topics
+        }
+
+    def partitions_of(self, stage: Subtopology) -> int:
+        """How many tasks a sub-topology has: the most partitions of a topic that it reads."""
+        topics = [topic for node in stage.nodes if node in self.topology.sources for topic in self._topics(node)]
+        return max((self.count(topic) for topic in topics), default=1)
+
+    def count(self, topic: str) -> int:
+        """The number of partitions of a topic, by its real name. A repartition topic has as many as it was told, or
+        as the largest topic of those that write it.
+        """
+        if topic in self._partitions:
+            return self._partitions[topic]
+        internal = {
+            self.topology.topic(name, self.settings.application_id): name for name in self.topology.internal_topics
+        }
+        if topic not in internal:
+            return 1
+        told = self.topology.internal_topics[internal[topic]].partitions
+        self._partitions[topic] = told or 1
+        if told is None:
+            writers = [
+                stage
+                for stage in self.stages
+                if any(
+                    node in self.topology.sinks and self.topology.sinks[node].topic == internal[topic]
+                    for node in stage.nodes
+                )
+            ]
+            self._partitions[topic] = max((self.partitions_of(stage) for stage in writers), default=1)
+        return self._partitions[topic]
+
+    def _topics(self, source: str) -> list[str]:
+        return [
+            self.topology.topic(topic, self.settings.application_id) for topic in self.topology.sources[source].topics
+        ]
+
+    def _by_depth(self) -> list[Subtopology]:
+        """Those that write a topic before those that read it."""
+        readers = {
+            topic: stage
+            for stage in self.stages
+            for node in stage.nodes
+            if node in self.topology.sources
+            for topic in self._topics(node)
+        }
+        depth = {stage.number: 0 for stage in self.stages}
+        for _ in self.stages:
+            for stage in self.stages:
+                for node in stage.nodes:
+                    sink = self.topology.sinks.get(node)
+                    if sink is None or not isinstance(sink.topic, str):
+                        continue
+                    reader = readers.get(self.topology.topic(sink.topic, self.settings.application_id))
+                    if reader is not None and reader is not stage:
+                        depth[reader.number] = max(depth[reader.number], depth[stage.number] + 1)
+        return sorted(self.stages, key=lambda stage: (depth[stage.number], stage.number))
+
+    def _record(self, inputs: list[Input]) -> list[Output]:
+        (task,) = self.tasks.values()
+        topics, global_topics = self.sources(), self.sources(global_=True)
+        task.now = max(task.now, self.now)
+        outputs: list[Output] = []
+        for each in inputs:
+            if each.topic in global_topics:
+                continue
+            task.add((each,))
+            while task.step():
+                outputs += self._again(task, topics)
+        task.run((), self.now)
+        return outputs + self._again(task, topics)
+
+    def _again(self, task: Task, topics: set[str]) -> list[Output]:
+        """Queue what the topology reads itself."""
+        outputs = task.take_outputs()
+        task.add(self._input(each) for each in outputs if each.topic in topics)
+        return outputs
+
+    def _batch(self, inputs: list[Input]) -> list[Output]:
+        waiting: dict[str, list[Input]] = {key: [] for key in self.tasks}
+        readers = {
+            topic: stage.number
+            for stage in self.stages
+            for node in stage.nodes
+            if node in self.topology.sources
+            for topic in self._topics(node)
+        }
+        global_topics = self.sources(global_=True)
+
+        def give(each: Input) -> None:
+            if each.topic in global_topics:
+                return
+            if each.topic not in readers:
+                raise TopologyError(f"no source reads topic {each.topic}")
+            waiting[f"{readers[each.topic]}_{each.partition}"].append(each)
+
+        for each in inputs:
+            give(each)
+        outputs: list[Output] = []
+        again = True
+        while again:
+            again = False
+            for key, task in self.tasks.items():
+                taken, waiting[key] = waiting[key], []
+                made = task.run(taken, self.now)
+                outputs += made
+                for output in made:
+                    if output.topic in readers:
+                        again = True
+                        give(self._input(output))
+        return outputs
+
+    def _input(self, output: Output) -> Input:
+        partition = output.partition
+        if partition is None:
+            partition = self._place(output.partition_by, self.count(output.topic))
+        offset = self._offsets.get((output.topic, partition), 0)
+        self._offsets[output.topic, partition] = offset + 1
+        return Input(output.topic, partition, offset, output.timestamp, output.key, output.value, output.headers)

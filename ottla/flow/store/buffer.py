@@ -1,0 +1,229 @@
+"""Buffers that hold records back by time: suppress (one slot for each key) and stream-table joins with grace.
+
+An entry is `time (8 bytes) + key`, so that the first entry leaves first; ties leave in the order of the keys' bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ottla.flow.record import Change, Headers, Record, RecordContext
+from ottla.flow.serde import Serde
+from ottla.flow.store.changelog import Cell, Log
+from ottla.flow.store.ordered import OrderedBytes
+from ottla.flow.store.spec import StoreSpec
+
+_SLOT, _KEY = b"t", b"k"
+
+
+class Held(NamedTuple):
+    """A record that leaves a buffer, with the context of the record that put it there."""
+
+    record: Record
+    context: RecordContext
+
+
+class _Stored(NamedTuple):
+    """An entry's bytes: prior is the value before the key was buffered."""
+
+    prior: bytes | None
+    old: bytes | None
+    new: bytes | None
+    latest: bool
+    timestamp: int
+    headers: Headers
+    topic: str
+    partition: int
+    offset: int
+
+
+_NUMBERS = struct.Struct(">?qiqi")
+
+
+def _pack(stored: _Stored) -> bytes:
+    numbers = (stored.latest, stored.timestamp, stored.partition, stored.offset, len(stored.headers))
+    texts: list[bytes | None] = [stored.prior, stored.old, stored.new, stored.topic.encode()]
+    for name, content in stored.headers:
+        texts += (name.encode(), content)
+    pieces = [_NUMBERS.pack(*numbers)]
+    pieces += [b"\xff\xff\xff\xff" if text is None else len(text).to_bytes(4, "big") + text for text in texts]
+    return b"".join(pieces)
+
+
+def _unpack(data: bytes) -> _Stored:
+    latest, timestamp, partition, offset, headers = _NUMBERS.unpack_from(data)
+    at = _NUMBERS.size
+    texts: list[bytes | None] = []
+    for _ in range(4 + 2 * headers):
+        length = int.from_bytes(data[at : at + 4], "big", signed=True)
+        at += 4
+        texts.append(None if length < 0 else data[at : at + length])
+        at += max(length, 0)
+    prior, old, new, topic = texts[:4]
+    named = tuple(((name or b"").decode(), content) for name, content in zip(texts[4::2], texts[5::2], strict=True))
+    return _Stored(prior, old, new, latest, timestamp, named, (topic or b"").decode(), partition, offset)
+
+
+class SuppressBuffer:
+    """One slot for each key. The slot keeps the time of the key's first update; later ones replace its content.
+
+    `size` counts the bytes as maxBytes sees them: key and content.
+    """
+
+    def __init__(self, spec: StoreSpec, entries: OrderedBytes, key: Serde, value: Serde, topic: str, log: Log | None):
+        self.name = spec.name
+        self.spec = spec
+        self.entries = entries
+        self._key = key
+        self._value = value
+        self._topic = topic
+        self._log = log
+        self._count = 0
+        self._bytes = 0
+        for place, data in entries.scan(_SLOT, None):
+            self._count += 1
+            self._bytes += len(place) + len(data)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def size(self) -> int:
+        return self._bytes
+
+    def put(self, time: int, record: Record, context: RecordContext) -> None:
+        """Hold a change back. A key that has a slot keeps it."""
+        name = self._key.serialize(self._topic, record.key)
+        change: Change = record.value
+        old, new = self._bytes_of(change.old), self._bytes_of(change.new)
+        slot = self.entries.get(_KEY + name)
+        prior = old
+        if slot is None:
+            place = _SLOT + time.to_bytes(8, "big") + name
+            self.entries.put(_KEY + name, place[1:9])
+            self._count += 1
+        else:
+            place = _SLOT + slot + name
+            held = self.entries.get(place)
+            assert held is not None
+            prior = _unpack(held).prior
+            self._bytes -= len(place) + len(held)
+        stored = _Stored(
+            prior,
+            old,
+            new,
+            change.latest,
+            record.timestamp,
+            record.headers,
+            context.topic,
+            context.partition,
+            context.offset,
+        )
+        data = _pack(stored)
+        self.entries.put(place, data)
+        self._bytes += len(place) + len(data)
+        if self._log is not None:
+            self._log(self.name, name, data, record.timestamp)
+
+    def first_time(self) -> int | None:
+        """The time of the first slot."""
+        for place, _ in self.entries.scan(_SLOT, None):
+            return int.from_bytes(place[1:9], "big")
+        return None
+
+    def pop(self) -> Held:
+        """Take the first slot out."""
+        place, data = next(self.entries.scan(_SLOT, None))
+        name = place[9:]
+        self.entries.delete(place)
+        self.entries.delete(_KEY + name)
+        self._count -= 1
+        self._bytes -= len(place) + len(data)
+        stored = _unpack(data)
+        if self._log is not None:
+            self._log(self.name, name, None, stored.timestamp)
+        change = Change(self._value_of(stored.new), self._value_of(stored.old), stored.latest)
+        key = self._key.deserialize(self._topic, name)
+        return Held(Record(key, change, stored.timestamp, stored.headers), _context(stored))
+
+    def prior(self, key: Any) -> tuple[bool, Any]:
+        """(is the key held back, the value that downstream still sees for it)."""
+        name = self._key.serialize(self._topic, key)
+        slot = self.entries.get(_KEY + name)
+        if slot is None:
+            return False, None
+        held = self.entries.get(_SLOT + slot + name)
+        assert held is not None
+        return True, self._value_of(_unpack(held).prior)
+
+    def _bytes_of(self, value: Any) -> bytes | None:
+        return None if value is None else self._value.serialize(self._topic, value)
+
+    def _value_of(self, data: bytes | None) -> Any:
+        return None if data is None else self._value.deserialize(self._topic, data)
+
+
+def _context(stored: _Stored) -> RecordContext:
+    return RecordContext(stored.topic, stored.partition, stored.offset, stored.timestamp, stored.headers)
+
+
+class JoinBuffer:
+    """Stream records that wait until stream time is `grace` past them. `observed` is the newest time that was put."""
+
+    def __init__(
+        self,
+        spec: StoreSpec,
+        entries: OrderedBytes,
+        key: Serde,
+        value: Serde,
+        topic: str,
+        log: Log | None,
+        observed: Cell,
+        sequence: Cell,
+    ):
+        self.name = spec.name
+        self.spec = spec
+        self.entries = entries
+        self._key = key
+        self._value = value
+        self._topic = topic
+        self._log = log
+        self._observed = observed
+        self._sequence = sequence
+
+    def put(self, record: Record, context: RecordContext) -> bool:
+        """Hold a record back; False if it is too late to wait."""
+        if record.key is None:
+            raise TypeError(f"{self.name}: a left join with a grace period cannot hold a record whose key is None")
+        if self._observed.value - self.spec.grace_ms > record.timestamp:
+            return False
+        self._observed.value = max(self._observed.value, record.timestamp)
+        self._sequence.value = (self._sequence.value + 1) & 0x7FFFFFFF
+        name = self._key.serialize(self._topic, record.key)
+        data = self._value.serialize(self._topic, record.value)
+        stored = _Stored(
+            None, None, data, True, record.timestamp, record.headers, context.topic, context.partition, context.offset
+        )
+        place = record.timestamp.to_bytes(8, "big") + name + self._sequence.value.to_bytes(4, "big")
+        packed = _pack(stored)
+        self.entries.put(place, packed)
+        if self._log is not None:
+            self._log(self.name, place, packed, record.timestamp)
+        return True
+
+    def due(self) -> Iterator[Held]:
+        """Take out the records that waited long enough, by time, then key."""
+        limit = self._observed.value - self.spec.grace_ms + 1
+        if limit <= 0:
+            return
+        for place, data in self.entries.scan(None, limit.to_bytes(8, "big")):
+            self.entries.delete(place)
+            stored = _unpack(data)
+            if self._log is not None:
+                self._log(self.name, place, None, stored.timestamp)
+            assert stored.new is not None
+            value = self._value.deserialize(self._topic, stored.new)
+            key = self._key.deserialize(self._topic, place[8:-4])
+            yield Held(Record(key, value, stored.timestamp, stored.headers), _context(stored))

@@ -1,0 +1,156 @@
+"""Key-value stores: plain, and with the timestamp of each value in front of it (8 bytes, as Kafka Streams stores it).
+
+In the changelog a timestamped value stands without its timestamp, which is the record's.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from ottla.flow.record import ValueAndTimestamp
+from ottla.flow.serde import Serde
+from ottla.flow.store.changelog import Log
+from ottla.flow.store.ordered import OrderedBytes, after
+from ottla.flow.store.spec import StoreSpec
+
+
+class KeyValueStore:
+    """Keys in the order of their bytes. Ranges include both ends; None is open."""
+
+    def __init__(
+        self,
+        spec: StoreSpec,
+        entries: OrderedBytes,
+        key: Serde,
+        value: Serde,
+        topic: str,
+        log: Log | None,
+        now: Callable[[], int],
+    ) -> None:
+        self.name = spec.name
+        self.spec = spec
+        self.entries = entries
+        self._key = key
+        self._value = value
+        self._topic = topic
+        self._log = log
+        self._now = now
+
+    def get(self, key: Any) -> Any:
+        """The value, or None."""
+        if key is None:
+            raise TypeError(f"store {self.name}: the key is None")
+        data = self.entries.get(self._key.serialize(self._topic, key))
+        return None if data is None else self._read(data)
+
+    def put(self, key: Any, value: Any) -> None:
+        """Set the value; None deletes."""
+        if key is None:
+            raise TypeError(f"store {self.name}: the key is None")
+        self._put(self._key.serialize(self._topic, key), value)
+
+    def put_if_absent(self, key: Any, value: Any) -> Any:
+        """Set the value unless there is one; the value that was there before."""
+        old = self.get(key)
+        if old is None:
+            self.put(key, value)
+        return old
+
+    def put_all(self, entries: Iterable[tuple[Any, Any]]) -> None:
+        for key, value in entries:
+            self.put(key, value)
+
+    def delete(self, key: Any) -> Any:
+        """Remove the key; its old value."""
+        old = self.get(key)
+        self.put(key, None)
+        return old
+
+    def range(self, low: Any = None, high: Any = None) -> Iterator[tuple[Any, Any]]:
+        yield from self._range(low, high, reverse=False)
+
+    def reverse_range(self, low: Any = None, high: Any = None) -> Iterator[tuple[Any, Any]]:
+        yield from self._range(low, high, reverse=True)
+
+    def all(self) -> Iterator[tuple[Any, Any]]:
+        yield from self._range(None, None, reverse=False)
+
+    def reverse_all(self) -> Iterator[tuple[Any, Any]]:
+        yield from self._range(None, None, reverse=True)
+
+    def prefix_scan(self, prefix: Any, serde: Serde | None = None) -> Iterator[tuple[Any, Any]]:
+        """Keys whose bytes begin with those of `prefix`, which `serde` writes (default: the key's)."""
+        start = (serde or self._key).serialize(self._topic, prefix)
+        for key, data in self.entries.scan(start, after(start)):
+            yield self._key.deserialize(self._topic, key), self._read(data)
+
+    def approximate_num_entries(self) -> int:
+        return len(self.entries)
+
+    def _range(self, low: Any, high: Any, *, reverse: bool) -> Iterator[tuple[Any, Any]]:
+        start = None if low is None else self._key.serialize(self._topic, low)
+        end = None if high is None else self._key.serialize(self._topic, high) + b"\x00"
+        for key, data in self.entries.scan(start, end, reverse):
+            yield self._key.deserialize(self._topic, key), self._read(data)
+
+    def _read(self, data: bytes) -> Any:
+        return self._value.deserialize(self._topic, data)
+
+    def _put(self, key: bytes, value: Any) -> None:
+        if value is None:
+            self.entries.delete(key)
+            data = None
+        else:
+            data = self._value.serialize(self._topic, value)
+            self.entries.put(key, data)
+        if self._log is not None:
+            self._log(self.name, key, data, self._now())
+
+
+class TimestampedKeyValueStore(KeyValueStore):
+    """Values are `ValueAndTimestamp`."""
+
+    def _read(self, data: bytes) -> ValueAndTimestamp:
+        timestamp = int.from_bytes(data[:8], "big", signed=True)
+        return ValueAndTimestamp(self._value.deserialize(self._topic, data[8:]), timestamp)
+
+    def _put(self, key: bytes, value: Any) -> None:
+        if value is None or value[0] is None:
+            self.entries.delete(key)
+            if self._log is not None:
+                self._log(self.name, key, None, self._now() if value is None else value[1])
+            return
+        content, timestamp = value
+        data = self._value.serialize(self._topic, content)
+        self.entries.put(key, timestamp.to_bytes(8, "big", signed=True) + data)
+        if self._log is not None:
+            self._log(self.name, key, data, timestamp)
+
+
+class LruStore(KeyValueStore):
+    """The `capacity` keys that were used last (Stores.lruMap). The order of use is not part of the state: after a
+    restart keys count as used in the order of their bytes.
+    """
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._used: OrderedDict[bytes, None] = OrderedDict((key, None) for key, _ in self.entries.scan(None, None))
+
+    def get(self, key: Any) -> Any:
+        value = super().get(key)
+        if value is not None:
+            self._used.move_to_end(self._key.serialize(self._topic, key))
+        return value
+
+    def _put(self, key: bytes, value: Any) -> None:
+        super()._put(key, value)
+        if value is None:
+            self._used.pop(key, None)
+            return
+        self._used[key] = None
+        self._used.move_to_end(key)
+        while len(self._used) > self.spec.capacity:
+            oldest, _ = self._used.popitem(last=False)
+            super()._put(oldest, None)

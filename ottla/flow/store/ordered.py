@@ -1,0 +1,148 @@
+"""An ordered map of bytes: what every store is built on, and its plain implementation in memory.
+
+Whoever holds a task's state elsewhere implements `OrderedBytes` and gives it to the task (`engine.Task`, `backend`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+#: How many keys a chunk holds before it is split.
+_CHUNK = 512
+
+
+class OrderedBytes(Protocol):
+    """Keys and values are bytes; keys are ordered as bytes."""
+
+    def get(self, key: bytes) -> bytes | None: ...
+
+    def put(self, key: bytes, value: bytes) -> None: ...
+
+    def delete(self, key: bytes) -> None:
+        """Remove the key; nothing happens if it is not there."""
+
+    def scan(self, low: bytes | None, high: bytes | None, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        """Entries with `low <= key < high` (None: open) in order. Entries may be put and deleted while it runs: those
+        that are deleted before their turn are left out.
+        """
+
+    def __len__(self) -> int: ...
+
+
+class MemoryBytes:
+    """A dict, with its keys in sorted chunks once somebody scans."""
+
+    def __init__(self, entries: Mapping[bytes, bytes] | None = None) -> None:
+        self._entries: dict[bytes, bytes] = dict(entries or {})
+        self._chunks: list[list[bytes]] = []
+        self._maxes: list[bytes] = []
+        #: Keys that stand in no chunk yet: a store that is never scanned never sorts.
+        self._unsorted: set[bytes] = set(self._entries)
+        self._touched: dict[bytes, None] = {}
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._entries.get(key)
+
+    def put(self, key: bytes, value: bytes) -> None:
+        if key not in self._entries:
+            self._unsorted.add(key)
+        self._entries[key] = value
+        self._touched[key] = None
+
+    def delete(self, key: bytes) -> None:
+        if self._entries.pop(key, None) is None:
+            return
+        self._touched[key] = None
+        if key in self._unsorted:
+            self._unsorted.remove(key)
+            return
+        at = bisect_left(self._maxes, key)
+        chunk = self._chunks[at]
+        del chunk[bisect_left(chunk, key)]
+        if chunk:
+            self._maxes[at] = chunk[-1]
+        else:
+            del self._chunks[at], self._maxes[at]
+
+    def scan(self, low: bytes | None, high: bytes | None, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        entries = self._entries
+        while True:
+            keys = self._stretch(low, high, reverse)
+            if not keys:
+                return
+            for key in keys:
+                value = entries.get(key)
+                if value is not None:
+                    yield key, value
+            if reverse:
+                high = keys[-1]
+            else:
+                low = keys[-1] + b"\x00"
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def entries(self) -> dict[bytes, bytes]:
+        """A copy of everything."""
+        return dict(self._entries)
+
+    def take_changes(self) -> dict[bytes, bytes | None]:
+        """What was put (None: deleted) since the last call."""
+        changes = {key: self._entries.get(key) for key in self._touched}
+        self._touched = {}
+        return changes
+
+    def _stretch(self, low: bytes | None, high: bytes | None, reverse: bool) -> list[bytes]:
+        """The keys of the first chunk of the range (the last one, for reverse), in the order asked for."""
+        if self._unsorted:
+            self._sort()
+        if not self._chunks:
+            return []
+        if reverse:
+            at = len(self._chunks) - 1 if high is None else min(bisect_left(self._maxes, high), len(self._chunks) - 1)
+        else:
+            at = 0 if low is None else bisect_left(self._maxes, low)
+        while 0 <= at < len(self._chunks):
+            chunk = self._chunks[at]
+            start = 0 if low is None else bisect_left(chunk, low)
+            end = len(chunk) if high is None else bisect_left(chunk, high)
+            if start < end:
+                keys = chunk[start:end]
+                return keys[::-1] if reverse else keys
+            if reverse and start == len(chunk):
+                return []
+            if not reverse and end < len(chunk):
+                return []
+            at += -1 if reverse else 1
+        return []
+
+    def _sort(self) -> None:
+        if len(self._unsorted) > 64 and len(self._unsorted) * 4 > len(self._entries):
+            keys = sorted(self._entries)
+            self._chunks = [keys[at : at + _CHUNK // 2] for at in range(0, len(keys), _CHUNK // 2)]
+            self._maxes = [chunk[-1] for chunk in self._chunks]
+        else:
+            for key in self._unsorted:
+                self._insert(key)
+        self._unsorted = set()
+
+    def _insert(self, key: bytes) -> None:
+        if not self._chunks:
+            self._chunks, self._maxes = [[key]], [key]
+            return
+        at = min(bisect_right(self._maxes, key), len(self._chunks) - 1)
+        chunk = self._chunks[at]
+        insort(chunk, key)
+        self._maxes[at] = chunk[-1]
+        if len(chunk) > _CHUNK:
+            half = len(chunk) // 2
+            self._chunks[at : at + 1] = [chunk[:half], chunk[half:]]
+            self._maxes[at : at + 1] = [chunk[half - 1], chunk[-1]]
+
+
+def after(prefix: bytes) -> bytes | None:
+    """The first key behind all keys that begin with a prefix; None if there is no end."""
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None

@@ -1,0 +1,139 @@
+"""Session stores: an aggregate for a key and a session, kept for the retention time behind the newest end.
+
+An entry is `key + end (8 bytes) + start (8 bytes)`, as in Kafka Streams' changelogs; a second one orders them by end. A
+session with `end <= newest end - retention` is hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ottla.flow.record import TIME_MAX, Window, Windowed
+from ottla.flow.serde import Serde
+from ottla.flow.store.changelog import Cell, Log
+from ottla.flow.store.ordered import OrderedBytes
+from ottla.flow.store.spec import StoreSpec
+
+_BY_KEY, _BY_TIME = b"k", b"t"
+
+
+class SessionStore:
+    """`observed` is the newest end that was put."""
+
+    def __init__(
+        self,
+        spec: StoreSpec,
+        entries: OrderedBytes,
+        key: Serde,
+        value: Serde,
+        topic: str,
+        log: Log | None,
+        now: Callable[[], int],
+        observed: Cell,
+    ) -> None:
+        self.name = spec.name
+        self.spec = spec
+        self.entries = entries
+        self._key = key
+        self._value = value
+        self._topic = topic
+        self._log = log
+        self._now = now
+        self._observed = observed
+
+    def put(self, session: Windowed, value: Any) -> None:
+        """Set the aggregate of a session; None deletes it."""
+        start, end = session.window
+        if end > self._observed.value:
+            self._observed.value = end
+            self._expire()
+        elif end < self._observed.value - self.spec.retention_ms:
+            return
+        name = self._key.serialize(self._topic, session.key)
+        times = end.to_bytes(8, "big") + start.to_bytes(8, "big")
+        data = None if value is None else self._value.serialize(self._topic, value)
+        if data is None:
+            self.entries.delete(_BY_KEY + name + times)
+            self.entries.delete(_BY_TIME + times + name)
+        else:
+            self.entries.put(_BY_KEY + name + times, data)
+            self.entries.put(_BY_TIME + times + name, b"")
+        if self._log is not None:
+            self._log(self.name, name + times, data, self._now())
+
+    def remove(self, session: Windowed) -> None:
+        self.put(session, None)
+
+    def find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed, Any]]:
+        """A key's sessions with `end >= earliest_end` and `start <= latest_start`, by end, then start."""
+        yield from self._find(key, earliest_end, latest_start, reverse=False)
+
+    def backward_find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed, Any]]:
+        yield from self._find(key, earliest_end, latest_start, reverse=True)
+
+    def fetch(self, key: Any) -> Iterator[tuple[Windowed, Any]]:
+        """All sessions of a key."""
+        yield from self._find(key, 0, TIME_MAX, reverse=False)
+
+    def backward_fetch(self, key: Any) -> Iterator[tuple[Windowed, Any]]:
+        yield from self._find(key, 0, TIME_MAX, reverse=True)
+
+    def fetch_range(self, low: Any, high: Any) -> Iterator[tuple[Windowed, Any]]:
+        """All sessions of the keys in [low, high] (None: open)."""
+        first = None if low is None else self._key.serialize(self._topic, low)
+        last = None if high is None else self._key.serialize(self._topic, high)
+        for place, data in self.entries.scan(_BY_KEY, _BY_TIME):
+            name, end = place[1:-16], int.from_bytes(place[-16:-8], "big")
+            if end <= self._hidden or (first is not None and name < first) or (last is not None and name > last):
+                continue
+            yield self._windowed(name, place[-16:]), self._value.deserialize(self._topic, data)
+
+    def all(self) -> Iterator[tuple[Windowed, Any]]:
+        yield from self.fetch_range(None, None)
+
+    def fetch_session(self, key: Any, start: int, end: int) -> Any:
+        """The aggregate of one session, or None."""
+        if end <= self._hidden:
+            return None
+        name = self._key.serialize(self._topic, key)
+        data = self.entries.get(_BY_KEY + name + end.to_bytes(8, "big") + start.to_bytes(8, "big"))
+        return None if data is None else self._value.deserialize(self._topic, data)
+
+    def find_closed(self, earliest_end: int, latest_end: int) -> Iterator[tuple[Windowed, Any]]:
+        """Sessions with an end in [earliest_end, latest_end], by end, start, key: the scan of emit-on-close."""
+        first = max(earliest_end, self._hidden + 1, 0)
+        if first > latest_end:
+            return
+        low, high = _BY_TIME + first.to_bytes(8, "big"), _BY_TIME + (latest_end + 1).to_bytes(8, "big")
+        for place, _ in self.entries.scan(low, high):
+            times, name = place[1:17], place[17:]
+            data = self.entries.get(_BY_KEY + name + times)
+            if data is not None:
+                yield self._windowed(name, times), self._value.deserialize(self._topic, data)
+
+    @property
+    def _hidden(self) -> int:
+        return self._observed.value - self.spec.retention_ms
+
+    def _find(self, key: Any, earliest: int, latest: int, *, reverse: bool) -> Iterator[tuple[Windowed, Any]]:
+        first = max(earliest, self._hidden + 1, 0)
+        name = self._key.serialize(self._topic, key)
+        size = len(name) + 17
+        low, high = _BY_KEY + name + first.to_bytes(8, "big"), _BY_KEY + name + b"\xff" * 17
+        for place, data in self.entries.scan(low, high, reverse):
+            # Longer keys lie between.
+            if len(place) == size and int.from_bytes(place[-8:], "big") <= latest:
+                yield self._windowed(name, place[-16:]), self._value.deserialize(self._topic, data)
+
+    def _windowed(self, name: bytes, times: bytes) -> Windowed:
+        end, start = int.from_bytes(times[:8], "big"), int.from_bytes(times[8:], "big")
+        return Windowed(self._key.deserialize(self._topic, name), Window(start, end))
+
+    def _expire(self) -> None:
+        oldest = self._hidden
+        if oldest <= 0:
+            return
+        for place, _ in self.entries.scan(_BY_TIME, _BY_TIME + oldest.to_bytes(8, "big")):
+            self.entries.delete(place)
+            self.entries.delete(_BY_KEY + place[17:] + place[1:17])

@@ -1,0 +1,83 @@
+"""Records of a left or outer stream join that have found no partner yet, of both sides.
+
+An entry is `time (8 bytes) + side (1 byte: 0 right, 1 left) + key + number (4 bytes)`: the order in which Kafka Streams
+gives them up. Its key-and-time holds a list of values there, in the order of arrival.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ottla.flow.serde import Serde
+from ottla.flow.store.changelog import Cell, Log
+from ottla.flow.store.ordered import OrderedBytes, after
+from ottla.flow.store.spec import StoreSpec
+
+
+class Candidate(NamedTuple):
+    """A record without a partner."""
+
+    place: bytes
+    key: Any
+    timestamp: int
+    left: bool
+    value: Any
+
+
+class UnjoinedStore:
+    """`value` is the left side's serde, `other` the right side's."""
+
+    def __init__(
+        self,
+        spec: StoreSpec,
+        entries: OrderedBytes,
+        key: Serde,
+        value: Serde,
+        other: Serde,
+        topic: str,
+        log: Log | None,
+        sequence: Cell,
+    ) -> None:
+        self.name = spec.name
+        self.spec = spec
+        self.entries = entries
+        self._key = key
+        self._sides = {True: value, False: other}
+        self._topic = topic
+        self._log = log
+        self._sequence = sequence
+
+    def put(self, key: Any, timestamp: int, left: bool, value: Any) -> None:
+        self._sequence.value = (self._sequence.value + 1) & 0x7FFFFFFF
+        place = self._place(key, timestamp, left) + self._sequence.value.to_bytes(4, "big")
+        data = self._sides[left].serialize(self._topic, value)
+        self.entries.put(place, data)
+        if self._log is not None:
+            self._log(self.name, place, data, timestamp)
+
+    def remove(self, key: Any, timestamp: int, left: bool) -> None:
+        """A partner was found for all records of a key and time."""
+        prefix = self._place(key, timestamp, left)
+        for place, _ in self.entries.scan(prefix, after(prefix)):
+            if len(place) == len(prefix) + 4:
+                self._drop(place, timestamp)
+
+    def all(self) -> Iterator[Candidate]:
+        """By time, then right before left, then key, then arrival."""
+        for place, data in self.entries.scan(None, None):
+            left = place[8] == 1
+            value = self._sides[left].deserialize(self._topic, data)
+            key = self._key.deserialize(self._topic, place[9:-4])
+            yield Candidate(place, key, int.from_bytes(place[:8], "big"), left, value)
+
+    def give_up(self, candidate: Candidate) -> None:
+        self._drop(candidate.place, candidate.timestamp)
+
+    def _place(self, key: Any, timestamp: int, left: bool) -> bytes:
+        return timestamp.to_bytes(8, "big") + (b"\x01" if left else b"\x00") + self._key.serialize(self._topic, key)
+
+    def _drop(self, place: bytes, timestamp: int) -> None:
+        self.entries.delete(place)
+        if self._log is not None:
+            self._log(self.name, place, None, timestamp)

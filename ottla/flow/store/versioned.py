@@ -1,0 +1,111 @@
+"""Versioned key-value stores (KIP-889): every value of a key with the time from which it is valid.
+
+An entry is `key + valid-from (8 bytes)`; a value begins with 1, a tombstone is the byte 0. What is older than the
+history retention behind the newest time cannot be read or written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from ottla.flow.serde import Serde
+from ottla.flow.store.changelog import Cell, Log
+from ottla.flow.store.ordered import OrderedBytes
+from ottla.flow.store.spec import StoreSpec
+
+#: What `put` answers: the record is the latest of its key; it is older than the retention and was not stored.
+IS_LATEST, NOT_PUT = -1, -(1 << 63)
+
+
+class VersionedRecord(NamedTuple):
+    """A value, the time from which it is valid, and the time to which (None: open or not asked for)."""
+
+    value: Any
+    timestamp: int
+    valid_to: int | None = None
+
+
+class VersionedStore:
+    """`observed` is the newest time that was put, over all keys."""
+
+    def __init__(
+        self,
+        spec: StoreSpec,
+        entries: OrderedBytes,
+        key: Serde,
+        value: Serde,
+        topic: str,
+        log: Log | None,
+        now: Callable[[], int],
+        observed: Cell,
+    ) -> None:
+        self.name = spec.name
+        self.spec = spec
+        self.entries = entries
+        self._key = key
+        self._value = value
+        self._topic = topic
+        self._log = log
+        self._observed = observed
+
+    def put(self, key: Any, value: Any, timestamp: int) -> int:
+        """Store a version; None is a delete at that time. Gives the time to which it is valid, IS_LATEST or NOT_PUT."""
+        if timestamp > self._observed.value:
+            self._observed.value = timestamp
+        elif timestamp < self._observed.value - self.spec.retention_ms:
+            return NOT_PUT
+        name = self._key.serialize(self._topic, key)
+        place = name + timestamp.to_bytes(8, "big")
+        data = None if value is None else self._value.serialize(self._topic, value)
+        later = next(self._versions(name, timestamp + 1, None), None)
+        self.entries.put(place, b"\x00" if data is None else b"\x01" + data)
+        self._forget(name)
+        if self._log is not None:
+            self._log(self.name, name, data, timestamp)
+        return IS_LATEST if later is None else later[0]
+
+    def delete(self, key: Any, timestamp: int) -> VersionedRecord | None:
+        """Delete at a time; the value that was valid then."""
+        old = self.get(key, timestamp)
+        self.put(key, None, timestamp)
+        return old
+
+    def get(self, key: Any, as_of: int | None = None) -> VersionedRecord | None:
+        """The latest value, or the one that was valid at a time."""
+        if as_of is not None and as_of < self._observed.value - self.spec.retention_ms:
+            return None
+        name = self._key.serialize(self._topic, key)
+        found = next(self._versions(name, None, as_of, reverse=True), None)
+        if found is None or found[1] == b"\x00":
+            return None
+        return VersionedRecord(self._value.deserialize(self._topic, found[1][1:]), found[0])
+
+    def versions(self, key: Any, earliest: int = 0, latest: int | None = None) -> Iterator[VersionedRecord]:
+        """The values that were valid somewhere in [earliest, latest], newest first (MultiVersionedKeyQuery)."""
+        name = self._key.serialize(self._topic, key)
+        end: int | None = None
+        for timestamp, data in self._versions(name, None, None, reverse=True):
+            if data != b"\x00" and (latest is None or timestamp <= latest) and (end is None or end > earliest):
+                yield VersionedRecord(self._value.deserialize(self._topic, data[1:]), timestamp, end)
+            end = timestamp
+
+    def _versions(
+        self, name: bytes, earliest: int | None, latest: int | None, reverse: bool = False
+    ) -> Iterator[tuple[int, bytes]]:
+        low = name + (earliest or 0).to_bytes(8, "big")
+        high = name + (b"\xff" * 8 if latest is None else latest.to_bytes(8, "big")) + b"\x00"
+        size = len(name) + 8
+        for place, data in self.entries.scan(low, high, reverse):
+            # Longer keys lie between.
+            if len(place) == size:
+                yield int.from_bytes(place[-8:], "big"), data
+
+    def _forget(self, name: bytes) -> None:
+        """Drop versions that stopped to be valid before the history begins."""
+        oldest = self._observed.value - self.spec.retention_ms
+        if oldest <= 0:
+            return
+        behind = [time for time, _ in self._versions(name, None, oldest)]
+        for time in behind[:-1]:
+            self.entries.delete(name + time.to_bytes(8, "big"))

@@ -1,0 +1,342 @@
+"""What is executed: sources, processors with their stores, and sinks, joined into sub-topologies (Kafka Streams:
+Topology).
+
+    topology = Topology()
+    topology.add_source("in", ["words"], key_serde="string", value_serde="string")
+    topology.add_processor("count", Count, "in")
+    topology.add_state_store(StoreSpec("counts", "key_value", STRING, LONG), "count")
+    topology.add_sink("out", "counts", "count")
+
+Rules:
+- Nodes that are linked, or that share a store, are one sub-topology; it runs as one task for each partition of its
+  topics.
+- A repartition topic is written by one sub-topology and read by another.
+- A node's children are called in the order in which they were added.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.flow.error import TopologyError
+from ottla.flow.processor import Supplier
+from ottla.flow.serde import Serde, serde
+from ottla.flow.store.spec import StoreSpec
+from ottla.flow.where import Where, here
+
+#: (record as Input, the partition's newest timestamp so far) to a timestamp in ms; a negative one drops the record.
+Extractor = Callable[..., int]
+#: (topic, key, value, number of partitions) to a partition, several, or None for the default.
+Partitioner = Callable[[str, Any, Any, int], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Topics (or a pattern) that are read."""
+
+    name: str
+    topics: tuple[str, ...]
+    pattern: str | None
+    key: Serde | None
+    value: Serde | None
+    extractor: Extractor | None
+    reset: str | None
+    where: Where
+    #: The topics are Ottla's own: their names begin with the application's id.
+    internal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorNode:
+    """A processor and whom it gets records from."""
+
+    name: str
+    supplier: Supplier
+    parents: tuple[str, ...]
+    stores: list[str]
+    where: Where
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """A topic that is written, or a function that names one for each record."""
+
+    name: str
+    topic: str | Callable[..., str]
+    key: Serde | None
+    value: Serde | None
+    partitioner: Partitioner | None
+    parents: tuple[str, ...]
+    where: Where
+    internal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopic:
+    """A repartition topic. `partitions` None: as many as the topics it must be co-partitioned with."""
+
+    name: str
+    partitions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subtopology:
+    """Nodes that run in one task, in their order. `number` is its place in task ids."""
+
+    number: int
+    nodes: tuple[str, ...]
+    is_global: bool
+
+
+@dataclass(slots=True)
+class Topology:
+    """A topology that is being built. `freeze` is implied: engines read it and never write."""
+
+    sources: dict[str, Source] = field(default_factory=dict)
+    processors: dict[str, ProcessorNode] = field(default_factory=dict)
+    sinks: dict[str, Sink] = field(default_factory=dict)
+    stores: dict[str, StoreSpec] = field(default_factory=dict)
+    internal_topics: dict[str, InternalTopic] = field(default_factory=dict)
+    #: All nodes in the order in which they were added.
+    order: list[str] = field(default_factory=list)
+    #: The sources of global stores.
+    global_sources: dict[str, str] = field(default_factory=dict)
+    global_stores: set[str] = field(default_factory=set)
+    #: Sources whose topics must have as many partitions as each other, and the line that says so.
+    copartitioned: list[tuple[frozenset[str], Where]] = field(default_factory=list)
+    #: Store to the topic that is its changelog.
+    source_changelogs: dict[str, str] = field(default_factory=dict)
+
+    def add_source(
+        self,
+        name: str,
+        topics: str | Sequence[str] | re.Pattern[str],
+        *,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        timestamp_extractor: Extractor | None = None,
+        offset_reset: str | None = None,
+        where: Where | None = None,
+        internal: bool = False,
+    ) -> Topology:
+        """Read topics."""
+        where = where or here()
+        self._claim(name, where)
+        pattern = topics.pattern if isinstance(topics, re.Pattern) else None
+        names = (topics,) if isinstance(topics, str) else () if isinstance(topics, re.Pattern) else tuple(topics)
+        if not names and pattern is None:
+            raise TopologyError(f"source {name} reads no topic: name at least one", where)
+        for topic in names:
+            taken = next((each.name for each in self.sources.values() if topic in each.topics), None)
+            if taken is not None:
+                raise TopologyError(
+                    f"topic {topic} has already been registered by source {taken}: use the stream or table you have",
+                    where,
+                )
+        key, value = serde(key_serde, where), serde(value_serde, where)
+        self.sources[name] = Source(
+            name, names, pattern, key, value, timestamp_extractor, offset_reset, where, internal
+        )
+        return self
+
+    def add_processor(self, name: str, supplier: Supplier, *parents: str, where: Where | None = None) -> Topology:
+        """Add a processor behind its parents. The stores that the supplier declares are added and connected."""
+        where = where or here()
+        self._claim(name, where)
+        self._known(name, parents, where)
+        self.processors[name] = ProcessorNode(name, supplier, parents, [], where)
+        declared = getattr(supplier, "stores", None)
+        for spec in (declared() if callable(declared) else declared) or ():
+            self.add_state_store(spec, name, where=where)
+        return self
+
+    def add_sink(
+        self,
+        name: str,
+        topic: str | Callable[..., str],
+        *parents: str,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        partitioner: Partitioner | None = None,
+        where: Where | None = None,
+        internal: bool = False,
+    ) -> Topology:
+        """Write to a topic, or to the one that `topic(key, value, context)` names."""
+        where = where or here()
+        self._claim(name, where)
+        self._known(name, parents, where)
+        key, value = serde(key_serde, where), serde(value_serde, where)
+        self.sinks[name] = Sink(name, topic, key, value, partitioner, parents, where, internal)
+        return self
+
+    def add_state_store(self, spec: Any, *processors: str, where: Where | None = None) -> Topology:
+        """Add a store and connect processors to it. The same one may be added again."""
+        where = where or here()
+        spec = spec.build() if hasattr(spec, "build") else spec
+        known = self.stores.get(spec.name)
+        if known is not None and known != spec:
+            raise TopologyError(f"a different state store named {spec.name} has already been added", where)
+        self.stores[spec.name] = spec
+        for processor in processors:
+            self.connect_processor_and_state_stores(processor, spec.name, where=where)
+        return self
+
+    def connect_processor_and_state_stores(self, processor: str, *names: str, where: Where | None = None) -> Topology:
+        """Let a processor use stores."""
+        where = where or here()
+        if processor not in self.processors:
+            raise TopologyError(f"processor {processor} has not been added", where)
+        for name in names:
+            if name not in self.stores:
+                raise TopologyError(f"state store {name} has not been added", where)
+            if name in self.global_stores:
+                continue
+            stores = self.processors[processor].stores
+            if name not in stores:
+                stores.append(name)
+        return self
+
+    def add_global_store(
+        self,
+        spec: Any,
+        source: str,
+        topic: str,
+        processor: str,
+        supplier: Supplier,
+        *,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        timestamp_extractor: Extractor | None = None,
+        where: Where | None = None,
+    ) -> Topology:
+        """A store that every task sees whole: all partitions of a topic, written by one processor."""
+        where = where or here()
+        spec = spec.build() if hasattr(spec, "build") else spec
+        self.add_source(
+            source,
+            topic,
+            key_serde=key_serde,
+            value_serde=value_serde,
+            timestamp_extractor=timestamp_extractor,
+            where=where,
+        )
+        self.add_processor(processor, supplier, source, where=where)
+        self.stores[spec.name] = spec.with_logging(False)
+        self.processors[processor].stores.append(spec.name)
+        self.global_sources[source] = spec.name
+        self.global_stores.add(spec.name)
+        return self
+
+    def add_read_only_state_store(
+        self,
+        spec: Any,
+        source: str,
+        topic: str,
+        processor: str,
+        supplier: Supplier,
+        *,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        timestamp_extractor: Extractor | None = None,
+    ) -> Topology:
+        """A store that is filled from a topic, which is its changelog (KIP-813)."""
+        where = here()
+        spec = (spec.build() if hasattr(spec, "build") else spec).with_logging(False)
+        self.add_source(
+            source,
+            topic,
+            key_serde=key_serde,
+            value_serde=value_serde,
+            timestamp_extractor=timestamp_extractor,
+            where=where,
+        )
+        self.add_processor(processor, supplier, source, where=where)
+        self.add_state_store(spec, processor, where=where)
+        self.source_changelogs[spec.name] = topic
+        return self
+
+    def add_internal_topic(self, topic: InternalTopic) -> None:
+        self.internal_topics[topic.name] = topic
+
+    def copartition(self, sources: Iterable[str], where: Where) -> None:
+        """The topics of these sources must have as many partitions as each other."""
+        self.copartitioned.append((frozenset(sources), where))
+
+    def parents(self, name: str) -> tuple[str, ...]:
+        node = self.processors.get(name) or self.sinks.get(name)
+        return node.parents if node else ()
+
+    def children(self, name: str) -> list[str]:
+        """In the order in which they were added."""
+        return [each for each in self.order if name in self.parents(each)]
+
+    def subtopologies(self) -> list[Subtopology]:
+        """Numbered as Kafka Streams numbers them: by the first node of each."""
+        roots: dict[str, str] = {name: name for name in self.order}
+
+        def root(name: str) -> str:
+            while roots[name] != name:
+                name = roots[name]
+            return name
+
+        users: dict[str, str] = {}
+        for name in self.order:
+            for parent in self.parents(name):
+                roots[root(name)] = root(parent)
+            if name in self.processors:
+                for store in self.processors[name].stores:
+                    if store not in self.global_stores:
+                        roots[root(name)] = root(users.setdefault(store, name))
+        groups: dict[str, list[str]] = {}
+        for name in self.order:
+            groups.setdefault(root(name), []).append(name)
+        return [
+            Subtopology(number, tuple(nodes), any(name in self.global_sources for name in nodes))
+            for number, nodes in enumerate(groups.values())
+        ]
+
+    def topic(self, name: str, application_id: str) -> str:
+        """A topic's real name: internal ones begin with the application's id."""
+        return f"{application_id}-{name}" if name in self.internal_topics else name
+
+    def describe(self) -> str:
+        """The text of Kafka Streams' `Topology.describe()`."""
+        from ottla.flow.describe import describe
+
+        return describe(self)
+
+    def check_partitions(self, partitions: Mapping[str, int]) -> None:
+        """TopologyError if topics that must be co-partitioned are not; the sizes are by the topics' names."""
+        for names, where in self.copartitioned:
+            sizes = {
+                topic: partitions[topic]
+                for name in sorted(names)
+                if name in self.sources
+                for topic in self.sources[name].topics
+                if topic in partitions
+            }
+            if len(set(sizes.values())) > 1:
+                listed = ", ".join(f"{topic}: {count}" for topic, count in sorted(sizes.items()))
+                raise TopologyError(
+                    f"topics that are joined or cogrouped must have as many partitions as each other, but have "
+                    f"{listed}; "
+                    "call repartition() on one of the streams, or create the topics alike",
+                    where,
+                )
+
+    def _claim(self, name: str, where: Where) -> None:
+        if name in self.sources or name in self.processors or name in self.sinks:
+            raise TopologyError(f"a node named {name} has already been added: names must be unique", where)
+        self.order.append(name)
+
+    def _known(self, name: str, parents: tuple[str, ...], where: Where) -> None:
+        if not parents:
+            raise TopologyError(f"node {name} has no parent: name at least one", where)
+        for parent in parents:
+            if parent == name or parent not in self.order:
+                raise TopologyError(f"parent {parent} of node {name} has not been added yet", where)
+            if parent in self.sinks:
+                raise TopologyError(f"sink {parent} cannot be the parent of node {name}", where)

@@ -1,0 +1,29 @@
+"""The line of the user's program that made a node."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A file and a line, as a traceback would name them."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+#: Modules that are not the user's program.
+_OURS = ("ottla.flow", "ottla.streams")
+
+
+def here() -> Where:
+    """The innermost caller outside of this product."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
+        frame = frame.f_back
+    return Where(frame.f_code.co_filename, frame.f_lineno)

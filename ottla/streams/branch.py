@@ -1,0 +1,59 @@
+"""split(): a stream cut into branches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ottla.flow import plan
+from ottla.flow.where import here
+from ottla.streams.option import Branched
+
+if TYPE_CHECKING:
+    from ottla.streams.stream import KStream
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class BranchedKStream(Generic[K, V]):
+    """Branches in the order in which their predicates are tried."""
+
+    def __init__(self, stream: KStream[K, V], node: plan.Branch) -> None:
+        self._stream = stream
+        self._node = node
+        self._count = 0
+        self._branches: dict[str, KStream[Any, Any]] = {}
+
+    def branch(self, predicate: Callable[[K, V], Any], branched: Branched | str | None = None) -> BranchedKStream[K, V]:
+        """A branch with a name (otherwise its position, from 1)."""
+        self._count += 1
+        self._add(predicate, branched, self._count)
+        return self
+
+    def default_branch(self, branched: Branched | str | None = None) -> dict[str, KStream[Any, Any]]:
+        """A branch for all other records; all branches by name."""
+        self._add(None, branched, 0)
+        return self._branches
+
+    def no_default_branch(self) -> dict[str, KStream[Any, Any]]:
+        """All branches by name; other records are dropped."""
+        return self._branches
+
+    def _add(self, predicate: Callable[[K, V], Any] | None, given: Branched | str | None, position: int) -> None:
+        from ottla.streams.stream import KStream
+
+        options = Branched(given) if isinstance(given, str) else given or Branched()
+        builder = self._stream.builder
+        name = self._node.name + (options.name if options.name is not None else str(position))
+        builder.next_name(name)
+        arm = builder.add(plan.Arm(name, (self._node,), self._stream.node.schema, here(), predicate))
+        stream: KStream[K, V] = KStream(builder, arm, self._stream.sources)
+        if options.function is not None:
+            made = options.function(stream)
+            if made is not None:
+                self._branches[name] = made
+        elif options.consumer is not None:
+            options.consumer(stream)
+        else:
+            self._branches[name] = stream

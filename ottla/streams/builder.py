@@ -1,0 +1,277 @@
+"""StreamsBuilder: where a program begins.
+
+    builder = StreamsBuilder()
+    words = builder.stream("lines", key_serde="string", value_serde="string")
+    words.flat_map_values(str.split).group_by(lambda _, word:
+    word).count(materialized="counts").to_stream().to("counts") app = builder.build(application_id="word-count")
+    print(app.describe())
+
+Operators, stores and internal topics are numbered as Kafka Streams numbers them: one counter, in the order of the
+calls.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from ottla.flow import plan
+from ottla.flow.error import TopologyError
+from ottla.flow.handler import Handlers
+from ottla.flow.lower import lower
+from ottla.flow.processor import Supplier
+from ottla.flow.serde import serde
+from ottla.flow.store.spec import StoreSpec
+from ottla.flow.topology import Extractor
+from ottla.flow.where import Where, here
+from ottla.streams.application import Application
+from ottla.streams.option import Consumed, Materialized, materialized, store_of
+from ottla.streams.stream import KStream
+from ottla.streams.table import GlobalKTable, KTable
+
+NodeT = TypeVar("NodeT", bound=plan.Node)
+#: What `topology.optimization=all` stands for.
+_OPTIMIZATIONS = frozenset({"reuse.ktable.source.topics", "merge.repartition.topics", "single.store.self.join"})
+
+
+class StreamsBuilder:
+    """Collects the nodes of a plan."""
+
+    def __init__(self) -> None:
+        self._nodes: list[plan.Node] = []
+        self._copartitioned: list[tuple[frozenset[str], Where]] = []
+        self._index = 0
+
+    # ---- sources
+
+    def stream(
+        self,
+        topics: str | Sequence[str] | re.Pattern[str],
+        consumed: Consumed | None = None,
+        *,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        timestamp_extractor: Extractor | None = None,
+        offset_reset: str | None = None,
+        name: str | None = None,
+    ) -> KStream[Any, Any]:
+        """A topic, several, or all whose names match a pattern, as a stream."""
+        options = _consumed(consumed, key_serde, value_serde, timestamp_extractor, offset_reset, name)
+        where = here()
+        names = () if isinstance(topics, re.Pattern) else (topics,) if isinstance(topics, str) else tuple(topics)
+        pattern = topics if isinstance(topics, re.Pattern) else None
+        if not names and pattern is None:
+            raise TopologyError("stream() was given no topic: name at least one", where)
+        schema = plan.Schema("stream", serde(options.key_serde, where), serde(options.value_serde, where))
+        node = plan.StreamSource(
+            self.named(options.name, "KSTREAM-SOURCE-"),
+            (),
+            schema,
+            where,
+            names,
+            pattern,
+            options.timestamp_extractor,
+            options.offset_reset,
+        )
+        return KStream(self, self.add(node), frozenset({node.name}))
+
+    def table(
+        self,
+        topic: str,
+        consumed: Consumed | None = None,
+        materialized: Materialized | str | StoreSpec | None = None,
+        *,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        timestamp_extractor: Extractor | None = None,
+        offset_reset: str | None = None,
+        name: str | None = None,
+    ) -> KTable[Any, Any]:
+        """A topic as a table: the newest value of each key. It is kept in a store if it is named or needed."""
+        options = _consumed(consumed, key_serde, value_serde, timestamp_extractor, offset_reset, name)
+        node = plan.TableSource(**self._table(topic, options, materialized, "table"))
+        return KTable(self, self.add(node), frozenset({node.source}), node.store.name if node.materialized else None)
+
+    def global_table(
+        self,
+        topic: str,
+        consumed: Consumed | None = None,
+        materialized: Materialized | str | StoreSpec | None = None,
+        *,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        timestamp_extractor: Extractor | None = None,
+        name: str | None = None,
+    ) -> GlobalKTable[Any, Any]:
+        """A topic as a table that every task sees whole."""
+        options = _consumed(consumed, key_serde, value_serde, timestamp_extractor, None, name)
+        parts = self._table(topic, options, materialized, "global table")
+        if parts["store"].versioned:
+            raise TopologyError("a global table cannot be versioned", parts["where"])
+        queryable = parts.pop("materialized")
+        del parts["reset"]
+        node = self.add(plan.GlobalSource(**parts))
+        return GlobalKTable(self, node, node.store.name, queryable)
+
+    def add_state_store(self, store: StoreSpec) -> StreamsBuilder:
+        """A store for processors; see `ottla.streams.stores`."""
+        self.add(plan.AddStore(store.name, (), plan.Schema("nothing"), here(), store))
+        return self
+
+    def add_global_store(
+        self,
+        store: StoreSpec,
+        topic: str,
+        supplier: Supplier,
+        consumed: Consumed | None = None,
+        *,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        timestamp_extractor: Extractor | None = None,
+        name: str | None = None,
+    ) -> StreamsBuilder:
+        """A store that every task sees whole, kept by a processor of the user's."""
+        options = _consumed(consumed, key_serde, value_serde, timestamp_extractor, None, name)
+        where = here()
+        source = self.named(options.name, "KSTREAM-SOURCE-", "-source")
+        processor = self.named(options.name, "KTABLE-SOURCE-")
+        schema = plan.Schema("global table", serde(options.key_serde, where), serde(options.value_serde, where))
+        extractor = options.timestamp_extractor
+        self.add(plan.GlobalSource(processor, (), schema, where, topic, source, store, supplier, extractor))
+        return self
+
+    # ---- the end
+
+    def plan(self, optimizations: Iterable[str] = ()) -> plan.Plan:
+        """What was said so far."""
+        return plan.Plan(tuple(self._nodes), tuple(self._copartitioned), frozenset(optimizations))
+
+    def build(
+        self,
+        application_id: str = "application",
+        *,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        handlers: Handlers | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> Application:
+        """The program, ready to run. `key_serde` and `value_serde` are the defaults; `config` takes Kafka Streams'
+        names
+        (`topology.optimization`, `ensure.explicit.internal.resource.naming`, ...). TopologyError if the plan cannot
+        run or would run wrong.
+        """
+        where = here()
+        config = dict(config or {})
+        finished = self.plan(_optimizations(config.get("topology.optimization", "none"), where))
+        if not finished.nodes:
+            raise TopologyError("the program is empty: begin with stream(), table() or global_table()", where)
+        if str(config.get("ensure.explicit.internal.resource.naming", False)).lower() == "true":
+            _explicit(finished, where)
+        topology = lower(finished)
+        return Application(
+            application_id, finished, topology, serde(key_serde, where), serde(value_serde, where), handlers, config
+        )
+
+    # ---- for streams and tables
+
+    def add(self, node: NodeT) -> NodeT:
+        """A node in its order."""
+        self._nodes.append(node)
+        return node
+
+    def next_name(self, prefix: str) -> str:
+        """The next number under a prefix."""
+        self._index += 1
+        return f"{prefix}{self._index - 1:010d}"
+
+    def next_store(self, prefix: str) -> str:
+        return self.next_name(f"{prefix}STATE-STORE-")
+
+    def named(self, name: str | None, prefix: str, suffix: str = "") -> str:
+        """A name that was given, or the next one. A name that was given takes a number all the same."""
+        generated = self.next_name(prefix)
+        return generated if name is None else name + suffix
+
+    def store_name(self, options: Materialized, prefix: str) -> str:
+        return options.store_name if options.store_name is not None else self.next_store(prefix)
+
+    def copartition(self, sources: frozenset[str], where: Where) -> None:
+        self._copartitioned.append((sources, where))
+
+    def _table(self, topic: str, options: Consumed, given: Any, kind: Any) -> dict[str, Any]:
+        where = here()
+        if not isinstance(topic, str):
+            raise TopologyError(f"invalid topic of a table: {topic!r} (expected one topic's name)", where)
+        kept = materialized(given)
+        store = self.store_name(kept, f"{topic}-")
+        source = self.named(options.name, "KSTREAM-SOURCE-", "-source")
+        name = self.named(options.name, "KTABLE-SOURCE-")
+        key = serde(options.key_serde, where) or serde(kept.key_serde, where)
+        value = serde(options.value_serde, where) or serde(kept.value_serde, where)
+        spec = store_of(replace(kept, key_serde=None, value_serde=None), store, "timestamped_key_value", key, value)
+        return {
+            "name": name,
+            "parents": (),
+            "schema": plan.Schema(kind, key, value, versioned=spec.versioned),
+            "where": where,
+            "topic": topic,
+            "source": source,
+            "store": spec,
+            "materialized": kept.store_name is not None,
+            "extractor": options.timestamp_extractor,
+            "reset": options.offset_reset,
+        }
+
+
+def _consumed(
+    given: Consumed | None, key: Any, value: Any, extractor: Extractor | None, reset: str | None, name: str | None
+) -> Consumed:
+    given = given or Consumed()
+    if not isinstance(given, Consumed):
+        raise TopologyError(f"invalid consumed: {given!r} (expected Consumed)", here())
+    return Consumed(
+        key if key is not None else given.key_serde,
+        value if value is not None else given.value_serde,
+        extractor or given.timestamp_extractor,
+        reset or given.offset_reset,
+        name or given.name,
+    )
+
+
+def _optimizations(setting: str, where: Where) -> frozenset[str]:
+    if setting in ("none", ""):
+        return frozenset()
+    if setting == "all":
+        return _OPTIMIZATIONS
+    names = frozenset(each.strip() for each in setting.split(","))
+    if unknown := names - _OPTIMIZATIONS:
+        raise TopologyError(
+            f"invalid topology.optimization: {', '.join(sorted(unknown))} (expected none, all or some of "
+            f"{', '.join(sorted(_OPTIMIZATIONS))})",
+            where,
+        )
+    return names
+
+
+def _explicit(finished: plan.Plan, where: Where) -> None:
+    """KIP-1111: everything that lives in the cluster has a name of the user's."""
+    unnamed = [
+        f"{what} ({node.where})" for node in finished for what in _resources(node) if re.search(r"-\d{10}(-|$)", what)
+    ]
+    if unnamed:
+        raise TopologyError(
+            "ensure.explicit.internal.resource.naming is set, but these have no name of their own: "
+            + ", ".join(unnamed),
+            where,
+        )
+
+
+def _resources(node: plan.Node) -> list[str]:
+    if isinstance(node, (plan.Repartition, plan.TableRepartition)):
+        return [node.topic]
+    store = getattr(node, "store", None)
+    if isinstance(node, (plan.TableSource, plan.ToTable)) and not node.materialized:
+        return []
+    return [store.name] if isinstance(store, StoreSpec) else []

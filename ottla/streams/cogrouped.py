@@ -1,0 +1,120 @@
+"""Several grouped streams aggregated into one table (KIP-150), with and without windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from ottla.flow import plan
+from ottla.flow.error import TopologyError
+from ottla.flow.record import Windowed
+from ottla.flow.serde import serde
+from ottla.flow.store.spec import StoreSpec
+from ottla.flow.where import here
+from ottla.flow.window import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from ottla.streams.grouped import KGroupedStream, _kept
+from ottla.streams.option import Materialized, store_of
+from ottla.streams.stream import KStream
+from ottla.streams.table import KTable
+from ottla.streams.windowed import windowed_key, windowed_store
+
+K = TypeVar("K")
+Pairs = tuple[tuple[KGroupedStream[Any, Any], Callable[[Any, Any, Any], Any]], ...]
+Given = Materialized | str | StoreSpec | None
+
+
+class CogroupedKStream(Generic[K]):
+    """Grouped streams, each with its aggregator `(key, value, aggregate) -> aggregate`."""
+
+    def __init__(self, pairs: Pairs) -> None:
+        self._pairs = pairs
+
+    def cogroup(self, grouped: KGroupedStream[K, Any], aggregator: Callable[[K, Any, Any], Any]) -> CogroupedKStream[K]:
+        """One more stream."""
+        if grouped.builder is not self._pairs[0][0].builder:
+            raise TopologyError("the grouped streams of a cogroup must be of one StreamsBuilder", here())
+        return CogroupedKStream((*self._pairs, (grouped, aggregator)))
+
+    def aggregate(
+        self, initializer: Callable[[], Any], name: str | None = None, materialized: Given = None
+    ) -> KTable[K, Any]:
+        """One table of all streams."""
+        return _table(self._pairs, initializer, None, None, name, materialized)
+
+    def windowed_by(self, windows: Any) -> Any:
+        """By window as well."""
+        if isinstance(windows, SessionWindows):
+            return SessionWindowedCogroupedKStream(self._pairs, windows)
+        if isinstance(windows, (TimeWindows, UnlimitedWindows, SlidingWindows)):
+            return TimeWindowedCogroupedKStream(self._pairs, windows)
+        raise TopologyError(f"invalid windows: {windows!r}", here())
+
+
+class TimeWindowedCogroupedKStream(Generic[K]):
+    """In tumbling, hopping, unlimited or sliding windows."""
+
+    def __init__(self, pairs: Pairs, windows: plan.AggregateWindows) -> None:
+        self._pairs = pairs
+        self._windows = windows
+
+    def aggregate(
+        self, initializer: Callable[[], Any], name: str | None = None, materialized: Given = None
+    ) -> KTable[Windowed, Any]:
+        """One windowed table of all streams."""
+        return _table(self._pairs, initializer, None, self._windows, name, materialized)
+
+
+class SessionWindowedCogroupedKStream(Generic[K]):
+    """In session windows."""
+
+    def __init__(self, pairs: Pairs, windows: SessionWindows) -> None:
+        self._pairs = pairs
+        self._windows = windows
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        merger: Callable[[K, Any, Any], Any],
+        name: str | None = None,
+        materialized: Given = None,
+    ) -> KTable[Windowed, Any]:
+        """The same; `merger(key, one, other)` makes one aggregate of two sessions that meet."""
+        return _table(self._pairs, initializer, merger, self._windows, name, materialized)
+
+
+def _table(
+    pairs: Pairs,
+    initializer: Callable[[], Any],
+    merger: Callable[[Any, Any, Any], Any] | None,
+    windows: plan.AggregateWindows | None,
+    name: str | None,
+    materialized: Given,
+) -> KTable[Any, Any]:
+    where, kept, builder = here(), _kept(materialized), pairs[0][0].builder
+    prefix = "COGROUPKSTREAM-AGGREGATE-"
+    store = builder.store_name(kept, prefix)
+    key = serde(kept.key_serde, where) or pairs[0][0].key_serde
+    value = serde(kept.value_serde, where)
+    if windows is None:
+        spec, table_key = store_of(kept, store, "timestamped_key_value", key, value), key
+    else:
+        spec, table_key = windowed_store(kept, store, windows, key, value), windowed_key(windows, key)
+    streams: dict[KGroupedStream[Any, Any], KStream[Any, Any]] = {}
+    for grouped, _ in pairs:
+        streams[grouped] = grouped.source(store, where)
+    builder.copartition(frozenset().union(*(stream.sources for stream in streams.values())), where)
+    schema = plan.Schema("table", table_key, value, windows=windows, versioned=spec.versioned)
+    nodes = []
+    for number, (grouped, aggregator) in enumerate(pairs):
+        named = builder.named(name, prefix, f"-cogroup-agg-{number}")
+        parent = streams[grouped].node
+        nodes.append(
+            builder.add(
+                plan.Aggregate(
+                    named, (parent,), schema, where, spec, initializer, aggregator, merger, windows, shared=number > 0
+                )
+            )
+        )
+    merged = builder.named(name, "COGROUPKSTREAM-MERGE-", "-cogroup-merge")
+    node = builder.add(plan.CogroupMerge(merged, tuple(nodes), schema, where, spec))
+    return KTable(builder, node, frozenset({merged}), store if kept.store_name is not None else None)

@@ -1,0 +1,218 @@
+"""A driver for tests: the whole program in one thread, without Spark or a broker (Kafka Streams: TopologyTestDriver).
+
+    driver = TestDriver(builder.build(application_id="test"))
+    lines = driver.input_topic("lines")
+    lines.pipe("k", "hello world", timestamp=5)
+    assert driver.output_topic("counts").read_key_values() == [("hello", 1), ("world", 1)]
+
+Every input is processed to its end, through repartition topics and back, before the call returns. All topics have one
+partition. The wall clock moves only by `advance_wall_clock`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
+
+from ottla.flow.error import TopologyError
+from ottla.flow.make_store import bound
+from ottla.flow.record import Headers, Input, Output, Record
+from ottla.flow.runner import Runner
+from ottla.flow.serde import Serde, serde
+from ottla.flow.where import here
+from ottla.flow.window import Duration, ms
+from ottla.streams.application import Application
+
+
+class TestDriver:
+    """`start` is the wall clock at the beginning, in ms since 1970; `changelog` makes the stores' changelog topics."""
+
+    __test__ = False
+
+    def __init__(self, application: Application, *, start: int = 0, changelog: bool = False) -> None:
+        self.application = application
+        self._settings = replace(application.settings, changelog=changelog)
+        self._runner = Runner(application.topology, self._settings, now=start)
+        self._produced: dict[str, deque[Output]] = {}
+        self._offsets: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def input_topic(
+        self,
+        topic: str,
+        *,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        start: int | None = None,
+        advance: Duration = 0,
+    ) -> TestInputTopic:
+        """A topic to write to. Without serdes it takes those of the source that reads it. Records without a timestamp
+        get `start` (default: the wall clock) and move it by `advance`.
+        """
+        source = next((each for each in self.application.topology.sources.values() if topic in each.topics), None)
+        key = serde(key_serde, here()) or (source.key if source else None)
+        value = serde(value_serde, here()) or (source.value if source else None)
+        defaults = self._settings.defaults
+        return TestInputTopic(
+            self,
+            topic,
+            bound(key, defaults, f"the key of input topic {topic}", key=True),
+            bound(value, defaults, f"the value of input topic {topic}"),
+            self._runner.now if start is None else start,
+            ms(advance, "advance"),
+        )
+
+    def output_topic(self, topic: str, *, key_serde: Any = None, value_serde: Any = None) -> TestOutputTopic:
+        """A topic to read from. Without serdes it takes those of the sink that writes it."""
+        sink = next((each for each in self.application.topology.sinks.values() if each.topic == topic), None)
+        key = serde(key_serde, here()) or (sink.key if sink else None)
+        value = serde(value_serde, here()) or (sink.value if sink else None)
+        defaults = self._settings.defaults
+        return TestOutputTopic(
+            self._produced.setdefault(topic, deque()),
+            topic,
+            bound(key, defaults, f"the key of output topic {topic}", key=True),
+            bound(value, defaults, f"the value of output topic {topic}"),
+        )
+
+    def pipe(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers = ()) -> None:
+        """One record in bytes. StreamsError if processing fails; the driver can go on, with what was done half."""
+        known = self._runner.sources() | self._runner.sources(global_=True)
+        sources = self.application.topology.sources.values()
+        if topic not in known and not any(each.pattern is not None for each in sources):
+            raise TopologyError(f"no source reads topic {topic} (sources read: {', '.join(sorted(known))})", here())
+        offset = self._offsets.get(topic, 0)
+        self._offsets[topic] = offset + 1
+        self._run([Input(topic, 0, offset, timestamp, key, value, headers)])
+
+    def advance_wall_clock(self, duration: Duration) -> None:
+        """Let time pass; wall-clock punctuators that become due are called."""
+        self._runner.now += ms(duration)
+        self._run([])
+
+    @property
+    def now(self) -> int:
+        """The wall clock, in ms."""
+        return self._runner.now
+
+    def state_store(self, name: str) -> Any:
+        """A store of the program, by name. KeyError if there is none."""
+        for task in self._runner.tasks.values():
+            return task.store(name)
+        raise KeyError(name)
+
+    def produced_topics(self) -> list[str]:
+        """The topics that were written, internal ones included."""
+        return sorted(topic for topic, records in self._produced.items() if records)
+
+    @property
+    def dropped(self) -> int:
+        """Records that were dropped: null keys, late records, handlers that continue."""
+        return sum(task.dropped for task in self._runner.tasks.values())
+
+    def close(self) -> None:
+        """Close the processors."""
+        for task in self._runner.tasks.values():
+            task.close()
+
+    def _run(self, inputs: list[Input]) -> None:
+        try:
+            self._keep(self._runner.run(inputs))
+        except Exception:
+            for task in self._runner.tasks.values():
+                self._keep(task.take_outputs())
+            raise
+
+    def _keep(self, outputs: Iterable[Output]) -> None:
+        for each in outputs:
+            self._produced.setdefault(each.topic, deque()).append(each)
+
+
+class TestInputTopic:
+    """A topic to write to."""
+
+    __test__ = False
+
+    def __init__(self, driver: TestDriver, topic: str, key: Serde, value: Serde, start: int, advance: int) -> None:
+        self._driver = driver
+        self.topic = topic
+        self._key = key
+        self._value = value
+        self._time = start
+        self._advance = advance
+
+    def pipe(self, key: Any, value: Any, timestamp: int | None = None, headers: Headers = ()) -> None:
+        """One record."""
+        if timestamp is None:
+            timestamp = self._time
+            self._time += self._advance
+        self._driver.pipe(
+            self.topic,
+            None if key is None else self._key.serialize(self.topic, key),
+            None if value is None else self._value.serialize(self.topic, value),
+            timestamp,
+            headers,
+        )
+
+    def pipe_all(self, pairs: Iterable[tuple[Any, Any]]) -> None:
+        """Several records, by key and value."""
+        for key, value in pairs:
+            self.pipe(key, value)
+
+    def advance_time(self, duration: Duration) -> None:
+        self._time += ms(duration)
+
+
+class TestOutputTopic:
+    """A topic to read from; each record is read once."""
+
+    __test__ = False
+
+    def __init__(self, records: deque[Output], topic: str, key: Serde, value: Serde) -> None:
+        self._records = records
+        self.topic = topic
+        self._key = key
+        self._value = value
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._records
+
+    def read_record(self) -> Record:
+        """The next record; LookupError if there is none."""
+        if not self._records:
+            raise LookupError(f"topic {self.topic} has no more records")
+        output = self._records.popleft()
+        key = None if output.key is None else self._key.deserialize(self.topic, output.key)
+        value = None if output.value is None else self._value.deserialize(self.topic, output.value)
+        return Record(key, value, output.timestamp, output.headers)
+
+    def read_records(self) -> list[Record]:
+        return [self.read_record() for _ in range(len(self._records))]
+
+    def read_key_value(self) -> tuple[Any, Any]:
+        record = self.read_record()
+        return record.key, record.value
+
+    def read_key_values(self) -> list[tuple[Any, Any]]:
+        return [(each.key, each.value) for each in self.read_records()]
+
+    def read_values(self) -> list[Any]:
+        return [each.value for each in self.read_records()]
+
+    def read_map(self) -> dict[Any, Any]:
+        """The newest value of each key."""
+        return dict(self.read_key_values())

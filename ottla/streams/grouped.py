@@ -1,0 +1,150 @@
+"""KGroupedStream: records by key, before they are aggregated or windowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from ottla.flow import plan
+from ottla.flow.error import TopologyError
+from ottla.flow.serde import LONG, Serde, serde
+from ottla.flow.store.spec import StoreSpec
+from ottla.flow.where import Where, here
+from ottla.flow.window import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from ottla.streams.function import with_key
+from ottla.streams.option import Materialized, materialized, store_of
+from ottla.streams.table import KTable
+
+if TYPE_CHECKING:
+    from ottla.streams.cogrouped import CogroupedKStream
+    from ottla.streams.stream import KStream
+    from ottla.streams.windowed import SessionWindowedKStream, TimeWindowedKStream
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def counted(key: Any, value: Any, count: int) -> int:
+    """The aggregator of count."""
+    return count + 1
+
+
+def zero() -> int:
+    """The initializer of count."""
+    return 0
+
+
+class KGroupedStream(Generic[K, V]):
+    """`name` is that of the repartition topic, where one is needed."""
+
+    def __init__(self, stream: KStream[K, V], name: str | None, key: Serde | None, value: Serde | None) -> None:
+        self.stream = stream
+        self.builder = stream.builder
+        self.name = name
+        self.key_serde = key
+        self.value_serde = value
+        self._repartitioned: KStream[K, V] | None = None
+
+    def count(
+        self, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
+    ) -> KTable[K, int]:
+        """How many records each key has had."""
+        kept = _kept(materialized)
+        if materialized is not None and kept.store_name is None:
+            # Kafka Streams takes a number here that it does not use.
+            self.builder.next_store("KSTREAM-AGGREGATE-")
+        return self._aggregate("count", "KSTREAM-AGGREGATE-", zero, counted, name, kept, LONG)
+
+    def reduce(
+        self,
+        reducer: Callable[[V, V], V],
+        name: str | None = None,
+        materialized: Materialized | str | StoreSpec | None = None,
+    ) -> KTable[K, V]:
+        """`reducer(aggregate, value)`; the first value is the aggregate itself."""
+        aggregator = _reducer(reducer)
+        return self._aggregate(
+            "reduce", "KSTREAM-REDUCE-", None, aggregator, name, _kept(materialized), self.value_serde
+        )
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        aggregator: Callable[[K, V, Any], Any],
+        name: str | None = None,
+        materialized: Materialized | str | StoreSpec | None = None,
+    ) -> KTable[K, Any]:
+        """`aggregator(key, value, aggregate)`, beginning with `initializer()`. None deletes the aggregate."""
+        return self._aggregate(
+            "aggregate", "KSTREAM-AGGREGATE-", initializer, aggregator, name, _kept(materialized), None
+        )
+
+    def cogroup(self, aggregator: Callable[[K, V, Any], Any]) -> CogroupedKStream[K]:
+        """Aggregate together with other streams, each with its own aggregator."""
+        from ottla.streams.cogrouped import CogroupedKStream
+
+        return CogroupedKStream(((self, aggregator),))
+
+    @overload
+    def windowed_by(self, windows: SessionWindows) -> SessionWindowedKStream[K, V]: ...
+
+    @overload
+    def windowed_by(self, windows: TimeWindows | UnlimitedWindows | SlidingWindows) -> TimeWindowedKStream[K, V]: ...
+
+    def windowed_by(self, windows: Any) -> Any:
+        """Aggregate by window as well."""
+        from ottla.streams.windowed import SessionWindowedKStream, TimeWindowedKStream
+
+        if isinstance(windows, SessionWindows):
+            return SessionWindowedKStream(self, windows)
+        if isinstance(windows, (TimeWindows, UnlimitedWindows, SlidingWindows)):
+            return TimeWindowedKStream(self, windows)
+        raise TopologyError(
+            f"invalid windows: {windows!r} (expected TimeWindows, SlidingWindows, SessionWindows or UnlimitedWindows)",
+            here(),
+        )
+
+    def source(self, store: str, where: Where) -> KStream[K, V]:
+        """The stream to aggregate, through a repartition topic if that is needed. A group with a name is repartitioned
+        once, however many aggregates it has.
+        """
+        if not self.stream.needs_repartition:
+            return self.stream
+        stream = self.stream.repartitioned(self.name or store, self.key_serde, self.value_serde, where)
+        if self.name is None or self._repartitioned is None:
+            self._repartitioned = stream
+        return self._repartitioned
+
+    def _aggregate(
+        self,
+        operation: str,
+        prefix: str,
+        initializer: Callable[[], Any] | None,
+        aggregator: Callable[[Any, Any, Any], Any],
+        name: str | None,
+        kept: Materialized,
+        value: Serde | None,
+    ) -> KTable[K, Any]:
+        where = here()
+        store = self.builder.store_name(kept, prefix)
+        named = self.builder.named(name, prefix)
+        key = serde(kept.key_serde, where) or self.key_serde
+        value = serde(kept.value_serde, where) or value
+        spec = store_of(kept, store, "timestamped_key_value", key, value)
+        stream = self.source(store, where)
+        schema = plan.Schema("table", spec.key, spec.value, versioned=spec.versioned)
+        node = plan.Aggregate(named, (stream.node,), schema, where, spec, initializer, aggregator, operation=operation)
+        queryable = store if kept.store_name is not None else None
+        return KTable(self.builder, self.builder.add(node), stream.sources, queryable)
+
+
+def _kept(given: Materialized | str | StoreSpec | None) -> Materialized:
+    return materialized(given)
+
+
+def _reducer(reducer: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    """A reducer as an aggregator of an aggregate that is there."""
+    return lambda key, value, aggregate: reducer(aggregate, value)
+
+
+__all__ = ["KGroupedStream", "counted", "with_key", "zero"]

@@ -1,0 +1,106 @@
+"""KGroupedTable: a table under other keys, before it is aggregated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ottla.flow import plan
+from ottla.flow.serde import LONG, Serde, serde
+from ottla.flow.store.spec import StoreSpec
+from ottla.flow.where import here
+from ottla.streams.grouped import counted, zero
+from ottla.streams.option import Materialized, materialized, store_of
+
+if TYPE_CHECKING:
+    from ottla.streams.table import KTable
+
+K = TypeVar("K")
+V = TypeVar("V")
+Given = Materialized | str | StoreSpec | None
+
+
+class KGroupedTable(Generic[K, V]):
+    """An aggregate subtracts a row's old value and adds its new one."""
+
+    def __init__(
+        self, table: KTable[Any, Any], node: plan.TableGroup, name: str | None, key: Serde | None, value: Serde | None
+    ) -> None:
+        self._builder = table.builder
+        self._node = node
+        self._name = name
+        self._key = key
+        self._value = value
+        self._repartition: plan.TableRepartition | None = None
+
+    def count(self, name: str | None = None, materialized: Given = None) -> KTable[K, int]:
+        """How many rows each key has."""
+
+        def less(key: Any, value: Any, count: int) -> int:
+            return count - 1
+
+        return self._aggregate("count", "KTABLE-AGGREGATE-", zero, counted, less, name, materialized, LONG)
+
+    def reduce(
+        self,
+        adder: Callable[[V, V], V],
+        subtractor: Callable[[V, V], V],
+        name: str | None = None,
+        materialized: Given = None,
+    ) -> KTable[K, V]:
+        """`adder(aggregate, value)` and `subtractor(aggregate, value)`; the first value is the aggregate itself."""
+        return self._aggregate(
+            "reduce",
+            "KTABLE-REDUCE-",
+            None,
+            lambda key, value, aggregate: adder(aggregate, value),
+            lambda key, value, aggregate: subtractor(aggregate, value),
+            name,
+            materialized,
+            self._value,
+        )
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        adder: Callable[[K, V, Any], Any],
+        subtractor: Callable[[K, V, Any], Any],
+        name: str | None = None,
+        materialized: Given = None,
+    ) -> KTable[K, Any]:
+        """`adder(key, value, aggregate)` and `subtractor(key, value, aggregate)`, beginning with `initializer()`."""
+        return self._aggregate(
+            "aggregate", "KTABLE-AGGREGATE-", initializer, adder, subtractor, name, materialized, None
+        )
+
+    def _aggregate(
+        self,
+        operation: str,
+        prefix: str,
+        initializer: Callable[[], Any] | None,
+        adder: Callable[[Any, Any, Any], Any],
+        subtractor: Callable[[Any, Any, Any], Any],
+        name: str | None,
+        given: Given,
+        value: Serde | None,
+    ) -> KTable[Any, Any]:
+        from ottla.streams.table import KTable
+
+        where, kept, builder = here(), materialized(given), self._builder
+        store = builder.store_name(kept, "KTABLE-AGGREGATE-")
+        sink = builder.named(name, "KSTREAM-SINK-", "-sink")
+        source = builder.named(name, "KSTREAM-SOURCE-", "-source")
+        named = builder.named(name, prefix)
+        topic = f"{self._name or store}-repartition"
+        if self._repartition is None or self._name is None:
+            schema = plan.Schema("table", self._key, self._value)
+            self._repartition = builder.add(plan.TableRepartition(source, (self._node,), schema, where, topic, sink))
+        key, value = serde(kept.key_serde, where) or self._key, serde(kept.value_serde, where) or value
+        spec = store_of(kept, store, "timestamped_key_value", key, value)
+        schema = plan.Schema("table", key, value, versioned=spec.versioned)
+        parents = (self._repartition,)
+        node = builder.add(
+            plan.TableAggregate(named, parents, schema, where, spec, initializer, adder, subtractor, operation)
+        )
+        sources = frozenset({self._repartition.name})
+        return KTable(builder, node, sources, store if kept.store_name is not None else None)

@@ -1,0 +1,320 @@
+"""The options of operators, under Kafka Streams' names. All are immutable; most operators take their fields as keyword
+arguments as well.
+
+    words.group_by_key().count(materialized=Materialized.as_("counts").with_value_serde("long"))
+    words.group_by_key().count(materialized="counts")                                           # the same
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from ottla.flow.error import TopologyError
+from ottla.flow.operator.suppress import SuppressRule
+from ottla.flow.serde import Serde, serde
+from ottla.flow.store.spec import StoreSpec
+from ottla.flow.topology import Extractor, Partitioner
+from ottla.flow.where import here
+from ottla.flow.window import Duration, ms
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """How a topic is read. `offset_reset`: "earliest", "latest", "none", or "by_duration:PT1H" (KIP-1106)."""
+
+    key_serde: Any = None
+    value_serde: Any = None
+    timestamp_extractor: Extractor | None = None
+    offset_reset: str | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """How a topic is written. `partitioner(topic, key, value, partitions)` gives a partition, several, or None."""
+
+    key_serde: Any = None
+    value_serde: Any = None
+    partitioner: Partitioner | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """How a stream or table is grouped; the name is that of the repartition topic."""
+
+    name: str | None = None
+    key_serde: Any = None
+    value_serde: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A stream-table join. A grace period needs a versioned table."""
+
+    key_serde: Any = None
+    value_serde: Any = None
+    other_value_serde: Any = None
+    name: str | None = None
+    grace: Duration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamJoined:
+    """A stream-stream join: serdes, names, its stores."""
+
+    key_serde: Any = None
+    value_serde: Any = None
+    other_value_serde: Any = None
+    name: str | None = None
+    store_name: str | None = None
+    this_store: StoreSpec | None = None
+    other_store: StoreSpec | None = None
+    in_memory: bool = False
+    logging: bool = True
+    log_settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TableJoined:
+    """A foreign-key join: its name, and partitioners of the left key and of the foreign key."""
+
+    name: str | None = None
+    partitioner: Partitioner | None = None
+    other_partitioner: Partitioner | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Repartitioned:
+    """An explicit repartition topic."""
+
+    name: str | None = None
+    key_serde: Any = None
+    value_serde: Any = None
+    partitioner: Partitioner | None = None
+    partitions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Materialized:
+    """How a table is kept: the store's name, serdes, changelog, retention, and whether in memory or on disk.
+
+    `versioned` keeps the history of each key for so long (tables only; KIP-889).
+    """
+
+    store_name: str | None = None
+    key_serde: Any = None
+    value_serde: Any = None
+    logging: bool = True
+    log_settings: Mapping[str, str] = field(default_factory=dict)
+    caching: bool = True
+    retention: Duration | None = None
+    store_type: Literal["persistent", "in_memory"] = "persistent"
+    versioned: Duration | None = None
+    #: A store made by `ottla.streams.stores`.
+    store: StoreSpec | None = None
+
+    @classmethod
+    def as_(cls, store: str | StoreSpec) -> Materialized:
+        """A store by its name, or one made by `ottla.streams.stores`."""
+        if isinstance(store, StoreSpec):
+            return cls(store_name=store.name, store=store)
+        return cls(store_name=store)
+
+    @classmethod
+    def with_(cls, key_serde: Any, value_serde: Any) -> Materialized:
+        return cls(key_serde=key_serde, value_serde=value_serde)
+
+    def with_key_serde(self, key_serde: Any) -> Materialized:
+        return replace(self, key_serde=key_serde)
+
+    def with_value_serde(self, value_serde: Any) -> Materialized:
+        return replace(self, value_serde=value_serde)
+
+    def with_retention(self, retention: Duration) -> Materialized:
+        return replace(self, retention=retention)
+
+    def with_logging_disabled(self) -> Materialized:
+        return replace(self, logging=False, log_settings={})
+
+    def with_logging_enabled(self, settings: Mapping[str, str]) -> Materialized:
+        return replace(self, logging=True, log_settings=dict(settings))
+
+    def with_caching_enabled(self) -> Materialized:
+        return replace(self, caching=True)
+
+    def with_caching_disabled(self) -> Materialized:
+        return replace(self, caching=False)
+
+    def with_store_type(self, store_type: Literal["persistent", "in_memory"]) -> Materialized:
+        return replace(self, store_type=store_type)
+
+
+def materialized(given: Materialized | str | StoreSpec | None) -> Materialized:
+    """What an operator was given, as options."""
+    if given is None:
+        return Materialized()
+    if isinstance(given, (str, StoreSpec)):
+        return Materialized.as_(given)
+    if isinstance(given, Materialized):
+        return given
+    raise TopologyError(f"invalid materialized: {given!r} (expected a store's name or a Materialized)", here())
+
+
+def store_of(
+    options: Materialized,
+    name: str,
+    kind: Literal["timestamped_key_value", "timestamped_window", "session"],
+    key: Serde | None,
+    value: Serde | None,
+    retention_ms: int = 0,
+    window_ms: int = 0,
+) -> StoreSpec:
+    """The store that a table's options ask for."""
+    where = here()
+    key, value = serde(options.key_serde, where) or key, serde(options.value_serde, where) or value
+    common: dict[str, Any] = {
+        "logging": options.logging,
+        "log_settings": options.log_settings,
+        "caching": options.caching,
+    }
+    if options.store is not None:
+        given = options.store
+        kinds = {"key_value": "timestamped_key_value", "window": "timestamped_window"}
+        as_table = kinds.get(given.kind, given.kind)
+        if as_table not in (kind, "versioned" if kind == "timestamped_key_value" else kind):
+            raise TopologyError(f"store {given.name} is a {given.kind} store (expected {kind})", where)
+        return replace(given, kind=as_table, **common).with_serdes(key, value)
+    if options.versioned is not None:
+        if kind != "timestamped_key_value":
+            raise TopologyError(f"state store {name} cannot be versioned: it is a {kind} store", where)
+        return StoreSpec(name, "versioned", key, value, ms(options.versioned, "history retention"), **common)
+    if options.retention is not None:
+        asked = ms(options.retention, "retention")
+        if asked < retention_ms:
+            raise TopologyError(
+                f"invalid retention of state store {name}: {asked} ms (expected at least {retention_ms} ms: the "
+                f"window and "
+                "its grace period)",
+                where,
+            )
+        retention_ms = asked
+    in_memory = options.store_type == "in_memory"
+    return StoreSpec(name, kind, key, value, retention_ms, window_ms, in_memory=in_memory, **common)
+
+
+@dataclass(frozen=True, slots=True)
+class EmitStrategy:
+    """When a windowed aggregate emits: at each update, or once when a window closes (KIP-825)."""
+
+    on_close: bool = False
+
+    @classmethod
+    def on_window_update(cls) -> EmitStrategy:
+        return cls(False)
+
+    @classmethod
+    def on_window_close(cls) -> EmitStrategy:
+        return cls(True)
+
+
+@dataclass(frozen=True, slots=True)
+class BufferConfig:
+    """How much suppress may hold back. Beyond it the oldest is emitted early, or the task stops (`shut_down`)."""
+
+    records: int | None = None
+    size: int | None = None
+    shut_down: bool = False
+    logging: bool = True
+
+    @classmethod
+    def max_records(cls, records: int) -> BufferConfig:
+        return cls(records=records)
+
+    @classmethod
+    def max_bytes(cls, size: int) -> BufferConfig:
+        return cls(size=size)
+
+    @classmethod
+    def unbounded(cls) -> BufferConfig:
+        return cls(shut_down=True)
+
+    def with_max_records(self, records: int) -> BufferConfig:
+        return replace(self, records=records)
+
+    def with_max_bytes(self, size: int) -> BufferConfig:
+        return replace(self, size=size)
+
+    def with_no_bound(self) -> BufferConfig:
+        return replace(self, records=None, size=None, shut_down=True)
+
+    def shut_down_when_full(self) -> BufferConfig:
+        return replace(self, shut_down=True)
+
+    def emit_early_when_full(self) -> BufferConfig:
+        return replace(self, shut_down=False)
+
+    def with_logging_disabled(self) -> BufferConfig:
+        return replace(self, logging=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Suppressed:
+    """Hold a table's updates back."""
+
+    #: None: until the window closes.
+    wait_ms: int | None
+    buffer: BufferConfig
+    name: str | None = None
+
+    @classmethod
+    def until_window_closes(cls, buffer: BufferConfig) -> Suppressed:
+        """One final result for each window. The buffer must not emit early: `unbounded()` or
+        `.shut_down_when_full()`.
+        """
+        if not buffer.shut_down:
+            raise TopologyError(
+                "a buffer that emits early would emit results that are not final: use BufferConfig.unbounded() or "
+                ".shut_down_when_full()",
+                here(),
+            )
+        return cls(None, buffer)
+
+    @classmethod
+    def until_time_limit(cls, limit: Duration, buffer: BufferConfig) -> Suppressed:
+        """At most one update of a key in `limit` of stream time."""
+        return cls(ms(limit, "time limit"), buffer)
+
+    def with_name(self, name: str) -> Suppressed:
+        return replace(self, name=name)
+
+    def rule(self, close_ms: int) -> SuppressRule:
+        """`close_ms`: how long after its end the window closes."""
+        buffer = self.buffer
+        wait = close_ms if self.wait_ms is None else self.wait_ms
+        return SuppressRule(wait, self.wait_ms is None, buffer.records, buffer.size, buffer.shut_down)
+
+
+@dataclass(frozen=True, slots=True)
+class Branched:
+    """A branch: its name, and what is made of it. `function` gives the stream that stands in the map; `consumer` gives
+    none, and the branch is not in the map.
+    """
+
+    name: str | None = None
+    function: Callable[[Any], Any] | None = None
+    consumer: Callable[[Any], Any] | None = None
+
+    @classmethod
+    def as_(cls, name: str) -> Branched:
+        return cls(name)
+
+    @classmethod
+    def with_function(cls, function: Callable[[Any], Any], name: str | None = None) -> Branched:
+        return cls(name, function=function)
+
+    @classmethod
+    def with_consumer(cls, consumer: Callable[[Any], Any], name: str | None = None) -> Branched:
+        return cls(name, consumer=consumer)

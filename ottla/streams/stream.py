@@ -1,0 +1,361 @@
+"""KStream: records as they come."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ottla.flow import plan
+from ottla.flow.error import TopologyError
+from ottla.flow.processor import Supplier
+from ottla.flow.record import RecordContext
+from ottla.flow.serde import Serde, serde
+from ottla.flow.store.spec import StoreSpec
+from ottla.flow.topology import Partitioner
+from ottla.flow.where import Where, here
+from ottla.flow.window import Duration, JoinWindows
+from ottla.streams.function import Function, with_key
+from ottla.streams.option import (
+    Grouped,
+    Joined,
+    Materialized,
+    Produced,
+    Repartitioned,
+    StreamJoined,
+    materialized,
+    store_of,
+)
+
+if TYPE_CHECKING:
+    from ottla.streams.branch import BranchedKStream
+    from ottla.streams.builder import StreamsBuilder
+    from ottla.streams.grouped import KGroupedStream
+    from ottla.streams.table import GlobalKTable, KTable
+
+K = TypeVar("K")
+V = TypeVar("V")
+_GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
+
+
+class KStream(Generic[K, V]):
+    """A stream. Every operator gives another one and leaves this one as it is."""
+
+    def __init__(self, builder: StreamsBuilder, node: plan.Node, sources: frozenset[str]) -> None:
+        self.builder = builder
+        self.node = node
+        #: The sources of the sub-topology it is in.
+        self.sources = sources
+
+    @property
+    def key_serde(self) -> Serde | None:
+        return self.node.schema.key
+
+    @property
+    def value_serde(self) -> Serde | None:
+        return self.node.schema.value
+
+    @property
+    def needs_repartition(self) -> bool:
+        """An operator may have changed keys: the next one that works by key goes through a repartition topic."""
+        return not self.node.schema.partitioned
+
+    # ---- stateless operators
+
+    def filter(self, predicate: Callable[[K, V], Any], name: str | None = None) -> KStream[K, V]:
+        """Records for which `predicate(key, value)` holds."""
+        return self._stateless("filter", predicate, "KSTREAM-FILTER-", name, self.node.schema)
+
+    def filter_not(self, predicate: Callable[[K, V], Any], name: str | None = None) -> KStream[K, V]:
+        """Records for which it does not hold."""
+        return self._stateless("filter_not", predicate, "KSTREAM-FILTER-", name, self.node.schema)
+
+    def map(self, mapper: Callable[[K, V], tuple[Any, Any]], name: str | None = None) -> KStream[Any, Any]:
+        """`mapper(key, value)` gives another key and value."""
+        return self._stateless("map", mapper, "KSTREAM-MAP-", name, plan.Schema(partitioned=False))
+
+    def map_values(self, mapper: Callable[..., Any], name: str | None = None) -> KStream[K, Any]:
+        """`mapper(value)` or `mapper(key, value)` gives another value."""
+        schema = replace(self.node.schema, value=None)
+        return self._stateless("map_values", with_key(mapper), "KSTREAM-MAPVALUES-", name, schema)
+
+    def flat_map(
+        self, mapper: Callable[[K, V], Iterable[tuple[Any, Any]]], name: str | None = None
+    ) -> KStream[Any, Any]:
+        """`mapper(key, value)` gives any number of keys and values."""
+        return self._stateless("flat_map", mapper, "KSTREAM-FLATMAP-", name, plan.Schema(partitioned=False))
+
+    def flat_map_values(self, mapper: Callable[..., Iterable[Any]], name: str | None = None) -> KStream[K, Any]:
+        """`mapper(value)` or `mapper(key, value)` gives any number of values."""
+        schema = replace(self.node.schema, value=None)
+        return self._stateless("flat_map_values", with_key(mapper), "KSTREAM-FLATMAPVALUES-", name, schema)
+
+    def select_key(self, mapper: Callable[[K, V], Any], name: str | None = None) -> KStream[Any, V]:
+        """`mapper(key, value)` gives another key."""
+        schema = plan.Schema(value=self.value_serde, partitioned=False)
+        return self._stateless("select_key", mapper, "KSTREAM-KEY-SELECT-", name, schema)
+
+    def peek(self, action: Callable[[K, V], Any], name: str | None = None) -> KStream[K, V]:
+        """Call a function for its effect and go on."""
+        return self._stateless("peek", action, "KSTREAM-PEEK-", name, self.node.schema)
+
+    def foreach(self, action: Callable[[K, V], Any], name: str | None = None) -> None:
+        """Call a function for its effect; nothing follows."""
+        self._stateless("foreach", action, "KSTREAM-FOREACH-", name, plan.Schema("nothing"))
+
+    def print(self, label: str | None = None, file: Any = None, name: str | None = None) -> None:
+        """Print records as `[label]: key, value`, to standard output or a file object."""
+        text = label if label is not None else self.node.name
+
+        def write(key: Any, value: Any) -> None:
+            (file or sys.stdout).write(f"[{text}]: {key}, {value}\n")
+
+        self._stateless("print", write, "KSTREAM-PRINTER-", name, plan.Schema("nothing"))
+
+    def split(self, name: str | None = None) -> BranchedKStream[K, V]:
+        """Branches: the first one whose predicate holds gets the record."""
+        from ottla.streams.branch import BranchedKStream
+
+        node = plan.Branch(self.builder.named(name, "KSTREAM-BRANCH-"), (self.node,), self.node.schema, here())
+        return BranchedKStream(self, self.builder.add(node))
+
+    def merge(self, other: KStream[K, V], name: str | None = None) -> KStream[K, V]:
+        """The records of both, in the order in which they are processed."""
+        where = here()
+        self._same_builder(other, where)
+        partitioned = self.node.schema.partitioned and other.node.schema.partitioned
+        parents = tuple(dict.fromkeys((self.node, other.node)))
+        schema = plan.Schema(partitioned=partitioned)
+        merged = self.builder.named(name, "KSTREAM-MERGE-")
+        node = self.builder.add(plan.Stateless(merged, parents, schema, where, "merge"))
+        return KStream(self.builder, node, self.sources | other.sources)
+
+    def process(
+        self, supplier: Supplier, *stores: str, name: str | None = None, key_serde: Any = None, value_serde: Any = None
+    ) -> KStream[Any, Any]:
+        """A processor of the user's for each task, with stores by name. What it forwards goes on under any key."""
+        where = here()
+        schema = plan.Schema(key=serde(key_serde, where), value=serde(value_serde, where), partitioned=False)
+        given = name if name is not None else self.builder.next_name("KSTREAM-PROCESSOR-")
+        node = self.builder.add(plan.Process(given, (self.node,), schema, where, supplier, stores, False))
+        return KStream(self.builder, node, self.sources)
+
+    def process_values(
+        self, supplier: Supplier, *stores: str, name: str | None = None, value_serde: Any = None
+    ) -> KStream[K, Any]:
+        """A processor that cannot change keys."""
+        where = here()
+        schema = replace(self.node.schema, value=serde(value_serde, where))
+        given = name if name is not None else self.builder.next_name("KSTREAM-PROCESSVALUES-")
+        node = self.builder.add(plan.Process(given, (self.node,), schema, where, supplier, stores, True))
+        return KStream(self.builder, node, self.sources)
+
+    # ---- ends
+
+    def to(
+        self,
+        topic: str | Callable[[K, V, RecordContext], str],
+        produced: Produced | None = None,
+        *,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        partitioner: Partitioner | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Write to a topic, or to the one that `topic(key, value, context)` names for each record."""
+        where, given = here(), produced or Produced()
+        key = serde(key_serde or given.key_serde, where) or self.key_serde
+        value = serde(value_serde or given.value_serde, where) or self.value_serde
+        named = self.builder.named(name or given.name, "KSTREAM-SINK-")
+        schema = plan.Schema("nothing", key, value)
+        self.builder.add(plan.SinkNode(named, (self.node,), schema, where, topic, partitioner or given.partitioner))
+
+    def repartition(
+        self,
+        repartitioned: Repartitioned | None = None,
+        *,
+        name: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        partitioner: Partitioner | None = None,
+        partitions: int | None = None,
+    ) -> KStream[K, V]:
+        """Through a topic of its own, so that keys lie where they belong. Records without a key are dropped."""
+        where, given = here(), repartitioned or Repartitioned()
+        partitions = partitions or given.partitions
+        if partitions is not None and partitions < 1:
+            raise TopologyError(f"invalid number of partitions: {partitions} (expected at least 1)", where)
+        prefix = name or given.name or self.builder.next_name("KSTREAM-REPARTITION-")
+        key = serde(key_serde or given.key_serde, where) or self.key_serde
+        value = serde(value_serde or given.value_serde, where) or self.value_serde
+        node = self.repartition_node(prefix, key, value, where)
+        node = replace(node, partitioner=partitioner or given.partitioner, partitions=partitions, explicit=True)
+        return KStream(self.builder, self.builder.add(node), frozenset({node.name}))
+
+    def to_table(
+        self, materialized: Materialized | str | StoreSpec | None = None, name: str | None = None
+    ) -> KTable[K, V]:
+        """The newest value of each key. A null value deletes; records without a key are dropped."""
+        from ottla.streams.table import KTable
+
+        where, kept = here(), _materialized(materialized)
+        named = self.builder.named(name, "KSTREAM-TOTABLE-")
+        store = self.builder.store_name(kept, "KSTREAM-TOTABLE-")
+        key, value = serde(kept.key_serde, where) or self.key_serde, serde(kept.value_serde, where) or self.value_serde
+        stream: KStream[K, V] = self
+        if self.needs_repartition:
+            node = self.builder.add(self.repartition_node(named, key, value, where))
+            stream = KStream(self.builder, node, frozenset({node.name}))
+        spec = store_of(kept, store, "timestamped_key_value", key, value)
+        schema = plan.Schema("table", key, value, versioned=spec.versioned)
+        queryable = kept.store_name is not None
+        table = self.builder.add(plan.ToTable(named, (stream.node,), schema, where, spec, queryable))
+        return KTable(self.builder, table, stream.sources, store if queryable else None)
+
+    # ---- groups
+
+    def group_by_key(
+        self,
+        grouped: Grouped | None = None,
+        *,
+        name: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+    ) -> KGroupedStream[K, V]:
+        """Records by their key."""
+        from ottla.streams.grouped import KGroupedStream
+
+        where, given = here(), grouped or Grouped()
+        key = serde(key_serde or given.key_serde, where) or self.key_serde
+        value = serde(value_serde or given.value_serde, where) or self.value_serde
+        return KGroupedStream(self, name or given.name, key, value)
+
+    def group_by(
+        self,
+        selector: Callable[[K, V], Any],
+        grouped: Grouped | None = None,
+        *,
+        name: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+    ) -> KGroupedStream[Any, V]:
+        """Records by what `selector(key, value)` gives."""
+        from ottla.streams.grouped import KGroupedStream
+
+        where, given = here(), grouped or Grouped()
+        name = name or given.name
+        stream = self.select_key(selector, name=name)
+        value = serde(value_serde or given.value_serde, where) or self.value_serde
+        return KGroupedStream(stream, name, serde(key_serde or given.key_serde, where), value)
+
+    # ---- joins
+
+    def join(
+        self,
+        other: KStream[K, Any] | KTable[K, Any] | GlobalKTable[Any, Any],
+        joiner: Callable[..., Any],
+        windows: JoinWindows | None = None,
+        joined: StreamJoined | Joined | None = None,
+        *,
+        key_selector: Callable[[K, V], Any] | None = None,
+        name: str | None = None,
+        grace: Duration | None = None,
+    ) -> KStream[K, Any]:
+        """Join with a stream in `windows`, with a table by key, or with a global table by `key_selector(key, value)`.
+
+        `joiner(mine, other)` or `joiner(key, mine, other)` gives the value. `grace` (versioned tables only) lets
+        records wait for late updates of the table.
+        """
+        made: KStream[K, Any] = self._join("inner", other, joiner, windows, joined, key_selector, name, grace)
+        return made
+
+    def left_join(
+        self,
+        other: KStream[K, Any] | KTable[K, Any] | GlobalKTable[Any, Any],
+        joiner: Callable[..., Any],
+        windows: JoinWindows | None = None,
+        joined: StreamJoined | Joined | None = None,
+        *,
+        key_selector: Callable[[K, V], Any] | None = None,
+        name: str | None = None,
+        grace: Duration | None = None,
+    ) -> KStream[K, Any]:
+        """The same; records without a partner are joined with None."""
+        made: KStream[K, Any] = self._join("left", other, joiner, windows, joined, key_selector, name, grace)
+        return made
+
+    def outer_join(
+        self,
+        other: KStream[K, Any],
+        joiner: Callable[..., Any],
+        windows: JoinWindows,
+        joined: StreamJoined | None = None,
+        *,
+        name: str | None = None,
+    ) -> KStream[K, Any]:
+        """With a stream; records of both sides without a partner are joined with None."""
+        made: KStream[K, Any] = self._join("outer", other, joiner, windows, joined, None, name, None)
+        return made
+
+    # ---- for other operators
+
+    def repartition_node(self, prefix: str, key: Serde | None, value: Serde | None, where: Where) -> plan.Repartition:
+        """The node of a repartition topic, named and numbered; it still has to be added."""
+        suffix = "-repartition"
+        topic = prefix if prefix.endswith(suffix) else prefix + suffix
+        sink = self.builder.next_name("KSTREAM-SINK-")
+        keys = self.builder.next_name("KSTREAM-FILTER-")
+        source = self.builder.next_name("KSTREAM-SOURCE-")
+        if not _GENERATED.fullmatch(prefix):
+            sink, keys, source = f"{topic}-sink", f"{topic}-filter", f"{topic}-source"
+        return plan.Repartition(source, (self.node,), plan.Schema("stream", key, value), where, topic, sink, keys)
+
+    def repartitioned(self, prefix: str, key: Serde | None, value: Serde | None, where: Where) -> KStream[K, V]:
+        """This stream, through a repartition topic if an operator may have changed keys."""
+        if not self.needs_repartition:
+            return self
+        node = self.repartition_node(prefix, key or self.key_serde, value or self.value_serde, where)
+        return KStream(self.builder, self.builder.add(node), frozenset({node.name}))
+
+    def _stateless(
+        self, operation: Any, function: Function, prefix: str, name: str | None, schema: plan.Schema
+    ) -> KStream[Any, Any]:
+        where = here()
+        if not callable(function):
+            raise TopologyError(f"invalid function of {operation}: {function!r} (expected something callable)", where)
+        node = plan.Stateless(self.builder.named(name, prefix), (self.node,), schema, where, operation, function)
+        return KStream(self.builder, self.builder.add(node), self.sources)
+
+    def _join(
+        self, kind: Any, other: Any, joiner: Any, windows: Any, joined: Any, selector: Any, name: Any, grace: Any
+    ) -> Any:
+        from ottla.streams import stream_join
+        from ottla.streams.table import GlobalKTable, KTable
+
+        where = here()
+        self._same_builder(other, where)
+        function = with_key(joiner, 2)
+        if isinstance(other, GlobalKTable):
+            if selector is None:
+                raise TopologyError("a join with a global table needs key_selector=", where)
+            return stream_join.with_global_table(self, other, selector, function, kind == "left", name, where)
+        if isinstance(other, KTable):
+            options = joined or Joined()
+            options = replace(options, name=name or options.name, grace=grace if grace is not None else options.grace)
+            return stream_join.with_table(self, other, function, options, kind == "left", where)
+        if not isinstance(windows, JoinWindows):
+            raise TopologyError("a join of two streams needs windows= (JoinWindows)", where)
+        options = joined or StreamJoined()
+        return stream_join.with_stream(
+            self, other, function, windows, replace(options, name=name or options.name), kind, where
+        )
+
+    def _same_builder(self, other: Any, where: Where) -> None:
+        if getattr(other, "builder", None) is not self.builder:
+            raise TopologyError(f"{other!r} is not a stream or table of the same StreamsBuilder", where)
+
+
+def _materialized(given: Materialized | str | StoreSpec | None) -> Materialized:
+    return materialized(given)

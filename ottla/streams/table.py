@@ -1,0 +1,236 @@
+"""KTable and GlobalKTable: the newest value of each key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from ottla.flow import plan
+from ottla.flow.error import TopologyError
+from ottla.flow.processor import Supplier
+from ottla.flow.serde import Serde, serde
+from ottla.flow.store.spec import StoreSpec
+from ottla.flow.where import Where, here
+from ottla.flow.window import SessionWindows
+from ottla.streams.function import Function, with_key
+from ottla.streams.option import Grouped, Materialized, Suppressed, TableJoined, materialized, store_of
+
+if TYPE_CHECKING:
+    from ottla.streams.builder import StreamsBuilder
+    from ottla.streams.grouped_table import KGroupedTable
+    from ottla.streams.stream import KStream
+
+K = TypeVar("K")
+V = TypeVar("V")
+Given = Materialized | str | StoreSpec | None
+
+
+class KTable(Generic[K, V]):
+    """A table. Its changes flow to the operators behind it; None deletes a key."""
+
+    def __init__(
+        self, builder: StreamsBuilder, node: plan.Node, sources: frozenset[str], queryable: str | None
+    ) -> None:
+        self.builder = builder
+        self.node = node
+        #: The sources of the sub-topology it is in.
+        self.sources = sources
+        #: The name of its store, where the program gave one.
+        self.queryable_store_name = queryable
+
+    @property
+    def key_serde(self) -> Serde | None:
+        return self.node.schema.key
+
+    @property
+    def value_serde(self) -> Serde | None:
+        return self.node.schema.value
+
+    def filter(
+        self, predicate: Callable[[K, V], Any], name: str | None = None, materialized: Given = None
+    ) -> KTable[K, V]:
+        """Rows for which `predicate(key, value)` holds; others become tombstones."""
+        return self._derive("filter", predicate, "KTABLE-FILTER-", name, materialized, self.value_serde)
+
+    def filter_not(
+        self, predicate: Callable[[K, V], Any], name: str | None = None, materialized: Given = None
+    ) -> KTable[K, V]:
+        """Rows for which it does not hold."""
+        return self._derive("filter_not", predicate, "KTABLE-FILTER-", name, materialized, self.value_serde)
+
+    def map_values(
+        self, mapper: Callable[..., Any], name: str | None = None, materialized: Given = None
+    ) -> KTable[K, Any]:
+        """`mapper(value)` or `mapper(key, value)`; it never sees a null."""
+        return self._derive("map_values", with_key(mapper), "KTABLE-MAPVALUES-", name, materialized, None)
+
+    def transform_values(
+        self, supplier: Supplier, *stores: str, name: str | None = None, materialized: Given = None
+    ) -> KTable[K, Any]:
+        """A transformer for each task: an object with `transform(key, value)`, called for nulls as well, and with
+        stores by name in `init(context)`.
+        """
+        return self._derive("transform_values", supplier, "KTABLE-TRANSFORMVALUES-", name, materialized, None, stores)
+
+    def to_stream(self, mapper: Callable[[K, V], Any] | None = None, name: str | None = None) -> KStream[Any, V]:
+        """The table's changes as records, under the keys that `mapper(key, value)` gives."""
+        from ottla.streams.stream import KStream
+
+        named = self.builder.named(name, "KTABLE-TOSTREAM-")
+        schema = plan.Schema("stream", self.key_serde, self.value_serde, windows=self.node.schema.windows)
+        node = self.builder.add(plan.Stateless(named, (self.node,), schema, here(), "to_stream"))
+        stream: KStream[Any, V] = KStream(self.builder, node, self.sources)
+        return stream if mapper is None else stream.select_key(mapper)
+
+    def suppress(self, suppressed: Suppressed) -> KTable[K, V]:
+        """Hold updates back, by time or until windows close."""
+        where = here()
+        if self.node.is_versioned:
+            raise TopologyError("a versioned table cannot be suppressed", where)
+        name = suppressed.name or self.builder.next_name("KTABLE-SUPPRESS-")
+        close = _close_ms(self.node, where) if suppressed.wait_ms is None else 0
+        store = f"{suppressed.name}-store" if suppressed.name else self.builder.next_store("KTABLE-SUPPRESS-")
+        logging = suppressed.buffer.logging
+        spec = StoreSpec(store, "suppress_buffer", self.key_serde, self.value_serde, logging=logging)
+        schema = replace(self.node.schema, versioned=False)
+        node = self.builder.add(plan.Suppress(name, (self.node,), schema, where, suppressed.rule(close), spec))
+        return KTable(self.builder, node, self.sources, None)
+
+    def group_by(
+        self,
+        selector: Callable[[K, V], tuple[Any, Any]],
+        grouped: Grouped | None = None,
+        *,
+        name: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+    ) -> KGroupedTable[Any, Any]:
+        """The table under the keys and values that `selector(key, value)` gives, for an aggregate."""
+        from ottla.streams.grouped_table import KGroupedTable
+
+        where, given = here(), grouped or Grouped()
+        name = name or given.name
+        key, value = serde(key_serde or given.key_serde, where), serde(value_serde or given.value_serde, where)
+        named = self.builder.named(name, "KTABLE-SELECT-")
+        schema = plan.Schema("table", key, value, partitioned=False)
+        node = self.builder.add(plan.TableGroup(named, (self.node,), schema, where, selector))
+        return KGroupedTable(self, node, name, key, value)
+
+    def join(
+        self,
+        other: KTable[Any, Any],
+        joiner: Callable[..., Any],
+        name: str | None = None,
+        materialized: Given = None,
+        *,
+        foreign_key: Callable[..., Any] | None = None,
+        table_joined: TableJoined | None = None,
+    ) -> KTable[K, Any]:
+        """Rows of both tables with one key, or, with `foreign_key(value)` or `foreign_key(key, value)`, each row with
+        the row of `other` that it names. `joiner(mine, other)` gives the value.
+        """
+        return self._join("inner", other, joiner, name, materialized, foreign_key, table_joined)
+
+    def left_join(
+        self,
+        other: KTable[Any, Any],
+        joiner: Callable[..., Any],
+        name: str | None = None,
+        materialized: Given = None,
+        *,
+        foreign_key: Callable[..., Any] | None = None,
+        table_joined: TableJoined | None = None,
+    ) -> KTable[K, Any]:
+        """The same; rows without a partner are joined with None."""
+        return self._join("left", other, joiner, name, materialized, foreign_key, table_joined)
+
+    def outer_join(
+        self, other: KTable[K, Any], joiner: Callable[..., Any], name: str | None = None, materialized: Given = None
+    ) -> KTable[K, Any]:
+        """Rows of either table."""
+        return self._join("outer", other, joiner, name, materialized, None, None)
+
+    def _derive(
+        self,
+        operation: Literal["filter", "filter_not", "map_values", "transform_values"],
+        function: Function,
+        prefix: str,
+        name: str | None,
+        given: Given,
+        value: Serde | None,
+        stores: tuple[str, ...] = (),
+    ) -> KTable[K, Any]:
+        where, kept = here(), materialized(given)
+        if not callable(function):
+            raise TopologyError(f"invalid function of {operation}: {function!r} (expected something callable)", where)
+        if given is not None and kept.store_name is None and operation != "transform_values":
+            # Kafka Streams takes a number here that it does not use.
+            self.builder.next_store(prefix)
+        named = self.builder.named(name, prefix)
+        key = serde(kept.key_serde, where) or self.key_serde
+        value = serde(kept.value_serde, where) or value
+        spec = None
+        if kept.store_name is not None:
+            spec = store_of(kept, kept.store_name, "timestamped_key_value", key, value)
+        versioned = None if given is None else spec is not None and spec.versioned
+        schema = plan.Schema("table", key, value, windows=self.node.schema.windows, versioned=versioned)
+        node = self.builder.add(plan.TableMap(named, (self.node,), schema, where, operation, function, spec, stores))
+        return KTable(self.builder, node, self.sources, kept.store_name)
+
+    def _join(
+        self,
+        kind: Literal["inner", "left", "outer"],
+        other: KTable[Any, Any],
+        joiner: Callable[..., Any],
+        name: str | None,
+        given: Given,
+        foreign_key: Callable[..., Any] | None,
+        table_joined: TableJoined | None,
+    ) -> KTable[K, Any]:
+        from ottla.streams import foreign_key_join
+
+        where = here()
+        if getattr(other, "builder", None) is not self.builder or not isinstance(other, KTable):
+            raise TopologyError(f"{other!r} is not a table of the same StreamsBuilder", where)
+        if foreign_key is not None:
+            options = table_joined or TableJoined(name)
+            return foreign_key_join.join(
+                self, other, with_key(foreign_key), joiner, kind == "left", options, given, where
+            )
+        builder = self.builder
+        kept = materialized(given)
+        store = builder.store_name(kept, "KTABLE-MERGE-") if given is not None else None
+        merged = builder.named(name, "KTABLE-MERGE-")
+        sources = self.sources | other.sources
+        builder.copartition(sources, where)
+        this_name = builder.named(name, "KTABLE-JOINTHIS-", "-join-this")
+        other_name = builder.named(name, "KTABLE-JOINOTHER-", "-join-other")
+        key, value = serde(kept.key_serde, where) or self.key_serde, serde(kept.value_serde, where)
+        spec = store_of(kept, store, "timestamped_key_value", key, value) if store is not None else None
+        schema = plan.Schema("table", key, value, versioned=spec is not None and spec.versioned)
+        function = with_key(joiner, 2)
+        parents = (self.node, other.node)
+        node = plan.TableJoin(merged, parents, schema, where, kind, function, this_name, other_name, spec)
+        return KTable(builder, builder.add(node), sources, store)
+
+
+def _close_ms(node: plan.Node, where: Where, chain: str = "") -> int:
+    """How long after its end a window closes, as the aggregate upstream says."""
+    if isinstance(node, plan.Aggregate) and node.windows is not None:
+        windows = node.windows
+        return windows.grace_ms + (windows.gap_ms if isinstance(windows, SessionWindows) else 0)
+    chain = f"{node.name}->{chain}" if chain else node.name
+    if not node.parents:
+        raise TopologyError(f"a window's close is only defined for windowed computations, not for {chain}", where)
+    return max(_close_ms(parent, where, chain) for parent in node.parents)
+
+
+class GlobalKTable(Generic[K, V]):
+    """A table that every task sees whole; streams join it."""
+
+    def __init__(self, builder: StreamsBuilder, node: plan.Node, store: str, queryable: bool) -> None:
+        self.builder = builder
+        self.node = node
+        self.store = store
+        self.queryable_store_name = store if queryable else None
