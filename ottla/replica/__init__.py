@@ -1,5 +1,6 @@
-"""One partition's replication, pure: the leader's view, who waits for it, and fetch sessions.
+"""One partition's replication, pure: the leader's view, the follower's, who waits, and fetch sessions.
 
 Invariant: a consumer never sees past the high watermark, and with `read_committed` never past the last stable offset.
-Read `partition` first. A node alone is the whole in-sync set, so its high watermark is the end of its log.
+Read `partition` first: it is what a node alone serves. `leader` and `follower` are the machines of a cluster, proved by
+`tests/replica/model.py`; the broker does not drive them yet.
 """

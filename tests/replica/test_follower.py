@@ -1,0 +1,112 @@
+"""The follower of a partition: what it asks for, and what an answer does to its log."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.kernel.error import ErrorCode
+from ottla.replica.follower import (
+    AppendRecords,
+    AskOffsets,
+    FetchAnswered,
+    FollowerReplica,
+    FollowLeader,
+    OffsetsAnswered,
+    Pause,
+    Position,
+    RestartAt,
+    Truncate,
+)
+from tests.replica.model import Log
+
+
+def _log(*epochs: int, high: int = 0) -> Log:
+    return Log([(epoch, 0) for epoch in epochs], high)
+
+
+def _asked(follower: FollowerReplica, log: Log) -> Position:
+    position = follower.position(log)
+    assert position is not None
+    return position
+
+
+def test_a_fetch_names_the_epoch_of_the_last_record_and_the_one_that_is_followed() -> None:
+    assert FollowerReplica(2, 9).position(_log(1, 1, 4)) == Position(3, 4, 9, 0)
+
+
+def test_records_are_appended_and_then_the_leader_is_followed() -> None:
+    follower, log = FollowerReplica(2, 9), _log(1)
+    answer = FetchAnswered(_asked(follower, log), high_watermark=5, log_start_offset=1, size=100)
+    assert follower.fetched(answer, log) == [AppendRecords(9), FollowLeader(5, 1)]
+
+
+@pytest.mark.parametrize(
+    ("own", "epoch", "end", "left"),
+    [
+        # The leader's end of the epoch is the smaller one, or ours is.
+        ((1, 1, 1, 3, 3), 1, 2, 2),
+        ((1, 1, 3, 3, 3), 1, 4, 2),
+        # An epoch that we do not know: to the end of the next older one, and ask again.
+        ((1, 1, 3, 3, 3), 2, 3, 2),
+        # Older than all that we have.
+        ((3, 3, 3), 1, 2, 0),
+        # The leader knows nothing as old as ours.
+        ((3, 3, 3), -1, -1, 1),
+    ],
+)
+def test_logs_that_part_are_cut_to_where_both_may_agree(own: tuple[int, ...], epoch: int, end: int, left: int) -> None:
+    follower, log = FollowerReplica(2, 9), _log(*own, high=1)
+    answer = FetchAnswered(_asked(follower, log), diverging=(epoch, end))
+    assert follower.fetched(answer, log) == [Truncate(left)]
+
+
+def test_an_answer_from_another_offset_or_epoch_is_dropped() -> None:
+    follower, log = FollowerReplica(2, 9), _log(1)
+    answer = FetchAnswered(_asked(follower, log), size=100)
+    log.records.append((1, 0))
+    assert follower.fetched(answer, log) == []
+    assert FollowerReplica(2, 10).fetched(FetchAnswered(_asked(follower, log), size=100), log) == []
+
+
+def test_a_fenced_follower_waits_for_the_metadata() -> None:
+    follower, log = FollowerReplica(2, 9), _log(1)
+    answer = FetchAnswered(_asked(follower, log), ErrorCode.FENCED_LEADER_EPOCH)
+    assert follower.fetched(answer, log) == []
+    assert follower.position(log) is None
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_other_errors_are_tried_again(code: ErrorCode) -> None:
+    follower, log = FollowerReplica(2, 9), _log(1)
+    assert follower.fetched(FetchAnswered(_asked(follower, log), code), log) == [Pause()]
+    assert follower.position(log) is not None
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "effects"),
+    [
+        (0, 2, [Truncate(2)]),
+        (7, 9, [RestartAt(7)]),
+        (2, 9, []),
+        (None, None, [Pause()]),
+    ],
+)
+def test_out_of_range_asks_where_the_leaders_log_lies(
+    start: int | None, end: int | None, effects: list[object]
+) -> None:
+    follower, log = FollowerReplica(2, 9), _log(1, 1, 1)
+    answer = FetchAnswered(_asked(follower, log), ErrorCode.OFFSET_OUT_OF_RANGE)
+    assert follower.fetched(answer, log) == [AskOffsets()]
+    assert follower.position(log) is None, "nothing is fetched meanwhile"
+    told = None if start is None or end is None else OffsetsAnswered(9, start, end)
+    assert follower.answered_offsets(told, log) == effects
+    assert follower.position(log) is not None
+
+
+def test_a_log_without_epochs_is_trusted_up_to_its_high_watermark() -> None:
+    log = Log([(-1, 0)] * 4, 2)
+    follower = FollowerReplica(2, 9)
+    asked = _asked(follower, log)
+    assert asked == Position(2, -1, 9, 0)
+    answer = FetchAnswered(asked, high_watermark=3, size=10)
+    assert follower.fetched(answer, log) == [Truncate(2), AppendRecords(9), FollowLeader(3, 0)]
