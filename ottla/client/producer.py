@@ -142,13 +142,13 @@ class AsyncProducer(TransactionCalls):
         timestamp or integer (ms); `partition` an integer; `headers` a map, or a list of structs of a key and a value.
         Rows go where `send` would put them. Needs the extra ottla[arrow].
         """
+        needs_arrow("send_table")
+        serde_of(key_serde, "key_serde")
+        serde_of(value_serde, "value_serde")
         from ottla.client.outgoing import Mapping as Named
 
         if self._closed:
             raise ClientClosed("this producer is closed")
-        needs_arrow("send_table")
-        serde_of(key_serde, "key_serde")
-        serde_of(value_serde, "value_serde")
         if topic_name(topic) not in self._accumulator.topics:
             await self.admit(topic)
         batches: list[ProducerBatch] = []

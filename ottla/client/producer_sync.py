@@ -157,11 +157,11 @@ class Producer:
 
         See `AsyncProducer.send_table`. Rows are encoded in the caller's thread.
         """
-        from ottla.client.outgoing import Mapping
-
         needs_arrow("send_table")
         serde_of(key_serde, "key_serde")
         serde_of(value_serde, "value_serde")
+        from ottla.client.outgoing import Mapping
+
         self._check_usable(topic)
         batches: list[ProducerBatch] = []
         columns = Mapping(value, key, timestamp, partition, headers, value_serde, key_serde)
