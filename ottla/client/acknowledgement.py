@@ -12,10 +12,11 @@ KIPs: 932, 1222 (renew).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple
 
+from ottla.client.typevar import K, V
 from ottla.kernel.error import OttlaError
 from ottla.kernel.name import TopicPartition
 from ottla.wire.batch import Header
@@ -38,16 +39,16 @@ class Acknowledge(IntEnum):
 GAP = 0
 
 
-class ShareRecord(NamedTuple):
+class ShareRecord(NamedTuple, Generic[K, V]):
     """A record of a share group. `delivery_count` is 1 at the first delivery; the rest is as in `ConsumerRecord`."""
 
     topic: str
     partition: int
     offset: int
     timestamp: int
-    key: Any
-    value: Any
-    headers: Sequence[Header]
+    key: K
+    value: V
+    headers: tuple[Header, ...]
     leader_epoch: int
     delivery_count: int
 

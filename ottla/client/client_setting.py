@@ -14,18 +14,30 @@ class ClientSettings(SecuritySettings):
         "bootstrap.servers", None, addresses, "Brokers to ask first, host:port; the others are learnt from them."
     )
     client_id: str = setting("client.id", "ottla", text, "The name that the broker's logs and quotas show.")
-    client_rack: str = setting("client.rack", "", text, "Where this client stands; brokers.rack of near replicas.")
+    client_rack: str = setting(
+        "client.rack",
+        "",
+        text,
+        "The rack (broker.rack) where this client stands; a consumer reads from a replica there.",
+    )
     request_timeout_ms: int = setting(
         "request.timeout.ms", 30_000, integer(1), "How long one request may take before its connection is given up."
     )
     retry_backoff_ms: int = setting(
         "retry.backoff.ms", 100, integer(0), "The first pause before a request is repeated."
     )
-    retry_backoff_max_ms: int = setting("retry.backoff.max.ms", 1_000, integer(0), "The longest such pause.")
+    retry_backoff_max_ms: int = setting(
+        "retry.backoff.max.ms", 1_000, integer(0), "The longest pause before a request is repeated."
+    )
     reconnect_backoff_ms: int = setting(
         "reconnect.backoff.ms", 50, integer(0), "The first pause before a broker that failed is connected again."
     )
-    reconnect_backoff_max_ms: int = setting("reconnect.backoff.max.ms", 1_000, integer(0), "The longest such pause.")
+    reconnect_backoff_max_ms: int = setting(
+        "reconnect.backoff.max.ms",
+        1_000,
+        integer(0),
+        "The longest pause before a broker that failed is connected again.",
+    )
     connections_max_idle_ms: int = setting(
         "connections.max.idle.ms", 540_000, integer(-1), "An idle connection is closed after this time. -1: never."
     )

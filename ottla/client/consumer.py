@@ -14,7 +14,7 @@ import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast
 
 from ottla.client.argument import needs_arrow, needs_loop, serde_of, wait_ms, whole
 from ottla.client.clock import now_ms
@@ -33,6 +33,7 @@ from ottla.client.listener import RebalanceListener
 from ottla.client.position import PartitionPosition
 from ottla.client.record import ConsumerRecord
 from ottla.client.setting import Given
+from ottla.client.typevar import K, V
 from ottla.kernel.error import OttlaError
 from ottla.kernel.name import TopicPartition
 
@@ -40,12 +41,13 @@ if TYPE_CHECKING:
     import pyarrow
 
     from ottla.client.decode import DeadLetters
+    from ottla.client.option import ConsumerOptions
     from ottla.client.serde import Serde
 
 T = TypeVar("T")
 
 
-class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls):
+class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, Generic[K, V]):
     """A consumer for asyncio. Made on a running loop; `async with` or `close` ends it.
 
     >>> async with AsyncConsumer("127.0.0.1:9092", group_id="g") as consumer:
@@ -54,9 +56,13 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls):
     ...         print(record.value)
     """
 
-    def __init__(self, settings: Given = None, /, **keywords: object) -> None:
+    def __init__(self, settings: Given = None, /, **keywords: Unpack[ConsumerOptions]) -> None:
+        """`settings`: host:port, several of these, or a mapping by Kafka's names; keywords: settings in snake_case.
+
+        docs/reference/client-settings.md has them all. OttlaError for an unknown name or a value that does not fit.
+        """
         needs_loop("AsyncConsumer")
-        self.settings = ConsumerSettings.read(settings, keywords)
+        self.settings = ConsumerSettings.read(settings, cast(Mapping[str, object], keywords))
         self._lock = threading.Lock()
         self._cluster = Cluster(self.settings)
         self._positions: dict[TopicPartition, PartitionPosition] = {}
@@ -75,7 +81,7 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls):
         self._committed_at_ms = now_ms()
         self._turn = 0
         #: Records that an iteration has in hand, the next one last.
-        self._in_hand: list[ConsumerRecord] = []
+        self._in_hand: list[ConsumerRecord[K, V]] = []
         self._dead_letters: DeadLetters | None = None
         self._held: Mapping[TopicPartition, int] = {}
         #: How a listener's method is called; the synchronous consumer calls it in the program's thread.
@@ -84,7 +90,7 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls):
 
     # ---- records
 
-    async def poll(self, timeout: float = 1.0, *, max_records: int | None = None) -> list[ConsumerRecord]:
+    async def poll(self, timeout: float = 1.0, *, max_records: int | None = None) -> list[ConsumerRecord[K, V]]:
         """The next records, at most max.poll.records; an empty list if there are none within `timeout` seconds.
 
         RecordDeserializationError at a record that a deserializer cannot read, when all before it were given (see
@@ -181,10 +187,10 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls):
         with self._lock:
             return self.meter.snapshot(self._positions, nodes, stable=self.settings.read_committed, now_ms=now_ms())
 
-    def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         return self._iterate()
 
-    async def _iterate(self) -> AsyncIterator[ConsumerRecord]:
+    async def _iterate(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         while not self._closed:
             records = await self.poll(1.0)
             records.reverse()
@@ -275,7 +281,7 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls):
                 await self._dead_letters.close()
             await self._cluster.close()
 
-    async def __aenter__(self) -> AsyncConsumer:
+    async def __aenter__(self) -> AsyncConsumer[K, V]:
         return self
 
     async def __aexit__(

@@ -48,7 +48,9 @@ def _topic(value: object) -> str | None:
 class ConsumerSettings(ClientSettings):
     """Settings of `Consumer` and `AsyncConsumer`."""
 
-    group_id: str | None = setting("group.id", None, optional_text, "The group to join; None: assign and no commits.")
+    group_id: str | None = setting(
+        "group.id", None, optional_text, "The group to join; without one, assign partitions and commit nothing."
+    )
     group_instance_id: str | None = setting(
         "group.instance.id", None, optional_text, "A static member's name: it may go and come back without a rebalance."
     )
@@ -80,15 +82,21 @@ class ConsumerSettings(ClientSettings):
     enable_auto_commit: bool = setting(
         "enable.auto.commit", True, flag, "Commit what the last poll gave, every auto.commit.interval.ms."
     )
-    auto_commit_interval_ms: int = setting("auto.commit.interval.ms", 5_000, integer(0), "How often.")
+    auto_commit_interval_ms: int = setting(
+        "auto.commit.interval.ms", 5_000, integer(0), "How often enable.auto.commit commits."
+    )
     isolation_level: str = setting(
         "isolation.level",
         "read_uncommitted",
         one_of("read_uncommitted", "read_committed"),
         "read_committed leaves out records of transactions that were aborted or are still open.",
     )
-    fetch_min_bytes: int = setting("fetch.min.bytes", 1, integer(0), "The broker waits for so many bytes,")
-    fetch_max_wait_ms: int = setting("fetch.max.wait.ms", 500, integer(0), "but not longer than this.")
+    fetch_min_bytes: int = setting(
+        "fetch.min.bytes", 1, integer(0), "A fetch waits until there are so many bytes, at most fetch.max.wait.ms."
+    )
+    fetch_max_wait_ms: int = setting(
+        "fetch.max.wait.ms", 500, integer(0), "The longest that a fetch waits for fetch.min.bytes."
+    )
     fetch_max_bytes: int = setting("fetch.max.bytes", 52_428_800, integer(0), "The most bytes of one fetch.")
     max_partition_fetch_bytes: int = setting(
         "max.partition.fetch.bytes", 1_048_576, integer(0), "The most bytes of one partition in a fetch."
@@ -104,10 +112,10 @@ class ConsumerSettings(ClientSettings):
         "default.api.timeout.ms", 60_000, integer(1), "How long a call may take with all its retries."
     )
     key_deserializer: Deserializer | None = setting(
-        "key.deserializer", None, deserializer, "str, json, bytes or a function."
+        "key.deserializer", None, deserializer, "How a record's bytes are read; none: they stay bytes."
     )
     value_deserializer: Deserializer | None = setting(
-        "value.deserializer", None, deserializer, "str, json, bytes or a function."
+        "value.deserializer", None, deserializer, "How a record's bytes are read; none: they stay bytes."
     )
 
     on_decode_error: str = setting(

@@ -14,7 +14,7 @@ import queue
 import re
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from ottla.client.argument import needs_arrow, serde_of, wait_ms
 from ottla.client.clock import now_ms
@@ -27,11 +27,13 @@ from ottla.client.listener import RebalanceListener
 from ottla.client.loop import loop_thread, told_of_forks
 from ottla.client.record import ConsumerRecord
 from ottla.client.setting import Given
+from ottla.client.typevar import K, V
 from ottla.kernel.name import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow
 
+    from ottla.client.option import ConsumerOptions
     from ottla.client.serde import Serde
     from ottla.client.table import Taken
 
@@ -41,7 +43,7 @@ T = TypeVar("T")
 _Call = tuple[Callable[..., Any], list[TopicPartition], "asyncio.Future[None]"]
 
 
-class Consumer:
+class Consumer(Generic[K, V]):
     """A consumer for threads. `with` or `close` ends it.
 
     >>> with Consumer("127.0.0.1:9092", group_id="g") as consumer:
@@ -50,8 +52,13 @@ class Consumer:
     ...         print(record.value)
     """
 
-    def __init__(self, settings: Given = None, /, **keywords: object) -> None:
-        async def make() -> AsyncConsumer:
+    def __init__(self, settings: Given = None, /, **keywords: Unpack[ConsumerOptions]) -> None:
+        """`settings`: host:port, several of these, or a mapping by Kafka's names; keywords: settings in snake_case.
+
+        docs/reference/client-settings.md has them all. OttlaError for an unknown name or a value that does not fit.
+        """
+
+        async def make() -> AsyncConsumer[K, V]:
             return AsyncConsumer(settings, **keywords)
 
         self._thread = loop_thread()
@@ -124,7 +131,7 @@ class Consumer:
 
     # ---- records
 
-    def poll(self, timeout: float = 1.0, *, max_records: int | None = None) -> list[ConsumerRecord]:
+    def poll(self, timeout: float = 1.0, *, max_records: int | None = None) -> list[ConsumerRecord[K, V]]:
         """The next records, at most max.poll.records; an empty list if there are none within `timeout` seconds.
 
         See `AsyncConsumer.poll`. Records are decoded in the caller's thread.
@@ -134,7 +141,7 @@ class Consumer:
         waits_ms = wait_ms(timeout)
         count = half.records_max(max_records)
         while True:
-            raw: list[ConsumerRecord] = []
+            raw: list[ConsumerRecord[K, V]] = []
             if half.calm:
                 half._in_hand = []
                 raw = half.take(count)
@@ -200,7 +207,7 @@ class Consumer:
             if table.num_rows:
                 return table
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         half = self._half
         while not half._closed:
             records = self.poll(1.0)
@@ -295,7 +302,7 @@ class Consumer:
         """Commit what was consumed (with auto-commit), leave the group, close the connections."""
         self._run(self._half.close())
 
-    def __enter__(self) -> Consumer:
+    def __enter__(self) -> Consumer[K, V]:
         return self
 
     def __exit__(

@@ -15,7 +15,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Unpack, cast
 
 from ottla.client.accumulator import Accumulator
 from ottla.client.argument import needs_arrow, needs_loop, serde_of, topic_name, whole
@@ -33,10 +33,12 @@ from ottla.client.serializer import headers_of, plain_bytes, serialized
 from ottla.client.setting import Given
 from ottla.client.transaction import Transactions
 from ottla.client.transactor import Transactor
+from ottla.client.typevar import K, V
 from ottla.kernel.error import KafkaError
 from ottla.wire.batch import Header
 
 if TYPE_CHECKING:
+    from ottla.client.option import ProducerOptions
     from ottla.client.outgoing import Columns
     from ottla.client.outgoing import Mapping as Named
     from ottla.client.serde import Serde
@@ -52,7 +54,7 @@ TABLE_BATCH_BYTES = 512 * 1024
 _FRAMES_MAX = 64
 
 
-class AsyncProducer(TransactionCalls):
+class AsyncProducer(TransactionCalls, Generic[K, V]):
     """A producer for asyncio. Made on a running loop; `async with` or `close` ends it.
 
     >>> async with AsyncProducer("127.0.0.1:9092") as producer:
@@ -60,9 +62,13 @@ class AsyncProducer(TransactionCalls):
     ...     metadata = await delivery
     """
 
-    def __init__(self, settings: Given = None, /, **keywords: object) -> None:
+    def __init__(self, settings: Given = None, /, **keywords: Unpack[ProducerOptions]) -> None:
+        """`settings`: host:port, several of these, or a mapping by Kafka's names; keywords: settings in snake_case.
+
+        docs/reference/client-settings.md has them all. OttlaError for an unknown name or a value that does not fit.
+        """
         needs_loop("AsyncProducer")
-        self.settings = ProducerSettings.read(settings, keywords)
+        self.settings = ProducerSettings.read(settings, cast(Mapping[str, object], keywords))
         self._lock = threading.Lock()
         self._cluster = Cluster(self.settings)
         self._accumulator = Accumulator(self.settings, current_clock(), randomness())
@@ -83,8 +89,8 @@ class AsyncProducer(TransactionCalls):
     async def send(
         self,
         topic: str,
-        value: object = None,
-        key: object = None,
+        value: V | None = None,
+        key: K | None = None,
         *,
         partition: int | None = None,
         headers: Headers | None = None,
@@ -281,7 +287,7 @@ class AsyncProducer(TransactionCalls):
             if not freed.done():
                 freed.set_result(None)
 
-    async def __aenter__(self) -> AsyncProducer:
+    async def __aenter__(self) -> AsyncProducer[K, V]:
         return self
 
     async def __aexit__(

@@ -7,7 +7,7 @@ from typing import Any
 
 from ottla.client.client_setting import ClientSettings
 from ottla.client.serializer import Serializer, serializer
-from ottla.client.setting import flag, integer, one_of, optional_text, setting
+from ottla.client.setting import flag, integer, optional_text, setting
 from ottla.kernel.error import OttlaError
 from ottla.wire.codec import CODEC_BY_NAME, Codec
 
@@ -30,14 +30,20 @@ def _codec(value: object) -> Codec:
 def _partitioner(value: object) -> Partitioner | str:
     if callable(value):
         return value
-    named: str = one_of("default", "round_robin")(value)
-    return named
+    if value in ("default", "round_robin"):
+        return str(value)
+    raise ValueError("default, round_robin, or a function (topic, key, partitions) to a number")
 
 
 class ProducerSettings(ClientSettings):
     """Settings of `Producer` and `AsyncProducer`."""
 
-    acks: int = setting("acks", -1, _acks, "Who must have a record before it counts as sent: 0, 1 or all (-1).")
+    acks: int = setting(
+        "acks",
+        -1,
+        _acks,
+        "Who must have a record before it counts as sent: nobody (0), the leader (1), all in-sync replicas (all).",
+    )
     batch_size: int = setting(
         "batch.size",
         16_384,
@@ -50,12 +56,12 @@ class ProducerSettings(ClientSettings):
         "max.block.ms", 60_000, integer(0), "How long send waits for metadata or for room in buffer.memory."
     )
     max_request_size: int = setting("max.request.size", 1_048_576, integer(1), "The largest request, and record.")
-    compression_type: Codec = setting(
-        "compression.type", Codec.NONE, _codec, "none, gzip, snappy, lz4 or zstd: of whole batches."
+    compression_type: Codec = setting("compression.type", Codec.NONE, _codec, "How batches are compressed.")
+    compression_gzip_level: int = setting(
+        "compression.gzip.level", -1, integer(-1, 9), "The level of gzip; -1: the library's default."
     )
-    compression_gzip_level: int = setting("compression.gzip.level", -1, integer(-1, 9), "-1: the library's default.")
-    compression_lz4_level: int = setting("compression.lz4.level", 9, integer(1, 17), "Of lz4.")
-    compression_zstd_level: int = setting("compression.zstd.level", 3, integer(-131_072, 22), "Of zstd.")
+    compression_lz4_level: int = setting("compression.lz4.level", 9, integer(1, 17), "The level of lz4.")
+    compression_zstd_level: int = setting("compression.zstd.level", 3, integer(-131_072, 22), "The level of zstd.")
     delivery_timeout_ms: int = setting(
         "delivery.timeout.ms",
         120_000,
@@ -63,7 +69,10 @@ class ProducerSettings(ClientSettings):
         "How long delivering a record may take, lingering and retries in it.",
     )
     retries: int = setting(
-        "retries", 2_147_483_647, integer(0, 2_147_483_647), "How often; delivery.timeout.ms is the better bound."
+        "retries",
+        2_147_483_647,
+        integer(0, 2_147_483_647),
+        "How often a batch is sent again; delivery.timeout.ms is the better bound.",
     )
     max_in_flight_requests_per_connection: int = setting(
         "max.in.flight.requests.per.connection", 5, integer(1), "Requests to one broker that wait for their answer."
@@ -84,11 +93,16 @@ class ProducerSettings(ClientSettings):
         "partitioner",
         "default",
         _partitioner,
-        "default (by key, else sticky), round_robin, or a function (topic, key, partitions) to a number.",
+        "Where a record goes that names no partition; default: by its key, without one a batch at a time anywhere.",
     )
-    key_serializer: Serializer | None = setting("key.serializer", None, serializer, "str, json, bytes or a function.")
+    key_serializer: Serializer | None = setting(
+        "key.serializer", None, serializer, "How a record's part becomes bytes; none: bytes as they are, text as UTF-8."
+    )
     value_serializer: Serializer | None = setting(
-        "value.serializer", None, serializer, "str, json, bytes or a function."
+        "value.serializer",
+        None,
+        serializer,
+        "How a record's part becomes bytes; none: bytes as they are, text as UTF-8.",
     )
 
     def check(self, given: frozenset[str]) -> None:

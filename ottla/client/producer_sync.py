@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from ottla.client.accumulator import RECORD_OVERHEAD, TopicQueue
 from ottla.client.argument import needs_arrow, optional_seconds, serde_of, topic_name
@@ -25,10 +25,12 @@ from ottla.client.producer import AsyncProducer, Headers, Progress, buffer_full,
 from ottla.client.producer_metric import ProducerMetrics
 from ottla.client.producer_transaction import Reader, group_offsets, not_aborted
 from ottla.client.setting import Given
+from ottla.client.typevar import K, V
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.wire.batch import Header
 
 if TYPE_CHECKING:
+    from ottla.client.option import ProducerOptions
     from ottla.client.outgoing import Columns
     from ottla.client.serde import Serde
 
@@ -37,15 +39,20 @@ T = TypeVar("T")
 _now_ns = time.time_ns
 
 
-class Producer:
+class Producer(Generic[K, V]):
     """A producer for threads. `with` or `close` ends it.
 
     >>> with Producer("127.0.0.1:9092") as producer:
     ...     producer.send("flights", "UA 1545", key="UA").result()
     """
 
-    def __init__(self, settings: Given = None, /, **keywords: object) -> None:
-        async def make() -> AsyncProducer:
+    def __init__(self, settings: Given = None, /, **keywords: Unpack[ProducerOptions]) -> None:
+        """`settings`: host:port, several of these, or a mapping by Kafka's names; keywords: settings in snake_case.
+
+        docs/reference/client-settings.md has them all. OttlaError for an unknown name or a value that does not fit.
+        """
+
+        async def make() -> AsyncProducer[K, V]:
             return AsyncProducer(settings, **keywords)
 
         self._thread = loop_thread()
@@ -86,8 +93,8 @@ class Producer:
     def send(
         self,
         topic: str,
-        value: object = None,
-        key: object = None,
+        value: V | None = None,
+        key: K | None = None,
         *,
         partition: int | None = None,
         headers: Headers | None = None,
@@ -96,32 +103,34 @@ class Producer:
         """Hand over a record; ask what comes back for its `result` to know where it lies. See `AsyncProducer.send`."""
         # The common case, bytes into a batch that has room, is `Accumulator.append` written out: a call and a `with`
         # would double its time.
+        content: Any = value
+        name: Any = key
         if (
-            value.__class__ is bytes
+            content.__class__ is bytes
             and topic.__class__ is str
             and partition is None
             and headers is None
             and timestamp is None
-            and (key is None or key.__class__ is bytes)
+            and (name is None or name.__class__ is bytes)
             and topic in self._short
         ):
             now = _now_ns()
             queue = self._short[topic]
-            number = queue.sticky if key is None else key_hash(key) % len(queue.partitions)
+            number = queue.sticky if name is None else key_hash(name) % len(queue.partitions)
             self._acquire()
             try:
                 batch = queue.partitions[number].open
-                if batch is not None and (batch.keys is None) is (key is None) and batch.headers is None:
-                    size = batch.size + len(value) + RECORD_OVERHEAD
-                    if key is not None:
-                        size += len(key)
+                if batch is not None and (batch.keys is None) is (name is None) and batch.headers is None:
+                    size = batch.size + len(content) + RECORD_OVERHEAD
+                    if name is not None:
+                        size += len(name)
                     if size <= batch.limit:
                         batch.size = size
                         values = batch.values
                         index = len(values)
-                        values.append(value)
-                        if key is not None:
-                            batch.keys.append(key)  # type: ignore[union-attr]
+                        values.append(content)
+                        if name is not None:
+                            batch.keys.append(name)  # type: ignore[union-attr]
                         if not batch.since_ns <= now < batch.until_ns:
                             batch.stamp(index, now // 1_000_000)
                         return Delivery((batch, index))
@@ -274,7 +283,7 @@ class Producer:
         """Deliver what waits (or let it fail, with `flush=False`), and end."""
         self._thread.run(self._half.close(flush=flush))
 
-    def __enter__(self) -> Producer:
+    def __enter__(self) -> Producer[K, V]:
         return self
 
     def __exit__(

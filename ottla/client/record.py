@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
+from ottla.client.typevar import K, V
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.port import Buffer
 from ottla.wire.batch import (
@@ -41,16 +42,16 @@ _COLUMNS_MIN = 64
 Part = Callable[[int, int], list["ConsumerRecord"]]
 
 
-class ConsumerRecord(NamedTuple):
+class ConsumerRecord(NamedTuple, Generic[K, V]):
     """One record. `timestamp` is in ms since 1970; `leader_epoch` is its batch's."""
 
     topic: str
     partition: int
     offset: int
     timestamp: int
-    key: Any
-    value: Any
-    headers: Sequence[Header]
+    key: K
+    value: V
+    headers: tuple[Header, ...]
     leader_epoch: int
 
 
@@ -146,7 +147,7 @@ def decode_records_in_turn(
     new = tuple.__new__
     record_type = ConsumerRecord
     at = 0
-    own: Sequence[Header]
+    own: tuple[Header, ...]
     try:
         for _ in range(header.count):
             # Nearly all of these varints have one or two bytes: they are read in place, a call would cost more.
@@ -228,7 +229,7 @@ def _columns() -> type[Decoded] | None:
     return Decoded
 
 
-def read_headers(body: bytes, at: int) -> tuple[list[Header], int]:
+def read_headers(body: bytes, at: int) -> tuple[tuple[Header, ...], int]:
     """A record's headers, from their count at `at`, and where they end. ValueError or IndexError if they are
     malformed.
     """
@@ -246,4 +247,4 @@ def read_headers(body: bytes, at: int) -> tuple[list[Header], int]:
         else:
             found.append((name, body[at : at + size]))
             at += size
-    return found, at
+    return tuple(found), at

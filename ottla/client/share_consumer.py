@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Unpack, cast
 
 from ottla.client.acknowledgement import Acknowledge, Acknowledgements, ShareRecord
 from ottla.client.argument import needs_loop, topic_names, wait_ms
@@ -29,17 +29,19 @@ from ottla.client.setting import Given
 from ottla.client.share_fetcher import ShareFetcher
 from ottla.client.share_group import ShareGroup
 from ottla.client.share_setting import ShareConsumerSettings
+from ottla.client.typevar import K, V
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.name import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.client.decode import DeadLetters
+    from ottla.client.option import ShareConsumerOptions
 
 #: Called with a partition, its offsets, and why they were not acknowledged (None: they were).
 Acknowledged = Callable[[TopicPartition, list[int], KafkaError | None], Any]
 
 
-class AsyncShareConsumer:
+class AsyncShareConsumer(Generic[K, V]):
     """A share consumer for asyncio. Made on a running loop; `async with` or `close` ends it.
 
     >>> async with AsyncShareConsumer("127.0.0.1:9092", group_id="workers") as consumer:
@@ -48,9 +50,13 @@ class AsyncShareConsumer:
     ...         print(record.value, record.delivery_count)
     """
 
-    def __init__(self, settings: Given = None, /, **keywords: object) -> None:
+    def __init__(self, settings: Given = None, /, **keywords: Unpack[ShareConsumerOptions]) -> None:
+        """`settings`: host:port, several of these, or a mapping by Kafka's names; keywords: settings in snake_case.
+
+        docs/reference/client-settings.md has them all. OttlaError for an unknown name or a value that does not fit.
+        """
         needs_loop("AsyncShareConsumer")
-        self.settings = ShareConsumerSettings.read(settings, keywords)
+        self.settings = ShareConsumerSettings.read(settings, cast(Mapping[str, object], keywords))
         self.explicit = self.settings.share_acknowledgement_mode == "explicit"
         #: Called on the loop for what was sent and answered; a failure is also in what `commit` returns.
         self.on_acknowledged: Acknowledged | None = None
@@ -98,7 +104,7 @@ class AsyncShareConsumer:
 
     # ---- records
 
-    async def poll(self, timeout: float = 1.0) -> list[ShareRecord]:
+    async def poll(self, timeout: float = 1.0) -> list[ShareRecord[K, V]]:
         """The next records, about max.poll.records at most; an empty list if none come within `timeout` seconds."""
         deadline_ms = now_ms() + wait_ms(timeout)
         with self.lock:
@@ -117,7 +123,7 @@ class AsyncShareConsumer:
             self._fetcher.hungry = False
             self._fetcher.wake()
 
-    async def _take(self) -> list[ShareRecord]:
+    async def _take(self) -> list[ShareRecord[K, V]]:
         fetcher = self._fetcher
         while True:
             if fetcher.error is not None and not fetcher.records:
@@ -132,13 +138,13 @@ class AsyncShareConsumer:
             if given or not raw:
                 return given
 
-    async def _read(self, raw: list[ShareRecord]) -> list[ShareRecord]:
+    async def _read(self, raw: list[ShareRecord[K, V]]) -> list[ShareRecord[K, V]]:
         """The records through the deserializers; `on.decode.error` says what becomes of the others."""
         if self.settings.key_deserializer is None and self.settings.value_deserializer is None:
             return raw
         from ottla.client.decode import DeadLetters, decode, skipped
 
-        good: list[ShareRecord] = []
+        good: list[ShareRecord[K, V]] = []
         bad: list[RecordDeserializationError] = []
         try:
             good, bad = decode(raw, self.settings)
@@ -168,8 +174,8 @@ class AsyncShareConsumer:
         return good
 
     def _before(
-        self, raw: list[ShareRecord], good: list[ShareRecord], error: RecordDeserializationError
-    ) -> list[ShareRecord]:
+        self, raw: list[ShareRecord[K, V]], good: list[ShareRecord[K, V]], error: RecordDeserializationError
+    ) -> list[ShareRecord[K, V]]:
         """The records before the first that cannot be read; that one is released when its error is raised."""
         place = next(at for at, one in enumerate(raw) if one[:3] == (error.topic, error.partition, error.offset))
         with self.lock:
@@ -185,10 +191,10 @@ class AsyncShareConsumer:
             for error in bad:
                 self.acknowledgements.say(error.topic_partition, [error.offset], word)
 
-    def __aiter__(self) -> AsyncIterator[ShareRecord]:
+    def __aiter__(self) -> AsyncIterator[ShareRecord[K, V]]:
         return self._iterate()
 
-    async def _iterate(self) -> AsyncIterator[ShareRecord]:
+    async def _iterate(self) -> AsyncIterator[ShareRecord[K, V]]:
         while not self._closed:
             for record in await self.poll(1.0):
                 yield record
@@ -312,7 +318,7 @@ class AsyncShareConsumer:
                 await self._dead_letters.close()
             await self._cluster.close()
 
-    async def __aenter__(self) -> AsyncShareConsumer:
+    async def __aenter__(self) -> AsyncShareConsumer[K, V]:
         return self
 
     async def __aexit__(

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from types import TracebackType
+from typing import TYPE_CHECKING, Generic, Unpack
 
 from ottla.client.acknowledgement import Acknowledge, ShareRecord
 from ottla.client.loop import loop_thread
 from ottla.client.setting import Given
 from ottla.client.share_consumer import Acknowledged, AsyncShareConsumer
+from ottla.client.typevar import K, V
 from ottla.kernel.error import KafkaError
 from ottla.kernel.name import TopicPartition
 
+if TYPE_CHECKING:
+    from ottla.client.option import ShareConsumerOptions
 
-class ShareConsumer:
+
+class ShareConsumer(Generic[K, V]):
     """A share consumer for threads. `with` or `close` ends it.
 
     >>> with ShareConsumer("127.0.0.1:9092", group_id="workers") as consumer:
@@ -25,8 +30,13 @@ class ShareConsumer:
     ...         print(record.value, record.delivery_count)
     """
 
-    def __init__(self, settings: Given = None, /, **keywords: object) -> None:
-        async def make() -> AsyncShareConsumer:
+    def __init__(self, settings: Given = None, /, **keywords: Unpack[ShareConsumerOptions]) -> None:
+        """`settings`: host:port, several of these, or a mapping by Kafka's names; keywords: settings in snake_case.
+
+        docs/reference/client-settings.md has them all. OttlaError for an unknown name or a value that does not fit.
+        """
+
+        async def make() -> AsyncShareConsumer[K, V]:
             return AsyncShareConsumer(settings, **keywords)
 
         self._thread = loop_thread()
@@ -54,11 +64,11 @@ class ShareConsumer:
         """How long a record stays locked for this member; None before the first was given."""
         return self._half.lock_timeout_ms
 
-    def poll(self, timeout: float = 1.0) -> list[ShareRecord]:
+    def poll(self, timeout: float = 1.0) -> list[ShareRecord[K, V]]:
         """The next records, about max.poll.records at most; an empty list if none come within `timeout` seconds."""
         return self._thread.run(self._half.poll(timeout))
 
-    def __iter__(self) -> Iterator[ShareRecord]:
+    def __iter__(self) -> Iterator[ShareRecord[K, V]]:
         while not self._half._closed:
             yield from self.poll(1.0)
 
@@ -81,7 +91,7 @@ class ShareConsumer:
         """Send what was acknowledged, release the rest, leave the group, close the connections."""
         self._thread.run(self._half.close())
 
-    def __enter__(self) -> ShareConsumer:
+    def __enter__(self) -> ShareConsumer[K, V]:
         return self
 
     def __exit__(

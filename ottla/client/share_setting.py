@@ -7,7 +7,7 @@ from ottla.client.setting import one_of, setting
 from ottla.kernel.error import OttlaError
 
 #: What a share consumer does not choose.
-_NOT_OURS = frozenset(
+NOT_OF_SHARE_CONSUMERS = frozenset(
     {
         "auto_offset_reset",
         "enable_auto_commit",
@@ -42,7 +42,7 @@ class ShareConsumerSettings(ConsumerSettings):
 
     def check(self, given: frozenset[str]) -> None:
         """A share consumer is always in a group; where the group begins, and how it reads, is the group's setting."""
-        for attribute in sorted(given & _NOT_OURS):
+        for attribute in sorted(given & NOT_OF_SHARE_CONSUMERS):
             name = attribute.replace("_", ".")
             raise OttlaError(f"a share consumer has no {name}: set share.{name} of its group, where there is one")
         if not self.group_id:

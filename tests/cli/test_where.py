@@ -11,8 +11,10 @@ from ottla.client.record import ConsumerRecord
 from ottla.kernel.error import OttlaError
 
 _VALUE = b'{"price": 60, "who": "ann", "tags": ["a", "b"], "deep": {"odd key": [1, {"x": null}]}, "paid": true}'
-RECORD = ConsumerRecord("orders", 2, 17, 1_795_304_325_959, b"5", _VALUE, [("kind", b"new"), ("kind", b"old")], 0)
-NULL = ConsumerRecord("orders", 0, 0, -1, None, None, [], 0)
+RECORD: ConsumerRecord = ConsumerRecord(
+    "orders", 2, 17, 1_795_304_325_959, b"5", _VALUE, (("kind", b"new"), ("kind", b"old")), 0
+)
+NULL = ConsumerRecord("orders", 0, 0, -1, None, None, (), 0)
 
 
 @pytest.mark.parametrize(

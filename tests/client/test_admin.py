@@ -148,7 +148,7 @@ def test_log_directories_hold_the_replicas(admin: Admin, topic: str) -> None:
 
 def test_an_unknown_setting_is_refused_with_the_nearest_right_name(bootstrap: str) -> None:
     with pytest.raises(OttlaError, match=r"did you mean default\.api\.timeout\.ms"):
-        Admin(bootstrap, default_api_timeout=5)
+        Admin(bootstrap, default_api_timeout=5)  # type: ignore[call-arg]
 
 
 def test_a_broker_that_is_not_there_is_named_in_the_error() -> None:

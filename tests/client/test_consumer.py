@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -75,7 +76,7 @@ def test_a_seek_within_an_iteration_holds_from_the_next_record_on(consumer: Cons
 def test_a_worker_whose_transaction_was_aborted_goes_back_to_what_is_committed(
     bootstrap: str, one: TopicPartition
 ) -> None:
-    settings = {"enable_auto_commit": False, "auto_offset_reset": "earliest", "max_poll_records": 10}
+    settings: dict[str, Any] = {"enable_auto_commit": False, "auto_offset_reset": "earliest", "max_poll_records": 10}
     with Consumer(bootstrap, group_id=f"{one.topic}-group", **settings) as consumer:
         consumer.assign([one])
         assert following(consumer) == 0

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from ottla.client import Admin, Consumer, Fenced, KafkaError, OttlaError, Produc
 from tests.client.conftest import eventually
 
 #: Every way to share partitions: the protocol, and who assigns.
-SHARING: dict[str, dict[str, object]] = {
+SHARING: dict[str, dict[str, Any]] = {
     **{
         assignor: {"partition_assignment_strategy": assignor, "heartbeat_interval_ms": 100}
         for assignor in ("range", "roundrobin", "sticky", "cooperative-sticky")
@@ -19,7 +20,7 @@ SHARING: dict[str, dict[str, object]] = {
     "consumer": {"group_protocol": "consumer"},
 }
 #: The settings of a member that hears of a rebalance soon.
-PROTOCOLS: dict[str, dict[str, object]] = {
+PROTOCOLS: dict[str, dict[str, Any]] = {
     "classic": {"heartbeat_interval_ms": 100},
     "consumer": {"group_protocol": "consumer"},
 }

@@ -35,6 +35,7 @@ def test_a_typed_program_runs_as_its_types_say() -> None:
     with ottla.Node() as node:
         assert typed_sample.synchronous(node.bootstrap_servers) == 0
         assert asyncio.run(typed_sample.asynchronous(node.bootstrap_servers)) == [0, 1]
+        assert typed_sample.generic(node.bootstrap_servers) == [{"n": 5}, {"n": 6}]
 
 
 def test_the_clients_work_under_uvloop_and_asyncio_alike() -> None:
@@ -180,8 +181,8 @@ def test_errors_say_what_to_do() -> None:
         lambda: Producer(),
         lambda: Producer("localhost"),
         lambda: Producer("127.0.0.1:1", acks="most"),
-        lambda: Producer("127.0.0.1:1", bootstrap_server="127.0.0.1:1"),
-        lambda: Consumer("127.0.0.1:1", group_idd="g"),
+        lambda: Producer("127.0.0.1:1", bootstrap_server="127.0.0.1:1"),  # type: ignore[call-arg]
+        lambda: Consumer("127.0.0.1:1", group_idd="g"),  # type: ignore[call-arg]
         lambda: Consumer({"bootstrap.servers": "127.0.0.1:1", "auto.offset.rest": "earliest"}),
         lambda: Producer("127.0.0.1:1", compression_type="lz5"),
     ):

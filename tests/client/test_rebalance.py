@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -65,8 +66,8 @@ class Scene:
         #: Was a member ever thrown out? Then a record may be seen twice.
         self.lost = False
 
-    def settings(self) -> dict[str, object]:
-        protocol: dict[str, object] = {"partition.assignment.strategy": self.kind, "heartbeat.interval.ms": 200}
+    def settings(self) -> dict[str, Any]:
+        protocol: dict[str, Any] = {"partition.assignment.strategy": self.kind, "heartbeat.interval.ms": 200}
         if self.kind == "consumer":
             protocol = {"group.protocol": "consumer"}
         return {

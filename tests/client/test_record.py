@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -62,7 +63,7 @@ def test_records_come_back_as_they_were_sent(bootstrap: str, topic: str, codec: 
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
-def test_records_of_a_partition_keep_their_order(bootstrap: str, topic: str, acks: object) -> None:
+def test_records_of_a_partition_keep_their_order(bootstrap: str, topic: str, acks: Any) -> None:
     with Producer(bootstrap, acks=acks) as producer:
         for n in range(5000):
             producer.send(topic, b"%d" % n, partition=1)
@@ -152,7 +153,7 @@ PROTOCOLS = [
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_group_shares_partitions_and_goes_on_where_it_committed(
-    bootstrap: str, topic: str, protocol: dict[str, object]
+    bootstrap: str, topic: str, protocol: dict[str, Any]
 ) -> None:
     keywords = {**protocol, "group_id": topic, "auto_offset_reset": "earliest", "heartbeat_interval_ms": 200}
     if "group_protocol" in protocol:

@@ -81,7 +81,7 @@ class Place:
     server: SecuredServer
     certificates: Certificates
 
-    def settings(self, mechanism: str, **more: object) -> dict[str, object]:
+    def settings(self, mechanism: str, **more: object) -> dict[str, Any]:
         """Of a client that signs in over TLS."""
         return {
             "bootstrap.servers": self.server.at("SASL_SSL"),
@@ -116,7 +116,7 @@ def jwt(user: str, seconds: float = 3600) -> str:
     return f"{part({'alg': 'none'})}.{part({'sub': user, 'iat': time.time(), 'exp': time.time() + seconds})}."
 
 
-def _secrets(mechanism: str) -> dict[str, object]:
+def _secrets(mechanism: str) -> dict[str, Any]:
     if mechanism == "OAUTHBEARER":
         return {"sasl.oauthbearer.token": lambda: jwt("ann")}
     return {"sasl.username": "ann", "sasl.password": _PASSWORD}
@@ -175,7 +175,7 @@ def test_a_delegation_token_signs_in(place: Place) -> None:
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"])
 def test_a_wrong_secret_is_refused_at_once_everywhere(place: Place, mechanism: str) -> None:
-    wrong: dict[str, object] = {"sasl.username": "ann", "sasl.password": "wrong"}
+    wrong: dict[str, Any] = {"sasl.username": "ann", "sasl.password": "wrong"}
     if mechanism == "OAUTHBEARER":
         wrong = {"sasl.oauthbearer.token": lambda: jwt("ann", -3600)}
     settings = place.settings(mechanism, **wrong)
@@ -282,7 +282,7 @@ def test_a_broker_whose_certificate_is_not_trusted_is_refused_at_once(place: Pla
 
 
 def test_a_client_on_the_wrong_port_is_told_what_that_port_speaks(place: Place) -> None:
-    def said(listener: str, **settings: object) -> str:
+    def said(listener: str, **settings: Any) -> str:
         where = place.server.bootstrap if listener == "PLAINTEXT" else place.server.at(listener)
         with (
             Admin(where, default_api_timeout_ms=3000, **settings) as admin,
@@ -329,7 +329,7 @@ def endpoint() -> Iterator[str]:
 
 
 def test_a_token_is_fetched_for_an_id_and_a_secret_once(place: Place, endpoint: str) -> None:
-    words: dict[str, object] = {
+    words: dict[str, Any] = {
         "sasl.oauthbearer.token.endpoint.url": endpoint,
         "sasl.oauthbearer.client.credentials.client.id": "me",
         "sasl.oauthbearer.client.credentials.client.secret": "s/ecret",

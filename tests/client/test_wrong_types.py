@@ -8,7 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -128,7 +128,7 @@ def attempt(client: object, name: str, arguments: dict[str, Any]) -> str | None:
 @pytest.mark.timeout(240)
 def test_admin_takes_every_wrong_argument_calmly(node: ottla.Node) -> None:
     bad: list[str] = []
-    settings = {"default_api_timeout_ms": 60, "retry_backoff_ms": 20, "reconnect_backoff_ms": 1}
+    settings: dict[str, Any] = {"default_api_timeout_ms": 60, "retry_backoff_ms": 20, "reconnect_backoff_ms": 1}
     with Admin(node.bootstrap_servers, **settings) as admin:
         for name, _, arguments in calls(Admin, {"close"}):
             if found := attempt(admin, name, arguments):
@@ -157,7 +157,7 @@ def test_a_producer_takes_every_wrong_argument_calmly(node: ottla.Node) -> None:
 def test_consumers_take_every_wrong_argument_calmly(node: ottla.Node) -> None:
     bad: list[str] = []
     node.create_topic("consumed")
-    quick = {"default_api_timeout_ms": 60, "retry_backoff_ms": 20}
+    quick: dict[str, Any] = {"default_api_timeout_ms": 60, "retry_backoff_ms": 20}
     made: list[tuple[type, Callable[[], Any]]] = [
         (Consumer, lambda: Consumer(node.bootstrap_servers, group_id="f", auto_offset_reset="earliest", **quick)),
         (ShareConsumer, lambda: ShareConsumer(node.bootstrap_servers, group_id="s", **quick)),
@@ -317,7 +317,7 @@ def test_a_serializer_must_give_bytes(node: ottla.Node) -> None:
         with pytest.raises(TypeError, match="the serializer str takes str, not int: 5"):
             producer.send("s", b"x", key=5)
         producer.send("s", b"x").result(20)
-    with Producer(node.bootstrap_servers, partitioner=lambda topic, key, count: "0") as producer:
+    with Producer(node.bootstrap_servers, partitioner=cast(Any, lambda topic, key, count: "0")) as producer:
         with pytest.raises(TypeError, match="what the partitioner gives is a whole number"):
             producer.send("s", b"x")
         producer.send("s", b"x", partition=0).result(20)

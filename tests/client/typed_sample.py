@@ -3,6 +3,7 @@
 `assert_type` is checked by mypy in `make check`; `test_manner` runs it against a node.
 """
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any, assert_type
 
@@ -17,6 +18,7 @@ from ottla.client import (
     Delivery,
     KafkaError,
     OffsetSpec,
+    OttlaError,
     Producer,
     ProducerMetrics,
     RebalanceListener,
@@ -36,7 +38,7 @@ class Listener(RebalanceListener):
 def synchronous(bootstrap: str) -> int:
     """Produce, consume, look around."""
     with Admin({"bootstrap.servers": bootstrap}) as admin:
-        created = admin.create_topic("typed", 1, configs={"retention.ms": "1000000"})
+        created = admin.create_topic("typed", 1, configs={"retention.ms": 1_000_000})
         assert_type(created.partitions, int)
         offset = admin.list_offset(TopicPartition("typed", 0), OffsetSpec.EARLIEST)
         assert_type(offset.offset, int)
@@ -60,6 +62,27 @@ def synchronous(bootstrap: str) -> int:
         assert_type(consumer.metrics(), ConsumerMetrics)
         lag: Mapping[TopicPartition, int] = consumer.metrics().records_lag
         return sum(lag.values())
+
+
+def generic(bootstrap: str) -> list[dict[str, int]]:
+    """Keys and values have types where the program says them; settings are completed and checked."""
+    producer: Producer[str, dict[str, int]] = Producer(bootstrap, key_serializer="str", value_serializer="json")
+    producer.send("generic", {"n": 5}, key="five")
+    producer.send("generic", {"n": 6}, key=None)
+    producer.close()
+    with contextlib.suppress(OttlaError):
+        producer.send("generic", "five")  # type: ignore[arg-type]
+    with contextlib.suppress(OttlaError):
+        Producer(bootstrap, linger=5)  # type: ignore[call-arg]
+    with Consumer[str, dict[str, int]](
+        bootstrap, key_deserializer="str", value_deserializer="json", auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign([TopicPartition("generic", 0)])
+        records = consumer.poll(30.0)
+        assert_type(records, list[ConsumerRecord[str, dict[str, int]]])
+        assert_type(records[0].key, str)
+        assert_type(records[0].headers, tuple[tuple[str, bytes | None], ...])
+        return [record.value for record in records]
 
 
 def each(consumer: Consumer) -> Iterator[ConsumerRecord]:

@@ -160,7 +160,7 @@ def admin(bootstrap: str, properties: Mapping[str, object] | None = None, **more
 
     given = {**(properties or {}), "bootstrap.servers": bootstrap}
     settings = settings_for(AdminSettings, given)
-    with Admin(settings, **more) as client:
+    with Admin({**settings, **more}) as client:
         yield client
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, cast
 
 from ottla.client.admin.acl import AclCalls
 from ottla.client.admin.cluster import ClusterCalls
@@ -20,6 +20,9 @@ from ottla.client.client_setting import AdminSettings
 from ottla.client.cluster import Cluster
 from ottla.client.loop import loop_thread
 from ottla.client.setting import Given
+
+if TYPE_CHECKING:
+    from ottla.client.option import AdminOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,9 +44,13 @@ class AsyncAdmin(
     ...     await admin.create_topic("flights", partitions=3)
     """
 
-    def __init__(self, settings: Given = None, /, **keywords: object) -> None:
+    def __init__(self, settings: Given = None, /, **keywords: Unpack[AdminOptions]) -> None:
+        """`settings`: host:port, several of these, or a mapping by Kafka's names; keywords: settings in snake_case.
+
+        docs/reference/client-settings.md has them all. OttlaError for an unknown name or a value that does not fit.
+        """
         needs_loop("AsyncAdmin")
-        self._settings = AdminSettings.read(settings, keywords)
+        self._settings = AdminSettings.read(settings, cast(Mapping[str, object], keywords))
         self._cluster = Cluster(self._settings)
 
     async def close(self) -> None:
@@ -76,7 +83,12 @@ class Admin:
     ...     admin.create_topic("flights", partitions=3)
     """
 
-    def __init__(self, settings: Given = None, /, **keywords: object) -> None:
+    def __init__(self, settings: Given = None, /, **keywords: Unpack[AdminOptions]) -> None:
+        """`settings`: host:port, several of these, or a mapping by Kafka's names; keywords: settings in snake_case.
+
+        docs/reference/client-settings.md has them all. OttlaError for an unknown name or a value that does not fit.
+        """
+
         async def make() -> AsyncAdmin:
             return AsyncAdmin(settings, **keywords)
 
