@@ -261,6 +261,15 @@ def test_an_incremental_session_tells_only_what_changed(client: WireClient, topi
 
 
 @pytest.mark.parametrize("session_epoch", [-1, 0])
+def test_a_full_fetch_ends_the_session_that_it_names(client: WireClient, topic: str, session_epoch: int) -> None:
+    first = client.ask(fetch_request(topic, 0, session_epoch=0), 12)
+    full = client.ask(fetch_request(topic, 0, session_epoch=session_epoch, session_id=first.session_id), 12)
+    assert (full.error_code, full.session_id != first.session_id) == (ErrorCode.NONE, True)
+    again = FetchRequest(max_wait_ms=1, max_bytes=1 << 20, session_id=first.session_id, session_epoch=1)
+    assert client.ask(again, 12).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("session_epoch", [-1, 0])
 def test_the_bytes_of_a_fetch_are_bounded_over_all_of_its_partitions(
     node: ottla.Node, client: WireClient, session_epoch: int
 ) -> None:

@@ -5,6 +5,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any, cast
 
+import pytest
+
 from ottla.client.clock import now_ms
 from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
@@ -22,6 +24,7 @@ from ottla.wire.api.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from ottla.wire.batch import build
 
 ONE = TopicPartition("t", 0)
 
@@ -107,12 +110,70 @@ def test_only_partitions_that_may_be_read_are_fetched() -> None:
     def fetching(first: PartitionPosition, second: PartitionPosition, third: PartitionPosition) -> None:
         first.fetching, second.paused = True, False
 
+    def plenty(first: PartitionPosition, second: PartitionPosition, third: PartitionPosition) -> None:
+        second.buffered, third.buffered = 1000, 999
+        third.paused = False
+
     def failed(first: PartitionPosition, second: PartitionPosition, third: PartitionPosition) -> None:
         first.fetching, third.paused = False, False
         second.error = KafkaError(ErrorCode.CORRUPT_MESSAGE)
         third.position = None
 
     assert wanted_of(pause, fetching, failed) == [[0, 1, 2], [0], [1], [0]]
+    assert wanted_of(plenty) == [[0, 1, 2], [0, 2]], "enough of the second waits to be polled"
+
+
+def taken(state: PartitionPosition, answer: PartitionData, offset: int, **settings: object) -> None:
+    """The position takes an answer to a fetch from this offset."""
+
+    async def run() -> None:
+        cluster = Cluster(ConsumerSettings.read("127.0.0.1:1", settings))
+        fetcher = Watched(cluster, {ONE: state})
+        fetcher._took(ONE, Wanted(offset, 0, 1000, Uuid(b"i" * 16)), answer)
+        fetcher.close()
+        await cluster.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("checks", [True, False])
+def test_a_batch_with_a_wrong_crc_is_an_error_unless_nobody_wants_to_know(checks: bool) -> None:
+    records = bytearray(build([(1, b"k", b"value", [])], base_offset=5))
+    records[-3] ^= 1
+    state = PartitionPosition(ONE)
+    state.seek(5)
+    taken(state, PartitionData(partition_index=0, records=bytes(records)), 5, check_crcs=checks)
+    found = state.take(10)
+    if checks:
+        assert found == []
+        assert isinstance(state.error, KafkaError)
+        assert state.error.code is ErrorCode.CORRUPT_MESSAGE
+        assert state.position == 5
+    else:
+        assert (len(found), state.position, state.error) == (1, 6, None)
+
+
+@pytest.mark.parametrize(("seeked", "position"), [(None, None), (9, 9)])
+def test_an_out_of_range_that_was_overtaken_by_a_seek_resets_nothing(seeked: int | None, position: int | None) -> None:
+    state = PartitionPosition(ONE)
+    state.seek(5)
+    if seeked is not None:
+        state.seek(seeked)
+    answer = PartitionData(partition_index=0, error_code=int(ErrorCode.OFFSET_OUT_OF_RANGE))
+    taken(state, answer, 5, auto_offset_reset="earliest")
+    assert state.position == position
+    assert state.reset == ("earliest" if seeked is None else None)
+
+
+def test_records_of_before_a_seek_are_dropped() -> None:
+    records = build([(1, b"k", b"value", [])], base_offset=5)
+    state = PartitionPosition(ONE)
+    state.seek(5)
+    taken(state, PartitionData(partition_index=0, records=records), 5)
+    state.seek(9)
+    assert (state.buffered, state.take(10)) == (0, [])
+    taken(state, PartitionData(partition_index=0, records=records), 5)
+    assert (state.buffered, state.take(10), state.position) == (0, [], 9)
 
 
 def test_a_fetch_goes_to_the_replica_that_the_leader_names() -> None:

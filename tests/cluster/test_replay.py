@@ -197,6 +197,29 @@ def test_every_change_of_a_partition_has_its_epochs_and_touches_what_it_names(
     assert after.leader_recovery_state == fields.get("leader_recovery_state", 0)
 
 
+@pytest.mark.parametrize("name", ["a", ""])
+def test_clearing_elr_is_a_change_of_the_partitions_that_have_one(name: str) -> None:
+    topic_id = Uuid(b"a" * 16)
+    replicas: list[tuple[list[int], list[int]]] = [([2], []), ([], [2]), ([], [])]
+    partitions = [
+        record.PartitionRecord(
+            partition_id=index,
+            topic_id=topic_id,
+            replicas=[1, 2],
+            isr=[1],
+            leader=1,
+            partition_epoch=5,
+            eligible_leader_replicas=eligible,
+            last_known_elr=last,
+        )
+        for index, (eligible, last) in enumerate(replicas)
+    ]
+    image = replayed([record.TopicRecord(name="a", topic_id=topic_id), *partitions])
+    after = replayed([record.ClearElrRecord(topic_name=name)], image).topics["a"].partitions
+    assert [each.partition_epoch for each in after] == [6, 6, 5]
+    assert all(not each.eligible_leader_replicas and not each.last_known_elr for each in after)
+
+
 def test_what_this_program_has_no_commands_for_survives_a_snapshot() -> None:
     entity = [record.EntityData(entity_type="user", entity_name=None)]
     cluster = Cluster()

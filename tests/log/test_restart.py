@@ -148,3 +148,20 @@ def test_leader_epochs_are_those_of_the_log(disk: SimDisk, how: str) -> None:
     log.high_watermark = 4
     log.advance_start_offset(3)
     assert log.epochs.entries() == [(6, 3)], "an epoch of which nothing is left is forgotten"
+
+
+@pytest.mark.parametrize("cleaned", [None, 3])
+def test_a_truncation_takes_the_points_back_before_anything_is_cut(disk: SimDisk, cleaned: int | None) -> None:
+    log = _open(disk)
+    for _ in range(4):
+        _put(log, 1)
+    log.flush(_NOW_MS)
+    log.cleaner_offset = cleaned
+    told: list[tuple[int, int | None, int]] = []
+    log.on_recovery_point_lowered = lambda: told.append((log.recovery_point, log.cleaner_offset, log.end_offset))
+    log.truncate(2)
+    assert told == [(2, None if cleaned is None else 2, 4)]
+    _put(log, 1)
+    assert (log.recovery_point, log.end_offset) == (2, 3)
+    log.truncate(2)
+    assert len(told) == 1, "nothing below the points is gone"

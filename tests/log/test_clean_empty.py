@@ -1,0 +1,19 @@
+"""The last batch of a producer stays, empty, when all its records are superseded: it holds the producer's sequence."""
+
+from ottla.wire.codec import Codec
+from tests.log.compaction import NOW_MS, batches, compact, end, open_log, put, transaction
+
+
+def test_an_emptied_batch_keeps_what_it_says_of_its_producer() -> None:
+    log = open_log()
+    transaction(log, 7, ("a", "1"), ("b", "2"), sequence=4)
+    end(log, 7, commit=True)
+    put(log, ("a", "3"), ("b", "4"), codec=Codec.ZSTD)
+    log.roll(NOW_MS)
+    put(log, ("x", "1"))
+    compact(log)
+    header = next(batches(log)).header
+    assert (header.base_offset, header.last_offset, header.count) == (0, 1, 0)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 0, 4)
+    assert header.is_transactional
+    assert not header.is_control

@@ -1,0 +1,107 @@
+"""What a log lets a producer and a coordinator write, asked directly: verified beginnings and markers (KIP-890)."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.log.producer import Producers
+
+_ME = 9
+_EPOCH_MAX = 32767
+
+
+def _add(producers: Producers, sequence: int, *, epoch: int = 0, offset: int = 0, transactional: bool = True) -> None:
+    producers.add(_ME, epoch, sequence, offset, offset, 1, transactional)
+    producers.validate()
+
+
+def _check(producers: Producers, sequence: int, *, epoch: int = 0) -> ErrorCode:
+    try:
+        producers.check(_ME, epoch, sequence, 0, True, True)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+def _marker(producers: Producers, epoch: int, *, version: int = 2, coordinator_epoch: int = 0) -> ErrorCode:
+    try:
+        producers.check_marker(_ME, epoch, coordinator_epoch, version)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+OLD, ORDER = ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_no_batch_overtakes_the_first_one_of_its_transaction() -> None:
+    """Batches 5, 6 and 7 are on their way, and each is refused until the coordinator has answered."""
+    producers = Producers()
+    _add(producers, 4, transactional=False)
+    for sequence in (6, 5, 7):
+        producers.verify_from(_ME, 0, sequence, False, 1)
+    assert [_check(producers, sequence) for sequence in (7, 6)] == [ORDER, ORDER]
+    assert _check(producers, 5) is ErrorCode.NONE
+    _add(producers, 5, offset=1)
+    assert _check(producers, 6) is ErrorCode.NONE
+
+
+def test_a_newer_epoch_is_verified_from_its_own_first_sequence() -> None:
+    producers = Producers()
+    producers.verify_from(_ME, 1, 3, False, 1)
+    producers.verify_from(_ME, 0, 0, False, 1)
+    assert _check(producers, 4, epoch=1) is ORDER
+    producers.verify_from(_ME, 2, 8, False, 1)
+    assert _check(producers, 8, epoch=2) is ErrorCode.NONE
+    assert _check(producers, 9, epoch=2) is ORDER
+
+
+def test_with_the_second_protocol_a_transaction_of_an_unknown_producer_begins_at_zero() -> None:
+    producers = Producers()
+    producers.verify_from(_ME, 0, 3, True, 1)
+    assert _check(producers, 3) is ORDER
+    producers.verify_from(_ME, 0, 0, True, 1)
+    assert _check(producers, 0) is ErrorCode.NONE
+
+
+def test_an_open_transaction_counts_for_its_own_epoch_only() -> None:
+    producers = Producers()
+    _add(producers, 0, epoch=3)
+    assert [producers.has_ongoing_transaction(_ME, epoch) for epoch in (2, 3, 4)] == [False, True, False]
+    assert not producers.has_ongoing_transaction(_ME + 1, 3)
+    producers.end(_ME, 4, 0, 1, 1, False)
+    assert not producers.has_ongoing_transaction(_ME, 4)
+
+
+@pytest.mark.parametrize(
+    ("version", "epoch", "code"),
+    [(1, 2, OLD), (1, 3, ErrorCode.NONE), (1, 4, ErrorCode.NONE), (2, 2, OLD), (2, 3, OLD), (2, 4, ErrorCode.NONE)],
+)
+def test_a_marker_ends_a_transaction_with_an_epoch_that_locks_its_writer_out(
+    version: int, epoch: int, code: ErrorCode
+) -> None:
+    producers = Producers()
+    _add(producers, 0, epoch=3)
+    assert _marker(producers, epoch, version=version) is code
+
+
+def test_a_marker_comes_again_when_its_answer_was_lost() -> None:
+    producers = Producers()
+    _add(producers, 0, epoch=3)
+    producers.end(_ME, 4, 0, 1, 1, False)
+    assert _marker(producers, 4) is ErrorCode.NONE
+
+
+def test_the_marker_of_the_last_epoch_cannot_be_one_higher() -> None:
+    producers = Producers()
+    _add(producers, 0, epoch=_EPOCH_MAX)
+    assert _marker(producers, _EPOCH_MAX) is ErrorCode.NONE
+
+
+def test_an_older_coordinator_writes_no_marker() -> None:
+    producers = Producers()
+    _add(producers, 0, epoch=3)
+    producers.end(_ME, 4, 7, 1, 1, False)
+    assert _marker(producers, 5, coordinator_epoch=6) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert _marker(producers, 5, coordinator_epoch=7) is ErrorCode.NONE
