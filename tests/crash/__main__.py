@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from tests.crash.round import Run
+from tests.evidence import note
 
 
 def main() -> None:
@@ -15,7 +16,11 @@ def main() -> None:
     parser.add_argument("--results", default=".cache/crash.jsonl", help="a line of JSON for each round")
     parser.add_argument("--resume", action="store_true", help="go on behind the rounds in the results file")
     run = Run(parser.parse_args())
-    run.run()
+    try:
+        run.run()
+    finally:
+        if run.fresh.kills:
+            note("make crash", run.fresh.counts())
     sys.exit(bool(run.total.unexplained))
 
 

@@ -53,6 +53,12 @@ class Report:
                 case _:
                     setattr(self, each.name, mine + others)
 
+    def counts(self) -> dict[str, int]:
+        """What was done and found right, in numbers."""
+        own = ("kills", "kills_in_recovery", "stops", "pauses", "checks", "replaced", "unexplained")
+        of_tally = ("acknowledged", "transactions", "commits", "served")
+        return {name: getattr(self, name) for name in own} | {name: getattr(self.tally, name) for name in of_tally}
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 

@@ -46,6 +46,8 @@ class Run:
     def __init__(self, asked: argparse.Namespace) -> None:
         self.asked = asked
         self.total = Report()
+        #: The rounds of this process alone.
+        self.fresh = Report()
         self.results = Path(asked.results)
         self._done: set[int] = set()
         self._directories: dict[Future[Report], tuple[int, str]] = {}
@@ -109,6 +111,7 @@ class Run:
         with self.results.open("a") as file:
             file.write(json.dumps(line) + "\n")
         self._take(line)
+        self.fresh.add(report)
         print(f"--- round {number}, at {line['ended']}, load {line['load']:.1f}\n" + "\n".join(report.lines()))
         print("=== all rounds\n" + "\n".join(self.total.lines()), flush=True)
         if report.unexplained:

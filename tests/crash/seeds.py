@@ -1,4 +1,4 @@
-"""`make sim SEEDS=n`: the scenes of the simulated disk, with as many seeds as asked for.
+"""`make sim SEEDS=n`: the scenes of the simulated disk, with as many seeds as asked for; evidence.json counts them.
 
 The tests run the same scenes with few seeds; this is for many. Each line says what was run, and how often. What fails
 is raised with its seed; a seed that ever failed stays in the tests.
@@ -17,6 +17,7 @@ from tests.cluster.test_metadata_log import (
 from tests.cluster.test_metadata_log import (
     test_what_was_answered_survives_a_power_failure as metadata_power_failures,
 )
+from tests.evidence import note
 from tests.log.test_crash import LogMachine
 from tests.sim.history import run_history
 from tests.sim.wide import run_wide_history
@@ -88,6 +89,7 @@ def main() -> None:
     for name, scene in _SCENES.items():
         began = time.monotonic()
         scene(asked.first, asked.seeds)
+        note(f"make sim: {name}", {"histories": asked.seeds})
         print(f"{asked.seeds} histories in {time.monotonic() - began:.0f} s: {name}", flush=True)
 
 

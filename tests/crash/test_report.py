@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import evidence
 from tests.crash.check import Tally
 from tests.crash.member import GroupMember
 from tests.crash.report import Report, Start
@@ -79,3 +80,17 @@ def test_what_a_member_was_promised_goes_on_in_the_one_in_its_place(member: Grou
     member.committed[0] = 2
     assert (fresh.read, fresh.committed) == ({0: [(0, b"a")]}, {0: 1})
     fresh.last_turn()
+
+
+def test_counts_are_added_up_for_each_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "evidence.json"
+    for commit, kills in (("one", 2), ("one", 3), ("two", 4)):
+        monkeypatch.setattr(evidence, "commit", lambda commit=commit: commit)
+        evidence.note("make crash", Report(kills=kills).counts(), file)
+    known = json.loads(file.read_text())
+    assert {commit: each["make crash"]["kills"] for commit, each in known.items()} == {"one": 5, "two": 4}
+    assert known["two"]["make crash"]["acknowledged"] == 0
+
+
+def test_a_commit_has_a_name() -> None:
+    assert evidence.commit().rstrip("+").isalnum()

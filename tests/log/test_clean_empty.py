@@ -1,5 +1,6 @@
 """The last batch of a producer stays, empty, when all its records are superseded: it holds the producer's sequence."""
 
+from ottla.wire.batch import NewRecord, build
 from ottla.wire.codec import Codec
 from tests.log.compaction import NOW_MS, batches, compact, end, open_log, put, transaction
 
@@ -17,3 +18,15 @@ def test_an_emptied_batch_keeps_what_it_says_of_its_producer() -> None:
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 0, 4)
     assert header.is_transactional
     assert not header.is_control
+
+
+def test_a_rebuilt_batch_has_the_largest_timestamp_of_what_it_keeps() -> None:
+    log = open_log()
+    records: list[NewRecord] = [(NOW_MS + 5, b"a", b"1", []), (NOW_MS, b"b", b"2", []), (NOW_MS + 9, b"c", b"3", [])]
+    log.append(build(records), leader_epoch=1, now_ms=NOW_MS)
+    put(log, ("c", "4"))
+    log.roll(NOW_MS)
+    put(log, ("x", "1"))
+    compact(log)
+    header = next(batches(log)).header
+    assert (header.count, header.base_timestamp, header.max_timestamp) == (2, NOW_MS + 5, NOW_MS + 5)

@@ -105,3 +105,43 @@ def test_an_older_coordinator_writes_no_marker() -> None:
     producers.end(_ME, 4, 7, 1, 1, False)
     assert _marker(producers, 5, coordinator_epoch=6) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
     assert _marker(producers, 5, coordinator_epoch=7) is ErrorCode.NONE
+
+
+def test_a_transaction_is_decided_when_its_marker_is_below_the_high_watermark() -> None:
+    producers = Producers()
+    _add(producers, 0, epoch=3, offset=2)
+    ended = producers.end(_ME, 4, 0, 5, 1, True)
+    assert ended is not None
+    assert producers.stable_offset_of(ended) == 6
+    producers.complete(ended)
+    for high_watermark, unstable in ((3, 2), (5, 2), (6, None)):
+        producers.replicated(high_watermark)
+        assert producers.first_unstable_offset == unstable
+
+
+@pytest.mark.parametrize("transactional", [True, False])
+def test_only_a_silent_producer_without_a_transaction_is_forgotten(transactional: bool) -> None:
+    producers = Producers()
+    producers.add(_ME, 0, 0, 0, 0, 1000, transactional)
+    producers.expire(1999, 1000)
+    assert _ME in producers.by_id
+    producers.expire(2000, 1000)
+    assert (_ME in producers.by_id) == transactional
+    producers.expire(1 << 50, 1000)
+    producers.validate()
+    assert (producers.first_unstable_offset == 0) == transactional
+
+
+def test_a_batch_of_an_older_epoch_is_no_duplicate_in_a_newer_one() -> None:
+    producers = Producers()
+    for sequence in range(3):
+        _add(producers, sequence, transactional=False, offset=sequence)
+    _add(producers, 0, epoch=1, transactional=False, offset=3)
+    for sequence, code in ((2, ORDER), (1, ErrorCode.NONE), (0, ErrorCode.NONE)):
+        try:
+            sent = producers.check(_ME, 1, sequence, 0, False, True)
+        except KafkaError as error:
+            assert error.code is code  # noqa: PT017 - one of several
+        else:
+            assert code is ErrorCode.NONE
+            assert (None if sent is None else sent.last_offset) == (3 if sequence == 0 else None)

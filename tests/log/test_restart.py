@@ -165,3 +165,35 @@ def test_a_truncation_takes_the_points_back_before_anything_is_cut(disk: SimDisk
     assert (log.recovery_point, log.end_offset) == (2, 3)
     log.truncate(2)
     assert len(told) == 1, "nothing below the points is gone"
+
+
+def test_a_topic_that_is_only_compacted_keeps_its_segments_whatever_their_age(disk: SimDisk) -> None:
+    settings = LogSettings(
+        segment_index_bytes=1200,
+        segment_bytes=200,
+        retention_ms=1,
+        retention_bytes=1,
+        cleanup_policy=frozenset({"compact"}),
+    )
+    log = Log.open(disk, "/d/t-0", settings, now_ms=_NOW_MS)
+    for _ in range(4):
+        _put(log, 2)
+    assert log.delete_old_segments(_NOW_MS + (1 << 40)) == 0
+    assert log.start_offset == 0
+
+
+def test_the_files_of_a_deleted_segment_stay_for_their_delay(disk: SimDisk) -> None:
+    settings = LogSettings(segment_index_bytes=1200, segment_bytes=200, retention_ms=1, file_delete_delay_ms=50)
+    log = Log.open(disk, "/d/t-0", settings, now_ms=_NOW_MS)
+    for _ in range(4):
+        _put(log, 2)
+    assert log.delete_old_segments(_NOW_MS + 10) == 4
+
+    def deleted() -> int:
+        return sum(name.endswith(".log.deleted") for name in disk.list("/d/t-0"))
+
+    assert deleted() == 4
+    assert log.remove_deleted(_NOW_MS + 59) == 0
+    assert deleted() == 4
+    assert log.remove_deleted(_NOW_MS + 60) == 4
+    assert deleted() == 0

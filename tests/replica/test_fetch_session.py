@@ -104,3 +104,28 @@ def test_a_partition_that_had_records_waits_behind_the_others() -> None:
     session = created(sessions())
     session.move_behind(("a", 0))
     assert list(session.wanted) == [("a", 1), ("a", 0)]
+
+
+def test_the_session_that_is_longest_unused_makes_room() -> None:
+    table = sessions(slots_max=2)
+    first, second = created(table, now_ms=0), created(table, now_ms=1)
+    resume(table, first, 1, now_ms=2)
+    assert table.create(False, [], 300_000) is not None
+    assert table.find(first.session_id) is first
+    assert table.find(second.session_id) is None
+
+
+def test_a_session_counts_as_used_by_each_of_its_requests() -> None:
+    table = sessions(slots_max=1)
+    session = created(table, now_ms=0)
+    resume(table, session, 1, now_ms=100_000)
+    assert table.create(False, [], 219_999) is None
+    assert table.create(False, [], 220_000) is not None
+
+
+def test_a_session_learns_every_field_of_a_changed_partition() -> None:
+    table = sessions()
+    session = created(table)
+    change = Wanted("a", 1, 9, 50, current_leader_epoch=3, last_fetched_epoch=2, log_start_offset=1)
+    resume(table, session, 1, changed=[change])
+    assert session.wanted["a", 1] == change

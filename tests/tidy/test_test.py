@@ -14,6 +14,7 @@ _MAY_START_PROGRAMS = (
     "tests/cli/",
     "tests/wire/",
     "tests/testing/",
+    "tests/evidence.py",
     "tests/example/",
     "tests/mutants/",
     "tests/client/certificate.py",

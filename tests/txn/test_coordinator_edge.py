@@ -81,3 +81,50 @@ def test_a_partition_is_verified_against_the_open_transaction() -> None:
     assert verified(A0) is ErrorCode.CONCURRENT_TRANSACTIONS
     scene.write_markers()
     assert verified(A0) is ErrorCode.TRANSACTION_ABORTABLE
+
+
+def test_a_decided_transaction_is_kept_until_its_markers_are_written() -> None:
+    scene = Scene()
+    producer = scene.init()
+    scene.add(producer, A0)
+    scene.holding = True
+    scene.end(producer)
+    _pass(scene, 8 * 24 * 3_600_000)
+    assert scene.state() is State.PREPARE_COMMIT
+    scene.holding = False
+    scene.write_markers()
+    assert scene.state() is State.COMPLETE_COMMIT
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [
+        (1, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (2, ErrorCode.PRODUCER_FENCED),
+        (4, ErrorCode.PRODUCER_FENCED),
+        (5, ErrorCode.PRODUCER_FENCED),
+    ],
+)
+def test_a_locked_out_producer_is_told_in_words_that_its_version_has(version: int, code: ErrorCode) -> None:
+    scene = Scene()
+    older = scene.init()
+    scene.add(scene.init(), A0)
+    assert scene.end(older, version=version).error_code == code
+
+
+def test_nobody_ends_a_transaction_while_its_end_is_under_way() -> None:
+    scene = Scene()
+    producer = scene.init()
+    scene.add(producer, A0)
+    scene.holding = True
+    next_one = scene.end(producer)
+    for commit in (True, False):
+        assert scene.end(next_one, commit=commit).error_code == ErrorCode.PRODUCER_FENCED
+    assert scene.end(producer).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert len(scene.markers) == 1
+
+
+def test_the_first_protocol_ends_nothing_that_never_began() -> None:
+    for commit in (True, False):
+        scene = Scene()
+        assert scene.end(scene.init(), commit=commit, version=4).error_code == ErrorCode.INVALID_TXN_STATE

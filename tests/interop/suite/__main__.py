@@ -8,7 +8,6 @@ renews its part of the table. Each outcome names the commit of the node (or Apac
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from tests.evidence import commit
 from tests.interop import server as servers
 from tests.interop import toolchain
 from tests.interop.server import SINGLE_NODE, Server
@@ -68,14 +68,6 @@ def reports(kind: str, only: str | None, numbers: list[str], show: Callable[[str
             show(f"confluent-kafka-python's tests, {protocol} protocol")
             with serving(kind, confluent.BROKER_SETTINGS[protocol]) as bootstrap:
                 yield confluent.run(bootstrap, protocol)
-
-
-def commit() -> str:
-    """The node's commit, with a + when the tree has changes that are not in it."""
-    git = ["git", "-C", str(toolchain.ROOT)]
-    head = subprocess.run([*git, "rev-parse", "--short=9", "HEAD"], capture_output=True, text=True, check=True).stdout
-    changed = subprocess.run([*git, "status", "--porcelain", "--", "ottla"], capture_output=True, text=True, check=True)
-    return head.strip() + ("+" if changed.stdout.strip() else "")
 
 
 def keep(report: Report, numbers: Sequence[str] = (), *, server: str = "ottla", of: str = "") -> None:
