@@ -180,7 +180,7 @@ def ottla_iterate(bootstrap: str, topic: str, records: int) -> Figures:
 
 def ottla_poll_table(bootstrap: str, topic: str, records: int) -> Figures:
     """`Consumer.poll_table`."""
-    import ottla.client.table  # noqa: F401
+    import ottla.client.consumer.table  # noqa: F401
 
     return _ottla_read(bootstrap, topic, records, lambda consumer: int(consumer.poll_table(1.0).num_rows))
 
@@ -235,7 +235,7 @@ def ottla_json(bootstrap: str, topic: str, records: int) -> Figures:
 
 def ottla_memory(bootstrap: str, topic: str, records: int) -> Figures:
     """Read as columns; how much memory more than before the first poll was resident at most."""
-    import ottla.client.table  # noqa: F401
+    import ottla.client.consumer.table  # noqa: F401
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     read_bytes = 0

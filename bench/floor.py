@@ -26,7 +26,7 @@ from bench.__main__ import RESULTS, SCRATCH
 from bench.report import facts as facts_of_now
 from bench.system import System, settle
 from bench.work import BIG_BATCHES, PARTITIONS, java_produce
-from ottla.kernel.port import Buffer
+from ottla.kernel.ports import Buffer
 from ottla.log.log import Appended, Log, Origin
 
 _LAST_OFFSET_DELTA = struct.Struct(">i")
@@ -141,7 +141,7 @@ def _server_s(system: System) -> float:
 
 def serve(properties: str) -> None:
     """`ottla start PROPERTIES` with a log that writes down what coordinators say and nothing else."""
-    from ottla.cli.root import ottla
+    from ottla.cli.ottla.root import ottla
 
     append = Log.append
 

@@ -6,7 +6,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ottla.broker.embedded import Node
+    from ottla.embedded.node import Node
 
 __all__ = ["Node", "__version__"]
 __version__ = "0.1.0"
@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     # The broker is imported when it is asked for: a client or a tool has no use for it.
     if name == "Node":
-        from ottla.broker.embedded import Node
+        from ottla.embedded.node import Node
 
         return Node
     raise AttributeError(f"module 'ottla' has no attribute {name!r}")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from ottla.broker.embedded import Node
+    from ottla.embedded.node import Node
 
 _MARK = (
     "ottla(settings=None, partitions=1, topic_settings=None): the node's settings by Kafka's names, and those of the "
@@ -44,7 +44,7 @@ def _asked(request: pytest.FixtureRequest) -> dict[str, Any]:
 @pytest.fixture
 def ottla_node(request: pytest.FixtureRequest) -> "Iterator[Node]":
     """A fresh node on a free port of 127.0.0.1, with its data in a temporary directory; gone after the test."""
-    from ottla.broker.embedded import Node
+    from ottla.embedded.node import Node
 
     with Node(settings=_asked(request).get("settings")) as node:
         yield node

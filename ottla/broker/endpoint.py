@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.kernel.server_settings import Listener, ServerSettings
+from ottla.settings.server.settings import Listener, ServerSettings
 
 _EVERYWHERE = ("", "0.0.0.0", "::")
 

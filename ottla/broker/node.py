@@ -22,49 +22,50 @@ from random import SystemRandom
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.admission import Admission
-from ottla.broker.cleaner import Cleaner
-from ottla.broker.coordinators import Coordinators
-from ottla.broker.creation import errors_of, new_topic
-from ottla.broker.dispatch import Dispatch
+from ottla.broker.coordinators.coordinators import Coordinators
+from ottla.broker.coordinators.groups import GroupCoordinators
+from ottla.broker.coordinators.producer_ids import ProducerIds
+from ottla.broker.coordinators.topic_spec import errors_of, new_topic
+from ottla.broker.coordinators.transactions import TransactionCoordinators
+from ottla.broker.dispatch.dispatch import Dispatch
 from ottla.broker.endpoint import Endpoint, advertise
-from ottla.broker.flush import Flusher
-from ottla.broker.groups import Groups
-from ottla.broker.housekeeping import Housekeeping
-from ottla.broker.leadership import Leadership
-from ottla.broker.log_dirs import LogDirs
-from ottla.broker.producer_ids import ProducerIds
-from ottla.broker.quorum import MetadataLog
-from ottla.broker.quota import Quotas
-from ottla.broker.share_states import ShareStates
-from ottla.broker.shares import Shares
-from ottla.broker.telemetry import Telemetry
-from ottla.broker.topic_view import topics_changed
-from ottla.broker.transactions import Transactions
-from ottla.cluster.image import BROKER, GROUP, Image
+from ottla.broker.limits.admission import Admission
+from ottla.broker.limits.quota import Quotas
+from ottla.broker.limits.telemetry import Telemetry
+from ottla.broker.metadata.metadata_log import MetadataLog
+from ottla.broker.metadata.topic_view import topics_changed
+from ottla.broker.partitions.cleaner import Cleaner
+from ottla.broker.partitions.flush import Flusher
+from ottla.broker.partitions.housekeeping import Housekeeping
+from ottla.broker.partitions.leadership import Leadership
+from ottla.broker.partitions.log_dirs import LogDirs
+from ottla.broker.share.coordinators import ShareStates
+from ottla.broker.share.partitions import Shares
 from ottla.host.clock import HostClock
 from ottla.host.disk import HostDisk
 from ottla.kernel.error import KafkaError, OttlaError
+from ottla.kernel.frozen import frozen
+from ottla.kernel.ids import Uuid
 from ottla.kernel.lazy import LazyModule
-from ottla.kernel.name import Uuid
-from ottla.kernel.port import Clock, Disk, Rng
-from ottla.kernel.server_settings import ServerSettings
-from ottla.kernel.unserved import check_served, notices
-from ottla.kernel.value import frozen
-from ottla.log.directory import LockingDisk
-from ottla.log.opening import Opening
-from ottla.log.store import Store
+from ottla.kernel.ports import Clock, Disk, Rng
+from ottla.log.directory.directory import LockingDisk
+from ottla.log.directory.opening import Opening
+from ottla.log.directory.store import Store
+from ottla.metadata.image import BROKER, GROUP, Image
 from ottla.net.inbound import Connection
-from ottla.net.listener import Listener
+from ottla.net.listener import ListeningSocket
 from ottla.replica.fetch_session import Sessions
 from ottla.replica.partition import Partition
+from ottla.settings.server.settings import ServerSettings
+from ottla.settings.server.unserved import check_served, notices
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 
 if TYPE_CHECKING:
-    from ottla.broker import clean_worker, share_persister
+    from ottla.broker.partitions import clean_worker
+    from ottla.broker.share import persister as share_persister
 else:
-    clean_worker = LazyModule("ottla.broker.clean_worker")
-    share_persister = LazyModule("ottla.broker.share_persister")
+    clean_worker = LazyModule("ottla.broker.partitions.clean_worker")
+    share_persister = LazyModule("ottla.broker.share.persister")
 
 _log = logging.getLogger("ottla.broker")
 _net_log = logging.getLogger("ottla.net")
@@ -77,7 +78,7 @@ def _threads(count: int = 2) -> Executor:
     return ThreadPoolExecutor(count, thread_name_prefix="ottla-disk")
 
 
-def _process(loop: asyncio.AbstractEventLoop, disk: Disk) -> clean_worker.Worker:
+def _process(loop: asyncio.AbstractEventLoop, disk: Disk) -> clean_worker.CleanerWorker:
     return clean_worker.ProcessWorker(loop, disk)
 
 
@@ -90,15 +91,15 @@ class Ports:
     rng: Rng = field(default_factory=SystemRandom)
     #: Makes what runs that which would block the loop; its argument is how many threads, if not two.
     pool: Callable[..., Executor] = _threads
-    #: Makes a listener; its arguments are those of `Listener`.
-    listener: Callable[..., Listener] = Listener
+    #: Makes a listener; its arguments are those of `ListeningSocket`.
+    listener: Callable[..., ListeningSocket] = ListeningSocket
     #: A count of seconds by which the node measures its own work, for request quotas and the request log.
     work_seconds: Callable[[], float] = perf_counter
     #: Makes what carries out a compaction beside the loop.
-    clean_worker: Callable[[asyncio.AbstractEventLoop, Disk], clean_worker.Worker] = _process
+    clean_worker: Callable[[asyncio.AbstractEventLoop, Disk], clean_worker.CleanerWorker] = _process
 
 
-class Node:
+class BrokerNode:
     """One broker and controller. Whoever runs it gives it a loop, calls `open`, and `close` at the end."""
 
     def __init__(self, settings: ServerSettings, loop: asyncio.AbstractEventLoop, ports: Ports | None = None) -> None:
@@ -124,12 +125,12 @@ class Node:
         self.admission = Admission(lambda: self.settings, self.clock.monotonic_ms)
         self.log_dirs = LogDirs(self)
         self.closed = False
-        self.listeners: list[Listener] = []
+        self.listeners: list[ListeningSocket] = []
         self.leadership = Leadership(self)
         #: Every partition that this node leads.
         self.partitions = self.leadership.partitions
-        self.groups = Groups(self)
-        self.transactions = Transactions(self)
+        self.groups = GroupCoordinators(self)
+        self.transactions = TransactionCoordinators(self)
         self.share_states = ShareStates(self)
         self.shares = Shares(self)
         self.housekeeping = Housekeeping(self)
@@ -282,7 +283,7 @@ class Node:
         kraft_version = self.quorum.membership.kraft_version
         return {**self.image.features, "kraft.version": kraft_version}
 
-    def new_clean_worker(self) -> clean_worker.Worker:
+    def new_clean_worker(self) -> clean_worker.CleanerWorker:
         """What carries out one compaction."""
         return self._ports.clean_worker(self.loop, self.disk)
 

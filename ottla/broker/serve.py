@@ -16,12 +16,12 @@ import threading
 import time
 from collections.abc import Callable
 
-from ottla.broker.node import Node
+from ottla.broker.node import BrokerNode
 from ottla.host.descriptor import allow_many
 from ottla.host.loop import new_loop
 from ottla.kernel.error import OttlaError
 from ottla.kernel.lazy import load_all
-from ottla.kernel.server_settings import ServerSettings
+from ottla.settings.server.settings import ServerSettings
 
 #: A start has done by then what it does.
 _LOAD_AFTER_SECONDS = 1.0
@@ -38,7 +38,7 @@ def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at
     asyncio.set_event_loop(loop)
     failures: list[str] = []
     try:
-        node = Node(settings, loop)
+        node = BrokerNode(settings, loop)
 
         def fail(why: str) -> None:
             failures.append(why)

@@ -14,7 +14,7 @@ STARTED_AT = time.monotonic()
 def main() -> None:
     """The console script."""
     try:
-        from ottla.cli.root import run
+        from ottla.cli.ottla.root import run
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     run()

@@ -14,7 +14,7 @@ def now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-class Window:
+class MeasuredWindow:
     """Records since a moment."""
 
     __slots__ = ("count", "latency_ms", "latency_ms_max", "size", "started_ms")

@@ -85,8 +85,8 @@ def group_rows(before: Look | None, now: Look) -> list[dict[str, Any]]:
 
 def look(ask: Admin, *, internal: bool) -> Look:
     """Ask the cluster."""
-    from ottla.cli.group_view import look as look_at_group
     from ottla.client import OffsetSpec, TopicPartition
+    from ottla.operations.group_view import look as look_at_group
 
     topics = ask.describe_topics([each.name for each in ask.list_topics(internal=internal)]).succeeded
     led = [

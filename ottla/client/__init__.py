@@ -41,56 +41,56 @@ if TYPE_CHECKING:
     from ottla.client.admin.result import ResourceType as ResourceType
     from ottla.client.admin.result import Results as Results
     from ottla.client.admin.result import UncheckedErrors as UncheckedErrors
-    from ottla.client.commit import GroupMetadata as GroupMetadata
-    from ottla.client.consumer import AsyncConsumer as AsyncConsumer
-    from ottla.client.consumer_metric import ConsumerMetrics as ConsumerMetrics
-    from ottla.client.consumer_sync import Consumer as Consumer
-    from ottla.client.delivery import Delivery as Delivery
-    from ottla.client.delivery import RecordMetadata as RecordMetadata
-    from ottla.client.error import AuthenticationFailed as AuthenticationFailed
-    from ottla.client.error import BufferFull as BufferFull
-    from ottla.client.error import ClientClosed as ClientClosed
-    from ottla.client.error import ConcurrentTransactions as ConcurrentTransactions
-    from ottla.client.error import ConnectionLost as ConnectionLost
-    from ottla.client.error import Fenced as Fenced
-    from ottla.client.error import InvalidProducerEpoch as InvalidProducerEpoch
-    from ottla.client.error import InvalidProducerIdMapping as InvalidProducerIdMapping
-    from ottla.client.error import InvalidTxnState as InvalidTxnState
-    from ottla.client.error import NotReachable as NotReachable
-    from ottla.client.error import ProducerFenced as ProducerFenced
-    from ottla.client.error import RecordDeserializationError as RecordDeserializationError
-    from ottla.client.error import RequestTimedOut as RequestTimedOut
-    from ottla.client.error import TlsFailed as TlsFailed
-    from ottla.client.error import TransactionAbortable as TransactionAbortable
-    from ottla.client.error import TransactionAborted as TransactionAborted
-    from ottla.client.error import Unsupported as Unsupported
-    from ottla.client.listener import RebalanceListener as RebalanceListener
-    from ottla.client.producer import AsyncProducer as AsyncProducer
-    from ottla.client.producer_metric import ProducerMetrics as ProducerMetrics
-    from ottla.client.producer_sync import Producer as Producer
-    from ottla.client.record import ConsumerRecord as ConsumerRecord
-    from ottla.client.serializer_avro import avro_deserializer as avro_deserializer
-    from ottla.client.serializer_avro import avro_serializer as avro_serializer
-    from ottla.client.serializer_protobuf import protobuf_deserializer as protobuf_deserializer
-    from ottla.client.serializer_protobuf import protobuf_serializer as protobuf_serializer
-    from ottla.client.share_consumer import AsyncShareConsumer as AsyncShareConsumer
-    from ottla.client.share_consumer_sync import ShareConsumer as ShareConsumer
+    from ottla.client.consumer.consumer import AsyncConsumer as AsyncConsumer
+    from ottla.client.consumer.listener import RebalanceListener as RebalanceListener
+    from ottla.client.consumer.metric import ConsumerMetrics as ConsumerMetrics
+    from ottla.client.consumer.sync import Consumer as Consumer
+    from ottla.client.membership.commit import GroupMetadata as GroupMetadata
+    from ottla.client.producer.delivery import Delivery as Delivery
+    from ottla.client.producer.delivery import RecordMetadata as RecordMetadata
+    from ottla.client.producer.metric import ProducerMetrics as ProducerMetrics
+    from ottla.client.producer.producer import AsyncProducer as AsyncProducer
+    from ottla.client.producer.sync import Producer as Producer
+    from ottla.client.share.consumer import AsyncShareConsumer as AsyncShareConsumer
+    from ottla.client.share.sync import ShareConsumer as ShareConsumer
+    from ottla.columns.record import ConsumerRecord as ConsumerRecord
+    from ottla.kernel.client_error import AuthenticationFailed as AuthenticationFailed
+    from ottla.kernel.client_error import BufferFull as BufferFull
+    from ottla.kernel.client_error import ClientClosed as ClientClosed
+    from ottla.kernel.client_error import ConcurrentTransactions as ConcurrentTransactions
+    from ottla.kernel.client_error import ConnectionLost as ConnectionLost
+    from ottla.kernel.client_error import Fenced as Fenced
+    from ottla.kernel.client_error import InvalidProducerEpoch as InvalidProducerEpoch
+    from ottla.kernel.client_error import InvalidProducerIdMapping as InvalidProducerIdMapping
+    from ottla.kernel.client_error import InvalidTxnState as InvalidTxnState
+    from ottla.kernel.client_error import NotReachable as NotReachable
+    from ottla.kernel.client_error import ProducerFenced as ProducerFenced
+    from ottla.kernel.client_error import RecordDeserializationError as RecordDeserializationError
+    from ottla.kernel.client_error import RequestTimedOut as RequestTimedOut
+    from ottla.kernel.client_error import TlsFailed as TlsFailed
+    from ottla.kernel.client_error import TransactionAbortable as TransactionAbortable
+    from ottla.kernel.client_error import TransactionAborted as TransactionAborted
+    from ottla.kernel.client_error import Unsupported as Unsupported
     from ottla.kernel.error import ErrorCode as ErrorCode
     from ottla.kernel.error import KafkaError as KafkaError
     from ottla.kernel.error import OttlaError as OttlaError
-    from ottla.kernel.name import TopicPartition as TopicPartition
+    from ottla.kernel.ids import TopicPartition as TopicPartition
+    from ottla.serde.serializer_avro import avro_deserializer as avro_deserializer
+    from ottla.serde.serializer_avro import avro_serializer as avro_serializer
+    from ottla.serde.serializer_protobuf import protobuf_deserializer as protobuf_deserializer
+    from ottla.serde.serializer_protobuf import protobuf_serializer as protobuf_serializer
 
 #: Where each public name lives; modules are imported when one of their names is first asked for.
 _HOME = {
-    "avro_serializer": "ottla.client.serializer_avro",
-    "avro_deserializer": "ottla.client.serializer_avro",
-    "protobuf_serializer": "ottla.client.serializer_protobuf",
-    "protobuf_deserializer": "ottla.client.serializer_protobuf",
+    "avro_serializer": "ottla.serde.serializer_avro",
+    "avro_deserializer": "ottla.serde.serializer_avro",
+    "protobuf_serializer": "ottla.serde.serializer_protobuf",
+    "protobuf_deserializer": "ottla.serde.serializer_protobuf",
     "ShareRecord": "ottla.client.acknowledgement",
-    "ShareConsumer": "ottla.client.share_consumer_sync",
-    "ProducerMetrics": "ottla.client.producer_metric",
-    "ConsumerMetrics": "ottla.client.consumer_metric",
-    "AsyncShareConsumer": "ottla.client.share_consumer",
+    "ShareConsumer": "ottla.client.share.sync",
+    "ProducerMetrics": "ottla.client.producer.metric",
+    "ConsumerMetrics": "ottla.client.consumer.metric",
+    "AsyncShareConsumer": "ottla.client.share.consumer",
     "Acknowledge": "ottla.client.acknowledgement",
     "ScramMechanism": "ottla.client.admin.credential",
     "ScramDeletion": "ottla.client.admin.credential",
@@ -107,35 +107,35 @@ _HOME = {
     "AclOperation": "ottla.client.admin.acl",
     "AclFilter": "ottla.client.admin.acl",
     "Acl": "ottla.client.admin.acl",
-    "TransactionAborted": "ottla.client.error",
-    "TransactionAbortable": "ottla.client.error",
-    "ProducerFenced": "ottla.client.error",
-    "InvalidTxnState": "ottla.client.error",
-    "InvalidProducerEpoch": "ottla.client.error",
-    "GroupMetadata": "ottla.client.commit",
-    "Fenced": "ottla.client.error",
-    "AuthenticationFailed": "ottla.client.error",
-    "BufferFull": "ottla.client.error",
-    "ClientClosed": "ottla.client.error",
-    "ConcurrentTransactions": "ottla.client.error",
-    "ConnectionLost": "ottla.client.error",
-    "InvalidProducerIdMapping": "ottla.client.error",
-    "NotReachable": "ottla.client.error",
-    "RecordDeserializationError": "ottla.client.error",
-    "RequestTimedOut": "ottla.client.error",
-    "TlsFailed": "ottla.client.error",
-    "Unsupported": "ottla.client.error",
+    "TransactionAborted": "ottla.kernel.client_error",
+    "TransactionAbortable": "ottla.kernel.client_error",
+    "ProducerFenced": "ottla.kernel.client_error",
+    "InvalidTxnState": "ottla.kernel.client_error",
+    "InvalidProducerEpoch": "ottla.kernel.client_error",
+    "GroupMetadata": "ottla.client.membership.commit",
+    "Fenced": "ottla.kernel.client_error",
+    "AuthenticationFailed": "ottla.kernel.client_error",
+    "BufferFull": "ottla.kernel.client_error",
+    "ClientClosed": "ottla.kernel.client_error",
+    "ConcurrentTransactions": "ottla.kernel.client_error",
+    "ConnectionLost": "ottla.kernel.client_error",
+    "InvalidProducerIdMapping": "ottla.kernel.client_error",
+    "NotReachable": "ottla.kernel.client_error",
+    "RecordDeserializationError": "ottla.kernel.client_error",
+    "RequestTimedOut": "ottla.kernel.client_error",
+    "TlsFailed": "ottla.kernel.client_error",
+    "Unsupported": "ottla.kernel.client_error",
     "Admin": "ottla.client.admin.client",
     "AlterOperation": "ottla.client.admin.result",
     "AsyncAdmin": "ottla.client.admin.client",
-    "AsyncProducer": "ottla.client.producer",
-    "Delivery": "ottla.client.delivery",
-    "Producer": "ottla.client.producer_sync",
-    "RecordMetadata": "ottla.client.delivery",
-    "AsyncConsumer": "ottla.client.consumer",
-    "Consumer": "ottla.client.consumer_sync",
-    "ConsumerRecord": "ottla.client.record",
-    "RebalanceListener": "ottla.client.listener",
+    "AsyncProducer": "ottla.client.producer.producer",
+    "Delivery": "ottla.client.producer.delivery",
+    "Producer": "ottla.client.producer.sync",
+    "RecordMetadata": "ottla.client.producer.delivery",
+    "AsyncConsumer": "ottla.client.consumer.consumer",
+    "Consumer": "ottla.client.consumer.sync",
+    "ConsumerRecord": "ottla.columns.record",
+    "RebalanceListener": "ottla.client.consumer.listener",
     "CommittedOffset": "ottla.client.admin.result",
     "ConfigResource": "ottla.client.admin.result",
     "ErrorCode": "ottla.kernel.error",
@@ -147,7 +147,7 @@ _HOME = {
     "ResourceType": "ottla.client.admin.result",
     "Results": "ottla.client.admin.result",
     "UncheckedErrors": "ottla.client.admin.result",
-    "TopicPartition": "ottla.kernel.name",
+    "TopicPartition": "ottla.kernel.ids",
 }
 
 __all__ = [

@@ -18,7 +18,7 @@ from typing import Generic, NamedTuple
 
 from ottla.client.typevar import K, V
 from ottla.kernel.error import OttlaError
-from ottla.kernel.name import TopicPartition
+from ottla.kernel.ids import TopicPartition
 from ottla.wire.batch import Header
 
 

@@ -20,9 +20,9 @@ from enum import Enum
 from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
-from ottla.client.argument import each_of, map_of, partition_of, shown, whole
+from ottla.kernel.argument import each_of, map_of, partition_of, shown, whole
 from ottla.kernel.error import OttlaError
-from ottla.kernel.name import TopicPartition
+from ottla.kernel.ids import TopicPartition
 
 P = ParamSpec("P")
 R = TypeVar("R")

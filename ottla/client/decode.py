@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from ottla.client.acknowledgement import ShareRecord
-from ottla.client.consumer_setting import ConsumerSettings
-from ottla.client.delivery import Delivery
-from ottla.client.error import RecordDeserializationError
-from ottla.client.producer import AsyncProducer
-from ottla.client.producer_setting import ProducerSettings
-from ottla.client.record import ConsumerRecord
+from ottla.client.producer.delivery import Delivery
+from ottla.client.producer.producer import AsyncProducer
+from ottla.client.settings.consumer import ConsumerSettings
+from ottla.client.settings.producer import ProducerSettings
+from ottla.columns.record import ConsumerRecord
+from ottla.kernel.client_error import RecordDeserializationError
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.wire.batch import Header
 

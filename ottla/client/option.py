@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, TypedDict
 
-from ottla.client.producer_setting import Partitioner
-from ottla.client.serializer import Deserializer, Serializer
+from ottla.client.settings.producer import Partitioner
+from ottla.serde.serializer import Deserializer, Serializer
 
 
 class ClientOptions(TypedDict, total=False):

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import difflib
 
-from ottla.client.client_setting import AdminSettings
-from ottla.client.consumer_setting import ConsumerSettings
-from ottla.client.producer_setting import ProducerSettings
-from ottla.client.setting import Declared, Settings
-from ottla.client.share_setting import NOT_OF_SHARE_CONSUMERS, ShareConsumerSettings
+from ottla.client.settings.consumer import ConsumerSettings
+from ottla.client.settings.producer import ProducerSettings
+from ottla.client.settings.share import NOT_OF_SHARE_CONSUMERS, ShareConsumerSettings
 from ottla.kernel.error import OttlaError
-from ottla.kernel.value import frozen
+from ottla.kernel.frozen import frozen
+from ottla.settings.client.client import AdminSettings
+from ottla.settings.client.schema import Declared, DeclaredSettings
 from ottla.wire.codec import Codec
 
 #: By the word that people use for a client what it declares.
-CLIENTS: dict[str, type[Settings]] = {
+CLIENTS: dict[str, type[DeclaredSettings]] = {
     "producer": ProducerSettings,
     "consumer": ConsumerSettings,
     "share": ShareConsumerSettings,

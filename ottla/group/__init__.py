@@ -1,6 +1,6 @@
 """The group coordinator: classic, consumer, share and streams groups and the offsets they commit. Pure.
 
-One `Coordinator` holds one partition of `__consumer_offsets`: `step(event, now) -> [effect]` and `replay(record)`.
+One `GroupCoordinator` holds one partition of `__consumer_offsets`: `step(event, now) -> [effect]` and `replay(record)`.
 Read `coordinator` first (what the driver does stands there), then `event`, then by what you need:
 
     shard, timer, topic, setting      what a step works on
@@ -24,8 +24,8 @@ coordinator gives the same groups. What is not durable, joins that wait and dead
 with it; members then join again.
 """
 
-from ottla.group.assignor import ASSIGNORS
-from ottla.group.coordinator import REQUESTS, Coordinator
+from ottla.group.consumer.assignor import ASSIGNORS
+from ottla.group.coordinator import REQUESTS, GroupCoordinator
 from ottla.group.event import (
     Answer,
     Append,
@@ -44,7 +44,7 @@ from ottla.group.event import (
     TopicsChanged,
 )
 from ottla.group.failure import append_error, failure
-from ottla.group.setting import GroupOverride, GroupSettings
+from ottla.group.setting import CoordinatorSettings, GroupOverride
 from ottla.group.topic import TopicView
 
 __all__ = [
@@ -54,13 +54,13 @@ __all__ = [
     "Append",
     "Called",
     "Continue",
-    "Coordinator",
+    "GroupCoordinator",
     "DeleteShareState",
     "Effect",
     "Entry",
     "Event",
     "GroupOverride",
-    "GroupSettings",
+    "CoordinatorSettings",
     "InitializeShareState",
     "Loaded",
     "Resigned",

@@ -10,11 +10,9 @@ Rules:
 
 from collections.abc import Iterable, Mapping
 
-from ottla.group.classic import CONSUMER_PROTOCOL, ClassicGroup, ClassicMember, ClassicState
-from ottla.group.consumer import ClassicMetadata, ConsumerGroup, ConsumerMember, Target, subscribed_topics
 from ottla.group.metadata_hash import metadata_hash
 from ottla.group.rebalance import answer_join_error, answer_sync_error, keep_alive
-from ottla.group.record import (
+from ottla.group.records.encode import (
     assignment_epoch_entry,
     classic_group_entry,
     classic_group_tombstone,
@@ -24,12 +22,14 @@ from ottla.group.record import (
     member_entry,
     target_entry,
 )
-from ottla.group.shard import Turn
-from ottla.group.subscription import protocol_version, read_assignment, read_subscription, write_assignment
+from ottla.group.records.subscription import protocol_version, read_assignment, read_subscription, write_assignment
+from ottla.group.state.classic import CONSUMER_PROTOCOL, ClassicGroup, ClassicMember, ClassicState
+from ottla.group.state.consumer import ClassicMetadata, ConsumerGroup, ConsumerMember, Target, subscribed_topics
+from ottla.group.state.shard import CommandContext
 from ottla.group.timer import Alarm, TimerKey
 from ottla.group.topic import TopicView
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.name import Uuid
+from ottla.kernel.ids import Uuid
 from ottla.wire.record.consumer_protocol import AssignedTopicPartition, ConsumerProtocolAssignment
 from ottla.wire.type import Malformed
 
@@ -37,7 +37,7 @@ from ottla.wire.type import Malformed
 _NO_UPGRADE = ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def upgrade(turn: Turn, classic: ClassicGroup) -> ConsumerGroup:
+def upgrade(turn: CommandContext, classic: ClassicGroup) -> ConsumerGroup:
     """The consumer group that a classic group becomes, its records written. Raises if it cannot become one."""
     group_id = classic.group_id
     cannot = f"Cannot upgrade classic group {group_id} to consumer group because"
@@ -114,7 +114,7 @@ def _target_of(classic: ClassicGroup, member: ClassicMember, topics: TopicView) 
     return target
 
 
-def finish_upgrade(turn: Turn, classic: ClassicGroup, group: ConsumerGroup) -> None:
+def finish_upgrade(turn: CommandContext, classic: ClassicGroup, group: ConsumerGroup) -> None:
     """The upgrade goes through: who waits must join again, and sessions go on."""
     for member_id in list(classic.joins):
         answer_join_error(turn, classic, member_id, ErrorCode.REBALANCE_IN_PROGRESS, member_id)
@@ -131,7 +131,7 @@ def finish_upgrade(turn: Turn, classic: ClassicGroup, group: ConsumerGroup) -> N
 # -- and back
 
 
-def may_downgrade(turn: Turn, group: ConsumerGroup, leaving: Iterable[ConsumerMember]) -> bool:
+def may_downgrade(turn: CommandContext, group: ConsumerGroup, leaving: Iterable[ConsumerMember]) -> bool:
     """Are all who stay classic members, and may the group become a classic one?"""
     gone = {member.member_id for member in leaving}
     staying = [member for member in group.members.values() if member.member_id not in gone]
@@ -144,7 +144,7 @@ def may_downgrade(turn: Turn, group: ConsumerGroup, leaving: Iterable[ConsumerMe
 
 
 def downgrade(
-    turn: Turn,
+    turn: CommandContext,
     group: ConsumerGroup,
     leaving: Iterable[ConsumerMember],
     *,
@@ -178,7 +178,7 @@ def downgrade(
 
 
 def _as_classic_group(
-    group: ConsumerGroup, members: Iterable[ConsumerMember], targets: Mapping[str, Target], turn: Turn
+    group: ConsumerGroup, members: Iterable[ConsumerMember], targets: Mapping[str, Target], turn: CommandContext
 ) -> tuple[ClassicGroup, dict[str, bytes]]:
     classic = ClassicGroup(
         group.group_id, state=ClassicState.STABLE, generation=group.epoch, state_timestamp_ms=turn.now_ms

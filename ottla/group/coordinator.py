@@ -17,9 +17,10 @@ state; `validate` checks the rest.
 
 from collections.abc import Callable
 
-from ottla.group.classic import ClassicGroup, ClassicState
-from ottla.group.commit import commit_offsets, commit_transactional_offsets, delete_offsets
-from ottla.group.consumer import ConsumerGroup
+from ottla.group.classic.join import join_group
+from ottla.group.classic.sync import heartbeat, leave_group, sync_group
+from ottla.group.consumer.heartbeat import consumer_heartbeat
+from ottla.group.consumer.membership import expire_rebalance, fence, notice_topics, start_sessions
 from ottla.group.deletion import delete_groups, expire_group, forget_topics
 from ottla.group.description import describe_consumer_groups, describe_groups, list_groups
 from ottla.group.event import (
@@ -36,10 +37,8 @@ from ottla.group.event import (
     TopicsChanged,
 )
 from ottla.group.failure import failure, fit
-from ottla.group.fetch import fetch_offsets
-from ottla.group.heartbeat import consumer_heartbeat
-from ottla.group.join import join_group
-from ottla.group.membership import expire_rebalance, fence, notice_topics, start_sessions
+from ottla.group.offsets.commit import commit_offsets, commit_transactional_offsets, delete_offsets
+from ottla.group.offsets.fetch import fetch_offsets
 from ottla.group.rebalance import (
     answer_join_error,
     answer_sync_error,
@@ -50,25 +49,26 @@ from ottla.group.rebalance import (
     prepare_rebalance,
     prolong_or_complete_initial,
 )
-from ottla.group.replay import CONSUMER_RECORDS, replay_classic, replay_offset
-from ottla.group.setting import GroupSettings
-from ottla.group.shard import Shard, Turn
-from ottla.group.share_description import describe_share_groups
-from ottla.group.share_group import ShareGroup
-from ottla.group.share_heartbeat import fence_share_member, resume_heartbeat, share_heartbeat, start_share_sessions
-from ottla.group.share_replay import SHARE_RECORDS
-from ottla.group.share_state import alter_share_offsets, delete_share_offsets, forget_state
-from ottla.group.streams_description import describe_streams_groups
-from ottla.group.streams_group import StreamsGroup
-from ottla.group.streams_heartbeat import start_streams_sessions, streams_deadline, streams_heartbeat
-from ottla.group.streams_replay import STREAMS_RECORDS
-from ottla.group.streams_target import end_initial_delay
-from ottla.group.sync import heartbeat, leave_group, sync_group
+from ottla.group.records.replay import CONSUMER_RECORDS, replay_classic, replay_offset
+from ottla.group.records.replay_share import SHARE_RECORDS
+from ottla.group.records.replay_streams import STREAMS_RECORDS
+from ottla.group.setting import CoordinatorSettings
+from ottla.group.share.description import describe_share_groups
+from ottla.group.share.heartbeat import fence_share_member, resume_heartbeat, share_heartbeat, start_share_sessions
+from ottla.group.share.state import alter_share_offsets, delete_share_offsets, forget_state
+from ottla.group.state.classic import ClassicGroup, ClassicState
+from ottla.group.state.consumer import ConsumerGroup
+from ottla.group.state.shard import CommandContext, Shard
+from ottla.group.state.share import ShareGroup
+from ottla.group.state.streams import StreamsGroup
+from ottla.group.streams.description import describe_streams_groups
+from ottla.group.streams.heartbeat import start_streams_sessions, streams_deadline, streams_heartbeat
+from ottla.group.streams.target import end_initial_delay
 from ottla.group.timer import Alarm, TimerKey
 from ottla.group.topic import TopicView
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.now import Now
-from ottla.kernel.port import Rng
+from ottla.kernel.ports import Rng
 from ottla.wire.api.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from ottla.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -91,7 +91,7 @@ from ottla.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 from ottla.wire.record.offset import GroupMetadataKey, LegacyOffsetCommitKey, OffsetCommitKey, parse
 
 #: What a `Called` may bring.
-REQUESTS: dict[type, Callable[[Turn, Called], None]] = {
+REQUESTS: dict[type, Callable[[CommandContext, Called], None]] = {
     JoinGroupRequest: join_group,
     SyncGroupRequest: sync_group,
     HeartbeatRequest: heartbeat,
@@ -117,10 +117,10 @@ REQUESTS: dict[type, Callable[[Turn, Called], None]] = {
 _FOLDS = {**CONSUMER_RECORDS, **SHARE_RECORDS, **STREAMS_RECORDS}
 
 
-class Coordinator:
+class GroupCoordinator:
     """One partition's coordinator. Its driver makes it, fills it from the log, and drops it after `Resigned`."""
 
-    def __init__(self, partition: int, settings: GroupSettings, rng: Rng, topics: TopicView) -> None:
+    def __init__(self, partition: int, settings: CoordinatorSettings, rng: Rng, topics: TopicView) -> None:
         self.partition = partition
         self.shard = Shard(settings, rng, topics)
         #: The log is replayed and this node leads: joins in memory are authoritative.
@@ -160,7 +160,7 @@ class Coordinator:
             case ShareStateAnswered():
                 return self._share_state_answered(event, now)
             case HeldHeartbeat():
-                turn = Turn(self.shard, now)
+                turn = CommandContext(self.shard, now)
                 resume_heartbeat(turn, event)
                 return turn.effects()
             case Resigned():
@@ -170,12 +170,12 @@ class Coordinator:
         assert self.leading, "requests come after Loaded and before Resigned"
         assert call.ticket not in self.open, f"ticket {call.ticket} is in use"
         self.open[call.ticket] = call.version
-        turn = Turn(self.shard, now)
+        turn = CommandContext(self.shard, now)
         try:
             REQUESTS[type(call.request)](turn, call)
         except KafkaError as error:
             # Handlers raise before they change anything in memory; what they wanted written is dropped.
-            turn = Turn(self.shard, now)
+            turn = CommandContext(self.shard, now)
             turn.answer(call.ticket, failure(call.request, call.version, error))
         return turn.effects()
 
@@ -187,7 +187,7 @@ class Coordinator:
             return []
         if key.alarm is Alarm.RETENTION:
             return self._expire(now)
-        turn = Turn(self.shard, now)
+        turn = CommandContext(self.shard, now)
         group = self.shard.groups.get(key.group_id)
         if isinstance(group, ClassicGroup):
             _classic_deadline(turn, group, key)
@@ -203,7 +203,7 @@ class Coordinator:
         return turn.effects()
 
     def _share_state_answered(self, event: ShareStateAnswered, now: Now) -> list[Effect]:
-        turn = Turn(self.shard, now)
+        turn = CommandContext(self.shard, now)
         self.shard.share_calls.pop(event.call_id).then(turn, event.errors)
         return turn.effects()
 
@@ -212,7 +212,7 @@ class Coordinator:
         self.shard.timers.set(TimerKey(Alarm.RETENTION), now.monotonic_ms + interval_ms)
         effects: list[Effect] = []
         for group in self.shard.groups.values():
-            turn = Turn(self.shard, now)
+            turn = CommandContext(self.shard, now)
             expire_group(turn, group)
             effects += turn.effects()
         return effects
@@ -228,7 +228,7 @@ class Coordinator:
         if event.deleted:
             # Every group with offsets is there: the first offset makes it.
             for group_id in self.shard.groups:
-                turn = Turn(self.shard, now)
+                turn = CommandContext(self.shard, now)
                 forget_topics(turn, group_id, event.deleted)
                 group = self.shard.groups[group_id]
                 if isinstance(group, ShareGroup):
@@ -240,7 +240,7 @@ class Coordinator:
         self.leading = True
         shard = self.shard
         shard.topics_created_version = shard.topics.version
-        turn = Turn(shard, now)
+        turn = CommandContext(shard, now)
         turn.alarm_in(TimerKey(Alarm.RETENTION), shard.settings.offsets_retention_check_interval_ms)
         for group in shard.groups.values():
             if isinstance(group, ConsumerGroup):
@@ -260,7 +260,7 @@ class Coordinator:
         return turn.effects()
 
     def _resigned(self, now: Now) -> list[Effect]:
-        turn = Turn(self.shard, now)
+        turn = CommandContext(self.shard, now)
         for group in self.shard.groups.values():
             if isinstance(group, ClassicGroup):
                 for member_id in list(group.joins):
@@ -311,7 +311,7 @@ class Coordinator:
         assert set(self.shard.offsets.committed) <= set(self.shard.groups)
 
 
-def _classic_deadline(turn: Turn, group: ClassicGroup, key: TimerKey) -> None:
+def _classic_deadline(turn: CommandContext, group: ClassicGroup, key: TimerKey) -> None:
     match key.alarm:
         case Alarm.CLASSIC_SESSION:
             expire_session(turn, group, key.member_id)
@@ -329,7 +329,7 @@ def _classic_deadline(turn: Turn, group: ClassicGroup, key: TimerKey) -> None:
             return
 
 
-def _consumer_deadline(turn: Turn, group: ConsumerGroup, key: TimerKey) -> None:
+def _consumer_deadline(turn: CommandContext, group: ConsumerGroup, key: TimerKey) -> None:
     if key.member_id not in group.members:
         return
     match key.alarm:

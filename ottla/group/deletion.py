@@ -11,19 +11,19 @@ KIPs: 211 expiry.
 
 from collections.abc import Sequence
 
-from ottla.group.classic import ClassicGroup, ClassicState
-from ottla.group.consumer import ConsumerGroup
 from ottla.group.event import Called, Entry
-from ottla.group.offset import Committed
-from ottla.group.record import classic_group_tombstone, consumer_group_tombstones, offset_tombstone
-from ottla.group.shard import Group, Turn
-from ottla.group.share_group import ShareGroup
-from ottla.group.share_record import share_group_tombstones
-from ottla.group.share_state import end_state
-from ottla.group.streams_group import StreamsGroup
-from ottla.group.streams_record import streams_group_tombstones
+from ottla.group.records.encode import classic_group_tombstone, consumer_group_tombstones, offset_tombstone
+from ottla.group.records.encode_share import share_group_tombstones
+from ottla.group.records.encode_streams import streams_group_tombstones
+from ottla.group.share.state import end_state
+from ottla.group.state.classic import ClassicGroup, ClassicState
+from ottla.group.state.consumer import ConsumerGroup
+from ottla.group.state.offsets import Committed
+from ottla.group.state.shard import CommandContext, Group
+from ottla.group.state.share import ShareGroup
+from ottla.group.state.streams import StreamsGroup
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.name import NO_UUID, Uuid
+from ottla.kernel.ids import NO_UUID, Uuid
 from ottla.wire.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
@@ -38,7 +38,7 @@ def group_tombstones(group: Group) -> list[Entry]:
     return [classic_group_tombstone(group.group_id)]
 
 
-def delete_groups(turn: Turn, call: Called) -> None:
+def delete_groups(turn: CommandContext, call: Called) -> None:
     """Delete groups that have no members; one request is of one group where that is a share group."""
     request: DeleteGroupsRequest = call.request
     names = list(dict.fromkeys(request.groups_names))
@@ -50,13 +50,13 @@ def delete_groups(turn: Turn, call: Called) -> None:
     turn.answer(call.ticket, DeleteGroupsResponse(results=results))
 
 
-def _delete_share_group(turn: Turn, call: Called, group_id: str, error: ErrorCode) -> None:
+def _delete_share_group(turn: CommandContext, call: Called, group_id: str, error: ErrorCode) -> None:
     """The share coordinator has forgotten the group's state, or could not: then the group stays."""
     error = error or _delete(turn, group_id)
     turn.answer(call.ticket, DeleteGroupsResponse(results=[DeletableGroupResult(group_id=group_id, error_code=error)]))
 
 
-def _delete(turn: Turn, group_id: str) -> ErrorCode:
+def _delete(turn: CommandContext, group_id: str) -> ErrorCode:
     group = turn.shard.groups.get(group_id)
     if group is None:
         return ErrorCode.GROUP_ID_NOT_FOUND
@@ -72,7 +72,7 @@ def _delete(turn: Turn, group_id: str) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def expire_group(turn: Turn, group: Group) -> None:
+def expire_group(turn: CommandContext, group: Group) -> None:
     """Delete a group's offsets whose time is over, and the group if it holds nothing any more."""
     if isinstance(group, ShareGroup):
         # It has no offsets here, and stays until somebody deletes it.
@@ -83,7 +83,7 @@ def expire_group(turn: Turn, group: Group) -> None:
         turn.timers.cancel_group(group.group_id)
 
 
-def _expire_offsets(turn: Turn, group: ClassicGroup | ConsumerGroup | StreamsGroup) -> bool:
+def _expire_offsets(turn: CommandContext, group: ClassicGroup | ConsumerGroup | StreamsGroup) -> bool:
     """Delete expired offsets; is nothing left, pending ones included?"""
     offsets = turn.shard.offsets
     nothing_left = not offsets.pending_partitions(group.group_id)
@@ -98,7 +98,7 @@ def _expire_offsets(turn: Turn, group: ClassicGroup | ConsumerGroup | StreamsGro
     return nothing_left
 
 
-def _is_expired(turn: Turn, group: ClassicGroup | ConsumerGroup | StreamsGroup, committed: Committed) -> bool:
+def _is_expired(turn: CommandContext, group: ClassicGroup | ConsumerGroup | StreamsGroup, committed: Committed) -> bool:
     since_ms = committed.commit_timestamp_ms
     if isinstance(group, ClassicGroup) and group.protocol_type is not None:
         if group.is_empty:
@@ -111,7 +111,7 @@ def _is_expired(turn: Turn, group: ClassicGroup | ConsumerGroup | StreamsGroup, 
     return turn.now_ms - since_ms >= turn.settings.offsets_retention_ms
 
 
-def forget_topics(turn: Turn, group_id: str, deleted: Sequence[tuple[str, Uuid]]) -> None:
+def forget_topics(turn: CommandContext, group_id: str, deleted: Sequence[tuple[str, Uuid]]) -> None:
     """Delete a group's offsets of topics that are gone, unless they are of a later topic of the same name."""
     offsets = turn.shard.offsets
     held = [offsets.of_group(group_id), *(groups.get(group_id, {}) for groups in offsets.pending.values())]

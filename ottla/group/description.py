@@ -12,16 +12,16 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ottla.group.classic import ClassicGroup, ClassicMember, ClassicState
-from ottla.group.consumer import ConsumerGroup, ConsumerMember
+from ottla.group.consumer.target import preferred_assignor
 from ottla.group.event import Called
-from ottla.group.shard import Group, Turn
-from ottla.group.share_group import ShareGroup
-from ottla.group.streams_group import StreamsGroup
-from ottla.group.target import preferred_assignor
+from ottla.group.state.classic import ClassicGroup, ClassicMember, ClassicState
+from ottla.group.state.consumer import ConsumerGroup, ConsumerMember
+from ottla.group.state.shard import CommandContext, Group
+from ottla.group.state.share import ShareGroup
+from ottla.group.state.streams import StreamsGroup
 from ottla.group.topic import TopicView
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.name import Uuid
+from ottla.kernel.ids import Uuid
 from ottla.wire.api.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -42,7 +42,7 @@ from ottla.wire.api.list_groups import ListedGroup, ListGroupsRequest, ListGroup
 _NOT_FOUND_FROM = 6
 
 
-def describe_groups(turn: Turn, call: Called) -> None:
+def describe_groups(turn: CommandContext, call: Called) -> None:
     """Answer with the state and the members of classic groups."""
     request: DescribeGroupsRequest = call.request
     groups = [_describe(turn.shard.groups.get(group_id), group_id, call.version) for group_id in request.groups]
@@ -78,7 +78,7 @@ def _describe_member(member: ClassicMember, protocol: str | None) -> DescribedGr
     )
 
 
-def list_groups(turn: Turn, call: Called) -> None:
+def list_groups(turn: CommandContext, call: Called) -> None:
     """Answer with the groups of this partition that pass the filters."""
     request: ListGroupsRequest = call.request
     states = {state.strip().lower() for state in request.states_filter}
@@ -109,14 +109,14 @@ def _kind_of(group: Group) -> str:
     return "share" if isinstance(group, ShareGroup) else "consumer"
 
 
-def describe_consumer_groups(turn: Turn, call: Called) -> None:
+def describe_consumer_groups(turn: CommandContext, call: Called) -> None:
     """Answer with the epochs, the members and the assignments of consumer groups."""
     request: ConsumerGroupDescribeRequest = call.request
     groups = [_describe_consumer(turn, group_id) for group_id in request.group_ids]
     turn.answer(call.ticket, ConsumerGroupDescribeResponse(groups=groups))
 
 
-def _describe_consumer(turn: Turn, group_id: str) -> DescribedConsumerGroup:
+def _describe_consumer(turn: CommandContext, group_id: str) -> DescribedConsumerGroup:
     if not group_id:
         return DescribedConsumerGroup(group_id="", error_code=ErrorCode.INVALID_GROUP_ID)
     group = turn.shard.groups.get(group_id)

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from ottla.group.setting import GroupOverride, GroupSettings
-from ottla.group.streams_topology import InternalTopic
+from ottla.group.setting import CoordinatorSettings, GroupOverride
 from ottla.group.topic import TopicView
+from ottla.group.topology.topology import InternalTopic
 from ottla.kernel.error import KafkaError
-from ottla.kernel.name import Uuid
-from ottla.kernel.value import frozen
+from ottla.kernel.frozen import frozen
+from ottla.kernel.ids import Uuid
 
 
 @frozen
@@ -62,7 +62,7 @@ class TopicsChanged:
 class SettingsChanged:
     """The broker's settings, or those of single groups, changed."""
 
-    settings: GroupSettings
+    settings: CoordinatorSettings
     overrides: Mapping[str, GroupOverride]
 
 

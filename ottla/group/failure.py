@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ottla.group.fetch import fetch_response, group_error, groups_asked
+from ottla.group.offsets.fetch import fetch_response, group_error, groups_asked
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.error_message import words
 from ottla.wire.api.alter_share_group_offsets import AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse

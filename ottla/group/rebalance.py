@@ -11,10 +11,10 @@ Rules:
 KIPs: 134 initial delay, 345 static members, 394 promised ids.
 """
 
-from ottla.group.classic import ClassicGroup, ClassicMember, ClassicState
-from ottla.group.record import classic_group_entry
-from ottla.group.shard import Turn
-from ottla.group.subscription import subscribed_topics
+from ottla.group.records.encode import classic_group_entry
+from ottla.group.records.subscription import subscribed_topics
+from ottla.group.state.classic import ClassicGroup, ClassicMember, ClassicState
+from ottla.group.state.shard import CommandContext
 from ottla.group.timer import Alarm, TimerKey
 from ottla.kernel.error import ErrorCode
 from ottla.wire.api.join_group import JoinGroupResponse, JoinGroupResponseMember
@@ -25,33 +25,35 @@ from ottla.wire.api.sync_group import SyncGroupResponse
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 
 
-def park_join(turn: Turn, group: ClassicGroup, member_id: str, ticket: int) -> None:
+def park_join(turn: CommandContext, group: ClassicGroup, member_id: str, ticket: int) -> None:
     """Let the member wait for the end of the join phase."""
     answer_join_error(turn, group, member_id, ErrorCode.REBALANCE_IN_PROGRESS, member_id)
     group.joins[member_id] = ticket
 
 
-def answer_join_error(turn: Turn, group: ClassicGroup, member_id: str, error: ErrorCode, known_as: str) -> None:
+def answer_join_error(
+    turn: CommandContext, group: ClassicGroup, member_id: str, error: ErrorCode, known_as: str
+) -> None:
     """If the member waits for a join, end that with an error; `known_as` is the member id that the answer carries."""
     ticket = group.joins.pop(member_id, None)
     if ticket is not None:
         turn.answer(ticket, JoinGroupResponse(error_code=error, member_id=known_as, protocol_name=""))
 
 
-def answer_sync_error(turn: Turn, group: ClassicGroup, member_id: str, error: ErrorCode) -> None:
+def answer_sync_error(turn: CommandContext, group: ClassicGroup, member_id: str, error: ErrorCode) -> None:
     """If the member waits for a sync, end that with an error."""
     ticket = group.syncs.pop(member_id, None)
     if ticket is not None:
         turn.answer(ticket, SyncGroupResponse(error_code=error))
 
 
-def keep_alive(turn: Turn, group: ClassicGroup, member: ClassicMember, timeout_ms: int | None = None) -> None:
+def keep_alive(turn: CommandContext, group: ClassicGroup, member: ClassicMember, timeout_ms: int | None = None) -> None:
     """The member gave a sign of life: its session starts anew."""
     timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
     turn.alarm_in(TimerKey(Alarm.CLASSIC_SESSION, group.group_id, member.member_id), timeout_ms)
 
 
-def remove_member(turn: Turn, group: ClassicGroup, member_id: str) -> None:
+def remove_member(turn: CommandContext, group: ClassicGroup, member_id: str) -> None:
     """Take out a member or a promise; who waits is told UNKNOWN_MEMBER_ID and, if alive, joins anew."""
     answer_join_error(turn, group, member_id, ErrorCode.UNKNOWN_MEMBER_ID, "")
     answer_sync_error(turn, group, member_id, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -59,7 +61,7 @@ def remove_member(turn: Turn, group: ClassicGroup, member_id: str) -> None:
     group.remove(member_id)
 
 
-def rebalance_or_complete(turn: Turn, group: ClassicGroup) -> None:
+def rebalance_or_complete(turn: CommandContext, group: ClassicGroup) -> None:
     """Something changed: begin a rebalance, or, within one, see whether everybody is there now."""
     if group.can_rebalance:
         prepare_rebalance(turn, group)
@@ -67,14 +69,14 @@ def rebalance_or_complete(turn: Turn, group: ClassicGroup) -> None:
         complete_if_all_joined(turn, group)
 
 
-def complete_if_all_joined(turn: Turn, group: ClassicGroup) -> None:
+def complete_if_all_joined(turn: CommandContext, group: ClassicGroup) -> None:
     """End the join phase if everybody is there; the first rebalance of a group waits its delay all the same."""
     initial = group.previous_state is ClassicState.EMPTY
     if group.state is ClassicState.PREPARING_REBALANCE and not initial and group.all_have_joined:
         complete_join(turn, group)
 
 
-def prepare_rebalance(turn: Turn, group: ClassicGroup) -> None:
+def prepare_rebalance(turn: CommandContext, group: ClassicGroup) -> None:
     """Begin the join phase: heartbeats are answered REBALANCE_IN_PROGRESS until every member has joined again."""
     settings = turn.settings
     if group.state is ClassicState.COMPLETING_REBALANCE:
@@ -99,12 +101,12 @@ def prepare_rebalance(turn: Turn, group: ClassicGroup) -> None:
         await_joins(turn, group)
 
 
-def await_joins(turn: Turn, group: ClassicGroup) -> None:
+def await_joins(turn: CommandContext, group: ClassicGroup) -> None:
     """Give the members the rebalance timeout to join."""
     turn.alarm_in(TimerKey(Alarm.CLASSIC_JOIN, group.group_id), group.rebalance_timeout_ms)
 
 
-def prolong_or_complete_initial(turn: Turn, group: ClassicGroup) -> None:
+def prolong_or_complete_initial(turn: CommandContext, group: ClassicGroup) -> None:
     """A round of the first rebalance is over: another one if members joined in it and there is time left."""
     delay_ms, remaining_ms = group.initial_delay
     if group.member_was_added and remaining_ms:
@@ -116,7 +118,7 @@ def prolong_or_complete_initial(turn: Turn, group: ClassicGroup) -> None:
         complete_join(turn, group)
 
 
-def complete_join(turn: Turn, group: ClassicGroup) -> None:
+def complete_join(turn: CommandContext, group: ClassicGroup) -> None:
     """End the join phase: drop who stayed away, start the next generation, tell everybody, the leader most."""
     turn.timers.cancel(TimerKey(Alarm.CLASSIC_JOIN, group.group_id))
     turn.timers.cancel(TimerKey(Alarm.CLASSIC_INITIAL_JOIN, group.group_id))
@@ -186,7 +188,7 @@ def join_response(group: ClassicGroup, member_id: str, *, skip_assignment: bool 
 # -- deadlines
 
 
-def expire_session(turn: Turn, group: ClassicGroup, member_id: str) -> None:
+def expire_session(turn: CommandContext, group: ClassicGroup, member_id: str) -> None:
     """A member was silent for its session timeout, or a promised id was not used for as long."""
     if member_id in group.promised:
         group.remove(member_id)
@@ -206,7 +208,7 @@ def expire_session(turn: Turn, group: ClassicGroup, member_id: str) -> None:
         complete_join(turn, group)
 
 
-def expire_sync(turn: Turn, group: ClassicGroup) -> None:
+def expire_sync(turn: CommandContext, group: ClassicGroup) -> None:
     """The sync phase lasted too long: go on without those who did not sync."""
     if group.state not in (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE) or not group.unsynced:
         return

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from ottla.kernel.value import frozen
+from ottla.kernel.frozen import frozen
 
 
 @frozen
-class GroupSettings:
+class CoordinatorSettings:
     """The broker's group settings. The defaults are Apache Kafka 4.3's."""
 
     group_initial_rebalance_delay_ms: int = 3_000
@@ -44,7 +44,7 @@ class GroupSettings:
     group_streams_max_size: int = 2_147_483_647
 
     @classmethod
-    def of(cls, server: Any) -> "GroupSettings":
+    def of(cls, server: Any) -> "CoordinatorSettings":
         """Take them from an object that has all of the broker's settings."""
         return cls(**{field.name: getattr(server, field.name) for field in fields(cls)})
 

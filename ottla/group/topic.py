@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from ottla.kernel.name import Uuid
+from ottla.kernel.ids import Uuid
 
 
 class TopicView(Protocol):

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ottla.host.descriptor import out_of_the_way
-from ottla.kernel.port import Buffer
+from ottla.kernel.ports import Buffer
 
 #: What one pwritev takes (IOV_MAX on Linux and macOS).
 _PIECES_MAX = 1024

@@ -1,9 +1,9 @@
 """Modules that are imported when something of them is first used: what a node need not have to serve.
 
     if TYPE_CHECKING:
-        from ottla.broker import group_driver
+        from ottla.broker.coordinators import group_driver
     else:
-        group_driver = LazyModule("ottla.broker.group_driver")
+        group_driver = LazyModule("ottla.broker.coordinators.group_driver")
 
 Rules:
 - It is for whole parts that most nodes start without (the machines of groups and transactions, rare handlers, rare

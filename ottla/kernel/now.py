@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.kernel.port import Clock
+from ottla.kernel.ports import Clock
 
 
 class Now(NamedTuple):

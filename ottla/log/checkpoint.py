@@ -8,8 +8,8 @@ Rules:
 import json
 from collections.abc import Iterable, Mapping
 
-from ottla.kernel.name import NO_UUID, TopicPartition, Uuid, parse_uuid, uuid_text
-from ottla.kernel.port import Disk
+from ottla.kernel.ids import NO_UUID, TopicPartition, Uuid, parse_uuid, uuid_text
+from ottla.kernel.ports import Disk
 from ottla.log.path import PARTITION_METADATA
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"

@@ -17,22 +17,22 @@ from bisect import bisect_right
 from collections.abc import Callable
 
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.name import NO_UUID, Uuid
-from ottla.kernel.port import Buffer, Disk
-from ottla.log import lookup, recovery, retention, sync
-from ottla.log.aborted import AbortedTransaction
-from ottla.log.accept import Fields, append_several, check_header, invalid, single
-from ottla.log.appended import Appended, Origin
+from ottla.kernel.ids import NO_UUID, Uuid
+from ottla.kernel.ports import Buffer, Disk
+from ottla.log import durability, lookup, recovery, retention
+from ottla.log.append_replica import append_as_follower
+from ottla.log.append_result import Appended, Origin
 from ottla.log.checkpoint import encode_epochs, read_topic_id, write_topic_id
 from ottla.log.epoch import LeaderEpochs
-from ottla.log.follow import append_as_follower
-from ottla.log.marker import Marker, apply_marker, check_marker
 from ottla.log.path import PARTITION_METADATA
-from ottla.log.producer import Producers
-from ottla.log.revise import always_revises, revise
-from ottla.log.segment import Segment, Slice
+from ottla.log.producer.marker import Marker, apply_marker, check_marker
+from ottla.log.producer.producer import Producers
+from ottla.log.producer.snapshot import Snapshots
+from ottla.log.rewrite import always_revises, revise
+from ottla.log.segment.aborted import AbortedTransaction
+from ottla.log.segment.segment import Segment, Slice
 from ottla.log.setting import LogSettings
-from ottla.log.snapshot import Snapshots
+from ottla.log.validate import Fields, append_several, check_header, invalid, single
 from ottla.wire.batch import (
     CONTROL,
     HEADER,
@@ -435,7 +435,7 @@ class Log:
 
         Not twice at a time: each would believe that the other has synced the directory.
         """
-        self.generation_synced = sync.sync(self, closing=False)
+        self.generation_synced = durability.sync(self, closing=False)
 
     def synced(self, end_offset: int, now_ms: int | None = None) -> None:
         """A `sync` that began when the log ended at `end_offset` is done."""
@@ -490,7 +490,7 @@ class Log:
         """Flush, leave the files as Kafka does on a clean shutdown, and let go of them. Twice is once."""
         if not self.closed:
             self.closed = True
-            sync.close(self)
+            durability.close(self)
 
     def discard(self) -> None:
         """Let go without flushing: the log is deleted, or the node died. Slices in flight stay readable."""

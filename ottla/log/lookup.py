@@ -10,7 +10,7 @@ which others may have changed the log. `finish` takes all steps at once.
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from ottla.log.segment import Segment, Slice
+from ottla.log.segment.segment import Segment, Slice
 from ottla.wire.batch import LOG_APPEND_TIME, BatchHeader
 from ottla.wire.walk import walk
 

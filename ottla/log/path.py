@@ -2,7 +2,7 @@
 
 import re
 
-from ottla.kernel.name import TopicPartition
+from ottla.kernel.ids import TopicPartition
 
 LOG = ".log"
 OFFSET_INDEX = ".index"

@@ -16,11 +16,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.kernel.error import KafkaError
-from ottla.kernel.port import Disk
+from ottla.kernel.ports import Disk
+from ottla.log.append_replica import replay
 from ottla.log.checkpoint import CorruptCheckpoint, read_epochs
 from ottla.log.epoch import LeaderEpochs
-from ottla.log.follow import replay
-from ottla.log.index import RELATIVE_OFFSET_MAX
 from ottla.log.path import (
     CLEANED,
     DELETED,
@@ -34,8 +33,9 @@ from ottla.log.path import (
     offset_name,
     parse_offset_name,
 )
-from ottla.log.segment import Segment
-from ottla.log.snapshot import Snapshots
+from ottla.log.producer.snapshot import Snapshots
+from ottla.log.segment.index import RELATIVE_OFFSET_MAX
+from ottla.log.segment.segment import Segment
 from ottla.wire.batch import CRC_START, HEADER, HEADER_BYTES, MAGIC, BatchHeader
 from ottla.wire.checksum import crc32c
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.log.path import DELETED
 from ottla.log.recovery import rebuild_producers
-from ottla.log.segment import Segment
+from ottla.log.segment.segment import Segment
 
 if TYPE_CHECKING:
     from ottla.log.log import Log

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from ottla.kernel.value import frozen
+from ottla.kernel.frozen import frozen
 from ottla.wire.codec import CODEC_BY_NAME, Codec
 
 if TYPE_CHECKING:
-    from ottla.kernel.topic_settings import TopicSettings
+    from ottla.settings.topic.settings import TopicSettings
 
 #: Java's Long.MAX_VALUE: Kafka's way to say "no limit".
 UNLIMITED = (1 << 63) - 1

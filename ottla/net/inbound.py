@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ottla.kernel.port import File
+from ottla.kernel.ports import File
 from ottla.net.memory import RECEIVE_BUFFER_BYTES, ReceiveMemory
 from ottla.net.turns import Turns
 

@@ -28,7 +28,7 @@ _SWEEPS_PER_IDLE_TIME = 4
 class Gate(Protocol):
     """Who is let in, at one listener."""
 
-    def attach(self, listener: Listener) -> None:
+    def attach(self, listener: ListeningSocket) -> None:
         """The listener that asks; its `look_again` is called when somebody who waits may have room."""
 
     def arrive(self) -> float:
@@ -47,7 +47,7 @@ class Gate(Protocol):
 class OpenGate:
     """Everyone is let in."""
 
-    def attach(self, listener: Listener) -> None:
+    def attach(self, listener: ListeningSocket) -> None:
         return None
 
     def arrive(self) -> float:
@@ -63,7 +63,7 @@ class OpenGate:
         return None
 
 
-class Listener:
+class ListeningSocket:
     """Accepts clients on one address. The node makes it and ends it."""
 
     def __init__(

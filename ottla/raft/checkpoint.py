@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ottla.kernel.error import KafkaError
-from ottla.kernel.name import Uuid
-from ottla.kernel.port import Buffer
+from ottla.kernel.ids import Uuid
+from ottla.kernel.ports import Buffer
 from ottla.raft.role import Voter
 from ottla.wire.batch import build, check, read
 from ottla.wire.record.control import (

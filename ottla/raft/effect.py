@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.kernel.value import frozen
+from ottla.kernel.frozen import frozen
 from ottla.raft.role import Election, Voter
 
 
@@ -27,7 +27,7 @@ class AppendLeaderChange:
 
 
 @frozen
-class Append:
+class AppendEntries:
     """Append these records as one batch of this epoch. Then tell `Appended`."""
 
     epoch: int
@@ -67,4 +67,4 @@ class CleanLog:
     snapshot_end_offset: int
 
 
-Effect = SaveElection | AppendLeaderChange | Append | AppendNoOp | Sync | Commit | WriteSnapshot | CleanLog
+Effect = SaveElection | AppendLeaderChange | AppendEntries | AppendNoOp | Sync | Commit | WriteSnapshot | CleanLog

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.kernel.value import frozen
+from ottla.kernel.frozen import frozen
 
 
 @frozen
@@ -26,7 +26,7 @@ class Submitted:
 
 
 @frozen
-class Appended:
+class EntriesAppended:
     """What was to be appended is in the log, which now ends at `end_offset`."""
 
     end_offset: int
@@ -53,8 +53,8 @@ class SnapshotFailed:
 
 
 @frozen
-class TimePassed:
+class TimerExpired:
     """`deadline_ms` has come."""
 
 
-Event = Started | Submitted | Appended | Synced | SnapshotWritten | SnapshotFailed | TimePassed
+Event = Started | Submitted | EntriesAppended | Synced | SnapshotWritten | SnapshotFailed | TimerExpired

@@ -15,9 +15,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ottla.kernel.error import OttlaError
-from ottla.kernel.value import frozen
+from ottla.kernel.frozen import frozen
 from ottla.raft.effect import (
-    Append,
+    AppendEntries,
     AppendLeaderChange,
     AppendNoOp,
     CleanLog,
@@ -28,14 +28,14 @@ from ottla.raft.effect import (
     WriteSnapshot,
 )
 from ottla.raft.event import (
-    Appended,
+    EntriesAppended,
     Event,
     SnapshotFailed,
     SnapshotWritten,
     Started,
     Submitted,
     Synced,
-    TimePassed,
+    TimerExpired,
 )
 from ottla.raft.role import Candidate, Election, Leader, Role, Unattached, Voter
 
@@ -88,7 +88,7 @@ class Quorum:
         return self.role.epoch
 
     def deadline_ms(self) -> int | None:
-        """When `TimePassed` is due, or None when nothing waits for time."""
+        """When `TimerExpired` is due, or None when nothing waits for time."""
         if not self.leads or not self._settings.idle_interval_ms:
             return None
         return self._appended_ms + self._settings.idle_interval_ms
@@ -99,8 +99,8 @@ class Quorum:
             case Started():
                 return self._start(event, now_ms)
             case Submitted():
-                return [Append(self._leader().epoch, event.records)]
-            case Appended():
+                return [AppendEntries(self._leader().epoch, event.records)]
+            case EntriesAppended():
                 return self._append(event, now_ms)
             case Synced():
                 return self._sync(event, now_ms)
@@ -111,7 +111,7 @@ class Quorum:
             case SnapshotFailed():
                 self._snapshot_ended(now_ms)
                 return []
-            case TimePassed():
+            case TimerExpired():
                 deadline_ms = self.deadline_ms()
                 is_due = deadline_ms is not None and deadline_ms <= now_ms
                 return [AppendNoOp(self.epoch)] if is_due else []
@@ -163,7 +163,7 @@ class Quorum:
             AppendLeaderChange(role.epoch, self._me.node_id, self._voters, granting),
         ]
 
-    def _append(self, event: Appended, now_ms: int) -> list[Effect]:
+    def _append(self, event: EntriesAppended, now_ms: int) -> list[Effect]:
         assert event.end_offset > self._end_offset
         self._end_offset = event.end_offset
         self._bytes_since_snapshot += event.size

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.kernel.name import NO_UUID, Uuid
-from ottla.kernel.value import frozen
+from ottla.kernel.frozen import frozen
+from ottla.kernel.ids import NO_UUID, Uuid
 
 NO_NODE = -1
 

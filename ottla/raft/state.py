@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 from ottla.kernel.error import OttlaError
-from ottla.kernel.name import NO_UUID, parse_uuid, uuid_text
+from ottla.kernel.ids import NO_UUID, parse_uuid, uuid_text
 from ottla.raft.role import NO_NODE, Election, Voter
 
 FILE = "quorum-state"

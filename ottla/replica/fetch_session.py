@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.port import Rng
+from ottla.kernel.ports import Rng
 from ottla.replica.partition import Partition
 
 NO_SESSION = 0

@@ -25,7 +25,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.value import frozen
+from ottla.kernel.frozen import frozen
 
 NO_EPOCH = -1
 _UNDEFINED_OFFSET = -1

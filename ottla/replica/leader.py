@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.value import frozen
+from ottla.kernel.frozen import frozen
 
 UNKNOWN_OFFSET = -1
 #: A fetch of an older version names no broker epoch.

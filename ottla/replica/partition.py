@@ -14,11 +14,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.name import TopicPartition, Uuid
-from ottla.kernel.port import Buffer
+from ottla.kernel.ids import TopicPartition, Uuid
+from ottla.kernel.ports import Buffer
 from ottla.log.epoch import UNDEFINED_EPOCH
 from ottla.log.log import Appended, Log, Origin
-from ottla.log.segment import Slice
+from ottla.log.segment.segment import Slice
 
 READ_COMMITTED = 1
 

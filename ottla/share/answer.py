@@ -7,7 +7,7 @@ from typing import Any
 
 from ottla.kernel.error import KafkaError
 from ottla.kernel.error_message import words
-from ottla.kernel.name import Uuid
+from ottla.kernel.ids import Uuid
 from ottla.share.state import SharePartitionKey, StoredState
 from ottla.wire.api import delete_share_group_state as delete
 from ottla.wire.api import initialize_share_group_state as initialize

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.name import Uuid
+from ottla.kernel.ids import Uuid
 from ottla.kernel.now import Now
 from ottla.share import answer
 from ottla.share.event import (
@@ -49,7 +49,7 @@ from ottla.wire.record import share as record
 _UNINITIALIZED = "operation on uninitialized share partition not allowed."
 
 
-class Coordinator:
+class ShareCoordinator:
     """One partition's share coordinator. Its driver makes it, fills it from the log, and drops it."""
 
     def __init__(self, settings: StateSettings, topics: Topics) -> None:

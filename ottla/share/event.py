@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from ottla.kernel.name import Uuid
-from ottla.kernel.value import frozen
+from ottla.kernel.frozen import frozen
+from ottla.kernel.ids import Uuid
 
 
 class Topics(Protocol):

@@ -20,7 +20,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.value import frozen
+from ottla.kernel.frozen import frozen
 from ottla.share.state import UNSET_OFFSET, RecordState, StateBatch, combine
 from ottla.share.window import Run, Window
 

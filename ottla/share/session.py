@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.name import Uuid
+from ottla.kernel.ids import Uuid
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1

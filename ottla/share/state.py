@@ -15,8 +15,8 @@ from enum import IntEnum
 from itertools import pairwise
 from typing import NamedTuple
 
-from ottla.kernel.name import Uuid, parse_uuid, uuid_text
-from ottla.kernel.value import frozen
+from ottla.kernel.frozen import frozen
+from ottla.kernel.ids import Uuid, parse_uuid, uuid_text
 
 #: No start offset was set: the partition's leader finds one by `share.auto.offset.reset`.
 UNSET_OFFSET = -1

@@ -1,6 +1,6 @@
 """Judges what clients saw against what the logs hold at the end. Pure: it knows neither nodes nor time.
 
-A `Ledger` is what the clients of one cluster were told while things failed; `check` holds it against the final records.
+A `WorkloadLedger` is what the clients of one cluster were told while things failed; `check` holds it against the final records.
 
 Promises:
 - An acknowledged record is there once, at the offset of its acknowledgement.
@@ -19,7 +19,7 @@ Partition = tuple[str, int]
 
 
 @dataclass(slots=True)
-class Sent:
+class SentRecord:
     """One record that a producer handed over. `offset` once it is acknowledged; None is: nobody knows."""
 
     producer: str
@@ -30,11 +30,11 @@ class Sent:
 
 
 @dataclass(slots=True)
-class Ledger:
+class WorkloadLedger:
     """What the clients of one cluster were told."""
 
     topic: str
-    sent: list[Sent] = field(default_factory=list)
+    sent: list[SentRecord] = field(default_factory=list)
     #: By consumer: (partition, offset, value) in the order in which the polls gave them; None where it began anew.
     seen: dict[str, list[tuple[int, int, bytes] | None]] = field(default_factory=dict)
     #: By group and partition: the highest position whose commit was confirmed.
@@ -50,7 +50,7 @@ class Broken(AssertionError):
 
 
 def check(
-    ledger: Ledger,
+    ledger: WorkloadLedger,
     logs: Mapping[int, Sequence[tuple[int, bytes]]],
     committed: Mapping[tuple[str, int], int | None],
 ) -> None:
@@ -65,7 +65,7 @@ def check(
             raise Broken(f"the commit of {group} for partition {partition} went back from {position} to {now}")
 
 
-def _acknowledged(ledger: Ledger, logs: Mapping[int, Sequence[tuple[int, bytes]]]) -> None:
+def _acknowledged(ledger: WorkloadLedger, logs: Mapping[int, Sequence[tuple[int, bytes]]]) -> None:
     values = {index: dict(log) for index, log in logs.items()}
     for each in ledger.sent:
         if each.offset is None or each.partition is None:
@@ -76,7 +76,7 @@ def _acknowledged(ledger: Ledger, logs: Mapping[int, Sequence[tuple[int, bytes]]
             raise Broken(f"{each.value!r} was acknowledged in {where}, where {found!r} is")
 
 
-def _once_and_in_order(ledger: Ledger, logs: Mapping[int, Sequence[tuple[int, bytes]]]) -> None:
+def _once_and_in_order(ledger: WorkloadLedger, logs: Mapping[int, Sequence[tuple[int, bytes]]]) -> None:
     numbers = {each.value: (each.producer, each.number) for each in ledger.sent}
     places: dict[bytes, tuple[int, int]] = {}
     for index, log in logs.items():
@@ -99,7 +99,7 @@ def _once_and_in_order(ledger: Ledger, logs: Mapping[int, Sequence[tuple[int, by
 
 def _seen(
     name: str,
-    ledger: Ledger,
+    ledger: WorkloadLedger,
     seen: Sequence[tuple[int, int, bytes] | None],
     logs: Mapping[int, Sequence[tuple[int, bytes]]],
 ) -> None:

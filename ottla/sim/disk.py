@@ -15,7 +15,7 @@ Not obvious: a hole left by a lost write reads as zeros, like a sparse file.
 import errno
 from collections.abc import Callable, Sequence
 
-from ottla.kernel.port import Buffer, Rng
+from ottla.kernel.ports import Buffer, Rng
 
 #: What a device writes as one.
 SECTOR_BYTES = 512

@@ -30,7 +30,7 @@ _JOB_US = (20, 3_000)
 _EPOCH_MS = 1_700_000_000_000
 
 
-class HostClock:
+class DriftingClock:
     """The clock port of one host. `drift_ppm`: how much faster than true time it runs, in millionths."""
 
     __slots__ = ("_world", "drift_ppm", "offset_us", "wall_ms")
@@ -72,7 +72,7 @@ class Host:
         self.name = name
         self.address = address
         rng = world.rng
-        self.clock = HostClock(world, rng.randrange(3_600_000_000), rng.randrange(-100, 101))
+        self.clock = DriftingClock(world, rng.randrange(3_600_000_000), rng.randrange(-100, 101))
         #: Callbacks cost so many times as much as on other hosts.
         self.slowness = 1
         self.paused = False

@@ -15,7 +15,7 @@ from concurrent.futures import Executor, Future
 from itertools import count
 from typing import Any, Protocol, TypeVar, cast
 
-from ottla.kernel.port import Rng
+from ottla.kernel.ports import Rng
 from ottla.sim.clock import SimClock
 
 _T = TypeVar("_T")

@@ -17,13 +17,13 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, cast
 
-from ottla.broker.clean_worker import Cleaned
-from ottla.broker.format import format_directories
-from ottla.broker.node import Node, Ports
+from ottla.broker.metadata.format import format_directories
+from ottla.broker.node import BrokerNode, Ports
+from ottla.broker.partitions.clean_worker import Cleaned
 from ottla.kernel.error import KafkaError
-from ottla.kernel.port import Disk
-from ottla.kernel.server_settings import ServerSettings
-from ottla.log.clean_job import Cleaning, Job
+from ottla.kernel.ports import Disk
+from ottla.log.cleaning.job import Cleaning, Job
+from ottla.settings.server.settings import ServerSettings
 from ottla.sim.clock import SimClock
 from ottla.sim.disk import SimDisk
 from ottla.sim.loop import SimLoop, SimPool
@@ -54,7 +54,7 @@ class Machine:
         self.clock = SimClock()
         self.settings = ServerSettings.parse(_SETTINGS | dict(settings or {}))
         self.loop = SimLoop(self.clock, rng)
-        self.node: Node | None = None
+        self.node: BrokerNode | None = None
         #: Why the node ended itself, when it did.
         self.failure: str | None = None
         for directory in self.settings.log_dirs:
@@ -68,7 +68,7 @@ class Machine:
         self.failure = None
         loop = self.loop = SimLoop(self.clock, self.rng)
         ports = Ports(self.disk, self.clock, self.rng, lambda *_: SimPool(loop), new_listener, loop.time, SimWorker)
-        node = Node(self.settings, cast(asyncio.AbstractEventLoop, loop), ports)
+        node = BrokerNode(self.settings, cast(asyncio.AbstractEventLoop, loop), ports)
         node.on_failure = self._fail
         node.open()
         self.node = node

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import cast
 
 from ottla.net.inbound import NO_REQUEST, Part, PeerError, Slot
-from ottla.net.listener import Gate, Listener
+from ottla.net.listener import Gate, ListeningSocket
 from ottla.net.turns import Turns
 from ottla.sim.loop import SimLoop
 
@@ -20,7 +20,7 @@ _PORT_FIRST = 40_000
 
 
 class SimListener:
-    """`ottla.net.listener.Listener` on the simulated loop. `connect` is the clients' end."""
+    """`ottla.net.listener.ListeningSocket` on the simulated loop. `connect` is the clients' end."""
 
     def __init__(
         self,
@@ -149,6 +149,6 @@ def _bytes(part: Part) -> bytes:
     return bytes(part) if isinstance(part, bytes | memoryview) else part.bytes()
 
 
-def new_listener(*args: object, **kwargs: object) -> Listener:
+def new_listener(*args: object, **kwargs: object) -> ListeningSocket:
     """`Ports.listener` of a simulated node."""
     return SimListener(*args, **kwargs)  # type: ignore[arg-type, return-value]

@@ -17,11 +17,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, cast
 
-from ottla.broker.format import format_directories
-from ottla.broker.node import Node, Ports
-from ottla.client import clock as client_clock
-from ottla.kernel.server_settings import ServerSettings
-from ottla.net.listener import Listener
+from ottla.broker.metadata.format import format_directories
+from ottla.broker.node import BrokerNode, Ports
+from ottla.client.connection import clock as client_clock
+from ottla.net.listener import ListeningSocket
+from ottla.settings.server.settings import ServerSettings
 from ottla.sim.disk import SimDisk
 from ottla.sim.host import Host
 from ottla.sim.loop import SimPool
@@ -52,7 +52,7 @@ class NodeHost:
             "group.initial.rebalance.delay.ms": "0",
         }
         self.settings = ServerSettings.parse(given | dict(settings or {}))
-        self.node: Node | None = None
+        self.node: BrokerNode | None = None
         #: Why the node ended itself, when it did.
         self.failure: str | None = None
         for directory in self.settings.log_dirs:
@@ -68,11 +68,11 @@ class NodeHost:
         """A new process. The disk's `Crashed` comes out, and then it is dead."""
         loop = self.host.boot()
         self.failure = None
-        listener: Any = partial(Listener, new_socket=self.host.socket, now=loop.time)
+        listener: Any = partial(ListeningSocket, new_socket=self.host.socket, now=loop.time)
         ports = Ports(
             self.disk, self.host.clock, self.world.rng, lambda *_: SimPool(loop), listener, loop.time, SimWorker
         )
-        node = Node(self.settings, cast(asyncio.AbstractEventLoop, loop), ports)
+        node = BrokerNode(self.settings, cast(asyncio.AbstractEventLoop, loop), ports)
         node.on_failure = self._fail
         node.open()
         self.node = node

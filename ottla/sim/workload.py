@@ -1,7 +1,7 @@
 """Clients at work in a world: producers, consumers of a group, and the faults between them and their nodes.
 
 Rules:
-- The clients are ours, unmodified, each a process of its own host. They write into a `Ledger` what they were told.
+- The clients are ours, unmodified, each a process of its own host. They write into a `WorkloadLedger` what they were told.
 - A client never ends by an error that Kafka's clients may meet: it notes what it does not know, and begins again.
 """
 
@@ -13,7 +13,7 @@ from random import Random
 
 from ottla.client import AsyncConsumer, AsyncProducer, TopicPartition
 from ottla.kernel.error import KafkaError, OttlaError
-from ottla.sim.checker import Ledger, Sent
+from ottla.sim.checker import SentRecord, WorkloadLedger
 
 _PAUSE_S = (0.05, 1.5)
 _BURST_MAX = 12
@@ -23,7 +23,7 @@ PARTITIONS = 3
 Going = Callable[[], bool]
 
 
-async def produce(name: str, servers: str, ledger: Ledger, rng: Random, going: Going) -> None:
+async def produce(name: str, servers: str, ledger: WorkloadLedger, rng: Random, going: Going) -> None:
     """Send bursts of numbered records as an idempotent producer while `going`."""
     number = 0
     while going():
@@ -35,7 +35,7 @@ async def produce(name: str, servers: str, ledger: Ledger, rng: Random, going: G
                     burst = []
                     for _ in range(rng.randrange(1, _BURST_MAX)):
                         number += 1
-                        burst.append(Sent(name, number, b"%s %d" % (name.encode(), number)))
+                        burst.append(SentRecord(name, number, b"%s %d" % (name.encode(), number)))
                     ledger.sent += burst
                     await _deliver(producer, ledger.topic, burst, rng)
                     await asyncio.sleep(rng.uniform(*_PAUSE_S))
@@ -43,7 +43,7 @@ async def produce(name: str, servers: str, ledger: Ledger, rng: Random, going: G
             await asyncio.sleep(rng.uniform(*_PAUSE_S))
 
 
-async def _deliver(producer: AsyncProducer, topic: str, burst: list[Sent], rng: Random) -> None:
+async def _deliver(producer: AsyncProducer, topic: str, burst: list[SentRecord], rng: Random) -> None:
     partition = rng.randrange(PARTITIONS)
     deliveries = [(each, await producer.send(topic, each.value, partition=partition)) for each in burst]
     failed: KafkaError | OttlaError | None = None
@@ -59,7 +59,7 @@ async def _deliver(producer: AsyncProducer, topic: str, burst: list[Sent], rng: 
         raise failed
 
 
-async def consume(name: str, group: str, servers: str, ledger: Ledger, rng: Random, going: Going) -> None:
+async def consume(name: str, group: str, servers: str, ledger: WorkloadLedger, rng: Random, going: Going) -> None:
     """Read as the member of a group while `going`, and commit after each poll."""
     seen = ledger.seen.setdefault(name, [])
     while going():
@@ -84,7 +84,7 @@ async def consume(name: str, group: str, servers: str, ledger: Ledger, rng: Rand
             await asyncio.sleep(rng.uniform(*_PAUSE_S))
 
 
-async def _commit(consumer: AsyncConsumer, group: str, ledger: Ledger, positions: dict[int, int]) -> None:
+async def _commit(consumer: AsyncConsumer, group: str, ledger: WorkloadLedger, positions: dict[int, int]) -> None:
     await consumer.commit({TopicPartition(ledger.topic, index): offset for index, offset in positions.items()})
     for index, offset in positions.items():
         ledger.committed[group, index] = max(offset, ledger.committed.get((group, index), 0))

@@ -26,7 +26,7 @@ from pyspark.sql.streaming.listener import (
 
 from ottla.client import Admin
 from ottla.kernel.error import KafkaError, OttlaError
-from ottla.kernel.name import TopicPartition
+from ottla.kernel.ids import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

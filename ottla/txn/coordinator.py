@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.name import TopicPartition
+from ottla.kernel.frozen import frozen
+from ottla.kernel.ids import TopicPartition
 from ottla.kernel.now import Now
-from ottla.kernel.value import frozen
 from ottla.txn.event import (
     Answer,
     Append,
@@ -59,7 +59,7 @@ class TransactionSettings:
     transaction_remove_expired_transaction_cleanup_interval_ms: int = 60 * _MINUTE_MS
 
 
-class Coordinator:
+class TransactionCoordinator:
     """One partition's transactional ids. The driver makes it, replays the log into it, and throws it away."""
 
     def __init__(

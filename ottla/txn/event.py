@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ottla.kernel.name import TopicPartition
-from ottla.kernel.value import frozen
+from ottla.kernel.frozen import frozen
+from ottla.kernel.ids import TopicPartition
 
 #: The key and value of a record as they stand in `__transaction_state`. A value of None is a tombstone.
 Entry = tuple[bytes, bytes | None]

@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import replace
 from enum import IntEnum
 
-from ottla.kernel.name import TopicPartition
-from ottla.kernel.value import frozen
+from ottla.kernel.frozen import frozen
+from ottla.kernel.ids import TopicPartition
 from ottla.wire.record.transaction import (
     PartitionsSchema,
     TransactionLogKey,

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.port import Buffer
+from ottla.kernel.ports import Buffer
 from ottla.wire.checksum import crc32c
 from ottla.wire.codec import Codec, codec_of, compress, decompress
 from ottla.wire.varint import decode_varint, encode_varint

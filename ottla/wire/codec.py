@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from enum import IntEnum
 
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.port import Buffer
+from ottla.kernel.ports import Buffer
 
 #: The head of a xerial (snappy-java) stream: magic, version 1, compatible from 1.
 _XERIAL_HEAD = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"

@@ -12,9 +12,9 @@ import struct
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ottla.kernel.port import Buffer
+from ottla.kernel.ports import Buffer
 from ottla.wire.reader import decoder_source, has_records
-from ottla.wire.schema import Source, schema
+from ottla.wire.schema import SchemaSource, schema
 from ottla.wire.type import Malformed, UnsupportedVersion
 from ottla.wire.writer import encoder_source
 
@@ -73,7 +73,7 @@ def _check(cls: type, version: int) -> None:
         raise UnsupportedVersion(f"{cls.__name__} has no version {version}")
 
 
-def _guarded(cls: type, source: Source, version: int) -> Decoder:
+def _guarded(cls: type, source: SchemaSource, version: int) -> Decoder:
     """The decoder around the lines of the source: it takes any buffer and lets no error out but Malformed."""
     source.names |= {"Malformed": Malformed, "Broken": (IndexError, ValueError, struct.error)}
     body = ["    try:", *("    " + line for line in source.lines)]

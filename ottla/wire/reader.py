@@ -14,7 +14,7 @@ from struct import Struct as Format
 from struct import unpack_from
 from typing import Any
 
-from ottla.wire.schema import Field, Source, emit_default, fields, schema
+from ottla.wire.schema import SchemaSource, WireField, emit_default, fields, schema
 from ottla.wire.type import FIXED, Malformed
 
 #: A compact string of Kafka holds at most this many bytes.
@@ -84,7 +84,7 @@ def has_records(cls: type) -> bool:
     return any(f.type == "Records" or (f.struct is not None and has_records(f.struct)) for f in fields(cls))
 
 
-def decoder_source(cls: type, version: int) -> Source:
+def decoder_source(cls: type, version: int) -> SchemaSource:
     """The body of `read(data, position)`."""
     names = {
         "new": object.__new__,
@@ -95,11 +95,11 @@ def decoder_source(cls: type, version: int) -> Source:
         "refuse": refuse,
         "NONE": None,
     }
-    return _Reader(cls, version, Source(names)).source
+    return _Reader(cls, version, SchemaSource(names)).source
 
 
 class _Reader:
-    def __init__(self, cls: type, version: int, source: Source) -> None:
+    def __init__(self, cls: type, version: int, source: SchemaSource) -> None:
         self.version = version
         self.flexible = version in schema(cls).flexible
         self.source = source
@@ -146,7 +146,7 @@ class _Reader:
             self.flush()
             self.source.add(f"{target}.unknown_tagged_fields = None")
 
-    def field(self, field: Field, target: str, *, tagged: bool = False) -> None:
+    def field(self, field: WireField, target: str, *, tagged: bool = False) -> None:
         nullable = field.is_nullable(self.version)
         if field.is_array:
             self.array(field, target, nullable)
@@ -179,7 +179,7 @@ class _Reader:
         if compact:
             source.add(f"{n} -= 1")
 
-    def bytes_like(self, field: Field, target: str, nullable: bool) -> None:
+    def bytes_like(self, field: WireField, target: str, nullable: bool) -> None:
         compact = self.flexible and field.compact
         n = self.length(field.type == "String", compact)
         self.present(n, compact, target, nullable)
@@ -198,7 +198,7 @@ class _Reader:
     def text(self, target: str) -> None:
         self.source.add(f'{target} = str(data[p:q], "utf-8")' if self.views else f"{target} = data[p:q].decode()")
 
-    def array(self, field: Field, target: str, nullable: bool) -> None:
+    def array(self, field: WireField, target: str, nullable: bool) -> None:
         source = self.source
         n = self.length(False, self.flexible)
         self.present(n, self.flexible, target, nullable)
@@ -217,7 +217,7 @@ class _Reader:
             self.elements(field, target, n)
         source.indent -= nullable
 
-    def elements(self, field: Field, target: str, n: str) -> None:
+    def elements(self, field: WireField, target: str, n: str) -> None:
         source = self.source
         add, each = source.fresh("add"), source.fresh("e")
         items = source.fresh("items")
@@ -251,7 +251,7 @@ class _Reader:
             self.flush()
             source.indent -= 1
 
-    def tags(self, tagged: list[Field], target: str) -> None:
+    def tags(self, tagged: list[WireField], target: str) -> None:
         source = self.source
         n = source.fresh("t")
         self.run.append(("B", n))

@@ -25,7 +25,7 @@ from typing import Any, TypeVar, dataclass_transform, overload
 
 from ottla.wire.type import FIXED
 
-__all__ = ["Field", "Schema", "Struct", "fields", "on", "schema", "wire"]
+__all__ = ["WireField", "Schema", "Struct", "fields", "on", "schema", "wire"]
 
 _T = TypeVar("_T")
 
@@ -45,7 +45,7 @@ def span(text: str) -> range:
     return range(int(first), (LAST if text.endswith("+") else int(last) if dash else int(first)) + 1)
 
 
-class Field:
+class WireField:
     """One field of a class. `name` and `annotation` come with `@wire`, the rest of the type on first use."""
 
     __slots__ = (
@@ -108,7 +108,7 @@ def on(
 
     `compact=False` keeps the old form of a string in flexible versions (the request header's client id alone).
     """
-    return Field(versions, default, factory, nullable, tag, (ignorable, compact))
+    return WireField(versions, default, factory, nullable, tag, (ignorable, compact))
 
 
 class Schema:
@@ -116,7 +116,7 @@ class Schema:
 
     __slots__ = ("_resolved", "fields", "flexible", "module", "versions")
 
-    def __init__(self, fields: list[Field], module: str, versions: range | None, flexible: range) -> None:
+    def __init__(self, fields: list[WireField], module: str, versions: range | None, flexible: range) -> None:
         self.fields = fields
         self.module = module
         #: None for a struct: it has those of the message around it.
@@ -162,7 +162,7 @@ def schema(cls: type) -> Schema:
     return found
 
 
-def fields(cls: type) -> list[Field]:
+def fields(cls: type) -> list[WireField]:
     """The fields of a wire class in their order."""
     return schema(cls).fields
 
@@ -185,7 +185,7 @@ def _build(cls: type, versions: range | None, flexible: range) -> type:
     namespace = dict(cls.__dict__)
     declared = []
     for name, annotation in cls.__annotations__.items():
-        field: Field = namespace.pop(name)
+        field: WireField = namespace.pop(name)
         field.name, field.annotation = name, annotation
         declared.append(field)
     namespace.pop("__dict__", None)
@@ -195,7 +195,7 @@ def _build(cls: type, versions: range | None, flexible: range) -> type:
     return type(cls.__name__, (Struct,), namespace)
 
 
-class Source:
+class SchemaSource:
     """Python source as it grows, and the names it may use."""
 
     __slots__ = ("_count", "indent", "lines", "names")
@@ -231,14 +231,14 @@ class Source:
         return self.names[name]
 
 
-def literal(field: Field) -> str | None:
+def literal(field: WireField) -> str | None:
     """The default of a field as source; None where it must be made anew each time."""
     if field.factory is not None:
         return None
     return repr(field.default)
 
 
-def emit_default(source: Source, target: str, field: Field) -> None:
+def emit_default(source: SchemaSource, target: str, field: WireField) -> None:
     """Add the lines that give `target` the default of `field`."""
     text = literal(field)
     if text is not None:
@@ -249,7 +249,7 @@ def emit_default(source: Source, target: str, field: Field) -> None:
         emit_struct(source, target, field.factory)
 
 
-def emit_struct(source: Source, target: str, cls: Any) -> None:
+def emit_struct(source: SchemaSource, target: str, cls: Any) -> None:
     """Add the lines that make a struct full of defaults, without the cost of a call."""
     made = source.fresh("d")
     source.add(f"{made} = {target} = new({source.constant('C', cls)})")
@@ -259,7 +259,7 @@ def emit_struct(source: Source, target: str, cls: Any) -> None:
 
 
 def _initializer(cls: type) -> Any:
-    source = Source({"new": object.__new__, "UNSET": _UNSET})
+    source = SchemaSource({"new": object.__new__, "UNSET": _UNSET})
     arguments = []
     for field in fields(cls):
         text, name = literal(field), field.name

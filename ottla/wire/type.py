@@ -8,7 +8,7 @@ Rules:
 
 from typing import Any, TypeAlias
 
-from ottla.kernel.name import NO_UUID, Uuid
+from ottla.kernel.ids import NO_UUID, Uuid
 
 __all__ = [
     "FIXED",

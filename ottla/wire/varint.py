@@ -5,7 +5,7 @@ Rules:
 - A varint has at most 5 bytes and a varlong at most 10; a longer one is refused with ValueError.
 """
 
-from ottla.kernel.port import Buffer
+from ottla.kernel.ports import Buffer
 
 #: 64 bits in groups of 7.
 _VARLONG_BYTES_MAX = 10

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.port import Buffer
+from ottla.kernel.ports import Buffer
 from ottla.wire.batch import HEADER_BYTES, BatchHeader
 from ottla.wire.codec import Codec, decompress_some
 from ottla.wire.varint import decode_varint

@@ -13,7 +13,7 @@ from struct import Struct as Format
 from struct import pack
 
 from ottla.wire.reader import RUN_LAYOUTS, has_records, run_layouts
-from ottla.wire.schema import Field, Source, fields, schema
+from ottla.wire.schema import SchemaSource, WireField, fields, schema
 from ottla.wire.type import FIXED, UnsupportedVersion
 
 #: Bytes shorter than this are cheaper to copy than to send as a piece of their own.
@@ -50,7 +50,7 @@ def lacks(cls: str, version: int, name: str) -> UnsupportedVersion:
     return UnsupportedVersion(f"version {version} of {cls} cannot say {name}")
 
 
-def encoder_source(cls: type, version: int) -> Source:
+def encoder_source(cls: type, version: int) -> SchemaSource:
     """The body of `write(m)`, which gives a list of parts."""
     names = {
         "varint": varint,
@@ -61,11 +61,11 @@ def encoder_source(cls: type, version: int) -> Source:
         "BYTES": _BYTES,
         "join": b"".join,
     }
-    return _Writer(cls, version, Source(names)).source
+    return _Writer(cls, version, SchemaSource(names)).source
 
 
 class _Writer:
-    def __init__(self, cls: type, version: int, source: Source) -> None:
+    def __init__(self, cls: type, version: int, source: SchemaSource) -> None:
         self.cls = cls
         self.version = version
         self.flexible = version in schema(cls).flexible
@@ -107,7 +107,7 @@ class _Writer:
         if self.flexible:
             self.tags(tagged, target)
 
-    def field(self, field: Field, value: str, *, tagged: bool = False) -> None:
+    def field(self, field: WireField, value: str, *, tagged: bool = False) -> None:
         nullable = field.is_nullable(self.version)
         if field.is_array:
             self.array(field, value, nullable)
@@ -135,7 +135,7 @@ class _Writer:
         code = "b'\\0'" if compact else "b'\\xff\\xff'" if short else "b'\\xff\\xff\\xff\\xff'"
         self.source.add(f"    {self.out}({code})", "else:")
 
-    def bytes_like(self, field: Field, value: str, nullable: bool) -> None:
+    def bytes_like(self, field: WireField, value: str, nullable: bool) -> None:
         source, short = self.source, field.type == "String"
         compact = self.flexible and field.compact
         encode = ".encode()" if short else ""
@@ -178,7 +178,7 @@ class _Writer:
         source.add(f"elif len({x}):", "    parts.append(join(out))", "    out.clear()", f"    parts.append({x})")
         source.indent -= nullable
 
-    def array(self, field: Field, value: str, nullable: bool) -> None:
+    def array(self, field: WireField, value: str, nullable: bool) -> None:
         source = self.source
         x = source.fresh("x")
         if nullable:
@@ -228,7 +228,7 @@ class _Writer:
             self.flush()
             source.indent -= 1
 
-    def tags(self, tagged: list[Field], target: str) -> None:
+    def tags(self, tagged: list[WireField], target: str) -> None:
         source = self.source
         self.flush()
         unknown = f"{target}.unknown_tagged_fields"
@@ -254,7 +254,7 @@ class _Writer:
         source.add("else:", f"    {outer}(tag_section({found} or [], {unknown}))")
 
 
-def differs(source: Source, field: Field, value: str) -> str:
+def differs(source: SchemaSource, field: WireField, value: str) -> str:
     """An expression: is the value of a field another than its default?"""
     if field.factory is list:
         return f"{value} or {value} is None"

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.name import TopicPartition
+from ottla.kernel.ids import TopicPartition
 from ottla.sim.machine import Machine
 from ottla.wire.api import (
     API,

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.broker.admission import Admission, ListenerGate
-from ottla.cluster.image import Image
-from ottla.kernel.server_settings import ServerSettings
-from ottla.kernel.single_node import single_node
+from ottla.broker.limits.admission import Admission, ListenerGate
+from ottla.metadata.image import Image
+from ottla.settings.server.settings import ServerSettings
+from ottla.settings.server.single_node import single_node
 
 MAX, RATE = "max.connections", "max.connection.creation.rate"
 OWN = "listener.name.clients."

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import ottla
-from ottla.broker.clean_process import Pace, converse
+from ottla.broker.partitions.clean_process import CleanerPace, converse
 from ottla.host.disk import HostDisk
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.name import TopicPartition
+from ottla.kernel.ids import TopicPartition
 from ottla.log.checkpoint import read_offsets
-from ottla.log.clean_job import Job, plan
+from ottla.log.cleaning.job import Job, plan
 from ottla.log.log import Log, LogSettings
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest
@@ -208,7 +208,7 @@ def test_the_pace_is_that_of_the_bytes_and_idle_time_is_not_made_up_for() -> Non
         slept.append(seconds)
         now += seconds
 
-    pace = Pace(1000.0, lambda: now, sleep)
+    pace = CleanerPace(1000.0, lambda: now, sleep)
     pace(500)
     pace(1500)
     now += 60

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.name import Uuid
+from ottla.kernel.ids import Uuid
 from ottla.wire.api import share_acknowledge, share_fetch
 from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest

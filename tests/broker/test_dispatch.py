@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ottla
-from ottla.broker.dispatch import HANDLERS
+from ottla.broker.dispatch.dispatch import HANDLERS
 from ottla.broker.handlers import MODULES
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.lazy import load_all
@@ -129,7 +129,7 @@ def test_a_handler_whose_module_a_thread_is_importing_is_waited_for(
     monkeypatch.setitem(sys.modules, "gate_of_half", SimpleNamespace(begun=begun, whole=whole))
     (tmp_path / "half_of_a_handler.py").write_text(
         "from gate_of_half import begun, whole\n"
-        "from ottla.broker.dispatch import HANDLERS\n"
+        "from ottla.broker.dispatch.dispatch import HANDLERS\n"
         "HANDLERS.registered[-1] = 'half'\n"
         "begun.set()\n"
         "assert whole.wait(30)\n"

@@ -7,9 +7,9 @@ import time
 import pytest
 
 import ottla
-from ottla.cluster.image import CLIENT_METRICS
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.setting import _split
+from ottla.metadata.image import CLIENT_METRICS
+from ottla.settings.schema import _split
 from ottla.wire.api.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.dispatch import HANDLERS
+from ottla.broker.dispatch.dispatch import HANDLERS
 from ottla.sim.machine import Machine
 from ottla.wire.api import API, ApiKey
 from ottla.wire.api.metadata import MetadataRequest
@@ -20,7 +20,7 @@ from ottla.wire.batch import build
 from ottla.wire.codec import Codec
 from ottla.wire.compile import encode
 from ottla.wire.header import RequestHeader, request_header_version
-from ottla.wire.schema import Field
+from ottla.wire.schema import WireField
 from tests.wire.value import message
 
 REQUESTS = 150
@@ -55,7 +55,7 @@ class Fuzz:
             build([(0, b"k", None, ())], producer_id=5, producer_epoch=0, base_sequence=0),
         ]
 
-    def plausible(self, field: Field, rng: Random) -> Any:
+    def plausible(self, field: WireField, rng: Random) -> Any:
         """Now and then what gets further than a name that nobody has."""
         if field.is_array or field.struct is not None or rng.random() < 0.2:
             return None
@@ -139,7 +139,7 @@ def test_many_more_requests_are_answered_and_the_node_goes_on(seed: int, caplog:
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
 def test_a_batch_that_would_be_gigabytes_is_refused(codec: Codec) -> None:
     from ottla.kernel.error import ErrorCode, KafkaError
-    from ottla.log.revise import revise
+    from ottla.log.rewrite import revise
     from ottla.log.setting import LogSettings
     from ottla.wire.batch import HEADER_BYTES
     from ottla.wire.codec import PLAIN_BYTES_MAX, compress

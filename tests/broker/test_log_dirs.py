@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.name import TopicPartition
+from ottla.kernel.ids import TopicPartition
 from ottla.sim.disk import Crashed
 from ottla.wire.api import create_topics, describe_log_dirs, incremental_alter_configs
 from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.name import TRANSACTION_TOPIC, TopicPartition
+from ottla.kernel.ids import TRANSACTION_TOPIC, TopicPartition
 from ottla.log.log import Log
 from ottla.replica.partition import Partition
 from ottla.wire.api import delete_records, list_offsets, write_txn_markers

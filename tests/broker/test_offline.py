@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ottla.cluster.placement import UNASSIGNED_DIRECTORY
+from ottla.controller.placement import UNASSIGNED_DIRECTORY
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.name import TopicPartition
+from ottla.kernel.ids import TopicPartition
 from ottla.log.log import Log, LogSettings, Origin
 from ottla.wire.api import describe_topic_partitions as paged
 from ottla.wire.api import elect_leaders, fetch

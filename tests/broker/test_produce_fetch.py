@@ -11,7 +11,7 @@ import pytest
 import ottla
 from ottla.host.clock import HostClock
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.name import Uuid
+from ottla.kernel.ids import Uuid
 from ottla.wire.api import ApiKey
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ottla.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

@@ -10,9 +10,9 @@ from itertools import count
 import pytest
 
 import ottla
-from ottla.broker.quota import Quotas
-from ottla.cluster.image import Image
+from ottla.broker.limits.quota import Quotas
 from ottla.kernel.error import ErrorCode
+from ottla.metadata.image import Image
 from ottla.wire.api import (
     alter_client_quotas,
     create_partitions,

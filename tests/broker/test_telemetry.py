@@ -6,10 +6,10 @@ import pytest
 from confluent_kafka import Producer
 
 import ottla
-from ottla.broker.telemetry import Client, ClientMetrics, Instance, Telemetry
-from ottla.cluster.image import CLIENT_METRICS, Image
+from ottla.broker.limits.telemetry import Client, ClientMetrics, Instance, Telemetry
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.name import NO_UUID, Uuid
+from ottla.kernel.ids import NO_UUID, Uuid
+from ottla.metadata.image import CLIENT_METRICS, Image
 from ottla.wire.api.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -17,7 +17,7 @@ from ottla.wire.api.incremental_alter_configs import (
 )
 from ottla.wire.codec import Codec, compress
 from tests.broker.wire_client import WireClient
-from tests.cluster.scene import Cluster
+from tests.controller.scene import Cluster
 
 ME = Client("billing", ("apache-kafka-java", "4.3.1"), ("127.0.0.1", 5))
 CONNECTION = object()

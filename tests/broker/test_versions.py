@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import ottla
-from ottla.broker.dispatch import HANDLERS
-from ottla.kernel.name import NO_UUID, Uuid
+from ottla.broker.dispatch.dispatch import HANDLERS
+from ottla.kernel.ids import NO_UUID, Uuid
 from ottla.wire.api import (
     API,
     ApiKey,

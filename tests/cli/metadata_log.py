@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from ottla.cluster.record_version import record_version
-from ottla.kernel.name import Uuid
+from ottla.kernel.ids import Uuid
+from ottla.metadata.record_version import record_version
 from ottla.wire.batch import build
 from ottla.wire.record import metadata as record
 from ottla.wire.record.registration import (

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.kafka.metadata_shell import Shell, read_image
-from ottla.cli.kafka.metadata_tree import root
+from ottla.cli.kafka.metadata.metadata_shell import Shell, read_image
+from ottla.cli.kafka.metadata.metadata_tree import root
 from ottla.host.disk import HostDisk
 from tests.cli.kafka_tool import kafka
 from tests.cli.metadata_log import write

@@ -76,7 +76,7 @@ def test_a_full_disk_is_told_in_one_line(bootstrap: str, topic: str, unbuffered:
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_kafkas_tools_tell_of_a_full_disk_in_one_line(unbuffered: str) -> None:
-    program = "import sys; sys.argv[0] = 'kafka-topics'; from ottla.cli.kafka.topic import main; main()"
+    program = "import sys; sys.argv[0] = 'kafka-topics'; from ottla.cli.kafka.topics.topic import main; main()"
     said = _on_a_full_disk([sys.executable, "-c", program, "--version"], PYTHONUNBUFFERED=unbuffered)
     assert (said.code, said.out) == (1, "No space left on device\n")
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.kafka import server_stop
-from ottla.cli.kafka.server_stop import Process, server_words
+from ottla.cli.kafka.server import server_stop
+from ottla.cli.kafka.server.server_stop import Process, server_words
 from ottla.client import Admin
 from tests.cli.kafka_tool import kafka
 from tests.cli.test_start import server_properties
 
 _SECONDS_MAX = 30
-_START = (sys.executable, "-m", "ottla.cli.kafka.server_start")
+_START = (sys.executable, "-m", "ottla.cli.kafka.server.server_start")
 
 
 def _formatted(directory: Path, port: int) -> tuple[str, str]:
@@ -97,11 +97,11 @@ def test_usage_is_on_stdout_as_apaches_script_has_it() -> None:
     [
         ("/v/bin/python3 /v/bin/kafka-server-start a.properties", ["a.properties"]),
         ("/v/bin/python /v/bin/kafka-server-start.sh a --override b=c", ["a", "--override", "b=c"]),
-        ("python3.11 -m ottla.cli.kafka.server_start a", ["a"]),
+        ("python3.11 -m ottla.cli.kafka.server.server_start a", ["a"]),
         ("python3 /v/bin/kafka-server-start -daemon a", None),
         ("python3 /v/bin/kafka-server-start", None),
         ("python3 /v/bin/ottla start a", None),
-        ("python3 -m pytest ottla.cli.kafka.server_start a", None),
+        ("python3 -m pytest ottla.cli.kafka.server.server_start a", None),
         ("bash bin/kafka-server-start.sh a", None),
         ("java -cp libs kafka.Kafka a", None),
         ("", None),

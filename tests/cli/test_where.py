@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.cli.record_field import getter
-from ottla.cli.template import template
-from ottla.cli.where import where
-from ottla.client.record import ConsumerRecord
+from ottla.cli.records.field import getter
+from ottla.cli.records.template import template
+from ottla.cli.records.where import where
+from ottla.columns.record import ConsumerRecord
 from ottla.kernel.error import OttlaError
 
 _VALUE = b'{"price": 60, "who": "ann", "tags": ["a", "b"], "deep": {"odd key": [1, {"x": null}]}, "paid": true}'

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from ottla.cli.root import _TOOLS
+from ottla.cli.ottla.root import _TOOLS
 from ottla.client import Producer
 from ottla.wire.batch import build
 from tests.cli.tool import CTRL_C, OTTLA, Tool, in_process, on_terminal

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ottla.cli.root import run
+from ottla.cli.ottla.root import run
 
 OTTLA = [sys.executable, "-m", "ottla.cli"]
 CTRL_C = b"\x03"

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from ottla.client.accumulator import Accumulator, PartitionQueue
-from ottla.client.delivery import Delivery
-from ottla.client.producer_setting import ProducerSettings
+from ottla.client.producer.accumulator import Accumulator, PartitionQueue
+from ottla.client.producer.delivery import Delivery
+from ottla.client.settings.producer import ProducerSettings
 from ottla.kernel.error import ErrorCode, KafkaError
 
 

@@ -7,16 +7,16 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.client.clock import now_ms
-from ottla.client.cluster import Cluster
-from ottla.client.connection import Connection
-from ottla.client.consumer_metric import ConsumerMeter
-from ottla.client.consumer_setting import ConsumerSettings
-from ottla.client.fetch_session import Wanted
-from ottla.client.fetcher import Fetcher
-from ottla.client.position import PartitionPosition
+from ottla.client.connection.clock import now_ms
+from ottla.client.connection.cluster import Cluster
+from ottla.client.connection.connection import BrokerConnection
+from ottla.client.consumer.fetch_session import WantedPartition
+from ottla.client.consumer.fetcher import Fetcher
+from ottla.client.consumer.metric import ConsumerMeter
+from ottla.client.consumer.position import PartitionPosition
+from ottla.client.settings.consumer import ConsumerSettings
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.name import TopicPartition, Uuid
+from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.wire.api.fetch import PartitionData
 from ottla.wire.api.metadata import (
     MetadataResponse,
@@ -37,10 +37,12 @@ class Watched(Fetcher):
         super().__init__(cluster, settings, positions, threading.Lock(), ConsumerMeter(0))
         self.asked: list[tuple[int, int]] = []
 
-    def _open_connection(self, node_id: int) -> Connection | None:
-        return cast(Connection, object())
+    def _open_connection(self, node_id: int) -> BrokerConnection | None:
+        return cast(BrokerConnection, object())
 
-    def _fetch(self, node_id: int, connection: Connection, wants: dict[TopicPartition, Wanted], full: bool) -> None:
+    def _fetch(
+        self, node_id: int, connection: BrokerConnection, wants: dict[TopicPartition, WantedPartition], full: bool
+    ) -> None:
         self.asked.append((node_id, wants[ONE].offset))
 
 
@@ -58,7 +60,7 @@ def scene(answers: list[Mapping[str, Any]]) -> list[tuple[int, int]]:
         state.seek(5)
         fetcher = Watched(cluster, {ONE: state})
         fetcher._pass(now_ms())
-        want = Wanted(5, 0, 1, cluster.metadata.topics["t"].id)
+        want = WantedPartition(5, 0, 1, cluster.metadata.topics["t"].id)
         for answer in answers:
             fetcher._took(ONE, want, PartitionData(partition_index=0, **answer))
             fetcher._pass(now_ms())
@@ -86,7 +88,11 @@ def wanted_of(*changes: Any) -> list[list[int]]:
 
         class Noting(Watched):
             def _fetch(
-                self, node_id: int, connection: Connection, wants: dict[TopicPartition, Wanted], full: bool
+                self,
+                node_id: int,
+                connection: BrokerConnection,
+                wants: dict[TopicPartition, WantedPartition],
+                full: bool,
             ) -> None:
                 asked.append([one.partition for one in wants])
 
@@ -129,7 +135,7 @@ def taken(state: PartitionPosition, answer: PartitionData, offset: int, **settin
     async def run() -> None:
         cluster = Cluster(ConsumerSettings.read("127.0.0.1:1", settings))
         fetcher = Watched(cluster, {ONE: state})
-        fetcher._took(ONE, Wanted(offset, 0, 1000, Uuid(b"i" * 16)), answer)
+        fetcher._took(ONE, WantedPartition(offset, 0, 1000, Uuid(b"i" * 16)), answer)
         fetcher.close()
         await cluster.close()
 

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ottla.client.delivery import ProducerBatch
-from ottla.client.frame import Frames
-from ottla.client.inbound import Inbound
-from ottla.client.outgoing import Mapping, cuts, fill
+from ottla.client.connection.inbound import Inbound
+from ottla.client.producer.delivery import ProducerBatch
+from ottla.client.producer.outgoing import ColumnMapping, cuts, fill
+from ottla.kernel.memory import Frames
 from ottla.wire.batch import header_at
 from ottla.wire.codec import Codec
 
@@ -75,7 +75,7 @@ def test_a_batch_keeps_its_memory_until_it_is_over() -> None:
     table = pa.table({"value": [b"%0400d" % number for number in range(1_000)]})
 
     def sent(timestamp: int) -> ProducerBatch:
-        (cut,) = cuts(table, Mapping(), 1, 1 << 20, lambda: timestamp)
+        (cut,) = cuts(table, ColumnMapping(), 1, 1 << 20, lambda: timestamp)
         batch = ProducerBatch("t", 0, 0, 0)
         fill(batch, cut, Codec.NONE, None, memory.take)
         batch.sequence((9, 0), 0)

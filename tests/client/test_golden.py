@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from ottla.client.assignor import ASSIGNORS, Candidate
-from ottla.client.delivery import ProducerBatch
-from ottla.client.partitioner import murmur2
-from ottla.client.protocol import Subscription
-from ottla.kernel.name import TopicPartition
+from ottla.client.assignment.assignor import ASSIGNORS, CandidateMember
+from ottla.client.assignment.consumer_protocol import Subscription
+from ottla.client.producer.delivery import ProducerBatch
+from ottla.client.producer.partitioner import murmur2
+from ottla.kernel.ids import TopicPartition
 from ottla.wire.codec import Codec
 from tests.interop.toolchain import classpath
 
@@ -29,7 +29,7 @@ def test_murmur2_is_javas() -> None:
 def test_murmur2_of_a_column_is_javas() -> None:
     import pyarrow as pa
 
-    from ottla.client.column_encode import murmur2_all
+    from ottla.columns.encode_columns import murmur2_all
 
     keys = pa.array([bytes.fromhex(key) for key, _ in GOLDEN["murmur2"]], pa.binary())
     assert murmur2_all(keys).tolist() == [one for _, one in GOLDEN["murmur2"]]
@@ -41,7 +41,7 @@ def test_assignments_are_javas(assignor: str) -> None:
     assert len(cases) >= 100 and (assignor == "roundrobin" or sum("racks" in case for case in cases) >= 80)
     for case in cases:
         members = [
-            Candidate(
+            CandidateMember(
                 one["id"],
                 Subscription(
                     tuple(one["topics"]),
@@ -85,7 +85,7 @@ def test_batches_are_javas_byte_for_byte(case: dict[str, Any]) -> None:
 def test_batches_of_a_table_are_javas_byte_for_byte(case: dict[str, Any]) -> None:
     import pyarrow as pa
 
-    from ottla.client.outgoing import Mapping, cuts, fill
+    from ottla.client.producer.outgoing import ColumnMapping, cuts, fill
 
     times, keys, values, pairs = zip(*case["records"], strict=True)
     table = pa.table(
@@ -99,7 +99,7 @@ def test_batches_of_a_table_are_javas_byte_for_byte(case: dict[str, Any]) -> Non
             ),
         }
     )
-    columns = Mapping(key="key", timestamp="time", partition="to", headers="headers")
+    columns = ColumnMapping(key="key", timestamp="time", partition="to", headers="headers")
     (cut,) = cuts(table, columns, 1, 1 << 20, lambda: 0)
     batch = ProducerBatch("t", 0, 0, 0)
     fill(batch, cut, Codec.NONE, None)

@@ -26,9 +26,9 @@ from ottla.client import (
     ShareConsumer,
     TopicPartition,
 )
-from ottla.client.client_setting import ClientSettings
-from ottla.client.cluster import Cluster
-from tests.client import typed_sample
+from ottla.client.connection.cluster import Cluster
+from ottla.settings.client.client import ClientSettings
+from tests.serde import typed_sample
 
 
 def test_a_typed_program_runs_as_its_types_say() -> None:

@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from ottla.client.cluster import Cluster
-from ottla.client.consumer_setting import ConsumerSettings
-from ottla.client.error import Fenced
-from ottla.client.group_classic import ClassicGroup
-from ottla.client.membership import ClassicMembership, ConsumerMembership, Outcome
-from ottla.client.protocol import assignment_bytes, parse_assignment
+from ottla.client.assignment.consumer_protocol import assignment_bytes, parse_assignment
+from ottla.client.connection.cluster import Cluster
+from ottla.client.membership.classic import ClassicGroupMember
+from ottla.client.membership.membership import ClassicMembership, ConsumerMembership, Outcome
+from ottla.client.settings.consumer import ConsumerSettings
+from ottla.kernel.client_error import Fenced
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.name import TopicPartition, Uuid
+from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.wire.api.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatResponse, TopicPartitions
 from ottla.wire.api.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ottla.wire.api.sync_group import SyncGroupResponse
@@ -111,7 +111,7 @@ PAST = [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REB
 def test_an_answer_about_a_past_generation_does_not_end_the_present_one(code: ErrorCode) -> None:
     async def run() -> None:
         cluster = Cluster(settings())
-        group = ClassicGroup(cluster, settings(), Alone())
+        group = ClassicGroupMember(cluster, settings(), Alone())
         membership = group.membership
         membership.join_answered(joined(membership))
         membership.sync_answered(SyncGroupResponse(assignment=assignment_bytes([ONE])))

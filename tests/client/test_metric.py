@@ -6,7 +6,7 @@ import math
 import pytest
 
 from ottla.client import Admin, ConfigResource, Consumer, KafkaError, Producer, ResourceType, TopicPartition
-from ottla.client.metric import WINDOW_MS, Sampled
+from ottla.client.connection.metric import WINDOW_MS, Sampled
 from tests.client.conftest import eventually
 
 

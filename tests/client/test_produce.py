@@ -4,12 +4,20 @@ from typing import Any
 
 import pytest
 
-from ottla.client.accumulator import PartitionQueue
-from ottla.client.delivery import ProducerBatch
-from ottla.client.metadata import Metadata
-from ottla.client.produce import Verdict, explained, judge, parts_of, pause_ms, topic_data, version_at_most
-from ottla.client.producer_setting import ProducerSettings
-from ottla.client.transaction import Transactions
+from ottla.client.connection.metadata import Metadata
+from ottla.client.producer.accumulator import PartitionQueue
+from ottla.client.producer.classify_error import (
+    ErrorClass,
+    classify_error,
+    explained,
+    parts_of,
+    pause_ms,
+    topic_data,
+    version_at_most,
+)
+from ottla.client.producer.delivery import ProducerBatch
+from ottla.client.settings.producer import ProducerSettings
+from ottla.client.transaction.state import Transactions
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api import produce as wire
 
@@ -32,25 +40,27 @@ def batch(records: int = 2, producer: tuple[int, int] | None = (7, 0)) -> Produc
     return made
 
 
-def verdict(code: ErrorCode, *, one: ProducerBatch | None = None, now_ms: int = 0, **more: Any) -> Verdict:
+def verdict(code: ErrorCode, *, one: ProducerBatch | None = None, now_ms: int = 0, **more: Any) -> ErrorClass:
     refused = one or batch()
     line = more.get("line", queue(refused))
-    return judge(refused, line, KafkaError(code, ""), more.get("transactions"), more.get("settings", SETTINGS), now_ms)
+    return classify_error(
+        refused, line, KafkaError(code, ""), more.get("transactions"), more.get("settings", SETTINGS), now_ms
+    )
 
 
 def test_what_may_pass_is_tried_again_until_the_delivery_timeout() -> None:
-    assert verdict(ErrorCode.NOT_LEADER_OR_FOLLOWER) is Verdict.AGAIN
-    assert verdict(ErrorCode.NETWORK_EXCEPTION, now_ms=999) is Verdict.AGAIN
-    assert verdict(ErrorCode.NETWORK_EXCEPTION, now_ms=1000) is Verdict.OVER
-    assert verdict(ErrorCode.TOPIC_AUTHORIZATION_FAILED) is Verdict.OVER
+    assert verdict(ErrorCode.NOT_LEADER_OR_FOLLOWER) is ErrorClass.AGAIN
+    assert verdict(ErrorCode.NETWORK_EXCEPTION, now_ms=999) is ErrorClass.AGAIN
+    assert verdict(ErrorCode.NETWORK_EXCEPTION, now_ms=1000) is ErrorClass.OVER
+    assert verdict(ErrorCode.TOPIC_AUTHORIZATION_FAILED) is ErrorClass.OVER
     none = ProducerSettings.read("127.0.0.1:1", {"retries": 0})
-    assert verdict(ErrorCode.NETWORK_EXCEPTION, settings=none) is Verdict.OVER
+    assert verdict(ErrorCode.NETWORK_EXCEPTION, settings=none) is ErrorClass.OVER
 
 
 def test_a_batch_that_is_too_large_is_split_until_it_is_one_record() -> None:
     for code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
-        assert verdict(code) is Verdict.SPLIT
-        assert verdict(code, one=batch(1)) is Verdict.OVER
+        assert verdict(code) is ErrorClass.SPLIT
+        assert verdict(code, one=batch(1)) is ErrorClass.OVER
 
 
 @pytest.mark.parametrize(
@@ -59,15 +69,15 @@ def test_a_batch_that_is_too_large_is_split_until_it_is_one_record() -> None:
 def test_only_the_first_in_line_says_that_the_broker_has_lost_track(code: ErrorCode) -> None:
     first, second = batch(), batch()
     line = queue(first, second)
-    assert verdict(code, one=first, line=line) is Verdict.RENEWED
-    assert verdict(code, one=second, line=line) is Verdict.AGAIN
-    assert verdict(code, one=batch(producer=None)) is not Verdict.RENEWED
+    assert verdict(code, one=first, line=line) is ErrorClass.RENEWED
+    assert verdict(code, one=second, line=line) is ErrorClass.AGAIN
+    assert verdict(code, one=batch(producer=None)) is not ErrorClass.RENEWED
 
 
 def test_nothing_mends_lost_track_within_a_transaction() -> None:
     transactions = Transactions("x", 60_000)
     one = batch()
-    assert verdict(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, one=one, transactions=transactions) is Verdict.OVER
+    assert verdict(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, one=one, transactions=transactions) is ErrorClass.OVER
 
 
 def test_pauses_grow_with_each_attempt_and_are_short_while_a_transaction_ends() -> None:

@@ -23,7 +23,7 @@ from ottla.client import (
     ScramMechanism,
     TlsFailed,
 )
-from ottla.client.sasl import SignIn
+from ottla.security.sasl import SignIn
 from tests.client import certificate
 from tests.client.certificate import Certificates
 from tests.client.conftest import eventually

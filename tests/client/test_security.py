@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from ottla.client.client_setting import ClientSettings
-from ottla.client.error import AuthenticationFailed
-from ottla.client.sasl import SignIn, bearer, plain
-from ottla.client.scram import ScramRefused, scram
-from ottla.client.security import authenticate
-from ottla.client.security_setting import SecuritySettings
-from ottla.client.tls import context
+from ottla.kernel.client_error import AuthenticationFailed
 from ottla.kernel.error import ErrorCode, OttlaError
+from ottla.security.sasl import SignIn, bearer, plain
+from ottla.security.scram import ScramRefused, scram
+from ottla.security.sign_in import authenticate
+from ottla.security.tls import context
+from ottla.settings.client.client import ClientSettings
+from ottla.settings.client.security import SecuritySettings
 from ottla.wire.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.wire.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.client import certificate
@@ -268,7 +268,7 @@ def test_files_that_cannot_be_used_are_named(files: Certificates, tmp_path: Path
 
 
 def test_frames_are_cut_the_same_however_they_come() -> None:
-    from ottla.client.inbound import Inbound
+    from ottla.client.connection.inbound import Inbound
     from ottla.wire.type import Malformed
 
     bodies = [b"abcd", b"x" * 100_000, b"efgh" * 5, b"y" * 40_000, b"z" * 4]

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from ottla.client import OttlaError
-from ottla.client.setting import Settings
 from ottla.client.setting_reference import CLIENTS, explain, explained, reference
-from ottla.client.share_setting import NOT_OF_SHARE_CONSUMERS
+from ottla.client.settings.share import NOT_OF_SHARE_CONSUMERS
+from ottla.settings.client.schema import DeclaredSettings
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs/reference/client-settings.md"
@@ -30,8 +30,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, TypedDict
 
-from ottla.client.producer_setting import Partitioner
-from ottla.client.serializer import Deserializer, Serializer
+from ottla.client.settings.producer import Partitioner
+from ottla.serde.serializer import Deserializer, Serializer
 '''
 TYPES = {
     "int": "int | str",
@@ -49,7 +49,7 @@ TYPES = {
 }
 
 
-def annotations(kind: type[Settings]) -> dict[str, str]:
+def annotations(kind: type[DeclaredSettings]) -> dict[str, str]:
     found: dict[str, str] = {}
     for each in reversed(kind.__mro__):
         found.update(vars(each).get("__annotations__", {}))

@@ -15,9 +15,9 @@ from ottla.client import (
     TopicPartition,
 )
 from ottla.client.acknowledgement import GAP, Acknowledgements, Range, ranges
-from ottla.client.share_session import ShareSession
+from ottla.client.share.session import ShareFetchSession
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.name import Uuid
+from ottla.kernel.ids import Uuid
 from tests.client.conftest import eventually
 
 ONE = TopicPartition("t", 0)
@@ -70,7 +70,7 @@ def test_a_renewed_record_is_to_be_acknowledged_again() -> None:
 
 
 def test_a_session_names_what_is_new_and_forgets_what_is_gone() -> None:
-    session = ShareSession()
+    session = ShareFetchSession()
     first = session.fetch({ONE: ID}, {})
     assert (first.share_session_epoch, [one.topic_id for one in first.topics]) == (0, [ID])
     assert session.answered(0)

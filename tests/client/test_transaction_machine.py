@@ -10,10 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ottla.client.error import Fenced, InvalidProducerEpoch, ProducerFenced, TransactionAbortable, error_of
-from ottla.client.transaction import Phase, Transactions
+from ottla.client.transaction.state import Phase, Transactions
+from ottla.kernel.client_error import Fenced, InvalidProducerEpoch, ProducerFenced, TransactionAbortable, error_of
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
-from ottla.kernel.name import TopicPartition
+from ottla.kernel.ids import TopicPartition
 from ottla.txn.event import WriteMarkers
 from ottla.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

@@ -2,13 +2,13 @@
 
 import pytest
 
-from ottla.client.consumer_setting import ConsumerSettings
-from ottla.client.fetch_session import FetchSession, Wanted
-from ottla.client.metadata import Metadata
-from ottla.client.position import Chunk, PartitionPosition
-from ottla.client.producer_setting import ProducerSettings
+from ottla.client.connection.metadata import Metadata
+from ottla.client.consumer.fetch_session import FetchSession, WantedPartition
+from ottla.client.consumer.position import Chunk, PartitionPosition
+from ottla.client.settings.consumer import ConsumerSettings
+from ottla.client.settings.producer import ProducerSettings
 from ottla.kernel.error import ErrorCode, OttlaError
-from ottla.kernel.name import TopicPartition, Uuid
+from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.wire.api.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -86,8 +86,8 @@ def test_a_topic_that_nobody_uses_is_no_longer_asked_for() -> None:
     assert metadata.topics_to_ask(5001) == []
 
 
-def want(offset: int) -> Wanted:
-    return Wanted(offset, 0, 1000, ID)
+def want(offset: int) -> WantedPartition:
+    return WantedPartition(offset, 0, 1000, ID)
 
 
 def test_a_session_sends_only_what_changed_and_forgets_what_is_not_wanted() -> None:

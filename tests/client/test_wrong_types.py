@@ -34,7 +34,7 @@ from ottla.client import (
     UncheckedErrors,
 )
 from ottla.client.admin.result import ConfigValue
-from ottla.client.delivery import ProducerBatch
+from ottla.client.producer.delivery import ProducerBatch
 
 WRONG: list[Any] = [
     5,
@@ -202,10 +202,10 @@ def test_constructors_take_every_wrong_argument_calmly(cls: Any) -> None:
     bad: list[str] = []
     names = cls("127.0.0.1:9", group_id="g").settings.declared if cls is ShareConsumer else {}
     kinds: dict[Any, Any] = {}
-    from ottla.client.client_setting import AdminSettings
-    from ottla.client.consumer_setting import ConsumerSettings
-    from ottla.client.producer_setting import ProducerSettings
-    from ottla.client.share_setting import ShareConsumerSettings
+    from ottla.client.settings.consumer import ConsumerSettings
+    from ottla.client.settings.producer import ProducerSettings
+    from ottla.client.settings.share import ShareConsumerSettings
+    from ottla.settings.client.client import AdminSettings
 
     kinds = {
         Producer: ProducerSettings,
@@ -418,9 +418,9 @@ def test_a_missing_extra_says_what_to_install(node: ottla.Node, monkeypatch: pyt
     install = r"pip install 'ottla\[arrow\]'"
     with Consumer(node.bootstrap_servers) as consumer, Producer(node.bootstrap_servers) as producer:
         monkeypatch.setitem(sys.modules, "pyarrow", None)
-        monkeypatch.delitem(sys.modules, "ottla.client.serde", raising=False)
+        monkeypatch.delitem(sys.modules, "ottla.serde.serde", raising=False)
         with pytest.raises(ImportError, match=install):
-            importlib.import_module("ottla.client.serde")
+            importlib.import_module("ottla.serde.serde")
         with pytest.raises(OttlaError, match=install):
             consumer.poll_table(0)
         with pytest.raises(OttlaError, match=install):

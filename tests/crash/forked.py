@@ -92,8 +92,8 @@ class Forker:
 def _serve() -> None:
     """For every line with a properties file and one for the output, a process; its id is printed."""
     import ottla.broker.serve
-    import ottla.cli.root
-    import ottla.cli.start  # noqa: F401
+    import ottla.cli.ottla.root
+    import ottla.cli.ottla.start  # noqa: F401
     from ottla.kernel.lazy import load_all
 
     list(load_all())
@@ -142,10 +142,10 @@ def _become_node(properties: str, output: str) -> None:
         os.dup2(taken, descriptor)
     os.close(nothing)
     os.close(said)
-    import ottla.cli.start
-    from ottla.cli.root import run
+    import ottla.cli.ottla.start
+    from ottla.cli.ottla.root import run
 
-    vars(ottla.cli.start)["STARTED_AT"] = time.monotonic()
+    vars(ottla.cli.ottla.start)["STARTED_AT"] = time.monotonic()
     sys.argv = ["ottla", "start", properties]
     run()
 

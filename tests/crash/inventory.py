@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.name import INTERNAL_TOPICS, METADATA_TOPIC
+from ottla.kernel.ids import INTERNAL_TOPICS, METADATA_TOPIC
 from ottla.wire.api import describe_configs as configs
 from ottla.wire.api import describe_producers as producers
 from ottla.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest

@@ -11,12 +11,8 @@ from collections.abc import Callable
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.cluster.test_metadata_log import (
-    test_a_crash_at_any_effect_leaves_a_log_that_opens as metadata_crashes,
-)
-from tests.cluster.test_metadata_log import (
-    test_what_was_answered_survives_a_power_failure as metadata_power_failures,
-)
+from tests.broker.test_metadata_log import test_a_crash_at_any_effect_leaves_a_log_that_opens as metadata_crashes
+from tests.broker.test_metadata_log import test_what_was_answered_survives_a_power_failure as metadata_power_failures
 from tests.evidence import note
 from tests.log.test_crash import LogMachine
 from tests.sim.history import run_history

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.group.consumer import ConsumerState
-from ottla.group.subscription import read_assignment, write_assignment
+from ottla.group.records.subscription import read_assignment, write_assignment
+from ottla.group.state.consumer import ConsumerState
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.name import Uuid
+from ottla.kernel.ids import Uuid
 from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from ottla.wire.api.heartbeat import HeartbeatRequest
 from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol

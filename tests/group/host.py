@@ -13,10 +13,10 @@ from ottla.group import (
     Append,
     Called,
     Continue,
-    Coordinator,
+    CoordinatorSettings,
     DeleteShareState,
     Event,
-    GroupSettings,
+    GroupCoordinator,
     InitializeShareState,
     Loaded,
     Resigned,
@@ -25,9 +25,9 @@ from ottla.group import (
     TopicsChanged,
 )
 from ottla.group.event import StreamsHeartbeat
-from ottla.group.streams_topology import InternalTopic
+from ottla.group.topology.topology import InternalTopic
 from ottla.kernel.error import KafkaError
-from ottla.kernel.name import Uuid
+from ottla.kernel.ids import Uuid
 from ottla.kernel.now import Now
 from ottla.wire.compile import encode
 
@@ -80,8 +80,8 @@ class Topics:
 class Host:
     """One coordinator, its log and its clock."""
 
-    def __init__(self, settings: GroupSettings | None = None, topics: Topics | None = None) -> None:
-        self.settings = settings or GroupSettings()
+    def __init__(self, settings: CoordinatorSettings | None = None, topics: Topics | None = None) -> None:
+        self.settings = settings or CoordinatorSettings()
         self.topics = topics or Topics({"orders": 4, "clicks": 2})
         self.now_ms = 1_000_000
         #: One for all coordinators: two leaders never hand out the same member id.
@@ -102,8 +102,8 @@ class Host:
         self.coordinator = self._new()
         self.send(Loaded())
 
-    def _new(self) -> Coordinator:
-        return Coordinator(0, self.settings, self._rng, self.topics)
+    def _new(self) -> GroupCoordinator:
+        return GroupCoordinator(0, self.settings, self._rng, self.topics)
 
     # -- requests and time
 
@@ -184,7 +184,7 @@ class Host:
         self.coordinator.replay_marker(producer_id, committed=committed)
         self.coordinator.validate()
 
-    def replayed(self) -> Coordinator:
+    def replayed(self) -> GroupCoordinator:
         """A coordinator that was made from the log alone."""
         other = self._new()
         for offset, entry in enumerate(self.log):

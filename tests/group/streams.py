@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.group import GroupSettings
-from ottla.group.streams_group import StreamsState
-from ottla.group.streams_task import Tasks
+from ottla.group import CoordinatorSettings
+from ottla.group.state.streams import StreamsState
+from ottla.group.topology.task import Tasks
 from ottla.kernel.error import ErrorCode
 from ottla.wire.api.streams_group_describe import StreamsGroupDescribeRequest
 from ottla.wire.api.streams_group_heartbeat import (
@@ -23,9 +23,9 @@ from tests.group.host import Host
 
 REBALANCE_MS = 60_000
 #: Without the delay in which an application gathers.
-AT_ONCE = GroupSettings(group_streams_initial_rebalance_delay_ms=0)
+AT_ONCE = CoordinatorSettings(group_streams_initial_rebalance_delay_ms=0)
 #: And with assignments as often as they are needed.
-QUICK = GroupSettings(group_streams_initial_rebalance_delay_ms=0, group_streams_assignment_interval_ms=0)
+QUICK = CoordinatorSettings(group_streams_initial_rebalance_delay_ms=0, group_streams_assignment_interval_ms=0)
 #: How often an application says what it owns while it waits for tasks.
 BEAT_MS = 1_000
 

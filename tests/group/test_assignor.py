@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.group.assignor import ASSIGNORS, Subscriber
-from ottla.group.consumer import Target
-from ottla.kernel.name import Uuid, parse_uuid
+from ottla.group.consumer.assignor import ASSIGNORS, Subscriber
+from ottla.group.state.consumer import Target
+from ottla.kernel.ids import Uuid, parse_uuid
 from tests.interop.toolchain import classpath
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "group" / "assignments.jsonl"

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ottla.group import GroupSettings
-from ottla.group.classic import ClassicState
+from ottla.group import CoordinatorSettings
+from ottla.group.state.classic import ClassicState
 from ottla.kernel.error import ErrorCode
 from ottla.wire.api.heartbeat import HeartbeatRequest
 from ottla.wire.api.join_group import JoinGroupRequest
@@ -30,7 +30,7 @@ def test_before_version_4_a_member_is_let_in_at_its_first_join() -> None:
 
 
 def test_the_first_rebalance_waits_the_initial_delay_and_then_names_a_leader_who_alone_sees_the_members() -> None:
-    host = Host(GroupSettings(group_initial_rebalance_delay_ms=3_000))
+    host = Host(CoordinatorSettings(group_initial_rebalance_delay_ms=3_000))
     first, second = Classic(host).join(), Classic(host).join()
     host.pass_ms(2_999)
     assert first.waits and second.waits
@@ -42,7 +42,7 @@ def test_the_first_rebalance_waits_the_initial_delay_and_then_names_a_leader_who
 
 
 def test_each_newcomer_prolongs_the_first_rebalance_but_not_past_the_rebalance_timeout() -> None:
-    host = Host(GroupSettings(group_initial_rebalance_delay_ms=3_000))
+    host = Host(CoordinatorSettings(group_initial_rebalance_delay_ms=3_000))
     first = Classic(host).join()
     started_ms = host.now_ms
     for _ in range(40):
@@ -55,7 +55,7 @@ def test_each_newcomer_prolongs_the_first_rebalance_but_not_past_the_rebalance_t
 
 
 def test_without_an_initial_delay_one_member_starts_at_once() -> None:
-    host = Host(GroupSettings(group_initial_rebalance_delay_ms=0))
+    host = Host(CoordinatorSettings(group_initial_rebalance_delay_ms=0))
     member = Classic(host).join()
     host.pass_ms(0)
     assert member.joined().generation_id == 1
@@ -296,7 +296,7 @@ def test_a_member_of_another_protocol_type_is_kept_out() -> None:
 
 
 def test_a_group_that_is_full_takes_nobody_in() -> None:
-    host = Host(GroupSettings(group_max_size=2))
+    host = Host(CoordinatorSettings(group_max_size=2))
     stable_group(host, 2)
     answer = host.call(Classic(host).join_request(), 9)
     assert answer.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED and answer.member_id == ""
@@ -413,7 +413,7 @@ def test_after_a_restart_members_have_their_whole_session_again() -> None:
 def test_a_group_over_a_lowered_limit_rebalances_when_it_is_loaded() -> None:
     host = Host()
     members = stable_group(host, 3)
-    host.settings = GroupSettings(group_max_size=2)
+    host.settings = CoordinatorSettings(group_max_size=2)
     host.restart()
     assert members[0].heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
     for member in members:

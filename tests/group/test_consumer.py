@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from ottla.group import GroupOverride, GroupSettings, SettingsChanged
-from ottla.group.consumer import ConsumerState, MemberState
-from ottla.group.record import current_entry
+from ottla.group import CoordinatorSettings, GroupOverride, SettingsChanged
+from ottla.group.records.encode import current_entry
+from ottla.group.state.consumer import ConsumerState, MemberState
 from ottla.kernel.error import ErrorCode
 from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from ottla.wire.api.delete_groups import DeleteGroupsRequest
@@ -216,7 +216,7 @@ def test_an_unknown_assignor_group_or_member_is_said() -> None:
 
 
 def test_a_full_group_takes_nobody_in() -> None:
-    host = Host(GroupSettings(group_consumer_max_size=1))
+    host = Host(CoordinatorSettings(group_consumer_max_size=1))
     (member,) = settled(host, "a")
     assert Consumer(host, "b").join().error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert member.join().error_code == NONE

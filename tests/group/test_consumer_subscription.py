@@ -1,6 +1,6 @@
 """What members of consumer groups subscribe to: topics that come, grow and go, and regular expressions."""
 
-from ottla.group.consumer import ConsumerState
+from ottla.group.state.consumer import ConsumerState
 from ottla.kernel.error import ErrorCode
 from tests.group.client import Consumer, rounds, settled
 from tests.group.host import Host

@@ -1,8 +1,8 @@
 """How offsets and groups go: DeleteGroups, OffsetDelete, deleted topics, expiry."""
 
-from ottla.group import GroupSettings
+from ottla.group import CoordinatorSettings
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.name import Uuid
+from ottla.kernel.ids import Uuid
 from ottla.wire.api.delete_groups import DeleteGroupsRequest
 from ottla.wire.api.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from ottla.wire.api.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
@@ -92,7 +92,7 @@ def test_the_offsets_of_a_later_topic_of_the_same_name_stay() -> None:
 
 
 def test_offsets_of_who_is_in_no_group_expire_after_their_commit() -> None:
-    host = Host(GroupSettings(offsets_retention_minutes=60))
+    host = Host(CoordinatorSettings(offsets_retention_minutes=60))
     commit(host, {0: 1})
     host.pass_ms(50 * 60_000)
     commit(host, {1: 1})
@@ -103,7 +103,7 @@ def test_offsets_of_who_is_in_no_group_expire_after_their_commit() -> None:
 
 
 def test_offsets_of_a_living_group_do_not_expire_while_it_subscribes_to_their_topic() -> None:
-    host = Host(GroupSettings(offsets_retention_minutes=60))
+    host = Host(CoordinatorSettings(offsets_retention_minutes=60))
     (member,) = stable_group(host, 1)
     member.commit(0, 5)
     member.commit(0, 6, topic="clicks")
@@ -114,7 +114,7 @@ def test_offsets_of_a_living_group_do_not_expire_while_it_subscribes_to_their_to
 
 
 def test_offsets_of_a_group_expire_after_its_last_member_has_left() -> None:
-    host = Host(GroupSettings(offsets_retention_minutes=60))
+    host = Host(CoordinatorSettings(offsets_retention_minutes=60))
     (member,) = stable_group(host, 1)
     member.commit(0, 5)
     for _ in range(12 * 24):
@@ -140,7 +140,7 @@ def test_an_expiry_that_an_old_client_asked_for_is_kept() -> None:
 
 
 def test_an_offset_that_a_transaction_holds_back_does_not_expire() -> None:
-    host = Host(GroupSettings(offsets_retention_minutes=60))
+    host = Host(CoordinatorSettings(offsets_retention_minutes=60))
     commit(host, {0: 1})
     transactional(host, {0: 5}, 77)
     host.pass_ms(DAY_MS)

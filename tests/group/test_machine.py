@@ -11,9 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ottla.group import Coordinator, GroupSettings
-from ottla.group.classic import ClassicGroup, ClassicState
-from ottla.group.consumer import ConsumerGroup
+from ottla.group import CoordinatorSettings, GroupCoordinator
+from ottla.group.state.classic import ClassicGroup, ClassicState
+from ottla.group.state.consumer import ConsumerGroup
 from ottla.kernel.error import ErrorCode
 from ottla.wire.api.delete_groups import DeleteGroupsRequest
 from ottla.wire.api.txn_offset_commit import (
@@ -30,7 +30,7 @@ TOPICS = ["orders", "clicks", "orders-eu"]
 slots = st.integers(0, CLIENTS - 1)
 
 
-def durable(coordinator: Coordinator) -> dict[str, Any]:
+def durable(coordinator: GroupCoordinator) -> dict[str, Any]:
     """What the log must tell: groups of consumers whole, classic ones where no rebalance goes on, and all offsets."""
     found: dict[str, Any] = {}
     for group_id, group in coordinator.shard.groups.items():
@@ -59,7 +59,7 @@ class Groups(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.host = Host(GroupSettings(offsets_retention_minutes=30, group_initial_rebalance_delay_ms=1_000))
+        self.host = Host(CoordinatorSettings(offsets_retention_minutes=30, group_initial_rebalance_delay_ms=1_000))
         self.classics = [
             Classic(
                 self.host,

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from ottla.group import GroupSettings
-from ottla.group.classic import ClassicGroup, ClassicState
-from ottla.group.consumer import ConsumerGroup, MemberState
+from ottla.group import CoordinatorSettings
+from ottla.group.state.classic import ClassicGroup, ClassicState
+from ottla.group.state.consumer import ConsumerGroup, MemberState
 from ottla.kernel.error import ErrorCode
 from ottla.wire.api.join_group import JoinGroupRequestProtocol
 from ottla.wire.api.leave_group import LeaveGroupRequest, MemberIdentity
@@ -288,7 +288,7 @@ def test_an_administrator_takes_members_of_both_kinds_out_of_a_consumer_group() 
 
 @pytest.mark.parametrize("policy", ["disabled", "downgrade"])
 def test_an_upgrade_that_is_not_allowed_is_refused(policy: str) -> None:
-    host = Host(GroupSettings(group_consumer_migration_policy=policy))
+    host = Host(CoordinatorSettings(group_consumer_migration_policy=policy))
     classics = stable_group(host, 1)
     answer = Consumer(host, "new").join()
     assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND and "online upgrade is disabled" in answer.error_message
@@ -296,7 +296,7 @@ def test_an_upgrade_that_is_not_allowed_is_refused(policy: str) -> None:
 
 
 def test_without_downgrade_a_group_of_classic_members_stays_a_consumer_group() -> None:
-    host = Host(GroupSettings(group_consumer_migration_policy="UPGRADE"))
+    host = Host(CoordinatorSettings(group_consumer_migration_policy="UPGRADE"))
     classics = stable_group(host, 1)
     new = Consumer(host, "new")
     new.join()
@@ -307,7 +307,7 @@ def test_without_downgrade_a_group_of_classic_members_stays_a_consumer_group() -
 
 
 def test_a_classic_member_cannot_join_when_migration_is_disabled() -> None:
-    host = Host(GroupSettings(group_consumer_migration_policy="disabled"))
+    host = Host(CoordinatorSettings(group_consumer_migration_policy="disabled"))
     Consumer(host, "new").join()
     assert Classic(host).join().joined().error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 

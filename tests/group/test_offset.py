@@ -2,9 +2,9 @@
 
 import pytest
 
-from ottla.group import GroupSettings
+from ottla.group import CoordinatorSettings
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.name import Uuid
+from ottla.kernel.ids import Uuid
 from ottla.wire.api.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from ottla.wire.api.offset_fetch import (
     OffsetFetchRequest,
@@ -95,7 +95,7 @@ def test_a_generation_without_its_group_is_an_error_by_version() -> None:
 
 
 def test_a_partition_fails_alone() -> None:
-    host = Host(GroupSettings(offset_metadata_max_bytes=3))
+    host = Host(CoordinatorSettings(offset_metadata_max_bytes=3))
     assert commit(host, {0: 1, 9: 1}) == [NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert commit(host, {0: 1}, metadata="long") == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
     assert commit(host, {0: 1}, topic="nothing") == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]

@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from ottla.group import Coordinator, Entry, GroupSettings, Loaded
-from ottla.group.classic import ClassicGroup, ClassicState
-from ottla.group.consumer import ConsumerGroup
+from ottla.group import CoordinatorSettings, Entry, GroupCoordinator, Loaded
 from ottla.group.metadata_hash import metadata_hash
-from ottla.group.record import (
+from ottla.group.records.encode import (
     assignment_epoch_entry,
     classic_group_entry,
     current_entry,
@@ -24,6 +22,8 @@ from ottla.group.record import (
     regex_entry,
     target_entry,
 )
+from ottla.group.state.classic import ClassicGroup, ClassicState
+from ottla.group.state.consumer import ConsumerGroup
 from ottla.kernel.now import Now
 from ottla.wire.batch import build, read
 from ottla.wire.record.offset import (
@@ -48,11 +48,11 @@ def golden() -> list[bytes]:
     return [path.read_bytes() for path in sorted(GOLDEN.glob("offsets-*.log"))]
 
 
-def empty() -> Coordinator:
-    return Coordinator(0, GroupSettings(), Random(1), Topics())
+def empty() -> GroupCoordinator:
+    return GroupCoordinator(0, CoordinatorSettings(), Random(1), Topics())
 
 
-def replayed(coordinator: Coordinator, segment: bytes) -> Iterator[tuple[bytes, bytes]]:
+def replayed(coordinator: GroupCoordinator, segment: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Replay a segment; each record that is no tombstone, once it was replayed."""
     for batch in read(segment):
         header = batch.header
@@ -67,7 +67,7 @@ def replayed(coordinator: Coordinator, segment: bytes) -> Iterator[tuple[bytes, 
                 yield one.key, one.value
 
 
-def ours(coordinator: Coordinator, key: Any, producer_id: int = -1) -> Entry | None:
+def ours(coordinator: GroupCoordinator, key: Any, producer_id: int = -1) -> Entry | None:
     """What we would write for the state behind a key."""
     shard = coordinator.shard
     group: Any = shard.groups[key.group if hasattr(key, "group") else key.group_id]

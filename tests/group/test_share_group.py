@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from ottla.group import GroupSettings
-from ottla.group.share_assignor import assign_simple
+from ottla.group import CoordinatorSettings
+from ottla.group.share.assignor import assign_simple
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.name import Uuid
+from ottla.kernel.ids import Uuid
 from ottla.wire.api.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -326,7 +326,7 @@ def test_offsets_are_deleted_topic_by_topic() -> None:
 
 
 def test_a_full_group_takes_nobody_in() -> None:
-    host = Host(GroupSettings(group_share_max_size=1))
+    host = Host(CoordinatorSettings(group_share_max_size=1))
     Sharer(host, "one", ["orders"]).beat()
     assert Sharer(host, "two", ["orders"]).beat().error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
 

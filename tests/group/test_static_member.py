@@ -1,6 +1,6 @@
 """Static members of classic groups (KIP-345): they come back under another id and nobody rebalances."""
 
-from ottla.group.classic import ClassicState
+from ottla.group.state.classic import ClassicState
 from ottla.kernel.error import ErrorCode
 from ottla.wire.api.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.group.client import REBALANCE_MS, SESSION_MS, Classic, settle

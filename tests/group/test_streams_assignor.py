@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.group.streams_assignor import Worker, assign_sticky
-from ottla.group.streams_configuration import ConfiguredSubtopology
-from ottla.group.streams_task import Tasks, TaskSet
-from ottla.group.streams_topology import InternalTopic, Subtopology
+from ottla.group.streams.assignor import Worker, assign_sticky
+from ottla.group.topology.configuration import ConfiguredSubtopology
+from ottla.group.topology.task import Tasks, TaskSet
+from ottla.group.topology.topology import InternalTopic, Subtopology
 from tests.interop.toolchain import classpath
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "group" / "streams-assignments.jsonl"

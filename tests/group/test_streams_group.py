@@ -7,8 +7,8 @@ import pytest
 
 from ottla.group import GroupOverride
 from ottla.group.event import SettingsChanged
-from ottla.group.streams_configuration import Status
-from ottla.group.streams_group import StreamsState, TaskState
+from ottla.group.state.streams import StreamsState, TaskState
+from ottla.group.topology.configuration import Status
 from ottla.kernel.error import ErrorCode
 from ottla.wire.api.delete_groups import DeleteGroupsRequest
 from ottla.wire.api.list_groups import ListGroupsRequest

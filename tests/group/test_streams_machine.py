@@ -8,9 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.group import GroupOverride, GroupSettings, SettingsChanged
-from ottla.group.streams_group import StreamsState
-from ottla.group.streams_task import Tasks
+from ottla.group import CoordinatorSettings, GroupOverride, SettingsChanged
+from ottla.group.state.streams import StreamsState
+from ottla.group.topology.task import Tasks
 from ottla.kernel.error import ErrorCode
 from ottla.wire.api.delete_groups import DeleteGroupsRequest
 from tests.group.client import commit_request
@@ -29,7 +29,7 @@ class StreamsGroups(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        delay = GroupSettings(group_streams_initial_rebalance_delay_ms=500)
+        delay = CoordinatorSettings(group_streams_initial_rebalance_delay_ms=500)
         self.host = Host(delay, Topics({"orders": 3}))
         self.members: dict[str, Streamer] = {}
         self.standbys = 0

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from ottla.group import Coordinator, GroupOverride, GroupSettings, Loaded
+from ottla.group import CoordinatorSettings, GroupCoordinator, GroupOverride, Loaded
 from ottla.group.event import SettingsChanged
-from ottla.group.streams_group import StreamsGroup, TaskState
-from ottla.group.streams_record import (
+from ottla.group.records.encode_streams import (
     streams_assignment_epoch_entry,
     streams_current_entry,
     streams_epoch_entry,
@@ -18,6 +17,7 @@ from ottla.group.streams_record import (
     streams_target_entry,
     topology_entry,
 )
+from ottla.group.state.streams import StreamsGroup, TaskState
 from ottla.kernel.now import Now
 from ottla.wire.batch import read
 from ottla.wire.record.offset import (
@@ -39,11 +39,11 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "group" / "streams.log"
 _NOW_MS = 1
 
 
-def empty() -> Coordinator:
-    return Coordinator(0, GroupSettings(), Random(1), Topics(TOPICS))
+def empty() -> GroupCoordinator:
+    return GroupCoordinator(0, CoordinatorSettings(), Random(1), Topics(TOPICS))
 
 
-def replayed(coordinator: Coordinator, segment: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+def replayed(coordinator: GroupCoordinator, segment: bytes) -> Iterator[tuple[bytes, bytes | None]]:
     """Replay a segment; each record, once it was replayed."""
     for batch in read(segment):
         for one in batch.records():

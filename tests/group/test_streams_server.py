@@ -9,7 +9,7 @@ import pytest
 
 import ottla
 from ottla.client import Admin, ConfigResource, Downgrade, ResourceType
-from ottla.group.streams_configuration import Status
+from ottla.group.topology.configuration import Status
 from ottla.kernel.error import ErrorCode
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest
 from ottla.wire.api.streams_group_describe import StreamsGroupDescribeRequest

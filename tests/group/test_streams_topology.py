@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ottla.group.streams_configuration import Status
-from ottla.group.streams_group import StreamsState
+from ottla.group.state.streams import StreamsState
+from ottla.group.topology.configuration import Status
 from ottla.kernel.error import ErrorCode
 from ottla.wire.api.streams_group_heartbeat import Topology
 from tests.group.host import Host, Topics

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.quorum import MetadataLog
-from ottla.cluster.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
+from ottla.broker.metadata.metadata_log import MetadataLog
 from ottla.host.disk import HostDisk
+from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.wire.api import incremental_alter_configs as incremental
-from tests.cluster.place import CLUSTER_ID, Place, create
-from tests.cluster.scene import SETTINGS
+from tests.controller.place import CLUSTER_ID, Place, create
+from tests.controller.scene import SETTINGS
 from tests.interop import toolchain
 from tests.interop.server import free_ports, serves
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.kernel.name import coordinator_partition, java_string_hash
+from ottla.kernel.ids import coordinator_partition, java_string_hash
 
 
 @pytest.mark.parametrize(

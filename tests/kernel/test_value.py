@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from ottla.kernel.value import frozen
+from ottla.kernel.frozen import frozen
 
 
 @frozen

@@ -3,9 +3,9 @@
 import random
 from collections.abc import Iterator
 
-from ottla.log.clean import cleanable
-from ottla.log.clean_job import Cleaning, Job, plan
-from ottla.log.clean_swap import swap
+from ottla.log.cleaning.job import Cleaning, Job, plan
+from ottla.log.cleaning.plan import cleanable
+from ottla.log.cleaning.swap import swap
 from ottla.log.log import Log, LogSettings, Origin
 from ottla.sim.disk import SimDisk
 from ottla.wire.batch import Batch, NewRecord, Record, build, check, read

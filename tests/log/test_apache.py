@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from ottla.host.disk import HostDisk
-from ottla.kernel.name import TopicPartition
-from ottla.log.dump import DumpOptions, dump
+from ottla.kernel.ids import TopicPartition
+from ottla.log.directory.store import Store
+from ottla.log.dump.dump_log import DumpOptions, dump
 from ottla.log.log import Log, LogSettings
-from ottla.log.store import Store
 from ottla.wire.batch import build, read
 from ottla.wire.codec import Codec
 from tests.interop.toolchain import classpath

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.host.disk import HostDisk
-from ottla.kernel.name import TopicPartition
+from ottla.kernel.ids import TopicPartition
 from ottla.log.checkpoint import (
     CorruptCheckpoint,
     read_epochs,

@@ -3,12 +3,12 @@
 import pytest
 
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.server_settings import ServerSettings
-from ottla.kernel.topic_settings import TopicSettings
-from ottla.log.clean import Source, cleanable, group, is_due
-from ottla.log.clean_job import Cleaning, plan
-from ottla.log.clean_swap import discard, swap
+from ottla.log.cleaning.job import Cleaning, plan
+from ottla.log.cleaning.plan import CleaningSource, cleanable, group, is_due
+from ottla.log.cleaning.swap import discard, swap
 from ottla.log.log import Log, LogSettings
+from ottla.settings.server.settings import ServerSettings
+from ottla.settings.topic.settings import TopicSettings
 from ottla.wire.batch import NO_TIMESTAMP, Record, build, read
 from ottla.wire.codec import Codec
 from tests.log.compaction import (
@@ -367,16 +367,26 @@ def test_a_slice_of_an_old_segment_is_not_disturbed() -> None:
 
 
 def test_segments_are_joined_up_to_the_size_the_indexes_and_the_range_of_one() -> None:
-    def bases(sources: list[Source]) -> list[list[int]]:
+    def bases(sources: list[CleaningSource]) -> list[list[int]]:
         found = group(sources, 1 << 40, segment_bytes=100, segment_index_bytes=50)
         return [[each.base_offset for each in sources] for sources in found]
 
-    assert bases([Source(0, 50, 8, 12), Source(10, 50, 8, 12), Source(20, 1, 8, 12)]) == [[0, 10], [20]]
-    assert bases([Source(0, 5, 48, 12), Source(10, 5, 8, 12)]) == [[0], [10]]
-    assert bases([Source(0, 5, 8, 48), Source(10, 5, 8, 12)]) == [[0], [10]]
+    assert bases([CleaningSource(0, 50, 8, 12), CleaningSource(10, 50, 8, 12), CleaningSource(20, 1, 8, 12)]) == [
+        [0, 10],
+        [20],
+    ]
+    assert bases([CleaningSource(0, 5, 48, 12), CleaningSource(10, 5, 8, 12)]) == [[0], [10]]
+    assert bases([CleaningSource(0, 5, 8, 48), CleaningSource(10, 5, 8, 12)]) == [[0], [10]]
     far = 1 << 31
-    assert bases([Source(0, 5, 8, 12), Source(10, 5, 8, 12), Source(far, 5, 8, 12)]) == [[0, 10], [far]]
-    assert bases([Source(0, 5, 8, 12), Source(10, 5, 8, 12), Source(far + 1, 5, 8, 12)]) == [[0], [10], [far + 1]]
+    assert bases([CleaningSource(0, 5, 8, 12), CleaningSource(10, 5, 8, 12), CleaningSource(far, 5, 8, 12)]) == [
+        [0, 10],
+        [far],
+    ]
+    assert bases([CleaningSource(0, 5, 8, 12), CleaningSource(10, 5, 8, 12), CleaningSource(far + 1, 5, 8, 12)]) == [
+        [0],
+        [10],
+        [far + 1],
+    ]
 
 
 def test_a_batch_larger_than_the_buffer_is_read_whole() -> None:

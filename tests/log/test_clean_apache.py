@@ -14,13 +14,13 @@ import pytest
 
 import ottla
 from ottla.host.disk import HostDisk
-from ottla.kernel.name import TopicPartition
+from ottla.kernel.ids import TopicPartition
 from ottla.log.checkpoint import CorruptCheckpoint, read_offsets
-from ottla.log.clean import cleanable
-from ottla.log.clean_job import Cleaning, plan
-from ottla.log.clean_swap import swap
+from ottla.log.cleaning.job import Cleaning, plan
+from ottla.log.cleaning.plan import cleanable
+from ottla.log.cleaning.swap import swap
+from ottla.log.directory.store import Store
 from ottla.log.log import Log, LogSettings
-from ottla.log.store import Store
 from ottla.wire.batch import Batch, read
 from tests.log.test_apache import Apache, _java, _records, _tool
 

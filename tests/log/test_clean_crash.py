@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.kernel.name import TopicPartition, Uuid
+from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.log.checkpoint import CLEANER_OFFSETS, META_PROPERTIES, read_offsets, write_properties
-from ottla.log.clean import cleanable
-from ottla.log.clean_job import Cleaning, plan
-from ottla.log.clean_swap import discard, swap
+from ottla.log.cleaning.job import Cleaning, plan
+from ottla.log.cleaning.plan import cleanable
+from ottla.log.cleaning.swap import discard, swap
+from ottla.log.directory.store import Store
 from ottla.log.log import Log, LogSettings, Origin
-from ottla.log.store import Store
 from ottla.sim.disk import Crashed, SimDisk
 from ottla.wire.batch import NewRecord, build, check, read
 

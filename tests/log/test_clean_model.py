@@ -5,9 +5,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.log.clean import cleanable
+from ottla.log.cleaning.plan import cleanable
 from ottla.log.log import Log
-from ottla.log.producer import NO_EPOCH
+from ottla.log.producer.producer import NO_EPOCH
 from ottla.wire.codec import Codec
 from tests.log.compaction import NOW_MS, SETTINGS, compact, end, open_log, pairs, put, transaction
 

@@ -18,11 +18,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from ottla.kernel.name import TopicPartition, Uuid
+from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.log.checkpoint import META_PROPERTIES, write_properties
+from ottla.log.directory.store import Store
 from ottla.log.log import Log, LogSettings
-from ottla.log.producer import Producers
-from ottla.log.store import Store
+from ottla.log.producer.producer import Producers
 from ottla.sim.disk import Crashed, SimDisk
 from ottla.wire.batch import Batch, build, check, read
 from ottla.wire.codec import Codec

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from ottla.host.disk import HostDisk
-from ottla.log.decoder import as_json, reading
-from ottla.log.dump import DumpOptions, dump
-from ottla.log.dump_index import Complaints, CorruptIndex
+from ottla.log.dump.decoder import as_json, reading
+from ottla.log.dump.dump_index import Complaints, CorruptIndex
+from ottla.log.dump.dump_log import DumpOptions, dump
 from ottla.log.log import Log, LogSettings
 from ottla.wire.batch import build, headers
 

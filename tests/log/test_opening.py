@@ -8,11 +8,11 @@ from random import Random
 import pytest
 
 from ottla.host.disk import HostDisk
-from ottla.kernel.name import TopicPartition, parse_uuid
+from ottla.kernel.ids import TopicPartition, parse_uuid
 from ottla.log import checkpoint
+from ottla.log.directory.opening import Opening
+from ottla.log.directory.store import Store
 from ottla.log.log import Log, LogSettings
-from ottla.log.opening import Opening
-from ottla.log.store import Store
 from ottla.sim.disk import SimDisk, SimFile
 from ottla.wire.batch import build
 

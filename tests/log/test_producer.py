@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.log.producer import Producers
+from ottla.log.producer.producer import Producers
 
 _ME = 9
 _EPOCH_MAX = 32767

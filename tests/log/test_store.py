@@ -8,12 +8,12 @@ import pytest
 
 from ottla.host.disk import HostDisk
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
-from ottla.kernel.name import TopicPartition, Uuid
+from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.log import checkpoint
+from ottla.log.directory.store import Store
 from ottla.log.epoch import LeaderEpochs
 from ottla.log.log import LogSettings
-from ottla.log.snapshot import CorruptSnapshot, decode
-from ottla.log.store import Store
+from ottla.log.producer.snapshot import CorruptSnapshot, decode
 from ottla.sim.disk import SimDisk
 from ottla.wire.batch import build
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from ottla.host.disk import HostDisk
 from ottla.host.loop import new_loop
 from ottla.kernel.error import OttlaError
-from ottla.kernel.port import File
+from ottla.kernel.ports import File
 from ottla.net.inbound import NO_REQUEST, Connection, ReceiveMemory, Slot
-from ottla.net.listener import Listener
+from ottla.net.listener import ListeningSocket
 
 FRAME_BYTES_MAX = 1 << 16
 TURNS_MAX = 200_000
@@ -33,7 +33,7 @@ class Served:
         self.slots: list[Slot] = []
         self.closed: list[str] = []
         self.answer: Callable[[bytes, Slot], None] = lambda frame, slot: slot.fill([frame])
-        self.listener = Listener(
+        self.listener = ListeningSocket(
             "PLAINTEXT",
             loop,
             self.on_frame,
@@ -283,7 +283,7 @@ def test_a_peer_with_many_requests_unanswered_is_not_read_from(served: Served) -
 
 
 def test_a_taken_port_is_said_in_words(loop: asyncio.AbstractEventLoop, served: Served) -> None:
-    other = Listener("PLAINTEXT", loop, lambda *_: None, lambda *_: None, frame_bytes_max=1, idle_ms_max=0)
+    other = ListeningSocket("PLAINTEXT", loop, lambda *_: None, lambda *_: None, frame_bytes_max=1, idle_ms_max=0)
     with pytest.raises(OttlaError, match="is taken by another process"):
         other.bind("127.0.0.1", served.listener.port)
 

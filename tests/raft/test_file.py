@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.kernel.error import OttlaError
-from ottla.kernel.name import Uuid, parse_uuid
+from ottla.kernel.ids import Uuid, parse_uuid
 from ottla.raft.checkpoint import (
     BrokenCheckpoint,
     Membership,

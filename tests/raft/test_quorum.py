@@ -3,9 +3,9 @@
 import pytest
 
 from ottla.kernel.error import OttlaError
-from ottla.kernel.name import Uuid
+from ottla.kernel.ids import Uuid
 from ottla.raft.effect import (
-    Append,
+    AppendEntries,
     AppendLeaderChange,
     AppendNoOp,
     CleanLog,
@@ -16,14 +16,14 @@ from ottla.raft.effect import (
     WriteSnapshot,
 )
 from ottla.raft.event import (
-    Appended,
+    EntriesAppended,
     Event,
     SnapshotFailed,
     SnapshotWritten,
     Started,
     Submitted,
     Synced,
-    TimePassed,
+    TimerExpired,
 )
 from ottla.raft.quorum import Quorum, QuorumSettings
 from ottla.raft.role import Candidate, Election, Leader, Voter
@@ -51,7 +51,7 @@ class Scene:
     def append(self, records: int = 1, size: int = 100) -> list[Effect]:
         """The log has got so many records more."""
         self.end_offset += records
-        return self.step(Appended(self.end_offset, size))
+        return self.step(EntriesAppended(self.end_offset, size))
 
     def sync(self) -> list[Effect]:
         return self.step(Synced(self.end_offset))
@@ -115,7 +115,7 @@ def test_a_sync_that_began_earlier_commits_only_what_it_saw() -> None:
 
 
 def test_what_is_submitted_is_written_in_the_leaders_epoch() -> None:
-    assert led().step(Submitted(["a record"])) == [Append(1, ["a record"])]
+    assert led().step(Submitted(["a record"])) == [AppendEntries(1, ["a record"])]
 
 
 def test_one_vote_of_three_is_no_majority() -> None:
@@ -187,7 +187,7 @@ def test_a_snapshot_is_due_after_an_hour_with_a_record() -> None:
 def test_bytes_from_before_a_restart_count() -> None:
     quorum = Quorum(ME, (ME,), Election(1, leader_id=1), QuorumSettings(snapshot_bytes=1000))
     quorum.step(Started(50, 10, 950), 0)
-    quorum.step(Appended(51, 60), 0)
+    quorum.step(EntriesAppended(51, 60), 0)
     assert quorum.step(Synced(51), 0) == [Commit(51), WriteSnapshot(51)]
 
 
@@ -198,9 +198,9 @@ def test_an_idle_leader_says_that_it_lives_when_it_is_asked_to() -> None:
     scene = led(idle_interval_ms=500)
     assert scene.quorum.deadline_ms() == scene.now_ms + 500
     scene.now_ms += 499
-    assert scene.step(TimePassed()) == []
+    assert scene.step(TimerExpired()) == []
     scene.now_ms += 1
-    assert scene.step(TimePassed()) == [AppendNoOp(1)]
+    assert scene.step(TimerExpired()) == [AppendNoOp(1)]
     scene.append()
     assert scene.quorum.deadline_ms() == scene.now_ms + 500
 
@@ -209,4 +209,4 @@ def test_a_leader_that_is_not_asked_to_is_silent() -> None:
     scene = led()
     assert scene.quorum.deadline_ms() is None
     scene.now_ms += 10_000
-    assert scene.step(TimePassed()) == []
+    assert scene.step(TimerExpired()) == []

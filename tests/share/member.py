@@ -8,7 +8,7 @@ from time import monotonic, time_ns
 from typing import Any, NamedTuple
 
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.name import NO_UUID, Uuid
+from ottla.kernel.ids import NO_UUID, Uuid
 from ottla.share.partition import AcknowledgeType
 from ottla.wire.api import incremental_alter_configs as configs
 from ottla.wire.api import share_acknowledge as ack

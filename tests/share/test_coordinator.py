@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.name import Uuid
+from ottla.kernel.ids import Uuid
 from ottla.kernel.now import Now
-from ottla.share.coordinator import Coordinator
+from ottla.share.coordinator import ShareCoordinator
 from ottla.share.event import Answer, Append, Called, Event, Loaded, Prune, StateSettings, TimePassed, TopicsChanged
 from ottla.share.state import SharePartitionKey
 from ottla.wire.api import delete_share_group_state as delete
@@ -42,7 +42,7 @@ class Host:
         self.restart()
 
     def restart(self) -> None:
-        self.coordinator = Coordinator(self.settings, Topics())
+        self.coordinator = ShareCoordinator(self.settings, Topics())
         for offset, (key, value) in enumerate(self.log):
             if offset >= self.pruned_to:
                 self.coordinator.replay(key, value, offset=offset)

@@ -10,7 +10,7 @@ import pytest
 
 import ottla
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.name import NO_UUID, Uuid, uuid_text
+from ottla.kernel.ids import NO_UUID, Uuid, uuid_text
 from ottla.wire.api import alter_share_group_offsets as alter
 from ottla.wire.api import describe_share_group_offsets as describe
 from ottla.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic

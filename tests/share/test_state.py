@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.kernel.name import Uuid
+from ottla.kernel.ids import Uuid
 from ottla.share.state import SharePartitionKey, StateBatch, StoredState, combine
 
 _OFFSETS = st.integers(0, 30)

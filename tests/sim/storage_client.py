@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.name import Uuid
+from ottla.kernel.ids import Uuid
 from ottla.sim.machine import Machine
 from ottla.wire.api import initialize_share_group_state as initialize
 from ottla.wire.api import read_share_group_state as read_state

@@ -9,8 +9,8 @@ from typing import Protocol
 import pytest
 
 from ottla.host.disk import HostDisk
-from ottla.kernel.port import Disk
-from ottla.log.directory import LockingDisk
+from ottla.kernel.ports import Disk
+from ottla.log.directory.directory import LockingDisk
 from ottla.sim.disk import SimDisk
 
 

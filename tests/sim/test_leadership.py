@@ -6,15 +6,15 @@ from random import Random
 
 import pytest
 
-from ottla.broker.creation import new_topic
-from ottla.broker.driver import LOAD_BYTES
-from ottla.broker.node import Node
-from ottla.group.offset import Committed
-from ottla.group.record import offset_entry
+from ottla.broker.coordinators.driver import LOAD_BYTES
+from ottla.broker.coordinators.topic_spec import new_topic
+from ottla.broker.node import BrokerNode
+from ottla.group.records.encode import offset_entry
+from ottla.group.state.offsets import Committed
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.name import OFFSETS_TOPIC, TopicPartition
+from ottla.kernel.ids import OFFSETS_TOPIC, TopicPartition
+from ottla.log.directory.new_log import NewLog
 from ottla.log.log import Origin
-from ottla.log.new_log import NewLog
 from ottla.sim.disk import Crashed
 from ottla.sim.machine import Machine
 from ottla.wire.api.create_topics import CreateTopicsRequest
@@ -30,12 +30,12 @@ def _machine(seed: int) -> Machine:
     return machine
 
 
-def _node(machine: Machine) -> Node:
+def _node(machine: Machine) -> BrokerNode:
     assert machine.node is not None
     return machine.node
 
 
-def _begin(node: Node, topic: str) -> None:
+def _begin(node: BrokerNode, topic: str) -> None:
     """The topic is committed, and its logs are being made."""
     node.quorum.handle(CreateTopicsRequest(topics=[new_topic(topic, _MANY)]))
 

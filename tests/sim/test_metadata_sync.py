@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.metadata_file import MetadataFiles
-from ottla.broker.node import Node
+from ottla.broker.metadata.file import MetadataFiles
+from ottla.broker.node import BrokerNode
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.log.log import Log
 from ottla.sim.machine import Machine
@@ -23,7 +23,7 @@ def machine() -> Machine:
     return one
 
 
-def _node(machine: Machine) -> Node:
+def _node(machine: Machine) -> BrokerNode:
     assert machine.node is not None
     return machine.node
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.kernel.name import Uuid
+from ottla.kernel.ids import Uuid
 from ottla.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.api.metadata import MetadataRequest
 from tests.broker.wire_client import SHARE, make_coordinators

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ottla.client import Admin
-from ottla.kernel.name import TopicPartition
+from ottla.kernel.ids import TopicPartition
 from ottla.spark.progress import GroupCommit, commit_for, positions
 from tests.spark.conftest import WAIT_S, Reading, Topic
 

@@ -6,10 +6,10 @@ import sys
 import tomllib
 from typing import Any
 
-from ottla.kernel.group_settings import BOUNDED, GroupSettings
-from ottla.kernel.server_settings import ServerSettings
-from ottla.kernel.setting import Settings
-from ottla.kernel.topic_settings import TopicSettings
+from ottla.settings.group.settings import BOUNDED, GroupSettings
+from ottla.settings.schema import Settings
+from ottla.settings.server.settings import ServerSettings
+from ottla.settings.topic.settings import TopicSettings
 from tests.tidy.source import ROOT, modules, packages, texts, tree
 
 _PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -20,13 +20,13 @@ _PURE = {"kernel", "wire", "raft", "replica", "cluster", "group", "share", "txn"
 _EXTRAS = (
     "ottla/spark/",
     "ottla/client/avro_",
-    "ottla/client/column",
-    "ottla/client/field.py",
-    "ottla/client/outgoing.py",
-    "ottla/client/protobuf_zero.py",
-    "ottla/client/serde",
-    "ottla/client/stretch.py",
-    "ottla/client/table.py",
+    "ottla/columns/column",
+    "ottla/columns/field.py",
+    "ottla/client/producer/outgoing.py",
+    "ottla/serde/protobuf_zero.py",
+    "ottla/serde/serde",
+    "ottla/columns/uniform_layout.py",
+    "ottla/client/consumer/table.py",
     "ottla/testing.py",
 )
 _PATH = re.compile(r"(?<![\w/.-])((?:ottla|tests|docs|bench|examples|\.ci)/[\w./-]*\w)")
@@ -149,7 +149,7 @@ def _read_attributes() -> set[str]:
     ]
     read = {
         node.attr
-        for path in (*nodes, "ottla/kernel/server_settings.py")
+        for path in (*nodes, "ottla/settings/server/settings.py")
         for node in ast.walk(tree(path))
         if isinstance(node, ast.Attribute)
     }

@@ -13,7 +13,7 @@ _MAY_START_PROGRAMS = (
     "tests/spark/",
     "tests/cli/",
     "tests/wire/",
-    "tests/testing/",
+    "tests/embedded/",
     "tests/evidence.py",
     "tests/example/",
     "tests/mutants/",

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.name import TopicPartition
+from ottla.kernel.ids import TopicPartition
 from ottla.kernel.now import Now
-from ottla.txn.coordinator import Coordinator, TransactionSettings
+from ottla.txn.coordinator import TransactionCoordinator, TransactionSettings
 from ottla.txn.event import Answer, Append, Called, Loaded, MarkersWritten, TimePassed, WriteMarkers
 from ottla.txn.transaction import EPOCH_MAX, PREPARED, State
 from ottla.wire.api.end_txn import EndTxnRequest, EndTxnResponse
@@ -37,8 +37,8 @@ class Scene:
         self.machine = self.loaded()
         self.machine.step(Loaded(), Now(self.now_ms, self.now_ms))
 
-    def loaded(self) -> Coordinator:
-        machine = Coordinator(TransactionSettings(), lambda: next(self.ids))
+    def loaded(self) -> TransactionCoordinator:
+        machine = TransactionCoordinator(TransactionSettings(), lambda: next(self.ids))
         for key, value in self.log:
             machine.replay(*parse(key, value))
         return machine

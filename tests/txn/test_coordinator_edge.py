@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.name import TopicPartition
+from ottla.kernel.ids import TopicPartition
 from ottla.kernel.now import Now
 from ottla.txn.event import TimePassed
 from ottla.txn.transaction import State

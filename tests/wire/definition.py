@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from ottla.wire.schema import Field, fields, schema, span
+from ottla.wire.schema import WireField, fields, schema, span
 
 _TYPES = {
     "int8": "Int8",
@@ -75,7 +75,7 @@ def _versions(definition: dict[str, Any]) -> str:
     return str(definition.get("versions") or definition["taggedVersions"])
 
 
-def _described(field: Field, valid: range) -> dict[str, Any]:
+def _described(field: WireField, valid: range) -> dict[str, Any]:
     assert isinstance(field.nullable, range)
     default: Any = field.default
     if field.factory is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.kernel.name import Uuid
+from ottla.kernel.ids import Uuid
 from ottla.wire.batch import read
 from ottla.wire.record import consumer_protocol, control, metadata, offset, share, transaction
 from ottla.wire.record.control import ControlRecordType

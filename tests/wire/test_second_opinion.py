@@ -19,7 +19,7 @@ from kio.serial import entity_reader, entity_writer
 
 from ottla.wire.api import API, Api, ApiKey
 from ottla.wire.compile import decode, encode
-from ottla.wire.schema import Field
+from ottla.wire.schema import WireField
 from tests.wire.definition import CHANGED_SINCE_4_3_1, differences
 from tests.wire.value import classes, message
 
@@ -27,7 +27,7 @@ _ERRORS = [int(code) for code in ErrorCode]
 _APIS = [api for api in API.values() if api.versions]
 
 
-def _modest(field: Field, rng: Random) -> Any:
+def _modest(field: WireField, rng: Random) -> Any:
     """Values that every codec has a type for."""
     if field.is_array or field.struct is not None:
         return None

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.port import Buffer
+from ottla.kernel.ports import Buffer
 from ottla.wire import walk as walking
 from ottla.wire.batch import CHECKED, Batch, NewRecord, assemble, build, header_at
 from ottla.wire.codec import Codec, compress, decompress_some

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from ottla.wire.api import API
-from ottla.wire.schema import Field, fields, schema
+from ottla.wire.schema import WireField, fields, schema
 
 RECORD_MODULES = (
     "aborted_txn",
@@ -30,7 +30,7 @@ _BITS = {"Int8": 8, "Int16": 16, "Int32": 32, "Int64": 64, "Uint16": 16, "Uint32
 _TEXTS = ("", "a", "flights", "caf\u00e9 \u2708", "x" * 130)
 
 #: Gives a field its value instead of us; None leaves it to us.
-Override = Callable[[Field, Random], Any]
+Override = Callable[[WireField, Random], Any]
 
 
 def record_classes() -> dict[str, Any]:
@@ -78,7 +78,9 @@ def _struct(cls: Any, version: int, rng: Random, override: Override | None, flex
     return made
 
 
-def _value(field: Field, version: int, rng: Random, override: Override | None, flexible: bool, unknown: bool) -> Any:
+def _value(
+    field: WireField, version: int, rng: Random, override: Override | None, flexible: bool, unknown: bool
+) -> Any:
     if field.is_nullable(version) and rng.random() < 0.25:
         return None
     if field.is_array:
@@ -86,7 +88,7 @@ def _value(field: Field, version: int, rng: Random, override: Override | None, f
     return _one(field, version, rng, override, flexible, unknown)
 
 
-def _one(field: Field, version: int, rng: Random, override: Override | None, flexible: bool, unknown: bool) -> Any:
+def _one(field: WireField, version: int, rng: Random, override: Override | None, flexible: bool, unknown: bool) -> Any:
     if field.struct is not None:
         return _struct(field.struct, version, rng, override, flexible, unknown)
     if field.type in _BITS:

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from ottla.client import AsyncAdmin
-from ottla.sim.checker import Ledger, check
+from ottla.sim.checker import WorkloadLedger, check
 from ottla.sim.disk import Crashed
 from ottla.sim.host import Host
 from ottla.sim.node import Clients, NodeHost
@@ -48,7 +48,7 @@ class History:
         self.power = power
         settings = _SETTINGS | ({"log.flush.interval.messages": "1"} if power else {})
         self.nodes = [NodeHost(world, f"node{index}", settings) for index in range(_NODES)]
-        self.ledgers = [Ledger(_TOPIC) for _ in self.nodes]
+        self.ledgers = [WorkloadLedger(_TOPIC) for _ in self.nodes]
         self.clients: list[list[Host]] = []
         self.going = True
         self.tasks: list[asyncio.Task[None]] = []

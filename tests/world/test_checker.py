@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.sim.checker import Broken, Ledger, Sent, check
+from ottla.sim.checker import Broken, SentRecord, WorkloadLedger, check
 
 _LOGS = {0: [(0, b"a"), (1, b"b"), (3, b"c")], 1: []}
 
 
-def _ledger() -> Ledger:
-    sent = [Sent("p", number, value, 0, offset) for number, (offset, value) in enumerate(_LOGS[0])]
+def _ledger() -> WorkloadLedger:
+    sent = [SentRecord("p", number, value, 0, offset) for number, (offset, value) in enumerate(_LOGS[0])]
     seen: list[tuple[int, int, bytes] | None] = [None, *((0, offset, value) for offset, value in _LOGS[0])]
-    return Ledger("t", sent, {"c": seen}, {("g", 0): 4})
+    return WorkloadLedger("t", sent, {"c": seen}, {("g", 0): 4})
 
 
-def _holds(ledger: Ledger, logs: dict[int, list[tuple[int, bytes]]], committed: int | None = 4) -> None:
+def _holds(ledger: WorkloadLedger, logs: dict[int, list[tuple[int, bytes]]], committed: int | None = 4) -> None:
     check(ledger, logs, {("g", 0): committed})
 
 
@@ -45,7 +45,7 @@ def test_a_record_that_was_never_sent_is_seen() -> None:
 
 def test_records_of_one_producer_out_of_order_are_seen() -> None:
     ledger = _ledger()
-    ledger.sent = [Sent("p", 2, b"a"), Sent("p", 1, b"b"), Sent("p", 3, b"c")]
+    ledger.sent = [SentRecord("p", 2, b"a"), SentRecord("p", 1, b"b"), SentRecord("p", 3, b"c")]
     with pytest.raises(Broken, match="record 1 of p is behind 2"):
         _holds(ledger, _LOGS)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ottla.broker.dispatch import HANDLERS, Call, handles
+from ottla.broker.dispatch.dispatch import HANDLERS, Call, handles
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api import API, ApiKey
 from ottla.wire.api.api_versions import (
@@ -25,7 +25,7 @@ from ottla.wire.api.api_versions import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
+    from ottla.broker.node import BrokerNode
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _NAMED_FROM = 3
@@ -46,7 +46,7 @@ def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse
     return offer(call.node, call.version)
 
 
-def offer(node: Node, version: int) -> ApiVersionsResponse:
+def offer(node: BrokerNode, version: int) -> ApiVersionsResponse:
     """What this node serves, as a response of this version."""
     return ApiVersionsResponse(
         api_keys=[

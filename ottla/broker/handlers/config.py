@@ -13,7 +13,10 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from ottla.broker.config_view import (
+from ottla.broker.call.reply import Later
+from ottla.broker.dispatch.dispatch import Call, handles
+from ottla.broker.log_output import LEVELS
+from ottla.broker.metadata.config_view import (
     LOGGER_SOURCE,
     Described,
     describe_broker,
@@ -21,13 +24,10 @@ from ottla.broker.config_view import (
     describe_group,
     describe_topic,
 )
-from ottla.broker.dispatch import Call, handles
-from ottla.broker.log_output import LEVELS
-from ottla.broker.reply import Later
-from ottla.cluster.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
-from ottla.cluster.topic import check_name
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.error_message import words
+from ottla.kernel.topic_name import check_name
+from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.wire.api import ApiKey
 from ottla.wire.api import incremental_alter_configs as alter
 from ottla.wire.api import list_config_resources as listing

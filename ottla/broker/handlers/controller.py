@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.dispatch import Call, handles
-from ottla.broker.reply import Later
-from ottla.cluster.decision import free
+from ottla.broker.call.reply import Later
+from ottla.broker.dispatch.dispatch import Call, handles
+from ottla.controller.decision import unlimited
 from ottla.kernel.error import KafkaError
 from ottla.kernel.error_message import words
 from ottla.wire.api import ApiKey
@@ -145,5 +145,5 @@ def decide(call: Call, request: Any) -> Later:
         else:
             later.resolve(response)
 
-    node.quorum.handle_later(request, committed, call.version, free if mutations is None else mutations.charge)
+    node.quorum.handle_later(request, committed, call.version, unlimited if mutations is None else mutations.charge)
     return later

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.broker.dispatch import Call, handles
+from ottla.broker.dispatch.dispatch import Call, handles
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.name import INTERNAL_TOPICS
+from ottla.kernel.ids import INTERNAL_TOPICS
 from ottla.wire.api import ApiKey
 from ottla.wire.api.delete_records import (
     DeleteRecordsPartition,

@@ -19,10 +19,10 @@ from asyncio import TimerHandle
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from ottla.broker.dispatch import Call, handles
-from ottla.broker.reply import Later, Reply
+from ottla.broker.call.reply import Later, Reply
+from ottla.broker.dispatch.dispatch import Call, handles
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.name import Uuid
+from ottla.kernel.ids import Uuid
 from ottla.net.inbound import NO_REQUEST
 from ottla.replica.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Session, Wanted
 from ottla.replica.partition import Fetched, Partition
@@ -37,7 +37,7 @@ from ottla.wire.api.fetch import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
+    from ottla.broker.node import BrokerNode
 
 _log = logging.getLogger("ottla.broker")
 _BY_ID_FROM = 13
@@ -69,7 +69,7 @@ class ParkedFetch:
 
     def __init__(self, call: Call, request: FetchRequest) -> None:
         self.call = call
-        self.node: Node = call.node
+        self.node: BrokerNode = call.node
         self.by_id = call.version >= _BY_ID_FROM
         self.request = request
         self.bytes_max = min(request.max_bytes, self.node.settings.fetch_max_bytes)
@@ -251,7 +251,7 @@ class ParkedFetch:
             self.later.resolve(response)
 
 
-def _gone(node: Node, wanted: Wanted) -> ErrorCode:
+def _gone(node: BrokerNode, wanted: Wanted) -> ErrorCode:
     """Why there is no topic of this id: nobody knew it, or the session that did has outlived the topic."""
     if wanted.led is None:
         return ErrorCode.UNKNOWN_TOPIC_ID

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.broker.dispatch import Call, handles
-from ottla.cluster.feature import CORDONED_DIRECTORIES_FROM
+from ottla.broker.dispatch.dispatch import Call, handles
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.name import TopicPartition
+from ottla.kernel.ids import TopicPartition
+from ottla.metadata.feature import CORDONED_DIRECTORIES_FROM
 from ottla.wire.api import ApiKey
 from ottla.wire.api.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,

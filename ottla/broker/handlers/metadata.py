@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.broker.creation import new_topic
-from ottla.broker.dispatch import Call, handles
-from ottla.broker.reply import Later, Reply
-from ottla.cluster.image import Image, PartitionImage, TopicImage
-from ottla.cluster.placement import is_offline
-from ottla.cluster.topic import is_legal_name
+from ottla.broker.call.reply import Later, Reply
+from ottla.broker.coordinators.topic_spec import new_topic
+from ottla.broker.dispatch.dispatch import Call, handles
+from ottla.controller.placement import is_offline
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.name import INTERNAL_TOPICS, NO_UUID
+from ottla.kernel.ids import INTERNAL_TOPICS, NO_UUID
+from ottla.kernel.topic_name import is_legal_name
+from ottla.metadata.image import Image, PartitionImage, TopicImage
 from ottla.wire.api import ApiKey
 from ottla.wire.api import describe_topic_partitions as paged
 from ottla.wire.api.create_topics import CreatableTopic

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import logging
 
-from ottla.broker.dispatch import Call, handles
-from ottla.broker.reply import NO_REPLY, Later, Reply
+from ottla.broker.call.reply import NO_REPLY, Later, Reply
+from ottla.broker.dispatch.dispatch import Call, handles
 from ottla.kernel.error import ErrorCode, KafkaError, RefusedBatch
-from ottla.kernel.name import INTERNAL_TOPICS
-from ottla.kernel.port import Buffer
+from ottla.kernel.ids import INTERNAL_TOPICS
+from ottla.kernel.ports import Buffer
 from ottla.net.inbound import PeerError
 from ottla.replica.partition import Partition
 from ottla.wire.api import ApiKey

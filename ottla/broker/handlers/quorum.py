@@ -8,9 +8,9 @@ KIPs: 595, 642 DescribeQuorum, 853 voters.
 
 from __future__ import annotations
 
-from ottla.broker.dispatch import Call, handles
+from ottla.broker.dispatch.dispatch import Call, handles
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.name import METADATA_TOPIC, NO_UUID
+from ottla.kernel.ids import METADATA_TOPIC, NO_UUID
 from ottla.wire.api import ApiKey
 from ottla.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from ottla.wire.api.describe_quorum import (

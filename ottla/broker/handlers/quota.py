@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.broker.dispatch import Call, handles
-from ottla.cluster import quota
+from ottla.broker.dispatch.dispatch import Call, handles
+from ottla.controller import quota
 from ottla.kernel.error import KafkaError
 from ottla.wire.api import ApiKey
 from ottla.wire.api.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse

@@ -12,8 +12,8 @@ Kafka.
 
 from __future__ import annotations
 
-from ottla.broker.dispatch import Call, handles
-from ottla.cluster import scram
+from ottla.broker.dispatch.dispatch import Call, handles
+from ottla.controller import scram
 from ottla.kernel.error import ErrorCode
 from ottla.net.inbound import PeerError
 from ottla.wire.api import ApiKey

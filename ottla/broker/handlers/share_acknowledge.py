@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from ottla.broker.dispatch import Call, handles
-from ottla.broker.group_protocol import SHARE, check_enabled
-from ottla.broker.reply import Later, Reply
+from ottla.broker.call.reply import Later, Reply
+from ottla.broker.coordinators.group_protocol import SHARE, check_enabled
+from ottla.broker.dispatch.dispatch import Call, handles
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.name import Uuid
+from ottla.kernel.ids import Uuid
 from ottla.share.partition import Acknowledgement, AcknowledgeType
 from ottla.share.session import FINAL_EPOCH, INITIAL_EPOCH, Key
 from ottla.share.state import SharePartitionKey

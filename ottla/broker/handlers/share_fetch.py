@@ -18,14 +18,14 @@ from asyncio import TimerHandle
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ottla.broker.dispatch import Call, handles
-from ottla.broker.group_protocol import SHARE, check_enabled
+from ottla.broker.call.reply import Later, Reply
+from ottla.broker.coordinators.group_protocol import SHARE, check_enabled
+from ottla.broker.dispatch.dispatch import Call, handles
 from ottla.broker.handlers.share_acknowledge import Outcome, acknowledge, check_member
-from ottla.broker.reply import Later, Reply
-from ottla.broker.share_leader import ShareLeader
-from ottla.broker.share_read import visible_batches
+from ottla.broker.share.partition import ShareLeader
+from ottla.broker.share.read import visible_batches
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.name import Uuid
+from ottla.kernel.ids import Uuid
 from ottla.net.inbound import NO_REQUEST
 from ottla.replica.partition import Fetched
 from ottla.share.partition import Asked
@@ -41,7 +41,7 @@ from ottla.wire.api.share_fetch import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.node import Node
+    from ottla.broker.node import BrokerNode
 
 _STRICT_MODE = 1
 _RENEW_FROM = 2
@@ -171,7 +171,7 @@ class ParkedShareFetch:
     """The fetch of one request: tried at once, and again by each append and release while it waits."""
 
     def __init__(self, call: Call, request: ShareFetchRequest, session: ShareSession, whole: _Whole) -> None:
-        self.node: Node = call.node
+        self.node: BrokerNode = call.node
         self._request = request
         self._session = session
         self._whole = whole

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from ottla.broker.dispatch import Call, handles
-from ottla.broker.group_protocol import SHARE, check_enabled
-from ottla.broker.reply import Later, Reply
-from ottla.group.share_group import ShareGroup
+from ottla.broker.call.reply import Later, Reply
+from ottla.broker.coordinators.group_protocol import SHARE, check_enabled
+from ottla.broker.dispatch.dispatch import Call, handles
+from ottla.group.state.share import ShareGroup
 from ottla.kernel.error import KafkaError
-from ottla.kernel.name import NO_UUID, Uuid
+from ottla.kernel.ids import NO_UUID, Uuid
 from ottla.share.state import UNSET_COUNT, UNSET_OFFSET, SharePartitionKey
 from ottla.wire.api import ApiKey
 from ottla.wire.api.describe_share_group_offsets import (

@@ -1,19 +1,19 @@
 """StreamsGroupHeartbeat (0): the topology's names are checked, the group's coordinator decides, and internal topics
-that it finds missing are made. What a coordinator decides is in `ottla.group.streams_heartbeat`.
+that it finds missing are made. What a coordinator decides is in `ottla.group.streams.heartbeat`.
 
 KIPs: 1071.
 """
 
 from __future__ import annotations
 
-from ottla.broker.dispatch import Call, handles
-from ottla.broker.group_protocol import STREAMS, check_enabled
-from ottla.broker.reply import Later
-from ottla.cluster.topic import is_legal_name
+from ottla.broker.call.reply import Later
+from ottla.broker.coordinators.group_protocol import STREAMS, check_enabled
+from ottla.broker.dispatch.dispatch import Call, handles
 from ottla.group.event import StreamsHeartbeat
 from ottla.group.failure import failure
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.name import INTERNAL_TOPICS
+from ottla.kernel.ids import INTERNAL_TOPICS
+from ottla.kernel.topic_name import is_legal_name
 from ottla.wire.api import ApiKey
 from ottla.wire.api.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ottla.broker.dispatch import Call, handles
-from ottla.broker.telemetry import ACCEPTED_COMPRESSION_TYPES, Client
+from ottla.broker.dispatch.dispatch import Call, handles
+from ottla.broker.limits.telemetry import ACCEPTED_COMPRESSION_TYPES, Client
 from ottla.kernel.error import KafkaError
-from ottla.kernel.name import Uuid
+from ottla.kernel.ids import Uuid
 from ottla.wire.api import ApiKey
 from ottla.wire.api.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,

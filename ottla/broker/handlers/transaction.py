@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.broker.dispatch import Call, handles
-from ottla.broker.markers import write_marker
-from ottla.broker.reply import Later, Reply
-from ottla.cluster.topic import check_name
+from ottla.broker.call.reply import Later, Reply
+from ottla.broker.coordinators.markers import write_marker
+from ottla.broker.dispatch.dispatch import Call, handles
 from ottla.group.failure import failure
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.name import OFFSETS_TOPIC, TopicPartition
+from ottla.kernel.ids import OFFSETS_TOPIC, TopicPartition
 from ottla.kernel.re2.pattern import Expression, InvalidExpression
+from ottla.kernel.topic_name import check_name
 from ottla.txn.transaction import TITLES, Transaction
 from ottla.wire.api import ApiKey
 from ottla.wire.api import add_partitions_to_txn as add

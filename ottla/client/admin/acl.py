@@ -8,9 +8,9 @@ from typing import Any
 
 from ottla.client.admin.call import Calls, collect
 from ottla.client.admin.result import Results
-from ottla.client.error import check, error_of
+from ottla.kernel.client_error import check, error_of
 from ottla.kernel.error import KafkaError
-from ottla.kernel.value import frozen
+from ottla.kernel.frozen import frozen
 from ottla.wire.api.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from ottla.wire.api.delete_acls import (
     DeleteAclsFilter,

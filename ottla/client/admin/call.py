@@ -12,14 +12,14 @@ from typing import TypeVar
 
 from ottla.client.admin.result import Results
 from ottla.client.checked import check_calls
-from ottla.client.client_setting import AdminSettings
-from ottla.client.clock import now_ms
-from ottla.client.cluster import GROUP, Cluster
-from ottla.client.connection import Connection
-from ottla.client.error import NotReachable
-from ottla.client.metadata import Node
+from ottla.client.connection.clock import now_ms
+from ottla.client.connection.cluster import GROUP, Cluster
+from ottla.client.connection.connection import BrokerConnection
+from ottla.client.connection.metadata import ClusterNode
+from ottla.kernel.client_error import NotReachable
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.name import TopicPartition
+from ottla.kernel.ids import TopicPartition
+from ottla.settings.client.client import AdminSettings
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -63,7 +63,9 @@ class Calls:
 
         return await self._cluster.retry(attempt, self._settings.default_api_timeout_ms)
 
-    async def _coordinator(self, name: str, attempt: Callable[[Connection], Awaitable[V]], kind: int = GROUP) -> V:
+    async def _coordinator(
+        self, name: str, attempt: Callable[[BrokerConnection], Awaitable[V]], kind: int = GROUP
+    ) -> V:
         """Run `attempt` on the coordinator of this group, or other `kind`; find it anew when it has moved."""
 
         async def once() -> V:
@@ -76,7 +78,7 @@ class Calls:
         return await self._cluster.retry(once, self._settings.default_api_timeout_ms, failed)
 
     async def _on(
-        self, connection: Connection, request: object, response: type[R], read: Callable[[R], V] | None = None
+        self, connection: BrokerConnection, request: object, response: type[R], read: Callable[[R], V] | None = None
     ) -> R:
         answer = await connection.call(request, response, timeout_ms=self._settings.request_timeout_ms)
         if read is not None:
@@ -138,9 +140,9 @@ class Calls:
                 errors[one] = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {one} has no leader now")
         return led, errors
 
-    def _seen(self, node_id: int) -> Node:
+    def _seen(self, node_id: int) -> ClusterNode:
         """The node with this id; one that is not live has no address."""
-        return self._cluster.metadata.nodes.get(node_id) or Node(node_id, "", -1)
+        return self._cluster.metadata.nodes.get(node_id) or ClusterNode(node_id, "", -1)
 
 
 def _may_pass(error: KafkaError) -> bool:

@@ -15,11 +15,11 @@ from ottla.client.admin.quota import QuotaCalls
 from ottla.client.admin.streams_group import StreamsGroupCalls
 from ottla.client.admin.topic import TopicCalls
 from ottla.client.admin.transaction import TransactionAdminCalls
-from ottla.client.argument import needs_loop
-from ottla.client.client_setting import AdminSettings
-from ottla.client.cluster import Cluster
-from ottla.client.loop import loop_thread
-from ottla.client.setting import Given
+from ottla.client.connection.cluster import Cluster
+from ottla.client.connection.loop_thread import loop_thread
+from ottla.kernel.argument import needs_loop
+from ottla.settings.client.client import AdminSettings
+from ottla.settings.client.schema import Given
 
 if TYPE_CHECKING:
     from ottla.client.option import AdminOptions

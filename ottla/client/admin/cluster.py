@@ -16,10 +16,10 @@ from ottla.client.admin.result import (
     ReplicaLogDir,
     Results,
 )
-from ottla.client.error import check, error_of
-from ottla.client.metadata import Node
+from ottla.client.connection.metadata import ClusterNode
+from ottla.kernel.client_error import check, error_of
 from ottla.kernel.error import KafkaError
-from ottla.kernel.name import METADATA_TOPIC, NO_UUID, TopicPartition, Uuid
+from ottla.kernel.ids import METADATA_TOPIC, NO_UUID, TopicPartition, Uuid
 from ottla.wire.api import ApiKey
 from ottla.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
 from ottla.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -52,7 +52,7 @@ class ClusterCalls(Calls):
             DescribeClusterResponse,
             lambda answer: check(answer.error_code, answer.error_message),
         )
-        nodes = tuple(Node(one.broker_id, one.host, one.port, one.rack) for one in response.brokers)
+        nodes = tuple(ClusterNode(one.broker_id, one.host, one.port, one.rack) for one in response.brokers)
         self._cluster.metadata.add_nodes(nodes)
         controller = next((node for node in nodes if node.id == response.controller_id), None)
         fenced = frozenset(one.broker_id for one in response.brokers if one.is_fenced)

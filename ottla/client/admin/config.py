@@ -16,8 +16,8 @@ from ottla.client.admin.result import (
     ResourceType,
     Results,
 )
-from ottla.client.argument import config_text
-from ottla.client.error import check, error_of
+from ottla.kernel.argument import config_text
+from ottla.kernel.client_error import check, error_of
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.wire.api.describe_configs import (
     DescribeConfigsRequest,

@@ -14,9 +14,9 @@ from enum import IntEnum
 
 from ottla.client.admin.call import Calls, collect
 from ottla.client.admin.result import Results
-from ottla.client.error import check, error_of
+from ottla.kernel.client_error import check, error_of
 from ottla.kernel.error import KafkaError
-from ottla.kernel.value import frozen
+from ottla.kernel.frozen import frozen
 from ottla.wire.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,

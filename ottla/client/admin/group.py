@@ -17,13 +17,13 @@ from ottla.client.admin.result import (
     PartitionLag,
     Results,
 )
-from ottla.client.cluster import GROUP
-from ottla.client.connection import Connection
-from ottla.client.error import check, error_of
-from ottla.client.metadata import Node
-from ottla.client.protocol import parse_assignment, parse_subscription
+from ottla.client.assignment.consumer_protocol import parse_assignment, parse_subscription
+from ottla.client.connection.cluster import GROUP
+from ottla.client.connection.connection import BrokerConnection
+from ottla.client.connection.metadata import ClusterNode
+from ottla.kernel.client_error import check, error_of
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.name import TopicPartition
+from ottla.kernel.ids import TopicPartition
 from ottla.wire.api import ApiKey
 from ottla.wire.api import consumer_group_describe as modern
 from ottla.wire.api import describe_groups as classic
@@ -84,7 +84,7 @@ class GroupCalls(OffsetCalls):
     async def describe_group(self, group: str) -> GroupDescription:
         """One of them."""
 
-        async def attempt(connection: Connection) -> GroupDescription:
+        async def attempt(connection: BrokerConnection) -> GroupDescription:
             node = self._node_of(group)
             if connection.supports(ApiKey.CONSUMER_GROUP_DESCRIBE):
                 request = modern.ConsumerGroupDescribeRequest(group_ids=[group])
@@ -109,7 +109,7 @@ class GroupCalls(OffsetCalls):
         found: dict[str, KafkaError | None] = {}
         for group in groups:
 
-            async def attempt(connection: Connection, group: str = group) -> None:
+            async def attempt(connection: BrokerConnection, group: str = group) -> None:
                 response = await self._on(connection, DeleteGroupsRequest(groups_names=[group]), DeleteGroupsResponse)
                 check(response.results[0].error_code, response.results[0].error_message)
 
@@ -134,7 +134,7 @@ class GroupCalls(OffsetCalls):
         else:
             members = [MemberIdentity(group_instance_id=one, reason="removed by an admin") for one in instance_ids]
 
-        async def attempt(connection: Connection) -> None:
+        async def attempt(connection: BrokerConnection) -> None:
             request = LeaveGroupRequest(group_id=group, members=members)
             response = await self._on(connection, request, LeaveGroupResponse)
             check(response.error_code)
@@ -155,7 +155,7 @@ class GroupCalls(OffsetCalls):
         """
         topics = None if partitions is None else by_topic(partitions)
 
-        async def attempt(connection: Connection) -> dict[TopicPartition, CommittedOffset]:
+        async def attempt(connection: BrokerConnection) -> dict[TopicPartition, CommittedOffset]:
             version = connection.version_of(ApiKey.OFFSET_FETCH, _NAMED_TOPICS)
             if version >= 8:
                 one = OffsetFetchRequestGroup(
@@ -205,7 +205,7 @@ class GroupCalls(OffsetCalls):
             for topic, numbers in by_topic(wanted).items()
         ]
 
-        async def attempt(connection: Connection) -> OffsetCommitResponse:
+        async def attempt(connection: BrokerConnection) -> OffsetCommitResponse:
             version = connection.version_of(ApiKey.OFFSET_COMMIT, _NAMED_TOPICS)
             request = OffsetCommitRequest(group_id=group, topics=topics)
             timeout_ms = self._settings.request_timeout_ms
@@ -238,7 +238,7 @@ class GroupCalls(OffsetCalls):
             for topic, numbers in by_topic(partitions).items()
         ]
 
-        async def attempt(connection: Connection) -> OffsetDeleteResponse:
+        async def attempt(connection: BrokerConnection) -> OffsetDeleteResponse:
             request = OffsetDeleteRequest(group_id=group, topics=topics)
             return await self._on(connection, request, OffsetDeleteResponse, lambda answer: check(answer.error_code))
 
@@ -277,7 +277,7 @@ class GroupCalls(OffsetCalls):
             )
         return found
 
-    def _node_of(self, group: str) -> Node:
+    def _node_of(self, group: str) -> ClusterNode:
         node_id = self._cluster.coordinator_id(GROUP, group)
         return self._seen(-1 if node_id is None else node_id)
 
@@ -294,7 +294,7 @@ def _group_type(name: str) -> GroupType:
         return GroupType.UNKNOWN
 
 
-def _modern_group(group: modern.DescribedGroup, node: Node) -> GroupDescription:
+def _modern_group(group: modern.DescribedGroup, node: ClusterNode) -> GroupDescription:
     members = tuple(
         MemberDescription(
             one.member_id,
@@ -328,7 +328,7 @@ def _assigned(assignment: modern.Assignment) -> tuple[TopicPartition, ...]:
     )
 
 
-def _classic_group(group: classic.DescribedGroup, node: Node) -> GroupDescription:
+def _classic_group(group: classic.DescribedGroup, node: ClusterNode) -> GroupDescription:
     consumer = group.protocol_type in ("consumer", "")
     members = []
     for one in group.members:

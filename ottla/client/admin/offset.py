@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from ottla.client.admin.call import Calls, by_topic
 from ottla.client.admin.result import ListedOffset, OffsetSpec, Results
-from ottla.client.clock import now_ms
-from ottla.client.error import error_of
+from ottla.client.connection.clock import now_ms
+from ottla.kernel.client_error import error_of
 from ottla.kernel.error import KafkaError
-from ottla.kernel.name import TopicPartition
+from ottla.kernel.ids import TopicPartition
 from ottla.wire.api.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,

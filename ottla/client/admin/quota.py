@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 
 from ottla.client.admin.call import Calls, collect
 from ottla.client.admin.result import Results
-from ottla.client.error import check, error_of
-from ottla.kernel.value import frozen
+from ottla.kernel.client_error import check, error_of
+from ottla.kernel.frozen import frozen
 from ottla.wire.api.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from ottla.client.admin.call import by_topic, collect
 from ottla.client.admin.offset import OffsetCalls
 from ottla.client.admin.result import Results
-from ottla.client.error import check, error_of
+from ottla.kernel.client_error import check, error_of
 from ottla.kernel.error import KafkaError
-from ottla.kernel.name import TopicPartition
-from ottla.kernel.value import frozen
+from ottla.kernel.frozen import frozen
+from ottla.kernel.ids import TopicPartition
 from ottla.wire.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

@@ -13,10 +13,10 @@ from dataclasses import field
 from enum import Enum, IntEnum
 from typing import Generic, TypeVar
 
-from ottla.client.metadata import Node
+from ottla.client.connection.metadata import ClusterNode
 from ottla.kernel.error import KafkaError
-from ottla.kernel.name import TopicPartition, Uuid
-from ottla.kernel.value import frozen
+from ottla.kernel.frozen import frozen
+from ottla.kernel.ids import TopicPartition, Uuid
 
 #: A setting's value as callers may give it; it travels as text, a list with commas.
 ConfigValue = str | bool | int | float | Sequence[str]
@@ -130,13 +130,13 @@ class PartitionDescription:
     """A partition and who holds it. `leader` is None while there is none; `elr` (KIP-966) None on older brokers."""
 
     partition: int
-    leader: Node | None
+    leader: ClusterNode | None
     leader_epoch: int
-    replicas: tuple[Node, ...]
-    isr: tuple[Node, ...]
-    offline: tuple[Node, ...]
-    elr: tuple[Node, ...] | None = None
-    last_known_elr: tuple[Node, ...] | None = None
+    replicas: tuple[ClusterNode, ...]
+    isr: tuple[ClusterNode, ...]
+    offline: tuple[ClusterNode, ...]
+    elr: tuple[ClusterNode, ...] | None = None
+    last_known_elr: tuple[ClusterNode, ...] | None = None
 
 
 @frozen
@@ -305,7 +305,7 @@ class GroupDescription:
     #: The assignor in use; "" when there is none.
     assignor: str
     members: tuple[MemberDescription, ...]
-    coordinator: Node
+    coordinator: ClusterNode
     #: Group and assignment epoch (KIP-848); None in a classic group.
     epoch: int | None = None
     assignment_epoch: int | None = None
@@ -338,8 +338,8 @@ class ClusterDescription:
     """The cluster as its brokers show it. Under KRaft, `controller` is a broker that forwards to the controller."""
 
     cluster_id: str
-    controller: Node | None
-    nodes: tuple[Node, ...]
+    controller: ClusterNode | None
+    nodes: tuple[ClusterNode, ...]
     #: Which of them are fenced; only when these were asked for.
     fenced: frozenset[int] = frozenset()
 

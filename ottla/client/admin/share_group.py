@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from ottla.client.admin.call import by_topic, collect
 from ottla.client.admin.group import GroupCalls
 from ottla.client.admin.result import GroupDescription, GroupType, MemberDescription, Results
-from ottla.client.connection import Connection
-from ottla.client.error import check, error_of
+from ottla.client.connection.connection import BrokerConnection
+from ottla.kernel.client_error import check, error_of
 from ottla.kernel.error import KafkaError
-from ottla.kernel.name import TopicPartition
-from ottla.kernel.value import frozen
+from ottla.kernel.frozen import frozen
+from ottla.kernel.ids import TopicPartition
 from ottla.wire.api.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -47,7 +47,7 @@ class ShareGroupCalls(GroupCalls):
     async def describe_share_group(self, group: str) -> GroupDescription:
         """State and members of a share group; its partitions are shared, so many members have the same."""
 
-        async def attempt(connection: Connection) -> GroupDescription:
+        async def attempt(connection: BrokerConnection) -> GroupDescription:
             request = ShareGroupDescribeRequest(group_ids=[group])
             response = await self._on(connection, request, ShareGroupDescribeResponse)
             one = response.groups[0]
@@ -99,7 +99,7 @@ class ShareGroupCalls(GroupCalls):
             ]
         asked = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=topics)
 
-        async def attempt(connection: Connection) -> DescribeShareGroupOffsetsResponse:
+        async def attempt(connection: BrokerConnection) -> DescribeShareGroupOffsetsResponse:
             def read(answer: DescribeShareGroupOffsetsResponse) -> None:
                 check(answer.groups[0].error_code, answer.groups[0].error_message)
 
@@ -135,7 +135,7 @@ class ShareGroupCalls(GroupCalls):
             for topic, numbers in by_topic(offsets).items()
         ]
 
-        async def attempt(connection: Connection) -> AlterShareGroupOffsetsResponse:
+        async def attempt(connection: BrokerConnection) -> AlterShareGroupOffsetsResponse:
             return await self._on(
                 connection,
                 AlterShareGroupOffsetsRequest(group_id=group, topics=topics),
@@ -156,7 +156,7 @@ class ShareGroupCalls(GroupCalls):
         """Forget how far a group without members has come in these topics."""
         asked = [DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics]
 
-        async def attempt(connection: Connection) -> DeleteShareGroupOffsetsResponse:
+        async def attempt(connection: BrokerConnection) -> DeleteShareGroupOffsetsResponse:
             return await self._on(
                 connection,
                 DeleteShareGroupOffsetsRequest(group_id=group, topics=asked),

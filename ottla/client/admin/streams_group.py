@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.client.admin.share_group import ShareGroupCalls
-from ottla.client.connection import Connection
-from ottla.client.error import check
-from ottla.client.metadata import Node
-from ottla.kernel.value import frozen
+from ottla.client.connection.connection import BrokerConnection
+from ottla.client.connection.metadata import ClusterNode
+from ottla.kernel.client_error import check
+from ottla.kernel.frozen import frozen
 from ottla.wire.api.streams_group_describe import (
     Assignment,
     StreamsGroupDescribeRequest,
@@ -30,7 +30,7 @@ class StreamsTasks:
 
 
 @frozen
-class StreamsMember:
+class StreamsMemberDescription:
     """An instance of a streams application."""
 
     id: str
@@ -46,7 +46,7 @@ class StreamsMember:
 
 
 @frozen
-class Subtopology:
+class SubtopologyDescription:
     """A part of a streams application that runs as tasks of its own."""
 
     id: str
@@ -65,9 +65,9 @@ class StreamsGroupDescription:
     epoch: int
     assignment_epoch: int
     topology_epoch: int | None
-    subtopologies: tuple[Subtopology, ...]
-    members: tuple[StreamsMember, ...]
-    coordinator: Node
+    subtopologies: tuple[SubtopologyDescription, ...]
+    members: tuple[StreamsMemberDescription, ...]
+    coordinator: ClusterNode
 
 
 class StreamsGroupCalls(ShareGroupCalls):
@@ -76,7 +76,7 @@ class StreamsGroupCalls(ShareGroupCalls):
     async def describe_streams_group(self, group: str) -> StreamsGroupDescription:
         """State, topology and members of a streams group. GROUP_ID_NOT_FOUND if there is none."""
 
-        async def attempt(connection: Connection) -> StreamsGroupDescription:
+        async def attempt(connection: BrokerConnection) -> StreamsGroupDescription:
             request = StreamsGroupDescribeRequest(group_ids=[group])
             response = await self._on(connection, request, StreamsGroupDescribeResponse)
             one = response.groups[0]
@@ -89,7 +89,7 @@ class StreamsGroupCalls(ShareGroupCalls):
                 one.assignment_epoch,
                 None if one.topology is None else one.topology.epoch,
                 tuple(
-                    Subtopology(
+                    SubtopologyDescription(
                         sub.subtopology_id,
                         tuple(sub.source_topics),
                         tuple(sub.repartition_sink_topics),
@@ -99,7 +99,7 @@ class StreamsGroupCalls(ShareGroupCalls):
                     for sub in subtopologies
                 ),
                 tuple(
-                    StreamsMember(
+                    StreamsMemberDescription(
                         member.member_id,
                         member.member_epoch,
                         member.instance_id,

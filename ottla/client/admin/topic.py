@@ -14,13 +14,13 @@ from ottla.client.admin.result import (
     TopicDescription,
     TopicListing,
 )
-from ottla.client.argument import config_texts
-from ottla.client.clock import now_ms
-from ottla.client.connection import Connection
-from ottla.client.error import check, error_of
-from ottla.client.metadata import Node
+from ottla.client.connection.clock import now_ms
+from ottla.client.connection.connection import BrokerConnection
+from ottla.client.connection.metadata import ClusterNode
+from ottla.kernel.argument import config_texts
+from ottla.kernel.client_error import check, error_of
 from ottla.kernel.error import KafkaError
-from ottla.kernel.name import NO_UUID, TopicPartition, Uuid
+from ottla.kernel.ids import NO_UUID, TopicPartition, Uuid
 from ottla.wire.api import ApiKey
 from ottla.wire.api.create_partitions import (
     CreatePartitionsAssignment,
@@ -199,10 +199,12 @@ class TopicCalls(Calls):
             allow_auto_topic_creation=False,
         )
         response = await self._any(request, MetadataResponse)
-        self._cluster.metadata.add_nodes(Node(one.node_id, one.host, one.port, one.rack) for one in response.brokers)
+        self._cluster.metadata.add_nodes(
+            ClusterNode(one.node_id, one.host, one.port, one.rack) for one in response.brokers
+        )
         return response
 
-    async def _paged(self, connection: Connection, names: list[str]) -> dict[str, TopicDescription | KafkaError]:
+    async def _paged(self, connection: BrokerConnection, names: list[str]) -> dict[str, TopicDescription | KafkaError]:
         await self._cluster.update()
         found: dict[str, list[DescribeTopicPartitionsResponseTopic]] = {}
         cursor: Cursor | None = None
@@ -240,8 +242,8 @@ class TopicCalls(Calls):
     def _partition(
         self,
         one: MetadataResponsePartition | DescribeTopicPartitionsResponsePartition,
-        elr: tuple[Node, ...] | None = None,
-        last_known_elr: tuple[Node, ...] | None = None,
+        elr: tuple[ClusterNode, ...] | None = None,
+        last_known_elr: tuple[ClusterNode, ...] | None = None,
     ) -> PartitionDescription:
         return PartitionDescription(
             one.partition_index,
@@ -254,7 +256,7 @@ class TopicCalls(Calls):
             last_known_elr,
         )
 
-    def _nodes(self, ids: Iterable[int]) -> tuple[Node, ...]:
+    def _nodes(self, ids: Iterable[int]) -> tuple[ClusterNode, ...]:
         return tuple(self._seen(node_id) for node_id in ids)
 
 

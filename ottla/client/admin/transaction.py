@@ -8,13 +8,13 @@ from typing import TypeVar
 from ottla.client.admin.call import collect
 from ottla.client.admin.replica import ReplicaCalls
 from ottla.client.admin.result import Results
-from ottla.client.cluster import TRANSACTION
-from ottla.client.connection import Connection
-from ottla.client.error import check, error_of
-from ottla.client.metadata import Node
+from ottla.client.connection.cluster import TRANSACTION
+from ottla.client.connection.connection import BrokerConnection
+from ottla.client.connection.metadata import ClusterNode
+from ottla.kernel.client_error import check, error_of
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.name import TopicPartition
-from ottla.kernel.value import frozen
+from ottla.kernel.frozen import frozen
+from ottla.kernel.ids import TopicPartition
 from ottla.wire.api.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from ottla.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.api.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -35,7 +35,7 @@ class TransactionListing:
     transactional_id: str
     producer_id: int
     state: str
-    coordinator: Node
+    coordinator: ClusterNode
 
 
 @frozen
@@ -49,7 +49,7 @@ class TransactionDescription:
     timeout_ms: int
     start_timestamp: int | None
     partitions: tuple[TopicPartition, ...]
-    coordinator: Node
+    coordinator: ClusterNode
 
 
 @frozen
@@ -97,7 +97,7 @@ class TransactionAdminCalls(ReplicaCalls):
     async def describe_transactions(self, transactional_ids: Iterable[str]) -> Results[str, TransactionDescription]:
         """State, producer and partitions of each. TRANSACTIONAL_ID_NOT_FOUND if the coordinator does not know it."""
 
-        async def describe(connection: Connection, name: str) -> TransactionDescription:
+        async def describe(connection: BrokerConnection, name: str) -> TransactionDescription:
             request = DescribeTransactionsRequest(transactional_ids=[name])
             response = await self._on(connection, request, DescribeTransactionsResponse)
             one = response.transaction_states[0]
@@ -119,7 +119,7 @@ class TransactionAdminCalls(ReplicaCalls):
     async def fence_producers(self, transactional_ids: Iterable[str]) -> Results[str, ProducerEpoch]:
         """Lock out whoever uses these transactional ids now; what they have open is aborted."""
 
-        async def fence(connection: Connection, name: str) -> ProducerEpoch:
+        async def fence(connection: BrokerConnection, name: str) -> ProducerEpoch:
             # The coordinator wants a timeout; it is that of a transaction that nobody begins.
             request = InitProducerIdRequest(
                 transactional_id=name, transaction_timeout_ms=self._settings.request_timeout_ms
@@ -170,11 +170,13 @@ class TransactionAdminCalls(ReplicaCalls):
 
         (await self._on_leaders([partition], request, WriteTxnMarkersResponse, read)).check()
 
-    async def _of_each(self, names: Iterable[str], ask: Callable[[Connection, str], Awaitable[T]]) -> Results[str, T]:
+    async def _of_each(
+        self, names: Iterable[str], ask: Callable[[BrokerConnection, str], Awaitable[T]]
+    ) -> Results[str, T]:
         found: dict[str, T | KafkaError] = {}
         for name in names:
 
-            async def attempt(connection: Connection, name: str = name) -> T:
+            async def attempt(connection: BrokerConnection, name: str = name) -> T:
                 return await ask(connection, name)
 
             try:

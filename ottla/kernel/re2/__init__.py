@@ -1,4 +1,5 @@
-"""RE2's regular expressions, matched in bounded time: the only engine that a client's expression meets.
+r"""Regular expressions in RE2's language, matched in linear time.
 
-Start with `pattern`.
+A pattern never backtracks: the time to match is the name's length times the pattern's, whatever a client sends. Read
+`pattern` (the language) first, then `automaton` (the matching); `unicode_class` is the table behind `\p{Name}`.
 """

@@ -6,7 +6,7 @@ partitions (KIP-429), 2 the generation (KIP-792), 3 the rack (KIP-881). Never fl
 
 from __future__ import annotations
 
-from ottla.kernel.port import Buffer
+from ottla.kernel.ports import Buffer
 from ottla.wire.compile import decode, encode
 from ottla.wire.schema import on, wire
 from ottla.wire.type import Bytes, Int32, Malformed, String

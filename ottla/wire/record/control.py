@@ -10,7 +10,7 @@ from enum import IntEnum
 from struct import Struct as Format
 from typing import Any
 
-from ottla.kernel.port import Buffer
+from ottla.kernel.ports import Buffer
 from ottla.wire.compile import decode, encode
 from ottla.wire.schema import on, schema, wire
 from ottla.wire.type import NO_UUID, Int16, Int32, Int64, Malformed, String, Uint16, Uuid

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from struct import Struct as Format
 from typing import Any
 
-from ottla.kernel.port import Buffer
+from ottla.kernel.ports import Buffer
 from ottla.wire.compile import decode, encode
 from ottla.wire.type import Malformed, UnsupportedVersion
 

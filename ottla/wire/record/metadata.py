@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.kernel.port import Buffer
+from ottla.kernel.ports import Buffer
 from ottla.wire.compile import decode, encode
 from ottla.wire.reader import varint_rest
 from ottla.wire.record.registration import (

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ottla.wire.api import API
-from ottla.wire.schema import Field, fields
+from ottla.wire.schema import WireField, fields
 from tests.interop.oracle.wander.family import Draw
 from tests.interop.oracle.wander.history import Values, ref
 
@@ -105,7 +105,7 @@ def struct(draw: Draw, cls: type[Any], version: int) -> Values:
     return made
 
 
-def value(draw: Draw, field: Field, version: int) -> Any:
+def value(draw: Draw, field: WireField, version: int) -> Any:
     rng = draw.rng
     if field.struct is not None:
         return struct(draw, field.struct, version)

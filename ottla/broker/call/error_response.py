@@ -1,0 +1,92 @@
+"""The response to a request that fails as a whole, for every API that does not say it in its own way.
+
+The code stands at the top of the response where its version has a place for it. Elsewhere the response mirrors the
+request: one element for each that was asked about, with the code in each, as Apache Kafka's error responses have it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from ottla.kernel.error import KafkaError
+from ottla.wire.schema import WireField, fields
+
+
+def refusal(request: Any, response_class: Any, version: int, error: KafkaError) -> Any | None:
+    """The response that says `error`, or None when this version has no way to say it.
+
+    It calls itself for each part of the response, with the part of the request that it answers.
+    """
+    struct = response_class()
+    if not isinstance(request, str | int | bytes):
+        _copy_names(request, struct, version)
+    return struct if _say(struct, version, error) or _mirror(request, struct, version, error) else None
+
+
+def _say(struct: Any, version: int, error: KafkaError) -> bool:
+    said = False
+    for field in fields(type(struct)):
+        if version not in field.versions:
+            continue
+        if field.type == "Int16" and field.name.endswith("error_code"):
+            setattr(struct, field.name, error.code)
+            said = True
+        elif error.message and field.name == "error_message":
+            struct.error_message = error.message
+    return said
+
+
+def _mirror(asked: Any, struct: Any, version: int, error: KafkaError) -> bool:
+    """Fill the response's list of parts from the request's list of what it asks about."""
+    part = next((field for field in fields(type(struct)) if _is_part(field, version)), None)
+    if part is None or isinstance(asked, str | int | bytes):
+        return False
+    lists = [field for field in fields(type(asked)) if field.is_array and version in field.versions]
+    source = next((field for field in lists if field.name == part.name), lists[0] if lists else None)
+    if source is None:
+        return False
+    made = []
+    for each in getattr(asked, source.name) or ():
+        one = refusal(each, part.struct, version, error)
+        if one is None:
+            return False
+        if source.struct is None:
+            _name(one, each, source.type, version)
+        made.append(one)
+    setattr(struct, part.name, made)
+    return True
+
+
+def _name(struct: Any, value: Any, kind: str, version: int) -> None:
+    """Put what was asked about where the part says what it is about."""
+    for field in fields(type(struct)):
+        if field.type == kind and version in field.versions and field.name != "error_message":
+            setattr(struct, field.name, value)
+            return
+
+
+def _copy_names(asked: Any, struct: Any, version: int) -> None:
+    there = {field.name for field in fields(type(asked)) if not field.is_array and field.struct is None}
+    for field in fields(type(struct)):
+        if field.name in there and version in field.versions and not field.name.endswith("error_code"):
+            setattr(struct, field.name, getattr(asked, field.name))
+
+
+def _is_part(field: WireField, version: int) -> bool:
+    return (
+        field.is_array and field.struct is not None and version in field.versions and _has_code(field.struct, version)
+    )
+
+
+@cache
+def _has_code(cls: Any, version: int) -> bool:
+    """Is there a place for a code in this struct or below it?"""
+    return any(
+        version in field.versions
+        and (
+            (field.type == "Int16" and field.name.endswith("error_code"))
+            or (field.struct is not None and _has_code(field.struct, version))
+        )
+        for field in fields(cls)
+    )

@@ -1,0 +1,163 @@
+"""The coordinators of one kind on this node, one a partition of their topic.
+
+Rules:
+- FindCoordinator makes the topic that holds the coordinators (`when_there`). Before that every other request is
+  answered with NOT_COORDINATOR, as in Apache Kafka: what only reads changes nothing.
+- A coordinator is loaded while the node serves, a piece of its log in each turn of the loop; who asks for it meanwhile
+  is told COORDINATOR_LOAD_IN_PROGRESS and comes again. What fits into one piece is loaded at once.
+- A coordinator whose log refuses an append knows more than its log: it is thrown away, whoever waits for it is told
+  NOT_COORDINATOR and comes again, and a second later a new one is loaded from the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import coordinator_partition
+from ottla.replica.partition import Partition
+from ottla.wire.api.create_topics import CreatableTopic
+
+if TYPE_CHECKING:
+    from ottla.broker.coordinators.driver import Driver
+    from ottla.broker.node import BrokerNode
+
+_log = logging.getLogger("ottla.broker")
+_RETRY_SECONDS = 1.0
+
+D = TypeVar("D", bound="Driver[Any]")
+
+
+class Coordinators(ABC, Generic[D]):
+    """The node makes one of each kind, tells it of its topic's partitions, and ends it."""
+
+    topic: ClassVar[str]
+
+    def __init__(self, node: BrokerNode) -> None:
+        self.node = node
+        #: Those that answer, and those that are being loaded, by partition.
+        self._drivers: dict[int, D] = {}
+        self._loading: dict[int, tuple[D, Iterator[None]]] = {}
+        self._retries: dict[int, asyncio.TimerHandle] = {}
+
+    @abstractmethod
+    def make(self, partition: Partition) -> D:
+        """A driver on this partition, not loaded yet."""
+
+    @abstractmethod
+    def new_topic(self) -> CreatableTopic:
+        """The topic that holds these coordinators' records, as it is made on the first need of it."""
+
+    def loaded(self) -> list[D]:
+        """Every coordinator that answers, in the order of the partitions."""
+        return [self._drivers[index] for index in sorted(self._drivers)]
+
+    def loading(self) -> list[D]:
+        """Every coordinator that will."""
+        return [driver for driver, _ in self._loading.values()]
+
+    def drivers(self) -> list[D]:
+        """Every coordinator. COORDINATOR_LOAD_IN_PROGRESS if not all answer yet."""
+        if self._loading:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return self.loaded()
+
+    def find(self, index: int) -> D | None:
+        """The coordinator on a partition, if it answers."""
+        return self._drivers.get(index)
+
+    def when_there(self, done: Callable[[], None]) -> None:
+        """Call `done` when the topic is there, or cannot be made; the loop goes on meanwhile."""
+        if self.is_there:
+            self.node.leadership.when_made([self.topic], done)
+        else:
+            self.node.make_topics([self.new_topic()], lambda _: done())
+
+    @property
+    def is_there(self) -> bool:
+        """Has the topic been made?"""
+        return self.topic in self.node.image.topics
+
+    def partition_of(self, name: str) -> int:
+        """Which partition holds this group or transactional id, or will once the topic is there."""
+        topic = self.node.image.topics.get(self.topic)
+        count = self.new_topic().num_partitions if topic is None else len(topic.partitions)
+        return coordinator_partition(name, count)
+
+    def driver_of(self, name: str) -> D:
+        """The coordinator of a group or transactional id; as `driver_at`."""
+        self.node.leadership.make_now(self.topic)
+        return self.driver_at(self.partition_of(name))
+
+    def driver_at(self, index: int) -> D:
+        """The coordinator on a partition. NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS when there is none."""
+        driver = self._drivers.get(index)
+        if driver is None:
+            loads = index in self._loading
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loads else ErrorCode.NOT_COORDINATOR)
+        return driver
+
+    def lead(self, partition: Partition) -> None:
+        """A partition of the topic is ours."""
+        index = partition.tp.partition
+        self._retries.pop(index, None)
+        driver = self.make(partition)
+        idle = not self._loading
+        self._loading[index] = driver, driver.load()
+        self._load(index)
+        if idle and self._loading:
+            self.node.loop.call_soon(self._load_more)
+
+    def _load_more(self) -> None:
+        """A piece of one of them a turn, so that everybody else has theirs."""
+        if self._loading:
+            self._load(next(iter(self._loading)))
+            self.node.loop.call_soon(self._load_more)
+
+    def _load(self, index: int) -> None:
+        driver, pieces = self._loading[index]
+        try:
+            next(pieces)
+            return
+        except StopIteration:
+            del self._loading[index]
+        except Exception:
+            # One that cannot be read must not keep the others from being loaded.
+            _log.exception("%s cannot be loaded; it is tried again", driver.partition.tp)
+            del self._loading[index]
+            return self._try_again(driver.partition)
+        self._drivers[index] = driver
+        driver.on_failure = self._replace
+        driver.begin()
+
+    def _replace(self, driver: Driver[Any]) -> None:
+        index = driver.partition.tp.partition
+        if self._drivers.get(index) is driver:
+            self.resign(index)
+            self._try_again(driver.partition)
+
+    def _try_again(self, partition: Partition) -> None:
+        if self.node.partitions.get(partition.tp) is not partition:
+            # Its directory has failed.
+            return
+        index = partition.tp.partition
+        self._retries[index] = self.node.loop.call_later(_RETRY_SECONDS, self.lead, partition)
+
+    def resign(self, index: int) -> None:
+        """The partition is not led here any more."""
+        retry = self._retries.pop(index, None)
+        if retry is not None:
+            retry.cancel()
+        self._loading.pop(index, None)
+        driver = self._drivers.pop(index, None)
+        if driver is not None:
+            driver.end()
+
+    def close(self) -> None:
+        """Tell whoever still waits, and stop the timers."""
+        for index in {*self._drivers, *self._loading, *self._retries}:
+            self.resign(index)

@@ -1,0 +1,203 @@
+"""What drives a coordinator's machine: its log, its timer, and the requests that wait for it.
+
+Rules:
+- A machine is loaded from its partition's log before it answers anything, a piece at a time (`Coordinators` sees to
+  it), and its state changes only by `replay` of what was appended.
+- Effects are carried out in their order. An answer leaves after the append before it: the one replica of this node
+  commits by appending.
+- A step that comes out of carrying out another (a transaction's markers) waits until that one is through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from ottla.group.failure import append_error
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.now import Now
+from ottla.log.log import Origin
+from ottla.replica.partition import Partition
+from ottla.wire.batch import Batch, build, check, read
+
+if TYPE_CHECKING:
+    from ottla.broker.node import BrokerNode
+
+_log = logging.getLogger("ottla.broker")
+#: One piece of a log that is loaded: some hundred records, a few milliseconds.
+LOAD_BYTES = 32 << 10
+
+
+class CoordinatorMachine(Protocol):
+    """A coordinator: `ottla.group` and `ottla.txn` have one each."""
+
+    def step(self, event: Any, now: Now) -> list[Any]: ...
+    def deadline_ms(self) -> int | None: ...
+
+
+M = TypeVar("M", bound=CoordinatorMachine)
+
+
+class Driver(ABC, Generic[M]):
+    """One coordinator on one partition. Subclasses say what its events and effects are."""
+
+    def __init__(self, node: BrokerNode, partition: Partition, machine: M, time_passed: Any) -> None:
+        self.node = node
+        self.partition = partition
+        self.machine = machine
+        self._time_passed_event = time_passed
+        self._tickets = count()
+        self._waiting: dict[int, Callable[[Any], None]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms: int | None = None
+        self._steps: deque[Any] = deque()
+        #: The log refused an append, or its partition is not led here any more: the machine may know more than the log,
+        #: and nothing it says counts any more.
+        self.failed = False
+        #: Called once when that happens.
+        self.on_failure: Callable[[Driver[Any]], None] = lambda _: None
+
+    @abstractmethod
+    def replay_batch(self, batch: Batch) -> None:
+        """Give every record of a batch of the log to the machine."""
+
+    @abstractmethod
+    def carry_out(self, effect: Any, now_ms: int) -> None:
+        """Do what the machine wants done, other than an answer."""
+
+    def load(self) -> Iterator[None]:
+        """Replay the whole log, a piece at a time: others may have their turn between two."""
+        for number, batches in enumerate(self.pieces()):
+            if number:
+                yield
+            for batch in batches:
+                self.replay_batch(batch)
+
+    @abstractmethod
+    def begin(self) -> None:
+        """All of the log is replayed."""
+
+    def pieces(self) -> Iterator[list[Batch]]:
+        """Everything in the log, from its start to where it ends then."""
+        log = self.partition.log
+        offset = log.start_offset
+        while offset < log.end_offset and not log.closed:
+            # Retention may have been here since the last piece.
+            offset = max(offset, log.start_offset)
+            data = log.read(offset, LOAD_BYTES, end_offset=log.end_offset, min_one_batch=True).bytes()
+            batches = list(read(data))
+            for batch in batches:
+                # What a coordinator knows nobody else checks: rather none than one that is wrong.
+                check(batch.data)
+            if not batches:
+                # The cleaner took what stood before the end.
+                return
+            yield batches
+            offset = batches[-1].header.last_offset + 1
+
+    def expect(self, answer: Callable[[Any], None]) -> int:
+        """A ticket for one request; `answer` is called once with its response."""
+        ticket = next(self._tickets)
+        self._waiting[ticket] = answer
+        return ticket
+
+    def step(self, event: Any) -> None:
+        """One event through the machine, its effects carried out in their order."""
+        if self.failed:
+            return self.give_up()
+        self._steps.append(event)
+        if len(self._steps) > 1:
+            return None
+        now = Now.of(self.node.clock)
+        try:
+            while self._steps and not self.failed:
+                self.carry_out_all(self.machine.step(self._steps[0], now), now.wall_ms)
+                self._steps.popleft()
+        except Exception:
+            # Our own fault. What the machine holds is not to be trusted, and nobody may wait for it for ever.
+            self._fail()
+            raise
+        finally:
+            self._steps.clear()
+        if not self.failed:
+            self.plan()
+        return None
+
+    def carry_out_all(self, effects: Sequence[Any], now_ms: int) -> KafkaError | None:
+        """Effects in their order; the error if the log refused an append. Whoever waited for that is told it."""
+        failed: KafkaError | None = None
+        for effect in effects:
+            ticket = getattr(effect, "ticket", None)
+            if ticket is not None:
+                # A failed append may have taken the partition away, and whoever waited was told then.
+                answer = self._waiting.pop(ticket, None)
+                if answer is not None:
+                    answer(failed or effect.response)
+            elif failed is None:
+                failed = self._attempt(effect, now_ms)
+        if failed is not None:
+            self._fail()
+        return failed
+
+    def _fail(self) -> None:
+        self.failed = True
+        self.give_up()
+        self.on_failure(self)
+
+    def end(self) -> None:
+        """The partition is not led here any more."""
+        self.failed = True
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Nothing more is done here; whoever still waits is told NOT_COORDINATOR, and asks again."""
+        self._cancel_timer()
+        waiting, self._waiting = self._waiting, {}
+        for answer in waiting.values():
+            answer(KafkaError(ErrorCode.NOT_COORDINATOR))
+
+    def _attempt(self, effect: Any, now_ms: int) -> KafkaError | None:
+        try:
+            self.carry_out(effect, now_ms)
+        except KafkaError as error:
+            failed = KafkaError(append_error(error.code), error.message)
+        except OSError as error:
+            self.node.log_dirs.check(self.partition.log, error)
+            failed = KafkaError(append_error(ErrorCode.KAFKA_STORAGE_ERROR), str(error))
+        else:
+            return None
+        _log.error("%s cannot be appended to: %s", self.partition.tp, failed.message)
+        return failed
+
+    def append(self, entries: Sequence[tuple[bytes, bytes | None]], now_ms: int, **producer: Any) -> None:
+        """Write records as one batch and replay them."""
+        data = bytearray(build([(now_ms, key, value, ()) for key, value in entries], **producer))
+        self.partition.append(data, now_ms, Origin.COORDINATOR)
+        self.node.flusher.flush_now(self.partition)
+        for batch in read(data):
+            self.replay_batch(batch)
+
+    def plan(self) -> None:
+        """Set the timer to when the machine wants to be told of time."""
+        deadline_ms = self.machine.deadline_ms()
+        if deadline_ms == self._timer_ms:
+            return
+        self._cancel_timer()
+        self._timer_ms = deadline_ms
+        if deadline_ms is not None:
+            delay_ms = max(0, deadline_ms - self.node.clock.monotonic_ms())
+            self._timer = self.node.loop.call_later(delay_ms / 1000, self._time_passed)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._timer_ms = None
+
+    def _time_passed(self) -> None:
+        self._timer = self._timer_ms = None
+        self.step(self._time_passed_event)

@@ -1,0 +1,131 @@
+"""One group coordinator on one partition of `__consumer_offsets`: its machine, its log, and what it has others do."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.coordinators.driver import Driver
+from ottla.broker.metadata.topic_view import ImageTopics, TopicStep
+from ottla.group.coordinator import GroupCoordinator
+from ottla.group.event import (
+    Append,
+    Called,
+    Continue,
+    DeleteShareState,
+    InitializeShareState,
+    Loaded,
+    SettingsChanged,
+    ShareStateAnswered,
+    TimePassed,
+    TopicsChanged,
+)
+from ottla.group.setting import CoordinatorSettings as CoordinatorSettings
+from ottla.group.setting import GroupOverride
+from ottla.kernel.error import KafkaError
+from ottla.kernel.ids import Uuid
+from ottla.log.producer.marker import read_marker
+from ottla.metadata.image import GROUP
+from ottla.replica.partition import Partition
+from ottla.settings.group.settings import GroupSettings
+from ottla.wire.batch import Batch
+
+if TYPE_CHECKING:
+    from ottla.broker.node import BrokerNode
+
+_log = logging.getLogger("ottla.group")
+
+
+class GroupDriver(Driver[GroupCoordinator]):
+    """`Groups` makes it, loads it and ends it."""
+
+    def __init__(self, node: BrokerNode, partition: Partition) -> None:
+        super().__init__(node, partition, _fresh(node, partition), TimePassed())
+        #: What changed while this one was being loaded.
+        self.missed: list[TopicStep] = []
+
+    def begin(self) -> None:
+        """Tell the machine how the node is set, and what happened while it was loaded."""
+        self.step(self.settings_changed())
+        self.step(Loaded())
+        if self.missed:
+            names = self.node.image.topics
+            deleted = [(name, topic_id) for each in self.missed for name, topic_id in each.deleted]
+            changed = [name for each in self.missed for name in (*each.created, *each.changed) if name in names]
+            self.step(TopicsChanged(ImageTopics(self.node.image), [], list(dict.fromkeys(changed)), deleted))
+            self.missed.clear()
+
+    def topics_changed(self, step: TopicStep) -> None:
+        """Tell the machine of topics made, grown and deleted."""
+        self.step(TopicsChanged(ImageTopics(self.node.image), step.created, step.changed, step.deleted))
+
+    def settings_changed(self) -> SettingsChanged:
+        """What the node and single groups are set to now."""
+        image = self.node.image
+        overrides = {
+            name: GroupOverride.of(GroupSettings.resolve(image.config(GROUP, name), self.node.settings))
+            for name in image.config_names(GROUP)
+        }
+        return SettingsChanged(CoordinatorSettings.of(self.node.settings), overrides)
+
+    def replay_batch(self, batch: Batch) -> None:
+        """Records to `replay`, transaction markers to `replay_marker`."""
+        header = batch.header
+        if header.is_control:
+            marker = read_marker(batch.data, header)
+            if marker is not None:
+                self.machine.replay_marker(header.producer_id, committed=not marker.aborted)
+            return
+        producer_id = header.producer_id if header.is_transactional else -1
+        for record in batch.records():
+            if record.key is not None:
+                self.machine.replay(record.key, record.value, offset=record.offset, producer_id=producer_id)
+
+    def ask(
+        self,
+        request: Any,
+        version: int,
+        answer: Callable[[Any], None],
+        *,
+        client_id: str = "",
+        client_host: str = "",
+        principal: str = "User:ANONYMOUS",
+    ) -> None:
+        """Put a request to the coordinator; `answer` is called once with the response, now or later."""
+        if _log.isEnabledFor(logging.DEBUG):
+            group, member = getattr(request, "group_id", ""), getattr(request, "member_id", "")
+            _log.debug("%s of group %r, member %r, client %r", type(request).__name__, group, member, client_id)
+        self.step(Called(self.expect(answer), request, version, client_id, client_host, principal))
+
+    def carry_out(self, effect: Append | InitializeShareState | DeleteShareState | Continue, now_ms: int) -> None:
+        """Append, as part of the producer's transaction where the effect names one; or ask the share coordinators."""
+        match effect:
+            case InitializeShareState(call_id, group_id, epoch, offsets):
+                self.node.persister.initialize(group_id, epoch, offsets, partial(self._share_answered, call_id))
+            case DeleteShareState(call_id, group_id, partitions):
+                self.node.persister.delete(group_id, partitions, partial(self._share_answered, call_id))
+            case Continue(event):
+                self.step(event)
+            case Append():
+                self._append(effect, now_ms)
+
+    def _share_answered(self, call_id: int, errors: Mapping[tuple[Uuid, int], KafkaError]) -> None:
+        self.step(ShareStateAnswered(call_id, errors))
+
+    def _append(self, effect: Append, now_ms: int) -> None:
+        _log.debug("%s: %d records", self.partition.tp, len(effect.entries))
+        self.append(
+            effect.entries,
+            now_ms,
+            producer_id=effect.producer_id,
+            producer_epoch=effect.producer_epoch,
+            transactional=effect.producer_id >= 0,
+        )
+
+
+def _fresh(node: BrokerNode, partition: Partition) -> GroupCoordinator:
+    return GroupCoordinator(
+        partition.tp.partition, CoordinatorSettings.of(node.settings), node.rng, ImageTopics(node.image)
+    )

@@ -1,0 +1,38 @@
+"""Which kinds of groups the cluster's features and this node's settings switch on.
+
+Rules:
+- Classic groups are always served. The other kinds need a level of a feature; those of KIP-848 and KIP-1071 must also
+  stand in `group.coordinator.rebalance.protocols`.
+- As in Apache Kafka, a request of a kind that is switched off fails with UNSUPPORTED_VERSION and no message: a client
+  falls back to the classic protocol, or says that the cluster does not support the other one.
+
+KIPs: 848 consumer groups, 932 share groups, 1071 streams groups.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.kernel.error import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.node import BrokerNode
+
+CONSUMER, SHARE, STREAMS = "consumer", "share", "streams"
+
+#: Kind -> the feature whose level 1 brings it.
+_FEATURES = {CONSUMER: "group.version", SHARE: "share.version", STREAMS: "streams.version"}
+#: The kinds that the setting can switch off.
+_BY_SETTING = frozenset({CONSUMER, STREAMS})
+
+
+def is_enabled(node: BrokerNode, kind: str) -> bool:
+    """Does this node serve groups of the kind?"""
+    allowed = kind not in _BY_SETTING or kind in node.settings.group_coordinator_rebalance_protocols
+    return allowed and node.image.features.get(_FEATURES[kind], 0) > 0
+
+
+def check_enabled(node: BrokerNode, kind: str) -> None:
+    """Raise UNSUPPORTED_VERSION unless this node serves groups of the kind."""
+    if not is_enabled(node, kind):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)

@@ -1,0 +1,60 @@
+"""The group coordinators of this node, one a partition of `__consumer_offsets`."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ottla.broker.coordinators.coordinators import Coordinators
+from ottla.broker.coordinators.topic_spec import new_topic
+from ottla.broker.metadata.topic_view import TopicStep
+from ottla.kernel.ids import OFFSETS_TOPIC
+from ottla.kernel.lazy import LazyModule
+from ottla.replica.partition import Partition
+from ottla.wire.api.create_topics import CreatableTopic
+
+if TYPE_CHECKING:
+    from ottla.broker.coordinators import group_driver, internal_topic
+else:
+    group_driver = LazyModule("ottla.broker.coordinators.group_driver")
+    internal_topic = LazyModule("ottla.broker.coordinators.internal_topic")
+
+
+class GroupCoordinators(Coordinators["group_driver.GroupDriver"]):
+    """All group coordinators of a node."""
+
+    topic = OFFSETS_TOPIC
+
+    @cached_property
+    def internal_topics(self) -> internal_topic.InternalTopics:
+        """The topics that applications of Kafka Streams lack."""
+        return internal_topic.InternalTopics(self.node)
+
+    def make(self, partition: Partition) -> group_driver.GroupDriver:
+        """A coordinator of the groups of a partition."""
+        return group_driver.GroupDriver(self.node, partition)
+
+    def new_topic(self) -> CreatableTopic:
+        """`__consumer_offsets`, on the first need of it."""
+        settings = self.node.settings
+        return new_topic(
+            OFFSETS_TOPIC,
+            settings.offsets_topic_num_partitions,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(settings.offsets_topic_segment_bytes),
+            },
+        )
+
+    def topics_changed(self, step: TopicStep) -> None:
+        """Tell every coordinator of topics made, grown and deleted."""
+        for driver in self.loading():
+            driver.missed.append(step)
+        for driver in self.loaded():
+            driver.topics_changed(step)
+
+    def settings_changed(self) -> None:
+        """Tell every coordinator that the node's or a group's settings changed."""
+        for driver in self.loaded():
+            driver.step(driver.settings_changed())

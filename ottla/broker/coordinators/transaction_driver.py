@@ -1,0 +1,102 @@
+"""One transaction coordinator on one partition of `__transaction_state`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.coordinators.driver import Driver
+from ottla.kernel.error import ErrorCode
+from ottla.kernel.ids import TopicPartition
+from ottla.replica.partition import Partition
+from ottla.txn.coordinator import TransactionCoordinator, TransactionSettings
+from ottla.txn.event import Append, Called, Loaded, TimePassed, WriteMarkers
+from ottla.wire.batch import Batch
+from ottla.wire.record.transaction import parse
+
+if TYPE_CHECKING:
+    from ottla.broker.node import BrokerNode
+
+_log = logging.getLogger("ottla.broker")
+#: Of a load that is cut into pieces: some milliseconds.
+_IDS_AT_ONCE = 200
+
+
+class TransactionDriver(Driver[TransactionCoordinator]):
+    """`Transactions` makes it, loads it and ends it."""
+
+    def __init__(self, node: BrokerNode, partition: Partition) -> None:
+        super().__init__(node, partition, _fresh(node), TimePassed())
+
+    def load(self) -> Iterator[None]:
+        """Only the last record of each id counts; the ones before it, most of the log, are not even parsed."""
+        last: dict[bytes, bytes | None] = {}
+        for number, batches in enumerate(self.pieces()):
+            if number:
+                yield
+            for batch in batches:
+                for record in batch.records():
+                    if record.key is not None:
+                        last[record.key] = record.value
+        for number, (key, value) in enumerate(last.items()):
+            self.machine.replay(*parse(key, value))
+            if number % _IDS_AT_ONCE == _IDS_AT_ONCE - 1:
+                yield
+
+    def begin(self) -> None:
+        """Write the markers of transactions whose end was decided."""
+        self.step(Loaded())
+
+    def replay_batch(self, batch: Batch) -> None:
+        """Every record to `replay`."""
+        for record in batch.records():
+            if record.key is not None:
+                self.machine.replay(*parse(record.key, record.value))
+
+    def ask(self, request: Any, version: int, answer: Callable[[Any], None]) -> None:
+        """Put a request to the coordinator; `answer` is called once with the response."""
+        self.step(Called(self.expect(answer), request, version))
+
+    def add(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Iterable[TopicPartition],
+        *,
+        client_version: int,
+    ) -> ErrorCode:
+        """Bring partitions into a producer's transaction."""
+        if self.failed:
+            return ErrorCode.NOT_COORDINATOR
+        now_ms = self.node.clock.now_ms()
+        code, effects = self.machine.add(
+            transactional_id, producer_id, producer_epoch, partitions, client_version=client_version, now_ms=now_ms
+        )
+        failed = self.carry_out_all(effects, now_ms)
+        if failed is not None:
+            return failed.code
+        self.plan()
+        return code
+
+    def carry_out(self, effect: Append | WriteMarkers, now_ms: int) -> None:
+        """Append to `__transaction_state`, or have a transaction's markers written."""
+        if isinstance(effect, Append):
+            self.append(effect.entries, now_ms)
+            return
+        self.node.transactions.markers.write(self, effect)
+
+
+def _fresh(node: BrokerNode) -> TransactionCoordinator:
+    settings = node.settings
+    return TransactionCoordinator(
+        TransactionSettings(
+            settings.transaction_max_timeout_ms,
+            settings.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+            settings.transactional_id_expiration_ms,
+            settings.transaction_remove_expired_transaction_cleanup_interval_ms,
+        ),
+        node.producer_ids.next,
+        lambda: node.image.features.get("transaction.version", 0),
+    )

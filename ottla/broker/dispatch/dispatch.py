@@ -1,0 +1,293 @@
+"""From a frame to its handler and from the handler's reply to bytes.
+
+Rules:
+- ApiVersions is computed from the table of handlers (`ottla.broker.handlers`): what is there is served, nothing else.
+- The module of a handler is imported on the first request of its API.
+- A request that cannot be read closes its connection, as in Apache Kafka; so does an API or version that was never
+  offered. ApiVersions alone answers an unknown version, with version 0 and what is offered (KIP-511).
+- A whole request fails by `KafkaError`, which becomes a response here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ottla.broker.call.reply import Later, NoReply, Refusal
+from ottla.broker.handlers import MODULES
+from ottla.broker.log_output import RequestLog
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.net.inbound import Connection, Part, PeerError, Slot
+from ottla.wire.api import API, Api, ApiKey
+from ottla.wire.compile import decoder, encoder
+from ottla.wire.header import RequestHeader, request_header_version, response_header_version
+from ottla.wire.type import Malformed
+
+if TYPE_CHECKING:
+    from ottla.broker.node import BrokerNode
+
+_log = logging.getLogger("ottla.broker")
+_FIXED_HEADER = struct.Struct(">hhih")
+_SIZE_AND_CORRELATION = struct.Struct(">ii")
+_SIZE_BYTES = 4
+
+_Handler = TypeVar("_Handler", bound=Callable[..., Any])
+
+
+class Handler:
+    """One API's function and how its whole-request errors are said."""
+
+    __slots__ = ("api", "function", "refuse")
+
+    def __init__(self, api: Api, function: Callable[[Call, Any], Any], refuse: Refusal | None) -> None:
+        self.api = api
+        self.function = function
+        self.refuse = refuse or self._mirror
+
+    def _mirror(self, request: Any, version: int, error: KafkaError) -> Any:
+        from ottla.broker.call.error_response import refusal
+
+        response = refusal(request, self.api.response, version, error)
+        if response is None:
+            raise PeerError(f"{self.api.name} v{version} has no way to say {error}")
+        return response
+
+
+class _Handlers(Mapping[int, Handler]):
+    """Every API's handler. To ask for one imports its module, to ask which there are imports nothing."""
+
+    def __init__(self) -> None:
+        #: Of the modules that are imported.
+        self.registered: dict[int, Handler] = {}
+
+    def __getitem__(self, key: int) -> Handler:
+        # Also of one that is registered: another thread may be half way through its module, and is waited for.
+        MODULES[key].load()
+        return self.registered[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in MODULES
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(MODULES)
+
+    def __len__(self) -> int:
+        return len(MODULES)
+
+
+HANDLERS = _Handlers()
+
+
+def handles(key: int, *, refuse: Refusal | None = None) -> Callable[[_Handler], _Handler]:
+    """Register an API's handler. `refuse` builds its response to a KafkaError where it has no top-level code."""
+
+    def register(function: _Handler) -> _Handler:
+        assert key not in HANDLERS.registered, f"two handlers for API {key}"
+        HANDLERS.registered[key] = Handler(API[key], function, refuse)
+        return function
+
+    return register
+
+
+class Meter:
+    """What one request costs."""
+
+    __slots__ = ("frame_bytes", "seconds")
+
+    def __init__(self, frame_bytes: int, began_seconds: float) -> None:
+        self.frame_bytes = frame_bytes
+        #: On the loop, in stage one.
+        self.seconds = -began_seconds
+
+
+class Call:
+    """One request's surroundings: who asks, in which version, of which node."""
+
+    __slots__ = ("began", "client_id", "connection", "correlation_id", "meter", "node", "version")
+
+    def __init__(
+        self, node: BrokerNode, connection: Connection, version: int, correlation_id: int, client_id: str
+    ) -> None:
+        self.node = node
+        self.connection = connection
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        #: What the request cost, while there are quotas.
+        self.meter: Meter | None = None
+        #: When it came, while the log wants lines about requests.
+        self.began: float | None = None
+
+    @property
+    def user(self) -> str:
+        """The name of the principal."""
+        return self.principal.partition(":")[2]
+
+    @property
+    def client_host(self) -> str:
+        """The client's address as Kafka shows it in group descriptions: `/127.0.0.1`."""
+        return f"/{self.connection.peer[0]}"
+
+    @property
+    def principal(self) -> str:
+        """Who the client is. Without authentication everyone is Kafka's `User:ANONYMOUS`."""
+        return "User:ANONYMOUS"
+
+
+class _Route:
+    """One (API, version): compiled once, on its first request."""
+
+    __slots__ = ("decode", "encode", "flexible_header", "handler", "tagged_response", "version")
+
+    def __init__(self, handler: Handler, key: int, version: int) -> None:
+        self.handler = handler
+        self.version = version
+        self.decode = decoder(handler.api.request, version)
+        self.encode = encoder(handler.api.response, version)
+        self.flexible_header = request_header_version(key, version) == 2
+        self.tagged_response = response_header_version(key, version) == 1
+
+
+class Dispatch:
+    """A node's table of routes; the listeners hand it every frame."""
+
+    def __init__(self, node: BrokerNode, work_seconds: Callable[[], float]) -> None:
+        self._node = node
+        self._work_seconds = work_seconds
+        self._routes: dict[int, _Route] = {}
+        self._around: Callable[[Handler], Handler] | None = None
+        self.log = RequestLog()
+
+    def put_around(self, around: Callable[[Handler], Handler] | None) -> None:
+        """From the next request on call what `around` makes of each handler; with None the handlers themselves.
+
+        Tests put faults in here. The routes are made anew, so that nothing is asked where nothing is around.
+        """
+        self._around = around
+        self._routes.clear()
+
+    def on_frame(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
+        """Stage one of a request, whole. Raises PeerError where the connection has to go."""
+        try:
+            key, version, correlation_id, id_length = _FIXED_HEADER.unpack_from(frame)
+        except struct.error:
+            raise PeerError("a request without a whole header") from None
+        route = self._routes.get(key << 16 | version) or self._find(key, version)
+        if route is None:
+            return self._offer_versions(correlation_id, slot)
+        try:
+            client_id, position = _client_id(frame, id_length, route.flexible_header)
+            request, _end = route.decode(frame, position)
+        except (Malformed, UnicodeDecodeError) as error:
+            raise PeerError(f"a {route.handler.api.name} v{version} request that cannot be read: {error}") from error
+        call = Call(self._node, connection, version, correlation_id, client_id)
+        if self._node.quotas.active:
+            call.meter = Meter(len(frame) + _SIZE_BYTES, self._work_seconds())
+        if self.log.wanted:
+            call.began = self._work_seconds()
+        try:
+            reply = route.handler.function(call, request)
+        except KafkaError as error:
+            reply = route.handler.refuse(request, version, error)
+        except PeerError:
+            raise
+        except Exception:
+            _log.exception("%s v%d failed", route.handler.api.name, version)
+            reply = route.handler.refuse(request, version, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        if call.meter is not None:
+            call.meter.seconds += self._work_seconds()
+        if type(reply) is Later:
+            slot.superseded = reply.superseded
+            reply.then(lambda value: self._answer(route, call, request, slot, value))
+        else:
+            self._answer(route, call, request, slot, reply)
+
+    def _answer(self, route: _Route, call: Call, request: Any, slot: Slot, reply: Any) -> None:
+        if call.connection.closed:
+            return
+        if isinstance(reply, KafkaError):
+            reply = route.handler.refuse(request, route.version, reply)
+        if call.meter is not None:
+            self._throttle(call, call.meter, route.handler.api.key, reply)
+        if call.began is not None:
+            api = route.handler.api
+            self.log.answered(call, api.name, api.key, request, reply, self._work_seconds() - call.began)
+        if isinstance(reply, NoReply):
+            slot.fill(())
+            return
+        try:
+            parts = route.encode(reply)
+        except Exception:
+            # Our own fault: the client cannot be told in this version, and it must not wait for ever.
+            _log.exception("a %s v%d response cannot be written", route.handler.api.name, route.version)
+            call.connection.close("its response cannot be written")
+            return
+        slot.fill(_frame(call.correlation_id, parts, tagged_header=route.tagged_response))
+
+    def _throttle(self, call: Call, meter: Meter, key: int, reply: Any) -> None:
+        """Tell the client how long it has to wait, and do not listen to it meanwhile (KIP-219)."""
+        quotas, user, now_ms = self._node.quotas, call.user, self._node.clock.monotonic_ms()
+        throttle_ms = quotas.used(user, call.client_id, meter.seconds, now_ms)
+        if key == ApiKey.PRODUCE:
+            throttle_ms = max(throttle_ms, quotas.produced(user, call.client_id, meter.frame_bytes, now_ms))
+        if not isinstance(reply, NoReply) and hasattr(reply, "throttle_time_ms"):
+            # What the handler itself has found: a fetch that is too fast, changes of the controller.
+            reply.throttle_time_ms = throttle_ms = max(throttle_ms, reply.throttle_time_ms)
+        if throttle_ms:
+            call.connection.mute(throttle_ms / 1000)
+
+    def _find(self, key: int, version: int) -> _Route | None:
+        """The route of a first request, or None for an ApiVersions version that we do not have."""
+        if key not in HANDLERS:
+            raise PeerError(f"API {key} is not served here")
+        api = API[key]
+        if version not in api.stable_versions:
+            if key == ApiKey.API_VERSIONS:
+                return None
+            raise PeerError(f"{api.name} has no version {version}")
+        try:
+            handler = HANDLERS[key]
+        except Exception as error:
+            # What cannot be imported cannot refuse in its own form, and the client must not wait for ever.
+            _log.exception("the handler of %s cannot be imported", api.name)
+            raise PeerError(f"the handler of {api.name} cannot be imported: {error}") from error
+        if self._around is not None:
+            handler = self._around(handler)
+        route = self._routes[key << 16 | version] = _Route(handler, key, version)
+        return route
+
+    def _offer_versions(self, correlation_id: int, slot: Slot) -> None:
+        from ottla.broker.handlers.api_versions import offer
+
+        handler = HANDLERS[ApiKey.API_VERSIONS]
+        response = offer(self._node, 0)
+        response.api_keys = [each for each in response.api_keys if each.api_key == ApiKey.API_VERSIONS]
+        response.error_code = ErrorCode.UNSUPPORTED_VERSION
+        slot.fill(_frame(correlation_id, encoder(handler.api.response, 0)(response), tagged_header=False))
+
+
+def _client_id(frame: memoryview, length: int, flexible: bool) -> tuple[str, int]:
+    """(client id, where the request's body begins)."""
+    if flexible and (len(frame) <= 10 + max(length, 0) or frame[10 + max(length, 0)]):
+        # Tagged fields in the header: rare, so the whole header is read the long way.
+        header, position = decoder(RequestHeader, 2)(frame, 0)
+        return header.client_id or "", position
+    if length < 0:
+        return "", 11 if flexible else 10
+    end = 10 + length
+    if end > len(frame):
+        raise Malformed("the client id ends behind the frame")
+    return str(frame[10:end], "utf-8"), end + flexible
+
+
+def _frame(correlation_id: int, parts: list[Part], *, tagged_header: bool) -> list[Part]:
+    size = sum(map(len, parts)) + 4 + tagged_header
+    head = _SIZE_AND_CORRELATION.pack(size, correlation_id)
+    if tagged_header:
+        head += b"\0"
+    first = parts[0] if parts else b""
+    if isinstance(first, bytes):
+        return [head + first, *parts[1:]]
+    return [head, *parts]

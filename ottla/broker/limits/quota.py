@@ -1,0 +1,184 @@
+"""Client quotas in force: who is how fast, and who has to wait. No clock of its own: everything takes the time.
+
+Rules:
+- A quota is the nearest of eight that can be set for a user and a client id (`_order`); what counts together is what
+  the nearest one names: a user, a client id, or both. A default counts for each user or client id alone.
+- The response leaves at once and says how long the client has to wait; meanwhile nothing is read from its connection.
+- A fetch that is too fast gets no records, and what it would have read is not counted.
+- Time on the loop (`request_percentage`) is waited for at most one window at a time, as in Kafka.
+- A controller mutation is a partition that is made or deleted. Who can be told (`strict`) is refused what comes after
+  the bucket is overdrawn; who is older gets everything and waits.
+
+While no quota is set nothing is measured: `active` is False.
+
+KIPs: 13, 55, 124 request time, 219 the response first, 599 controller mutations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
+
+from ottla.controller.quota import (
+    CLIENT_ID,
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    USER,
+)
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.rate import Rate, TokenBucket
+from ottla.metadata.image import Image, QuotaEntity
+from ottla.settings.server.settings import ServerSettings
+
+#: Beyond this many clients the idle ones are forgotten.
+_CLIENTS_SWEPT = 1000
+_DEFAULT = None
+
+Key = tuple[str, str]
+M = TypeVar("M")
+
+
+class _Meters(Generic[M]):
+    """The meters of one kind of quota, one for each group of clients that are counted together."""
+
+    def __init__(self, key: str, make: Callable[[], M], is_idle: Callable[[M, float, int], bool]) -> None:
+        self.key = key
+        self._make = make
+        self._is_idle = is_idle
+        self.meters: dict[Key, M] = {}
+        self._swept_at = _CLIENTS_SWEPT
+
+    def meter(self, key: Key, bound: float, now_ms: int) -> M:
+        found = self.meters.get(key)
+        if found is None:
+            if len(self.meters) >= self._swept_at:
+                self.meters = {each: one for each, one in self.meters.items() if not self._is_idle(one, bound, now_ms)}
+                self._swept_at = max(_CLIENTS_SWEPT, 2 * len(self.meters))
+            found = self.meters[key] = self._make()
+        return found
+
+
+class Quotas:
+    """The node makes it; the image tells it what is set."""
+
+    def __init__(self, windows: int, window_seconds: int, burst_seconds: int) -> None:
+        self._windows, self._window_ms = windows, window_seconds * 1000
+        self._produce = self._rates(PRODUCER_BYTE_RATE)
+        self._fetch = self._rates(CONSUMER_BYTE_RATE)
+        self._time = self._rates(REQUEST_PERCENTAGE)
+        self._mutations = _Meters(
+            CONTROLLER_MUTATION_RATE,
+            lambda: TokenBucket(burst_seconds),
+            lambda each, bound, now: each.is_full(bound, now),
+        )
+        self._quotas: Mapping[QuotaEntity, Mapping[str, float]] = {}
+        #: Is anything to be measured at all?
+        self.active = False
+
+    @classmethod
+    def of(cls, settings: ServerSettings) -> Quotas:
+        """As the settings say how to measure."""
+        burst_seconds = settings.controller_quota_window_num * settings.controller_quota_window_size_seconds
+        return cls(settings.quota_window_num, settings.quota_window_size_seconds, burst_seconds)
+
+    def _rates(self, key: str) -> _Meters[Rate]:
+        return _Meters(key, lambda: Rate(self._windows, self._window_ms), lambda each, _, now: each.is_idle(now))
+
+    def follow(self, image: Image) -> None:
+        """What is set may have changed."""
+        self._quotas = image.quotas
+        self.active = any(kind != "ip" for entity in image.quotas for kind, _ in entity)
+
+    # ---- what is measured
+
+    def produced(self, user: str, client_id: str, size: int, now_ms: int) -> int:
+        """Count a produce request; how long its client has to wait."""
+        return self._record(self._produce, user, client_id, size, now_ms)
+
+    def fetched(self, user: str, client_id: str, size: int, now_ms: int) -> int:
+        """Count what a fetch has read, or how long to wait before it may read so much."""
+        throttle_ms = self._record(self._fetch, user, client_id, size, now_ms)
+        if throttle_ms:
+            self._record(self._fetch, user, client_id, -size, now_ms)
+        return throttle_ms
+
+    def shared(self, user: str, client_id: str, size: int, now_ms: int) -> int:
+        """Count what a share fetch brings, whose records are acquired already; how long to wait after it."""
+        return self._record(self._fetch, user, client_id, size, now_ms)
+
+    def fetch_bytes_max(self, user: str, client_id: str) -> int | None:
+        """More than this at once would never pass the quota; None where there is none."""
+        found = self._bound(self._fetch.key, user, client_id)
+        return None if found is None else int(found[1] * (self._windows - 1) * self._window_ms / 1000)
+
+    def used(self, user: str, client_id: str, seconds: float, now_ms: int) -> int:
+        """Count time on the loop; how long to wait, at most one window."""
+        return min(self._window_ms, self._record(self._time, user, client_id, seconds * 100, now_ms))
+
+    def _record(self, meters: _Meters[Rate], user: str, client_id: str, value: float, now_ms: int) -> int:
+        found = self._bound(meters.key, user, client_id)
+        if found is None:
+            return 0
+        key, bound = found
+        rate = meters.meter(key, bound, now_ms)
+        rate.record(value, now_ms)
+        return rate.throttle_ms(bound, now_ms)
+
+    def mutations(self, user: str, client_id: str, now_ms: int, *, strict: bool) -> Mutations | None:
+        """What one request's changes of the controller's state are charged to; None where there is no quota."""
+        found = self._bound(self._mutations.key, user, client_id)
+        if found is None:
+            return None
+        return Mutations(self._mutations.meter(*found, now_ms), found[1], now_ms, strict)
+
+    # ---- which quota it is
+
+    def _bound(self, name: str, user: str, client_id: str) -> tuple[Key, float] | None:
+        """(what counts together, the bound) of the nearest entity that has this quota."""
+        for entity, key in _order(user, client_id):
+            bound = self._quotas.get(entity, _NONE).get(name)
+            if bound is not None:
+                return key, bound
+        return None
+
+
+class Mutations:
+    """The changes of one request to the controller, charged to a bucket."""
+
+    def __init__(self, bucket: TokenBucket, per_second: float, now_ms: int, strict: bool) -> None:
+        self._bucket = bucket
+        self._per_second = per_second
+        self._now_ms = now_ms
+        self._strict = strict
+        #: How long the client has to wait.
+        self.throttle_ms = 0
+
+    def charge(self, partitions: int) -> None:
+        """So many partitions are made or deleted. THROTTLING_QUOTA_EXCEEDED when the bucket is overdrawn already."""
+        overdrawn_ms = self._bucket.throttle_ms(self._per_second, self._now_ms)
+        if self._strict and overdrawn_ms:
+            self.throttle_ms = max(self.throttle_ms, overdrawn_ms)
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
+        self._bucket.take(partitions, self._per_second, self._now_ms)
+        if not self._strict:
+            self.throttle_ms = self._bucket.throttle_ms(self._per_second, self._now_ms)
+
+
+def _order(user: str, client_id: str) -> tuple[tuple[QuotaEntity, Key], ...]:
+    """The entities that may hold a quota, the nearest first, with what counts together under each."""
+    both, of_user, of_client = (user, client_id), (user, ""), ("", client_id)
+    return (
+        (((CLIENT_ID, client_id), (USER, user)), both),
+        (((CLIENT_ID, _DEFAULT), (USER, user)), both),
+        (((USER, user),), of_user),
+        (((CLIENT_ID, client_id), (USER, _DEFAULT)), both),
+        (((CLIENT_ID, _DEFAULT), (USER, _DEFAULT)), both),
+        (((USER, _DEFAULT),), of_user),
+        (((CLIENT_ID, client_id),), of_client),
+        (((CLIENT_ID, _DEFAULT),), of_client),
+    )
+
+
+_NONE: Mapping[str, float] = {}

@@ -1,0 +1,227 @@
+"""Clients' metrics (KIP-714): who is to push which, how often, and where they go.
+
+Rules:
+- A subscription is a `client-metrics` resource: metrics, an interval, and patterns of the clients that it is for. A
+  client has the metrics of all that match it, and the shortest of their intervals.
+- A client asks first and then pushes once an interval; what comes too soon, or under a subscription that has changed,
+  is refused with the code that makes it ask again.
+- Metrics go to `exporter`, decompressed. Without one nobody would get them, and the two APIs are not offered, as in
+  Apache Kafka without a receiver; who asks all the same is served.
+
+An instance lives as long as its connection, and at most `_INSTANCES_MAX` are known: the oldest goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from ottla.broker.metadata.registration import random_uuid
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import NO_UUID, Uuid
+from ottla.kernel.ports import Rng
+from ottla.kernel.re2.pattern import Expression, InvalidExpression
+from ottla.metadata.image import CLIENT_METRICS, Image
+from ottla.wire.checksum import crc32c
+from ottla.wire.codec import codec_of, decompress
+
+_INSTANCES_MAX = 16_384
+#: Longer ago than any interval: monotonic time may begin at 0.
+_NEVER_MS = -(1 << 62)
+_INTERVAL_MS = 300_000
+_ALL_METRICS = "*"
+#: Kafka's order: zstd, lz4, gzip, snappy.
+ACCEPTED_COMPRESSION_TYPES = (4, 3, 1, 2)
+_ASKS_AGAIN = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
+_RESERVED_ID_LAST = 1
+
+
+class Client(NamedTuple):
+    """Who asks, as `match` sees it."""
+
+    client_id: str
+    software: tuple[str, str]
+    address: tuple[str, int]
+
+
+class ClientMetrics(NamedTuple):
+    """What one client pushed."""
+
+    instance_id: Uuid
+    client: Client
+    #: The client is about to close.
+    terminating: bool
+    #: OpenTelemetry's MetricsData, as protobuf.
+    data: bytes
+
+
+class TelemetrySubscription(NamedTuple):
+    """One `client-metrics` resource."""
+
+    metrics: tuple[str, ...]
+    interval_ms: int
+    match: Mapping[str, str]
+
+    @classmethod
+    def of(cls, config: Mapping[str, str]) -> TelemetrySubscription:
+        """From its settings, which the controller has checked."""
+        pairs = (part.split("=") for part in config.get("match", "").split(",") if part)
+        return cls(
+            tuple(part.strip() for part in config.get("metrics", "").split(",") if part),
+            int(config.get("interval.ms", _INTERVAL_MS)),
+            {name.strip(): pattern.strip() for name, pattern in pairs},
+        )
+
+
+def _matches(pattern: str, attribute: str) -> bool:
+    try:
+        return Expression(pattern, attribute).matches(attribute)
+    except InvalidExpression:
+        # Written by an older version of this program, or too much work.
+        return False
+
+
+class Instance:
+    """One client. `Telemetry` makes it when it first asks."""
+
+    def __init__(self, instance_id: Uuid, client: Client) -> None:
+        self.instance_id = instance_id
+        self.client = client
+        self.metrics: tuple[str, ...] = ()
+        self.interval_ms = _INTERVAL_MS
+        self.subscription_id = 0
+        self.asked_ms = self.pushed_ms = _NEVER_MS
+        self.terminating = False
+        self.error = ErrorCode.NONE
+
+    def subscribe(self, subscriptions: list[TelemetrySubscription]) -> None:
+        """Take what matches."""
+        attributes = {
+            "client_instance_id": str(self.instance_id),
+            "client_id": self.client.client_id,
+            "client_software_name": self.client.software[0],
+            "client_software_version": self.client.software[1],
+            "client_source_address": self.client.address[0],
+            "client_source_port": str(self.client.address[1]),
+        }
+        mine = [
+            each
+            for each in subscriptions
+            if all(_matches(pattern, attributes[name]) for name, pattern in each.match.items())
+        ]
+        metrics = sorted({name for each in mine for name in each.metrics})
+        self.metrics = (_ALL_METRICS,) if _ALL_METRICS in metrics else tuple(metrics)
+        self.interval_ms = min([_INTERVAL_MS, *(each.interval_ms for each in mine)])
+        text = f"{','.join(self.metrics)} {self.interval_ms}".encode()
+        number = crc32c(text) ^ int.from_bytes(self.instance_id[-4:], "big")
+        self.subscription_id = number - (1 << 32) if number >> 31 else number
+        # Who has a new subscription may ask for it and push at once.
+        self.asked_ms = self.pushed_ms = _NEVER_MS
+
+
+class Telemetry:
+    """A node's clients and their subscriptions. The node makes it."""
+
+    def __init__(self, rng: Rng) -> None:
+        self._rng = rng
+        self._subscriptions: list[TelemetrySubscription] = []
+        #: In the order in which they came.
+        self._instances: dict[Uuid, Instance] = {}
+        self._by_connection: dict[object, Uuid] = {}
+        #: Where metrics go; set it before the node serves.
+        self.exporter: Callable[[ClientMetrics], None] | None = None
+
+    def follow(self, old: Image, new: Image) -> None:
+        """Settings of client metrics may have changed."""
+        if not new.changed_configs(old, CLIENT_METRICS):
+            return
+        names = new.config_names(CLIENT_METRICS)
+        self._subscriptions = [TelemetrySubscription.of(new.config(CLIENT_METRICS, name)) for name in names]
+        for instance in self._instances.values():
+            instance.subscribe(self._subscriptions)
+
+    def ask(self, connection: object, client: Client, instance_id: Uuid, now_ms: int) -> Instance:
+        """What a client is to push. THROTTLING_QUOTA_EXCEEDED when it asked or pushed within the interval."""
+        if instance_id == NO_UUID:
+            instance_id = random_uuid(self._rng)
+        instance = self._instance(connection, client, instance_id)
+        last_ms = max(instance.asked_ms, instance.pushed_ms)
+        if now_ms - last_ms >= instance.interval_ms:
+            instance.asked_ms = now_ms
+        elif instance.error not in _ASKS_AGAIN:
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        instance.error = ErrorCode.NONE
+        return instance
+
+    def push(
+        self,
+        connection: object,
+        client: Client,
+        instance_id: Uuid,
+        subscription_id: int,
+        compression: int,
+        data: bytes,
+        *,
+        terminating: bool,
+        bytes_max: int,
+        now_ms: int,
+    ) -> None:
+        """Take a client's metrics. KafkaError with the code by which it knows what to do."""
+        if int.from_bytes(instance_id, "big") <= _RESERVED_ID_LAST:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        instance = self._instance(connection, client, instance_id)
+        try:
+            self._check_push(instance, subscription_id, terminating, now_ms)
+            if not 0 <= compression <= max(ACCEPTED_COMPRESSION_TYPES):
+                raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+            if len(data) > bytes_max:
+                raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE)
+            if data and self.exporter is not None:
+                self._export(self.exporter, instance, compression, data, terminating)
+        except KafkaError as error:
+            instance.error = error.code
+            raise
+        finally:
+            instance.terminating = terminating
+        instance.error = ErrorCode.NONE
+
+    def _check_push(self, instance: Instance, subscription_id: int, terminating: bool, now_ms: int) -> None:
+        if instance.terminating:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        # The first push after a question may come within the interval: clients spread it.
+        if instance.asked_ms > instance.pushed_ms or now_ms - instance.pushed_ms >= instance.interval_ms:
+            instance.pushed_ms = now_ms
+        elif not terminating:
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        if subscription_id != instance.subscription_id:
+            raise KafkaError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
+
+    def _export(
+        self,
+        exporter: Callable[[ClientMetrics], None],
+        instance: Instance,
+        compression: int,
+        data: bytes,
+        terminating: bool,
+    ) -> None:
+        try:
+            plain = decompress(codec_of(compression), data)
+        except KafkaError as error:
+            raise KafkaError(ErrorCode.INVALID_RECORD, error.message) from error
+        exporter(ClientMetrics(instance.instance_id, instance.client, terminating, plain))
+
+    def forget(self, connection: object) -> None:
+        """A connection is closed."""
+        instance_id = self._by_connection.pop(connection, None)
+        if instance_id is not None:
+            self._instances.pop(instance_id, None)
+
+    def _instance(self, connection: object, client: Client, instance_id: Uuid) -> Instance:
+        instance = self._instances.get(instance_id)
+        if instance is None:
+            instance = self._instances[instance_id] = Instance(instance_id, client)
+            instance.subscribe(self._subscriptions)
+            self._by_connection[connection] = instance_id
+            if len(self._instances) > _INSTANCES_MAX:
+                del self._instances[next(iter(self._instances))]
+        return instance

@@ -1,0 +1,120 @@
+"""What DescribeConfigs shows: every setting of a resource with its value, source and synonyms.
+
+Rules:
+- The nearest source wins: the topic or group, this broker, all brokers, server.properties, the default.
+- Asked about all brokers (the empty name), only what was set for all of them is shown.
+- What nobody declared is shown as a secret, a listener's own setting as the one that it stands for.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, Image
+from ottla.settings.group.settings import GroupSettings
+from ottla.settings.schema import READ_ONLY, ConfigType, Setting, Settings, SettingSource, Synonym
+from ottla.settings.server.settings import DYNAMIC_RATES, ServerSettings
+from ottla.settings.topic.settings import TopicSettings
+
+#: Where a value comes from, by DescribeConfigs' numbers that no declared setting has.
+LOGGER_SOURCE = 6
+#: The type of a setting that is not declared.
+_UNTYPED = 0
+
+
+class Described(NamedTuple):
+    """One setting of one resource."""
+
+    name: str
+    value: str | None
+    source: int
+    type: int = ConfigType.STRING
+    read_only: bool = False
+    sensitive: bool = False
+    documentation: str | None = None
+    synonyms: tuple[Synonym, ...] = ()
+
+
+def describe_topic(server: ServerSettings, image: Image, name: str) -> list[Described]:
+    """A topic's settings."""
+    settings = TopicSettings.resolve(image.config(TOPIC, name), server)
+    return [_described(settings, each, read_only=False) for each in settings.declared().values() if not each.internal]
+
+
+def describe_group(server: ServerSettings, image: Image, name: str) -> list[Described]:
+    """A group's settings."""
+    settings = GroupSettings.resolve(image.config(GROUP, name), server)
+    return [_described(settings, each, read_only=False) for each in settings.declared().values() if not each.internal]
+
+
+def describe_broker(server: ServerSettings, image: Image, name: str) -> list[Described]:
+    """This broker's settings, or what was set for all brokers."""
+    if name:
+        declared = [
+            _described(server, each, read_only=each.mode == READ_ONLY)
+            for each in server.declared().values()
+            if not each.internal or server.given(each.name)
+        ]
+        return declared + [_given(server, each, server.synonyms(each)) for each in server.undeclared()]
+    return [
+        _given(
+            server, each, [one for one in server.synonyms(each) if one.source == SettingSource.DYNAMIC_DEFAULT_BROKER]
+        )
+        for each in sorted(image.config(BROKER, ""))
+    ]
+
+
+#: (name, default, type, meaning) of a subscription's settings.
+_CLIENT_METRICS = (
+    ("interval.ms", "300000", ConfigType.INT, "How often a client pushes, in milliseconds."),
+    ("match", "", ConfigType.LIST, "Which clients are asked: pairs of attribute and pattern; all when it is empty."),
+    ("metrics", "", ConfigType.LIST, "Prefixes of the names of the metrics that are wanted; * is all."),
+)
+
+
+def describe_client_metrics(image: Image, name: str) -> list[Described]:
+    """The settings of one client metrics subscription (KIP-714)."""
+    own = image.config(CLIENT_METRICS, name)
+    found = []
+    for key, default, kind, meaning in _CLIENT_METRICS:
+        value = own.get(key)
+        if value is None:
+            found.append(Described(key, default, SettingSource.DEFAULT, kind, documentation=meaning))
+        else:
+            # Its synonym is itself, with a source that only this kind of resource has.
+            itself = Synonym(key, value, SettingSource.CLIENT_METRICS)
+            found.append(
+                Described(key, value, SettingSource.CLIENT_METRICS, kind, documentation=meaning, synonyms=(itself,))
+            )
+    return found
+
+
+def _given(server: ServerSettings, name: str, synonyms: list[Synonym]) -> Described:
+    """A setting that somebody set: declared, a listener's own, or one that nobody knows and that may be a secret."""
+    setting = server.behind(name)
+    value, source = (synonyms[0].text, synonyms[0].source)
+    if name in DYNAMIC_RATES:
+        return Described(name, value, source, ConfigType.LONG, synonyms=tuple(synonyms))
+    return Described(
+        name,
+        value,
+        source,
+        _UNTYPED if setting is None else setting.type,
+        read_only=setting is None or setting.name != name,
+        sensitive=setting is None or setting.sensitive,
+        synonyms=tuple(synonyms),
+    )
+
+
+def _described(settings: Settings, setting: Setting[object], *, read_only: bool) -> Described:
+    synonyms = tuple(settings.synonyms(setting.name))
+    return Described(
+        setting.name,
+        settings.text(setting.name),
+        synonyms[0].source if synonyms else SettingSource.DEFAULT,
+        setting.type,
+        read_only,
+        setting.sensitive,
+        setting.documentation,
+        synonyms,
+    )

@@ -1,0 +1,177 @@
+"""The files of the metadata log beside its segments: snapshots, `quorum-state`, `bootstrap.checkpoint`.
+
+Rules:
+- A file is written beside itself, synced, renamed, and its directory synced: it is there whole or not at all.
+- The newest snapshot stays. Older ones go when they and the log are too big or too old; then the log's start moves to
+  the oldest snapshot that is left (KIP-630).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ottla.kernel.error import OttlaError
+from ottla.kernel.ids import METADATA_TOPIC, METADATA_TOPIC_ID
+from ottla.kernel.ports import Disk
+from ottla.log.checkpoint import read_text, write_text
+from ottla.log.log import Log, LogSettings
+from ottla.metadata.image import Image
+from ottla.metadata.record_version import record_version
+from ottla.metadata.snapshot import snapshot_records
+from ottla.raft.checkpoint import (
+    BOOTSTRAP_FILE,
+    DELETED_SUFFIX,
+    PART_SUFFIX,
+    BrokenCheckpoint,
+    Checkpoint,
+    Membership,
+    SnapshotId,
+    checkpoint_name,
+    decode_checkpoint,
+    decode_timestamp,
+    encode_checkpoint,
+    parse_checkpoint_name,
+)
+from ottla.raft.role import Election, Voter
+from ottla.raft.state import FILE as STATE_FILE
+from ottla.raft.state import decode_state, encode_state
+from ottla.wire.record.metadata import pack, parse
+
+PARTITION = f"{METADATA_TOPIC}-0"
+#: The first batch of a snapshot: its header, and the voters.
+_HEAD_BYTES = 64 * 1024
+
+
+class MetadataFiles:
+    """The metadata's files in one log directory."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._path = f"{directory}/{PARTITION}"
+
+    # ---- read
+
+    def newest_snapshot(self) -> tuple[SnapshotId, Checkpoint] | None:
+        """The newest snapshot; what an interrupted writer left is removed. OttlaError if it is damaged."""
+        found: SnapshotId | None = None
+        for name in self._disk.list(self._path) if self._disk.is_directory(self._path) else []:
+            if name.endswith((PART_SUFFIX, DELETED_SUFFIX)):
+                self._disk.remove(f"{self._path}/{name}")
+            else:
+                # Names sort as the numbers in them do.
+                found = parse_checkpoint_name(name) or found
+        if found is None:
+            return None
+        return found, self._read(f"{self._path}/{checkpoint_name(found)}")
+
+    def bootstrap_records(self) -> list[Any]:
+        """What `format` left for an empty log; empty if it left nothing."""
+        path = f"{self._directory}/{BOOTSTRAP_FILE}"
+        if not self._disk.exists(path):
+            return []
+        return [parse(value)[0] for value in self._read(path).values]
+
+    def _read(self, path: str) -> Checkpoint:
+        file = self._disk.open(path)
+        try:
+            return decode_checkpoint(file.read(file.size(), 0))
+        except BrokenCheckpoint as error:
+            raise OttlaError(f"the snapshot {path} is damaged ({error}); restore it from a backup") from None
+        finally:
+            file.close()
+
+    def election(self) -> Election:
+        """The newest election that was saved; epoch 0 when there was none."""
+        path = f"{self._path}/{STATE_FILE}"
+        text = read_text(self._disk, path)
+        return Election() if text is None else decode_state(text, path)
+
+    def open_log(self, settings: LogSettings, now_ms: int, snapshot_end_offset: int) -> Log:
+        """The log, cut at the first batch that a crash left broken. What a snapshot holds was synced before it."""
+        make_durable_directory(self._disk, self._path)
+        log = Log.open(
+            self._disk,
+            self._path,
+            settings,
+            now_ms=now_ms,
+            recovery_point=snapshot_end_offset,
+            topic_id=METADATA_TOPIC_ID,
+        )
+        if log.end_offset < snapshot_end_offset:
+            log.restart_at(snapshot_end_offset, now_ms)
+        return log
+
+    # ---- write
+
+    def save_election(self, election: Election, kraft_version: int, voters: tuple[Voter, ...]) -> None:
+        """Durable on return."""
+        write_text(self._disk, f"{self._path}/{STATE_FILE}", encode_state(election, kraft_version, voters))
+
+    def write_image(self, image: Image, membership: Membership, now_ms: int) -> None:
+        """Write a snapshot of the metadata, on any thread; durable on return."""
+        values = (pack(record, record_version(record, image.metadata_version)) for record in snapshot_records(image))
+        batches = encode_checkpoint(
+            values, membership, epoch=image.epoch, last_contained_log_timestamp=image.timestamp, now_ms=now_ms
+        )
+        path = f"{self._path}/{checkpoint_name(SnapshotId(image.offset + 1, image.epoch))}"
+        write_batches(self._disk, path, path.removesuffix(".checkpoint") + PART_SUFFIX, batches)
+
+    def clean(self, log: Log, now_ms: int, *, bytes_max: int, age_ms_max: int) -> None:
+        """Remove snapshots past their retention (negative: none) and the segments that only they needed."""
+        names = [name for name in self._disk.list(self._path) if parse_checkpoint_name(name)]
+        sizes = {name: self._size(name) for name in names}
+        while len(names) > 1:
+            too_big = 0 <= bytes_max < log.size + sum(sizes[name] for name in names)
+            if not too_big and not 0 <= age_ms_max < now_ms - self._timestamp(names[0]):
+                break
+            self._disk.remove(f"{self._path}/{names.pop(0)}")
+        oldest = parse_checkpoint_name(names[0]) if names else None
+        if oldest is not None and oldest.end_offset > log.start_offset:
+            log.advance_start_offset(oldest.end_offset)
+            log.delete_old_segments(now_ms)
+
+    def _size(self, name: str) -> int:
+        file = self._disk.open(f"{self._path}/{name}")
+        try:
+            return file.size()
+        finally:
+            file.close()
+
+    def _timestamp(self, name: str) -> int:
+        file = self._disk.open(f"{self._path}/{name}")
+        try:
+            return decode_timestamp(file.read(_HEAD_BYTES, 0))
+        except BrokenCheckpoint as error:
+            raise OttlaError(f"the snapshot {self._path}/{name} is damaged ({error})") from None
+        finally:
+            file.close()
+
+
+def make_durable_directory(disk: Disk, path: str) -> None:
+    """Make a directory with its parents, so that they survive a power failure."""
+    missing = []
+    while not disk.is_directory(path):
+        missing.append(path)
+        path = path.rpartition("/")[0] or "/"
+    if missing:
+        disk.make_directory(missing[0])
+    for each in missing:
+        disk.sync_directory(each.rpartition("/")[0] or "/")
+
+
+def write_batches(disk: Disk, path: str, part_path: str, batches: Iterable[bytes]) -> None:
+    """Write a file of batches beside itself, and then as what it is; durable on return."""
+    file = disk.open(part_path, create=True)
+    try:
+        file.truncate(0)
+        position = 0
+        for batch in batches:
+            file.write(batch, position)
+            position += len(batch)
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(part_path, path)
+    disk.sync_directory(path.rpartition("/")[0])

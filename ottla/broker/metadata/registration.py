@@ -1,0 +1,120 @@
+"""What a node tells the controller of itself when it starts: the requests by which it registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from ottla.kernel.error import OttlaError
+from ottla.kernel.ids import Uuid, parse_uuid
+from ottla.kernel.ports import Rng
+from ottla.metadata.feature import SUPPORTED
+from ottla.raft.checkpoint import VoterEndpoint
+from ottla.settings.listener import PROTOCOLS, Listener
+from ottla.settings.server.settings import ServerSettings
+from ottla.wire.api import broker_registration as broker
+from ottla.wire.api import controller_registration as controller
+
+
+class BrokerAddress(Protocol):
+    """An address of this broker, as `ottla.broker.endpoint.Endpoint` is one."""
+
+    @property
+    def listener_name(self) -> str: ...
+    @property
+    def security_protocol(self) -> str: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+
+
+class LogDirectories(Protocol):
+    """What of the node's store is needed here: whose directories these are."""
+
+    @property
+    def cluster_id(self) -> str: ...
+    @property
+    def directories(self) -> list[str]: ...
+    @property
+    def failed_directories(self) -> Mapping[str, OSError]: ...
+    def directory_id(self, path: str) -> str: ...
+
+
+def controller_listeners(settings: ServerSettings) -> list[Listener]:
+    """Where this node's controller listens. All addresses of the machine are told as localhost."""
+    return [
+        each if each.host not in ("", "0.0.0.0", "::") else each._replace(host="localhost")
+        for each in settings.listeners
+        if each.name in settings.controller_listener_names
+    ]
+
+
+def voter_endpoints(settings: ServerSettings) -> tuple[VoterEndpoint, ...]:
+    """The same, as the voters' record has it."""
+    return tuple(VoterEndpoint(each.name, each.host, each.port) for each in controller_listeners(settings))
+
+
+def controller_request(settings: ServerSettings, rng: Rng) -> controller.ControllerRegistrationRequest:
+    """This controller's new incarnation."""
+    return controller.ControllerRegistrationRequest(
+        controller_id=settings.node_id,
+        incarnation_id=random_uuid(rng),
+        listeners=[
+            controller.Listener(
+                name=each.name,
+                host=each.host,
+                port=each.port,
+                security_protocol=PROTOCOLS.index(each.security_protocol),
+            )
+            for each in controller_listeners(settings)
+        ],
+        features=[
+            controller.Feature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in sorted(SUPPORTED.items())
+        ],
+    )
+
+
+def broker_request(
+    settings: ServerSettings, rng: Rng, cluster_id: str, directory_ids: list[Uuid], addresses: Iterable[BrokerAddress]
+) -> broker.BrokerRegistrationRequest:
+    """This broker's new incarnation."""
+    return broker.BrokerRegistrationRequest(
+        broker_id=settings.node_id,
+        cluster_id=cluster_id,
+        incarnation_id=random_uuid(rng),
+        listeners=[
+            broker.Listener(
+                name=each.listener_name,
+                host=each.host,
+                port=each.port,
+                security_protocol=PROTOCOLS.index(each.security_protocol),
+            )
+            for each in addresses
+        ],
+        features=[
+            broker.Feature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in sorted(SUPPORTED.items())
+        ],
+        rack=settings.broker_rack,
+        log_dirs=directory_ids,
+    )
+
+
+def random_uuid(rng: Rng) -> Uuid:
+    """A random UUID, version 4."""
+    raw = bytearray(rng.randbytes(16))
+    raw[6], raw[8] = raw[6] & 0x0F | 0x40, raw[8] & 0x3F | 0x80
+    return Uuid(bytes(raw))
+
+
+def directory_id(store: LogDirectories, path: str) -> Uuid:
+    """The id of a log directory. OttlaError if it has none."""
+    try:
+        return parse_uuid(store.directory_id(path))
+    except ValueError:
+        raise OttlaError(
+            f"the log directory {path} has no directory.id in its meta.properties: it was formatted by a Kafka before "
+            "3.7; start a Kafka of 3.7 or later on it once"
+        ) from None

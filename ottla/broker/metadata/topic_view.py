@@ -1,0 +1,66 @@
+"""The metadata image as the coordinators see it, and what of the topics changed from one to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ottla.kernel.ids import Uuid
+from ottla.metadata.image import Image
+
+
+class TopicStep(NamedTuple):
+    """What changed of the topics from one image to the next."""
+
+    created: list[str]
+    #: They have more partitions, or their replicas moved.
+    changed: list[str]
+    #: Name and id.
+    deleted: list[tuple[str, Uuid]]
+
+
+class ImageTopics:
+    """`ottla.group.topic.TopicView` over one image."""
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+
+    @property
+    def version(self) -> int:
+        return self._image.offset
+
+    def names(self) -> Iterable[str]:
+        return self._image.topics
+
+    def topic_id(self, name: str) -> Uuid | None:
+        topic = self._image.topics.get(name)
+        return topic.topic_id if topic else None
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        return self._image.topic_names.get(topic_id)
+
+    def partition_count(self, name: str) -> int:
+        topic = self._image.topics.get(name)
+        return len(topic.partitions) if topic else 0
+
+    def racks(self, name: str, partition: int) -> Sequence[str]:
+        topic = self._image.topics.get(name)
+        if topic is None or partition >= len(topic.partitions):
+            return ()
+        brokers = (self._image.brokers.get(node_id) for node_id in topic.partitions[partition].replicas)
+        return [broker.rack for broker in brokers if broker is not None and broker.rack]
+
+
+def topics_changed(old: Image, new: Image) -> TopicStep:
+    """What a coordinator, and the node, must know of the step from one image to the next."""
+    step = TopicStep([], [], [])
+    for name in new.touched_topics(old):
+        before, after = old.topics.get(name), new.topics.get(name)
+        if before is not None and (after is None or after.topic_id != before.topic_id):
+            step.deleted.append((name, before.topic_id))
+            before = None
+        if after is not None and before is None:
+            step.created.append(name)
+        elif after is not before:
+            step.changed.append(name)
+    return step

@@ -1,0 +1,133 @@
+"""One cleaning in a process: start it, tell it the job, hear which groups are ready.
+
+Rules:
+- `on_ready` and `on_end` are called on the loop; after `stop` neither is.
+- A group's renames are durable before the process may go on.
+
+Not obvious: one thread a worker holds the pipes of its process (decision 0025).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+import ottla
+from ottla.kernel.ports import Disk
+from ottla.log.cleaning.job import Job
+
+#: Where `ottla` is imported from. Behind everything else, as the child must find the same standard library.
+_ROOT = str(Path(ottla.__file__).parent.parent)
+_PROGRAM = "import sys; sys.path.append(sys.argv[1]); from ottla.broker.partitions.clean_process import main; main()"
+
+
+class Cleaned(Protocol):
+    """Who is told how a cleaning goes on."""
+
+    def on_ready(self, bases: list[int]) -> None:
+        """The `.cleaned` segment of these segments is there. `CleanerWorker.answer` says whether it was put in place."""
+
+    def on_end(self, result: dict[str, Any]) -> None:
+        """It is over: `end_offset`, `read` and `written`; or `error` and `corrupt`; or nothing of these."""
+
+
+class CleanerWorker(Protocol):
+    """One job being carried out beside the loop."""
+
+    def start(self, job: Job, bytes_per_second: float, before: Callable[[], None], listener: Cleaned) -> None:
+        """Begin; `before` is called first, where it may block."""
+
+    def answer(self, in_place: bool) -> None:
+        """The reply to `on_ready`; False ends the job."""
+
+    def stop(self) -> None:
+        """End it and return when it has ended."""
+
+
+class ProcessWorker:
+    """`CleanerWorker` as a node has it. The cleaner makes one for each job."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, disk: Disk) -> None:
+        self._loop = loop
+        self._disk = disk
+        self._starting = threading.Lock()
+        self._stopped = False
+        self._process: subprocess.Popen[str] | None = None
+        self._thread: threading.Thread | None = None
+        self._answers: SimpleQueue[bool] = SimpleQueue()
+
+    def start(self, job: Job, bytes_per_second: float, before: Callable[[], None], listener: Cleaned) -> None:
+        self._thread = threading.Thread(
+            target=self._attend, args=(job, bytes_per_second, before, listener), name="ottla-cleaner", daemon=True
+        )
+        self._thread.start()
+
+    def answer(self, in_place: bool) -> None:
+        self._answers.put(in_place)
+
+    def stop(self) -> None:
+        with self._starting:
+            self._stopped = True
+            if self._process is not None:
+                self._process.kill()
+        self._answers.put(False)
+        if self._thread is not None:
+            self._thread.join()
+
+    # ---- on its thread
+
+    def _attend(self, job: Job, bytes_per_second: float, before: Callable[[], None], listener: Cleaned) -> None:
+        try:
+            before()
+            result = self._converse(job, bytes_per_second, listener)
+        except (OSError, ValueError) as error:
+            result = {"error": str(error), "corrupt": False}
+        self._tell(listener.on_end, result)
+
+    def _tell(self, what: Callable[[Any], None], value: Any) -> None:
+        if not self._stopped:
+            self._loop.call_soon_threadsafe(lambda: None if self._stopped else what(value))
+
+    def _converse(self, job: Job, bytes_per_second: float, listener: Cleaned) -> dict[str, Any]:
+        command = [sys.executable, "-P", "-c", _PROGRAM, _ROOT]
+        with self._starting:
+            if self._stopped:
+                return {}
+            # A session of its own: an interrupt from the terminal is ours to deal with.
+            self._process = process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        with process:
+            try:
+                self._say(process, {"job": job._asdict(), "bytes_per_second": bytes_per_second})
+                for line in process.stdout:
+                    told: dict[str, Any] = json.loads(line)
+                    if "ready" not in told:
+                        return told
+                    self._tell(listener.on_ready, told["ready"])
+                    if not self._answers.get():
+                        return {}
+                    self._disk.sync_directory(job.directory)
+                    self._say(process, {})
+                return {"error": f"its process ended without a word: {process.stderr.read()}", "corrupt": False}
+            finally:
+                process.kill()
+
+    def _say(self, process: subprocess.Popen[str], what: dict[str, Any]) -> None:
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(what) + "\n")
+        process.stdin.flush()

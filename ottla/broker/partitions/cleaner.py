@@ -1,0 +1,190 @@
+"""Compaction as a node drives it: the dirtiest log first, the work in a process of its own, the swap on the loop.
+
+Rules:
+- A log is cleaned by one process at a time, and only below a recovery point that is on the disk: after a crash nobody
+  has to tell a gap that the cleaner left from one that the crash did.
+- The loop does no more than the renames of a swap. Each is durable before the process may go on.
+- `Log.cleaner_offset` moves when all groups of a job are in place.
+- A log with bytes that cannot be cleaned is left alone until the node starts anew; all else is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ottla.kernel.ids import TopicPartition
+from ottla.kernel.lazy import LazyModule
+from ottla.log.log import Log
+
+if TYPE_CHECKING:
+    from ottla.broker.node import BrokerNode
+    from ottla.broker.partitions.clean_worker import CleanerWorker
+    from ottla.log.cleaning import job, offset_map, plan
+    from ottla.log.cleaning import swap as clean_swap
+else:
+    plan = LazyModule("ottla.log.cleaning.plan")
+    job = LazyModule("ottla.log.cleaning.job")
+    offset_map = LazyModule("ottla.log.cleaning.offset_map")
+    clean_swap = LazyModule("ottla.log.cleaning.swap")
+
+_log = logging.getLogger("ottla.broker")
+_BUFFER_BYTES_MIN = 4096
+
+
+class _Run:
+    """One log being cleaned. `Cleaner` makes it, and is told through it how the worker goes on."""
+
+    def __init__(self, cleaner: Cleaner, tp: TopicPartition, log: Log, worker: CleanerWorker) -> None:
+        self.tp = tp
+        self.log = log
+        self.worker = worker
+        self.job: job.Job
+        #: Set when nobody waits for the result any more.
+        self.stopped = False
+        self.on_ready = partial(cleaner.swap, self)
+        self.on_end = partial(cleaner.finish, self)
+
+
+class Cleaner:
+    """A node's compaction. The node makes, starts and stops it."""
+
+    def __init__(self, node: BrokerNode) -> None:
+        self._node = node
+        self._handle: asyncio.TimerHandle | None = None
+        #: By directory: a topic that is made anew waits for the process of its namesake.
+        self._runs: dict[str, _Run] = {}
+        #: Logs with bytes that cannot be cleaned.
+        self._uncleanable: set[Log] = set()
+
+    def start(self) -> None:
+        """Plan the first look."""
+        if self._node.settings.log_cleaner_enable:
+            self._plan()
+
+    def stop(self) -> None:
+        """End the processes; what they were at is as it was."""
+        if self._handle is not None:
+            self._handle.cancel()
+        for run in self._runs.values():
+            run.stopped = True
+            run.worker.stop()
+            self._tidy(run)
+        self._runs.clear()
+
+    # ---- on the loop
+
+    def _plan(self) -> None:
+        wait_ms = max(1, self._node.settings.log_cleaner_backoff_ms)
+        self._handle = self._node.loop.call_later(wait_ms / 1000, self._look)
+
+    def _look(self) -> None:
+        """Begin with as many logs as there may be at a time."""
+        if self._handle is not None:
+            self._handle.cancel()
+        self._uncleanable = {log for log in self._uncleanable if not log.closed}
+        while len(self._runs) < self._node.settings.log_cleaner_threads:
+            tp = self._dirtiest()
+            if tp is None:
+                break
+            self._begin(tp)
+        self._plan()
+
+    def _dirtiest(self) -> TopicPartition | None:
+        now_ms = self._node.clock.now_ms()
+        dirtiest, ratio = None, -1.0
+        for partition in self._node.partitions.values():
+            log = partition.log
+            if "compact" not in log.settings.cleanup_policy or log.path in self._runs or log in self._uncleanable:
+                continue
+            found = plan.cleanable(log, now_ms)
+            if found is not None and found.ratio > ratio and plan.is_due(found, log):
+                dirtiest, ratio = partition.tp, found.ratio
+        return dirtiest
+
+    def _begin(self, tp: TopicPartition) -> None:
+        log = self._node.partitions[tp].log
+        run = self._runs[log.path] = _Run(self, tp, log, self._node.new_clean_worker())
+        log.being_cleaned = True
+        if log.recovery_point < log.active.base_offset:
+            self._node.flusher.flush([log], lambda: self._start(run))
+        else:
+            self._start(run)
+
+    def _start(self, run: _Run) -> None:
+        if run.stopped:
+            return
+        log, now_ms = run.log, self._node.clock.now_ms()
+        found = None if log.closed else plan.cleanable(log, now_ms)
+        if found is None:
+            self._end(run)
+            return
+        run.job = self._job(log, found, now_ms)
+        settings = self._node.settings
+        rate = settings.log_cleaner_io_max_bytes_per_second / max(1, settings.log_cleaner_threads)
+        run.worker.start(run.job, rate, self._node.store.recovery_task(run.tp), run)
+
+    def _job(self, log: Log, found: plan.Cleanable, now_ms: int) -> job.Job:
+        settings = self._node.settings
+        threads = max(1, settings.log_cleaner_threads)
+        buffer_bytes = settings.log_cleaner_dedupe_buffer_size // threads
+        return job.plan(
+            log,
+            found.first_dirty_offset,
+            found.end_offset,
+            now_ms,
+            keys_max=offset_map.keys_of_buffer(buffer_bytes, settings.log_cleaner_io_buffer_load_factor),
+            # As Kafka halves it: one half to read into, one to write from.
+            buffer_bytes=max(_BUFFER_BYTES_MIN, settings.log_cleaner_io_buffer_size // threads // 2),
+        )
+
+    def swap(self, run: _Run, bases: list[int]) -> None:
+        """A group is ready. Put it in place, if the log is still what the job saw."""
+        try:
+            run.worker.answer(clean_swap.swap(run.log, run.job, bases, self._node.clock.now_ms()))
+        except OSError as error:
+            # Some files are renamed and others are not: a start makes it whole, we cannot.
+            run.worker.answer(False)
+            _log.error("a cleaned segment of %s cannot be put in place: %s", run.tp, error)
+            self._node.log_dirs.sync_failed(run.log, error)
+
+    def finish(self, run: _Run, result: dict[str, Any]) -> None:
+        """The worker has ended."""
+        if "end_offset" in result and not run.log.closed and run.log.generation == run.job.generation:
+            run.log.cleaner_offset = result["end_offset"]
+            self._node.pool.submit(self._node.store.cleaner_task(run.tp)).add_done_callback(
+                lambda written: _report(run.tp, written.exception())
+            )
+            _log.info(
+                "cleaned %s up to %d: %d bytes read, %d written",
+                run.tp,
+                result["end_offset"],
+                result["read"],
+                result["written"],
+            )
+        elif "error" in result:
+            if result["corrupt"]:
+                self._uncleanable.add(run.log)
+            _report(run.tp, result["error"])
+        self._end(run)
+        if "end_offset" in result:
+            # As Kafka: whoever has found something to do looks again at once.
+            self._look()
+
+    def _end(self, run: _Run) -> None:
+        self._tidy(run)
+        del self._runs[run.log.path]
+
+    def _tidy(self, run: _Run) -> None:
+        run.log.being_cleaned = False
+        try:
+            clean_swap.discard(self._node.disk, run.log.path)
+        except OSError as error:
+            _report(run.tp, error)
+
+
+def _report(tp: TopicPartition, error: BaseException | str | None) -> None:
+    if error is not None:
+        _log.error("%s cannot be cleaned: %s", tp, error)

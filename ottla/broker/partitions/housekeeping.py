@@ -1,0 +1,120 @@
+"""What a node does from time to time: retention, checkpoints, overdue flushes.
+
+Rules:
+- Each job has Kafka's setting for its interval; a job that fails is logged and tried again, it never stops the node.
+- Deleting files runs on the node's thread pool: a file of a gigabyte takes a while to go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.kernel.error import KafkaError
+from ottla.log.log import Log
+
+if TYPE_CHECKING:
+    from ottla.broker.node import BrokerNode
+
+_log = logging.getLogger("ottla.broker")
+_MAX_MS = (1 << 31) - 1
+_RETRY_MS = 1000
+
+
+class Housekeeping:
+    """A node's timers. The node makes, starts and stops it."""
+
+    def __init__(self, node: BrokerNode) -> None:
+        self._node = node
+        self._handles: dict[str, asyncio.TimerHandle] = {}
+
+    def start(self) -> None:
+        """Plan the first round of every job."""
+        settings = self._node.settings
+        self._every(settings.log_retention_check_interval_ms, self.retain)
+        self._every(settings.log_flush_offset_checkpoint_interval_ms, self.checkpoint)
+        self._every(settings.log_flush_scheduler_interval_ms, self.flush_overdue)
+        self._plan_quorum()
+
+    def _plan_quorum(self, pause_ms_min: int = 0) -> None:
+        """Turn to the quorum when it wants to be told of time."""
+        deadline_ms = self._node.quorum.deadline_ms()
+        if deadline_ms is None:
+            return
+
+        def run() -> None:
+            try:
+                self._node.quorum.time_passed()
+            except KafkaError:
+                _log.exception("the metadata log cannot be written; it is tried again")
+                return self._plan_quorum(_RETRY_MS)
+            return self._plan_quorum()
+
+        wait_ms = max(pause_ms_min, deadline_ms - self._node.clock.monotonic_ms())
+        self._handles["quorum"] = self._node.loop.call_later(wait_ms / 1000, run)
+
+    def _every(self, interval_ms: int, job: Callable[[], None]) -> None:
+        if interval_ms > _MAX_MS:
+            # Kafka's way to say never.
+            return
+
+        def run() -> None:
+            try:
+                job()
+            except OSError:
+                _log.exception("%s failed; it is tried again", job.__name__)
+            self._handles[job.__name__] = self._node.loop.call_later(interval_ms / 1000, run)
+
+        self._handles[job.__name__] = self._node.loop.call_later(interval_ms / 1000, run)
+
+    def retain(self) -> None:
+        """Drop segments that are too old, too much, or before the log start offset; forget silent producers."""
+        now_ms = self._node.clock.now_ms()
+        failed: list[tuple[Log, OSError]] = []
+        for partition in self._node.partitions.values():
+            try:
+                partition.log.delete_old_segments(now_ms)
+            except OSError as error:
+                _log.exception("the old segments of %s cannot be deleted; it is tried again", partition.tp)
+                failed.append((partition.log, error))
+            partition.log.expire_producers(now_ms)
+        for log, reason in failed:
+            self._node.log_dirs.check(log, reason)
+
+    def checkpoint(self) -> None:
+        """Sync what rolled since the last time, and write where recovery and reading begin in every log."""
+        node = self._node
+        node.leadership.lead_again()
+        try:
+            node.store.remove_deleted(node.clock.now_ms())
+        except OSError:
+            _log.exception("files of deleted logs cannot be removed; it is tried again")
+        rolled = [each.log for each in node.partitions.values() if each.log.wants_flush]
+        if rolled:
+            node.flusher.flush(rolled, lambda: None)
+        for path, task in zip(node.store.directories, node.store.checkpoint_tasks(), strict=True):
+            node.pool.submit(task).add_done_callback(partial(self._report, path))
+
+    def flush_overdue(self) -> None:
+        """Sync the logs whose `flush.ms` is over."""
+        now_ms = self._node.clock.now_ms()
+        overdue = [each.log for each in self._node.partitions.values() if each.log.flush_is_overdue(now_ms)]
+        if overdue:
+            self._node.flusher.flush(overdue, lambda: None)
+
+    def _report(self, path: str, task: Future[None]) -> None:
+        error = task.exception()
+        if error is not None:
+            _log.error("a checkpoint cannot be written; it is tried again", exc_info=error)
+            if isinstance(error, OSError) and not self._node.closed:
+                self._node.loop.call_soon_threadsafe(self._node.log_dirs.suspect, path, error)
+
+    def stop(self) -> None:
+        """Cancel what is planned."""
+        for handle in self._handles.values():
+            handle.cancel()
+        self._handles.clear()

@@ -1,0 +1,338 @@
+"""The partitions that this node leads, as the metadata image has them.
+
+Rules:
+- A partition is led while the image says so, in the leader epoch that the image says. Each epoch has a `Partition` of
+  its own, so that a reference kept from an earlier one is not the partition that is led.
+- A log that should be there already is never made: it is in a directory that failed or was replaced, and an empty one
+  in its place would lose what was acknowledged. Such a partition is offline until its directory is back.
+- The log of a replica that another broker leads, or nobody, stays open and is kept.
+- A topic's logs are made before its partitions are led, on the node's threads while the loop goes on. Until then a
+  partition's clients get NOT_LEADER_OR_FOLLOWER and come again; whoever has asked for the topic is answered then.
+  `make_now` is for those in the node who cannot wait.
+- Only one making of a topic is under way at a time. What became of the topic meanwhile is looked at when it is done.
+- A log that cannot be made (a full disk) is tried again by the housekeeping.
+- A change of metadata costs what it touches, not what there is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+from ottla.controller.placement import directory_of, is_offline
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import NO_UUID, TopicPartition, uuid_text
+from ottla.log.directory.new_log import NewLog
+from ottla.log.log import Log
+from ottla.log.setting import LogSettings
+from ottla.metadata.image import BROKER, TOPIC, Image, PartitionImage, TopicImage
+from ottla.replica.partition import Partition
+from ottla.settings.topic.settings import TopicSettings
+
+if TYPE_CHECKING:
+    from ottla.broker.node import BrokerNode
+
+_log = logging.getLogger("ottla.broker")
+#: So many logs are made by one job of a thread.
+_A_PIECE = 6
+#: A log whose making has been tried, and why it came to nothing.
+_Made = tuple[NewLog, OSError | None]
+
+
+class _Making:
+    """The logs of one topic, while threads make them."""
+
+    __slots__ = ("pieces", "topic", "waiting")
+
+    def __init__(self, topic: TopicImage, pieces: Iterable[Future[list[_Made]]]) -> None:
+        self.topic = topic
+        #: Those whose logs are not taken over yet.
+        self.pieces = deque(pieces)
+        self.waiting: list[Callable[[], None]] = []
+
+
+class Leadership:
+    """A node's partitions. The node makes it, and has it follow the metadata."""
+
+    def __init__(self, node: BrokerNode) -> None:
+        self._node = node
+        #: Every partition that is led here.
+        self.partitions: dict[tuple[str, int], Partition] = {}
+        #: Topics with partitions whose directories could not be made (a full disk).
+        self.unled: set[str] = set()
+        #: Partitions whose logs may be in a directory that has failed, though the metadata does not say so.
+        self._lost: set[TopicPartition] = set()
+        #: Is this the first look at the metadata? A log that is not there then was perhaps made by an earlier run.
+        self._starts = True
+        #: By topic.
+        self._making: dict[str, _Making] = {}
+        #: What the topics' settings come to, by topic; "" has those of all that have none of their own.
+        self._settings: dict[str, LogSettings] = {}
+
+    def find(self, topic: str, index: int) -> Partition:
+        """The partition; a KafkaError that says why it is not led here."""
+        partition = self.partitions.get((topic, index))
+        if partition is not None:
+            return partition
+        image = self._node.image.topics.get(topic)
+        if image is not None and 0 <= index < len(image.partitions):
+            known, node_id = image.partitions[index], self._node.node_id
+            lost = (topic, index) in self._lost or is_offline(self._node.image, known, node_id)
+            if not lost and (topic in self._making or known.leader != node_id):
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            # Its directory has failed, or it cannot be made (a full disk).
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def settings_of(self, tp: TopicPartition) -> LogSettings:
+        """How the log of a partition is set."""
+        node = self._node
+        own = node.image.config(TOPIC, tp.topic)
+        name = tp.topic if own else ""
+        settings = self._settings.get(name)
+        if settings is None:
+            topic = TopicSettings.resolve(own, node.settings)
+            settings = self._settings[name] = LogSettings.of(topic, node.settings.producer_id_expiration_ms)
+        return settings
+
+    def when_made(self, topics: Iterable[str], done: Callable[[], None]) -> None:
+        """Call `done` when none of these topics is being made any more: at once, if none is."""
+        waits = [name for name in topics if name in self._making]
+        left = len(waits)
+
+        def one() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                done()
+
+        for name in waits:
+            self._making[name].waiting.append(one)
+        if not waits:
+            done()
+
+    def make_now(self, topic: str) -> None:
+        """Wait here until the logs of a topic are made."""
+        while topic in self._making:
+            making = self._making[topic]
+            if making.pieces:
+                self._take_piece(making)
+            else:
+                self._end(making)
+
+    # ---- following the metadata
+
+    def configure(self, old: Image, new: Image) -> None:
+        """Settings of topics changed, or those of the node, which `ottla.broker.node` has taken over already."""
+        changed: Iterable[str] = new.changed_configs(old, TOPIC)
+        if new.changed_configs(old, BROKER):
+            self._settings.clear()
+            changed = new.topics
+        else:
+            for name in changed:
+                self._settings.pop(name, None)
+        for name in changed:
+            topic = new.topics.get(name)
+            for index in range(len(topic.partitions) if topic else 0):
+                partition = self.partitions.get((name, index))
+                if partition is not None:
+                    partition.log.settings = self.settings_of(partition.tp)
+                    self._node.flusher.flush_now(partition)
+
+    def follow(self, name: str) -> None:
+        """Do what the image says of each partition of a topic: lead it, lead it in a new epoch, or give it up."""
+        node, topic = self._node, self._node.image.topics[name]
+        missing = []
+        for index, known in enumerate(topic.partitions):
+            tp = TopicPartition(name, index)
+            partition = self.partitions.get(tp)
+            if known.leader != node.node_id:
+                self.resign(tp)
+                self._hold(tp, topic)
+            elif partition is not None:
+                if partition.leader_epoch != known.leader_epoch:
+                    self.resign(tp)
+                    self._led(tp, topic, partition.log)
+            elif name not in self._making:
+                log = self._claim(tp, topic)
+                if log is not None:
+                    self._led(tp, topic, log)
+                elif self._may_make(tp, known):
+                    missing.append(tp)
+        if missing:
+            self._make(topic, missing)
+
+    def started(self) -> None:
+        """Every topic of the metadata was followed once: logs that are missing from now on are those of new topics."""
+        self._starts = False
+
+    def lead_again(self) -> None:
+        """Try the topics that have partitions which could not be made."""
+        names, self.unled = self.unled, set()
+        for name in sorted(names & self._node.image.topics.keys()):
+            self.follow(name)
+
+    def lose(self, partitions: Iterable[TopicPartition]) -> None:
+        """The directory of these partitions has failed: they are offline until a start that finds it again."""
+        for tp in partitions:
+            self._lost.add(tp)
+            self.resign(tp)
+
+    def resign(self, tp: TopicPartition) -> None:
+        """Lead a partition no more, and coordinate nothing that is in it."""
+        partition = self.partitions.pop(tp, None)
+        if partition is None:
+            return
+        coordinators = self._node.coordinators_of(tp.topic)
+        if coordinators is not None:
+            coordinators.resign(tp.partition)
+        self._node.shares.resign(partition)
+        for wake in list(partition.waiting):
+            wake()
+
+    def drop(self, topic: TopicImage) -> None:
+        """The topic is gone."""
+        for index in range(len(topic.partitions)):
+            tp = TopicPartition(topic.name, index)
+            log = self._node.store.get(tp)
+            if log is not None and log.topic_id in (NO_UUID, topic.topic_id):
+                self._node.store.delete(tp)
+            self._lost.discard(tp)
+            self.resign(tp)
+        self._settings.pop(topic.name, None)
+
+    def is_stray(self, tp: TopicPartition, log: Log) -> bool:
+        """Is this the log of no replica that the image gives to this node?"""
+        topic = self._node.image.topics.get(tp.topic)
+        if topic is None or log.topic_id not in (NO_UUID, topic.topic_id) or tp.partition >= len(topic.partitions):
+            return True
+        return self._node.node_id not in topic.partitions[tp.partition].replicas
+
+    def _hold(self, tp: TopicPartition, topic: TopicImage) -> None:
+        """Keep the log of a replica that is not led here, as long as it is one."""
+        log = self._node.store.get(tp)
+        if log is None or log.topic_id != topic.topic_id:
+            return
+        if not self.is_stray(tp, log):
+            self._node.log_dirs.assign_later(tp)
+        elif not self._starts:
+            self._node.store.delete(tp)
+
+    def _may_make(self, tp: TopicPartition, known: PartitionImage) -> bool:
+        """Is this partition's log still to be made, or is it where we cannot see it?"""
+        node = self._node
+        directory = directory_of(known, node.node_id)
+        gone = directory is not None and directory not in node.log_dirs.online_ids()
+        if directory is None and self._starts and node.store.failed_directories:
+            # It may lie there, though the controller has heard nothing of it yet.
+            self._lost.add(tp)
+        if gone or tp in self._lost:
+            _log.error("%s is offline: its log lies in a directory that does not work or is not in log.dirs", tp)
+            return False
+        return True
+
+    def _claim(self, tp: TopicPartition, topic: TopicImage) -> Log | None:
+        """The log that the store has for this partition."""
+        log = self._node.store.get(tp)
+        if log is not None and log.topic_id not in (NO_UUID, topic.topic_id):
+            # The directory of an older topic of this name, deleted while we were down (KIP-516). It is kept, as it may
+            # also be a topic id that the disk has damaged.
+            _log.warning("%s is of another topic (%s) and is set aside", log.path, uuid_text(log.topic_id))
+            self._node.store.set_aside(tp)
+            return None
+        if log is not None and log.topic_id == NO_UUID and not log.end_offset:
+            # Its making was cut short by a crash.
+            self._node.store.release(tp)
+            return None
+        return log
+
+    def _led(self, tp: TopicPartition, topic: TopicImage, log: Log) -> None:
+        epoch = topic.partitions[tp.partition].leader_epoch
+        partition = self.partitions[tp] = Partition(tp, topic.topic_id, log, epoch)
+        partition.on_append = self._node.wake_later
+        self._node.log_dirs.assign_later(tp)
+        # What a process that was killed has left in the page cache is acted upon from now on.
+        self._node.flusher.flush_now(partition)
+        coordinators = self._node.coordinators_of(tp.topic)
+        if coordinators is not None:
+            coordinators.lead(partition)
+        self._node.transactions.led(tp)
+
+    # ---- making logs
+
+    def _make(self, topic: TopicImage, missing: list[TopicPartition]) -> None:
+        node = self._node
+        planned = node.store.plan(missing, topic.topic_id, node.log_dirs.preferred(missing), node.log_dirs.cordoned())
+        pieces = [planned[at : at + _A_PIECE] for at in range(0, len(planned), _A_PIECE)]
+        began = [node.pool.submit(_begin, piece) for piece in pieces]
+        making = self._making[topic.name] = _Making(topic, began)
+        left = len(began)
+
+        def one() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                self._take_over(making)
+
+        for future in began:
+            future.add_done_callback(lambda _: node.loop.call_soon_threadsafe(one))
+
+    def _take_over(self, making: _Making) -> None:
+        """All of them are made: take a piece over in each turn of the loop, at 3 to 10 us a log."""
+        if self._making.get(making.topic.name) is not making:
+            # Somebody could not wait.
+            return
+        if making.pieces:
+            self._take_piece(making)
+            self._node.loop.call_soon(self._take_over, making)
+        else:
+            self._end(making)
+
+    def _take_piece(self, making: _Making) -> None:
+        topic, made = making.topic, making.pieces.popleft().result()
+        now = self._node.image.topics.get(topic.name)
+        if now is not None and now.topic_id == topic.topic_id:
+            self._made(now, made)
+            return
+        # It was deleted meanwhile.
+        for log, error in made:
+            if error is None:
+                log.adopt()
+                self._node.store.delete(log.tp)
+
+    def _end(self, making: _Making) -> None:
+        topic = making.topic
+        del self._making[topic.name]
+        now = self._node.image.topics.get(topic.name)
+        if now is not None and topic.name not in self.unled:
+            # It has grown meanwhile, or another topic has its name.
+            self.follow(topic.name)
+        for done in making.waiting:
+            self.when_made([topic.name], done)
+
+    def _made(self, topic: TopicImage, made: Iterable[_Made]) -> None:
+        for log, error in made:
+            if error is None:
+                made_log = log.adopt()
+                if topic.partitions[log.tp.partition].leader == self._node.node_id:
+                    self._led(log.tp, topic, made_log)
+            else:
+                _log.error("%s cannot be made: %s; it is tried again", log.tp, error)
+                self.unled.add(topic.name)
+                self._node.log_dirs.suspect(log.directory, error)
+
+
+def _begin(piece: Iterable[NewLog]) -> list[_Made]:
+    """On a thread: make these logs' files, each for itself."""
+    made: list[_Made] = []
+    for log in piece:
+        try:
+            log.begin()
+        except OSError as error:
+            made.append((log, error))
+        else:
+            made.append((log, None))
+    return made

@@ -1,0 +1,344 @@
+"""Several log directories: what moves between them, what the cluster is told of it, and disks that fail.
+
+Rules:
+- A move fills a log in the other directory like a follower's, a piece a turn of the loop, while the partition goes on.
+  The last piece is copied, made durable and swapped in without a turn in between.
+- A directory whose disk fails is left alone until the next start. Its partitions are offline (KAFKA_STORAGE_ERROR); all
+  others go on. Without the metadata's directory there is no node, and it stops.
+- A disk that is full or a process without descriptors is no failure of a directory (docs/decisions/0090).
+
+KIPs: 113 moves, 858 directories in the metadata, 1066 cordoned ones.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.broker.metadata.topic_view import TopicStep
+from ottla.controller.directory import cordoned, directories_left
+from ottla.controller.placement import directory_of
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.ids import TopicPartition, Uuid, parse_uuid, uuid_text
+from ottla.log.log import Log, Origin
+from ottla.metadata.feature import DIRECTORIES_FROM
+from ottla.metadata.image import BROKER, Image
+from ottla.replica.partition import Partition
+from ottla.wire.api.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    RequestDirectoryData,
+    RequestPartitionData,
+    RequestTopicData,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import BrokerNode
+
+_log = logging.getLogger("ottla.broker")
+#: What a full disk, a file that may grow no more, or too many open ones say: nothing is broken.
+_NO_FAILURES = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+    errno.EINTR,
+    errno.EAGAIN,
+}
+_PIECE_BYTES = 1 << 20
+#: At most this much is synced on the loop, right before the swap.
+_SYNC_BYTES_MAX = 4 << 20
+_RETRY_SECONDS = 1.0
+_NAME_MAX = 255
+#: `.`, a unique id of 32 hexadecimal digits and `-future` behind the name.
+_FUTURE_MARK = 40
+_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+
+class LogDirs:
+    """A node's directories as a whole. The node makes it."""
+
+    def __init__(self, node: BrokerNode) -> None:
+        self._node = node
+        #: Where a partition that is not there yet is to be made.
+        self._preferred: dict[TopicPartition, str] = {}
+        #: Whose place the controller may not know: led since a moment, moved, or changed in the metadata.
+        self._unassigned: dict[TopicPartition, None] = {}
+        #: How much of a log that is being filled was synced or is about to be.
+        self._synced_bytes: dict[TopicPartition, int] = {}
+
+    # ---- where logs are
+
+    def preferred(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+        """The directories that were asked for before these partitions were there."""
+        online = self._node.store.directories
+        found = {tp: self._preferred.pop(tp) for tp in partitions if tp in self._preferred}
+        return {tp: path for tp, path in found.items() if path in online}
+
+    def cordoned(self) -> list[str]:
+        """The directories that get no new partitions (`cordoned.log.dirs`, KIP-1066)."""
+        named = [each.rstrip("/") or "/" for each in self._node.settings.cordoned_log_dirs or ()]
+        return self._node.store.directories if "*" in named else named
+
+    def online_ids(self) -> list[Uuid]:
+        """The ids of the directories that work."""
+        return [self._id_of(each) for each in self._node.store.directories]
+
+    def named(self, tp: TopicPartition) -> str | None:
+        """The id (text) of the directory in which the metadata has a partition, None where it names none."""
+        topic = self._node.image.topics.get(tp.topic)
+        if topic is None or tp.partition >= len(topic.partitions):
+            return None
+        directory = directory_of(topic.partitions[tp.partition], self._node.node_id)
+        return None if directory is None else uuid_text(directory)
+
+    def cordon_later(self) -> None:
+        """Tell the controller, at the end of this turn of the loop, which directories are cordoned."""
+        self._node.loop.call_soon(self._cordon)
+
+    def _cordon(self) -> None:
+        node = self._node
+        if node.closed:
+            return
+        named = self.cordoned()
+        ids = [self._id_of(each) for each in node.store.directories if each in named]
+        try:
+            records = cordoned(node.quorum.decided, node.node_id, ids)
+            if records:
+                node.quorum.submit_later(records)
+        except KafkaError as error:
+            _log.error("the controller does not know which directories are cordoned: %s", error)
+
+    def follow(self, old: Image, new: Image, step: TopicStep) -> None:
+        """The metadata changed, and perhaps what it says of where logs are."""
+        newly = old.metadata_version < DIRECTORIES_FROM <= new.metadata_version
+        for name in new.topics if newly else step.changed:
+            for index in range(len(new.topics[name].partitions)):
+                self.assign_later(TopicPartition(name, index))
+
+    def assign_later(self, tp: TopicPartition) -> None:
+        """Tell the controller, at the end of this turn of the loop, where the log of a partition is."""
+        if len(self._node.settings.log_dirs) > 1:
+            if not self._unassigned:
+                self._node.loop.call_soon(self._assign)
+            self._unassigned[tp] = None
+
+    def _assign(self) -> None:
+        unassigned, self._unassigned = self._unassigned, {}
+        store = self._node.store
+        self._tell_places({tp: self._id_of(store.directory_of(tp)) for tp in unassigned if store.get(tp) is not None})
+
+    def _tell_places(self, places: Mapping[TopicPartition, Uuid]) -> None:
+        """Tell the controller which directories these partitions lie in, where it does not know it."""
+        node = self._node
+        image = node.image
+        broker = image.brokers.get(node.node_id)
+        if broker is None or image.metadata_version < DIRECTORIES_FROM or node.closed:
+            return
+        found: dict[Uuid, dict[Uuid, list[int]]] = {}
+        for tp, directory in places.items():
+            topic = image.topics.get(tp.topic)
+            if topic is None or node.node_id not in topic.partitions[tp.partition].replicas:
+                continue
+            if directory_of(topic.partitions[tp.partition], node.node_id) != directory:
+                found.setdefault(directory, {}).setdefault(topic.topic_id, []).append(tp.partition)
+        if not found:
+            return
+        directories = [
+            RequestDirectoryData(
+                id=directory,
+                topics=[
+                    RequestTopicData(
+                        topic_id=topic_id, partitions=[RequestPartitionData(partition_index=each) for each in indexes]
+                    )
+                    for topic_id, indexes in topics.items()
+                ],
+            )
+            for directory, topics in found.items()
+        ]
+        request = AssignReplicasToDirsRequest(
+            broker_id=node.node_id, broker_epoch=broker.epoch, directories=directories
+        )
+        try:
+            node.quorum.handle_later(request, _assigned)
+        except KafkaError as error:
+            _assigned(error)
+
+    def _id_of(self, path: str) -> Uuid:
+        return parse_uuid(self._node.store.directory_id(path))
+
+    # ---- moves
+
+    def resume(self) -> None:
+        """Begin the moves again that the last run did not finish."""
+        for tp, path in self._node.store.unfinished.items():
+            if self.move(tp, path) is not ErrorCode.NONE:
+                _log.warning("%s does not move to %s any more", tp, path)
+
+    def move(self, tp: TopicPartition, path: str) -> ErrorCode:
+        """Put a partition into another directory; NONE when that has begun, or it lies there."""
+        node, store = self._node, self._node.store
+        if len(str(tp)) + _FUTURE_MARK > _NAME_MAX:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        if path in store.failed_directories:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if path not in store.directories:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        if path in self.cordoned():
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        partition = node.partitions.get(tp)
+        future = store.future(tp)
+        if future is not None and future[1] != path:
+            store.drop_move(tp)
+            future = None
+        if partition is None:
+            try:
+                node.leader_of(tp.topic, tp.partition)
+            except KafkaError as error:
+                if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+                    self._preferred[tp] = path
+                return error.code
+        if future is None and store.directory_of(tp) != path:
+            try:
+                log = store.begin_move(tp, path, node.clock.now_ms())
+            except OSError as error:
+                self.suspect(path, error)
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            node.loop.call_soon(self._copy, tp, log)
+        return ErrorCode.NONE
+
+    def _copy(self, tp: TopicPartition, future: Log) -> None:
+        """One more piece, or the swap."""
+        node, store = self._node, self._node.store
+        found, partition = store.future(tp), node.partitions.get(tp)
+        if node.closed or found is None or found[0] is not future:
+            return
+        if partition is None:
+            _log.warning("%s does not move to %s: it is not led here any more", tp, found[1])
+            store.drop_move(tp)
+            return
+        source = partition.log
+        again = partial(self._copy, tp, future)
+        try:
+            copied = self._piece(partition, future)
+            if future.end_offset < source.end_offset:
+                self._next(self._pause_seconds(copied), again)
+            elif source.being_cleaned:
+                # The swaps of a cleaner that is at work go by the old log's files.
+                node.loop.call_later(_RETRY_SECONDS, again)
+            elif future.size - self._synced_bytes.get(tp, 0) > _SYNC_BYTES_MAX:
+                # So much is synced beside the loop; what comes meanwhile is little.
+                self._synced_bytes[tp] = future.size
+                node.flusher.flush([future], again)
+            else:
+                partition.log = store.finish_move(tp, node.clock.now_ms())
+                self._synced_bytes.pop(tp, None)
+                _log.info("%s lies in %s now", tp, found[1])
+                self.assign_later(tp)
+        except OSError as error:
+            self._failed_copy(tp, future, error)
+        except KafkaError as error:
+            _log.error("%s cannot be moved: %s", tp, error)
+            store.drop_move(tp)
+
+    def _next(self, seconds: float, step: Callable[[], None]) -> None:
+        if seconds:
+            self._node.loop.call_later(seconds, step)
+        else:
+            self._node.loop.call_soon(step)
+
+    def _piece(self, partition: Partition, future: Log) -> int:
+        """Copy up to `_PIECE_BYTES` from where the future ends; how many bytes that were."""
+        source, now_ms = partition.log, self._node.clock.now_ms()
+        if not source.start_offset <= future.end_offset <= source.end_offset:
+            # It is only begun, or retention has overtaken us.
+            future.restart_at(source.start_offset, now_ms)
+        bytes_max = min(_PIECE_BYTES, source.settings.segment_bytes)
+        data = source.read(future.end_offset, bytes_max, end_offset=source.end_offset).bytes()
+        if data:
+            future.append(data, leader_epoch=partition.leader_epoch, now_ms=now_ms, origin=Origin.REPLICA)
+        elif future.end_offset < source.end_offset:
+            # The cleaner has left nothing up to the end.
+            future.restart_at(source.end_offset, now_ms)
+        return len(data)
+
+    def _pause_seconds(self, copied: int) -> float:
+        rate = self._node.image.config(BROKER, str(self._node.node_id)).get(_RATE)
+        return copied / max(1, int(rate)) if rate is not None else 0.0
+
+    def _failed_copy(self, tp: TopicPartition, future: Log, error: OSError) -> None:
+        _log.error("%s cannot be moved: %s", tp, error)
+        if error.errno in _NO_FAILURES:
+            self._node.store.drop_move(tp)
+            return
+        # Which of the two it was is in the error's path; where there is none, the one that is written to.
+        name = error.filename if isinstance(error.filename, str) else ""
+        named = [each for each in self._node.store.directories if name.startswith(each + "/")]
+        self.failed(named[0] if named else _parent(future.path), error)
+
+    # ---- disks that fail
+
+    def check(self, log: Log, error: OSError) -> None:
+        """A use of this log has failed; perhaps its directory has."""
+        if not log.closed:
+            self.suspect(_parent(log.path), error)
+
+    @contextmanager
+    def guarding(self, log: Log) -> Iterator[None]:
+        """Turn an OSError of a use of this log into KAFKA_STORAGE_ERROR, and look whether its directory has failed."""
+        try:
+            yield
+        except OSError as error:
+            self.check(log, error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log cannot be used: {error}") from error
+
+    def suspect(self, path: str, error: OSError) -> None:
+        """A use of this directory has failed."""
+        if error.errno not in _NO_FAILURES:
+            self.failed(path, error)
+
+    def sync_failed(self, log: Log, error: OSError) -> None:
+        """Nobody knows what of this log is on the disk: whatever the reason, its directory is given up (fsyncgate)."""
+        self.failed(_parent(log.path), error)
+
+    def failed(self, path: str, error: OSError) -> None:
+        """A directory is of no use any more."""
+        node, store = self._node, self._node.store
+        if path not in store.directories:
+            return
+        if path == node.quorum.directory:
+            node.on_failure(f"the log directory {path} has failed, and the metadata is in it: {error}")
+            return
+        _log.critical("the log directory %s has failed, its partitions are offline: %s", path, error)
+        directory, lost = self._id_of(path), store.fail(path, error)
+        node.leadership.lose(lost)
+        # One that the controller has not heard of yet it could not know to be offline.
+        self._tell_places(dict.fromkeys(lost, directory))
+        try:
+            self.tell_what_is_left()
+        except KafkaError as failure:
+            _log.error("the controller does not know that %s has failed: %s", path, failure)
+
+    def tell_what_is_left(self) -> None:
+        """Let the controller take the leaders of what lies in failed directories away."""
+        node = self._node
+        for path, error in node.store.failed_directories.items():
+            if path == node.quorum.directory:
+                raise OttlaError(f"the log directory {path} has failed, and the metadata is in it: {error}")
+        records = directories_left(node.quorum.decided, node.node_id, self.online_ids())
+        if records:
+            node.quorum.submit_later(records)
+
+
+def _assigned(response: object) -> None:
+    if isinstance(response, KafkaError):
+        _log.error("the controller does not know where logs are: %s", response)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]

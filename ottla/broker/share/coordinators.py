@@ -1,0 +1,48 @@
+"""The share coordinators of this node, one a partition of `__share_group_state`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.coordinators.coordinators import Coordinators
+from ottla.broker.coordinators.topic_spec import new_topic
+from ottla.broker.metadata.topic_view import TopicStep
+from ottla.kernel.ids import SHARE_TOPIC
+from ottla.kernel.lazy import LazyModule
+from ottla.replica.partition import Partition
+from ottla.wire.api.create_topics import CreatableTopic
+
+if TYPE_CHECKING:
+    from ottla.broker.share import coordinator_driver
+else:
+    coordinator_driver = LazyModule("ottla.broker.share.coordinator_driver")
+
+
+class ShareStates(Coordinators["coordinator_driver.ShareStateDriver"]):
+    """All share coordinators of a node."""
+
+    topic = SHARE_TOPIC
+
+    def make(self, partition: Partition) -> coordinator_driver.ShareStateDriver:
+        """A coordinator of the share partitions of a partition."""
+        return coordinator_driver.ShareStateDriver(self.node, partition)
+
+    def new_topic(self) -> CreatableTopic:
+        """`__share_group_state`, on the first need of it."""
+        settings = self.node.settings
+        return new_topic(
+            SHARE_TOPIC,
+            settings.share_coordinator_state_topic_num_partitions,
+            {
+                "cleanup.policy": "delete",
+                "compression.type": "producer",
+                "min.insync.replicas": "1",
+                "retention.ms": "-1",
+                "segment.bytes": str(settings.share_coordinator_state_topic_segment_bytes),
+            },
+        )
+
+    def topics_changed(self, step: TopicStep) -> None:
+        """Tell every coordinator of topics that are gone."""
+        for driver in self.loaded():
+            driver.topics_changed(step)

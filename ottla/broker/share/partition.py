@@ -1,0 +1,196 @@
+"""One share partition on its leader: what one share group has of one partition (KIP-932).
+
+Whoever waits for records is woken by an append (`Partition.waiting`), and by records of the group that are available
+again (`ShareLeader.waiting`).
+"""
+
+from __future__ import annotations
+
+from asyncio import TimerHandle
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.validators import duration_ms
+from ottla.replica.partition import Partition
+from ottla.share.partition import Limits, SharePartition, Write
+from ottla.share.state import UNSET_OFFSET, SharePartitionKey, StateBatch
+
+if TYPE_CHECKING:
+    from ottla.broker.share.partitions import Shares
+
+_READ_COMMITTED, _READ_UNCOMMITTED = 1, 0
+#: What a share coordinator's error means to a member.
+_ERRORS = {
+    ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+}
+
+
+class ShareLeader:
+    """The machine, its clock, and its way to the share coordinator. `Shares` makes and drops it."""
+
+    def __init__(self, shares: Shares, key: SharePartitionKey, partition: Partition) -> None:
+        self._shares = shares
+        self.node = shares.node
+        self.key = key
+        self.partition = partition
+        #: None until the stored state is here.
+        self.machine: SharePartition | None = None
+        #: Why it can never be; whoever comes then makes another one.
+        self.error: KafkaError | None = None
+        self.isolation_level = _READ_UNCOMMITTED
+        self._state_epoch = 0
+        #: Who is to be told when something is available; a dict keeps the order in which they came.
+        self.waiting: dict[Callable[[], None], None] = {}
+        self._timer: TimerHandle | None = None
+        self._timer_ms: int | None = None
+        self._closed = False
+
+    # -- life
+
+    def open(self) -> None:
+        """Ask for the stored state, each in a turn of the loop of its own.
+
+        The first fetch of a group with many partitions does not hold the loop while all of them load, and is answered
+        when the first one has something.
+        """
+        self.node.loop.call_soon(self._read)
+
+    def _read(self) -> None:
+        if not self._closed:
+            self.node.persister.read(self.key, self.partition.leader_epoch, self._opened)
+
+    def _opened(self, result: Any) -> None:
+        if self._closed:
+            return
+        if isinstance(result, KafkaError):
+            self.error = _said(result)
+            self._shares.drop(self.key)
+            return
+        self._state_epoch = result.state_epoch
+        start = result.start_offset if result.start_offset != UNSET_OFFSET else self._find_start()
+        batches = [
+            StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
+            for each in result.state_batches
+        ]
+        self.machine = SharePartition(start, batches, Limits())
+        self.settings_changed()
+        # A fetch of many partitions that are all empty is not tried again for each.
+        if self.machine.next_fetch_offset < self.partition.high_watermark:
+            self.wake()
+
+    def _find_start(self) -> int:
+        reset = self._shares.settings_of(self.key.group_id).share_auto_offset_reset.lower()
+        log = self.partition.log
+        if reset == "earliest":
+            return log.start_offset
+        if reset == "latest":
+            return self.partition.high_watermark
+        since_ms = self.node.clock.now_ms() - duration_ms(reset.partition(":")[2])
+        found = log.offset_for_timestamp(since_ms, self.partition.high_watermark)
+        return self.partition.high_watermark if found is None else found[1]
+
+    def settings_changed(self) -> None:
+        """Take the group's limits over."""
+        if self.machine is None:
+            return
+        settings = self._shares.settings_of(self.key.group_id)
+        committed = settings.share_isolation_level == "read_committed"
+        self.isolation_level = _READ_COMMITTED if committed else _READ_UNCOMMITTED
+        self.machine.limits = Limits(
+            settings.share_delivery_count_limit,
+            settings.share_record_lock_duration_ms,
+            settings.share_partition_max_record_locks,
+            settings.share_renew_acknowledge_enable,
+        )
+
+    def close(self) -> None:
+        """It counts no more; whoever waits for it finds that out."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self.wake()
+
+    # -- what members do
+
+    def ready(self) -> SharePartition:
+        """The machine, where the log now begins. Raises what whoever asks is to be told."""
+        if self.error is not None:
+            raise self.error
+        if self.machine is None:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        self.machine.start_log_at(self.partition.log.start_offset)
+        return self.machine
+
+    def acknowledge(self, member_id: str, said: Any, done: Callable[[KafkaError | None], None]) -> None:
+        """Take in what a member says; `done` is called when it is stored, or with why it does not count."""
+        try:
+            change = self.ready().acknowledge(member_id, said, self.node.clock.monotonic_ms())
+        except KafkaError as error:
+            done(error)
+            return
+        self.store(change, done)
+
+    def release(self, member_id: str) -> None:
+        """A member is gone."""
+        if self.machine is not None:
+            self.store(self.machine.release(member_id))
+
+    def store(self, change: Write | None, done: Callable[[KafkaError | None], None] = lambda _: None) -> None:
+        """Have a change stored, and settle it."""
+        self.plan()
+        if change is None:
+            done(None)
+            return
+
+        def stored(result: Any) -> None:
+            error = _said(result) if isinstance(result, KafkaError) else None
+            assert self.machine is not None
+            self.machine.settle(change.number, stored=error is None)
+            if error is not None and error.code in (
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ):
+                self._shares.drop(self.key)
+            self.plan()
+            done(error)
+            self.wake()
+
+        self.node.persister.write(self.key, self._state_epoch, self.partition.leader_epoch, change, stored)
+
+    # -- time
+
+    def plan(self) -> None:
+        """Set the timer to when the next lock runs out."""
+        deadline_ms = None if self.machine is None or self._closed else self.machine.deadline_ms()
+        if deadline_ms == self._timer_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_ms = None, deadline_ms
+        if deadline_ms is not None:
+            delay_ms = max(0, deadline_ms - self.node.clock.monotonic_ms())
+            self._timer = self.node.loop.call_later(delay_ms / 1000, self._time_passed)
+
+    def _time_passed(self) -> None:
+        self._timer = self._timer_ms = None
+        assert self.machine is not None
+        self.store(self.machine.expire(self.node.clock.monotonic_ms()))
+        self.wake()
+
+    def wake(self) -> None:
+        """Something may be available: those who wait try again, in the order in which they came."""
+        for waiting in list(self.waiting):
+            waiting()
+
+
+def _said(error: KafkaError) -> KafkaError:
+    """A share coordinator's error as a member is told it."""
+    return KafkaError(_ERRORS.get(error.code, ErrorCode.UNKNOWN_SERVER_ERROR), error.message)

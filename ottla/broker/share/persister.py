@@ -1,0 +1,197 @@
+"""How the others reach the share coordinators: each question goes to the one that holds the share partition's state.
+
+Rules:
+- Answers come by a call, at once or later. What fails because a coordinator moves, loads or has just failed is asked
+  again a few times, ever later; then whoever asked is told.
+- Of many partitions the answer comes when the last one has answered.
+"""
+
+from __future__ import annotations
+
+from asyncio import TimerHandle
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import Uuid
+from ottla.share.partition import Write
+from ottla.share.state import SharePartitionKey
+from ottla.wire.api import delete_share_group_state as delete
+from ottla.wire.api import initialize_share_group_state as initialize
+from ottla.wire.api import read_share_group_state as read
+from ottla.wire.api import read_share_group_state_summary as summary
+from ottla.wire.api import write_share_group_state as write
+
+if TYPE_CHECKING:
+    from ottla.broker.node import BrokerNode
+
+_PASSING = frozenset(
+    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+)
+#: A failed coordinator is made anew after a second: it takes two attempts to see it again.
+_RETRY_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0)
+
+Errors = dict[tuple[Uuid, int], KafkaError]
+
+
+class Persister:
+    """The node makes one, for its group coordinators and its share partitions."""
+
+    def __init__(self, node: BrokerNode) -> None:
+        self._node = node
+        self._retries: set[TimerHandle] = set()
+
+    def close(self) -> None:
+        """Ask nothing again."""
+        for retry in self._retries:
+            retry.cancel()
+        self._retries.clear()
+
+    # -- for group coordinators
+
+    def initialize(
+        self,
+        group_id: str,
+        state_epoch: int,
+        offsets: Mapping[Uuid, Mapping[int, int]],
+        done: Callable[[Errors], None],
+    ) -> None:
+        """Begin the state of partitions, each at its offset."""
+        self._ask_all(
+            (
+                (
+                    SharePartitionKey(group_id, topic_id, index),
+                    initialize.InitializeShareGroupStateRequest(
+                        group_id=group_id,
+                        topics=[
+                            initialize.InitializeStateData(
+                                topic_id=topic_id,
+                                partitions=[
+                                    initialize.PartitionData(
+                                        partition=index, state_epoch=state_epoch, start_offset=offset
+                                    )
+                                ],
+                            )
+                        ],
+                    ),
+                )
+                for topic_id, partitions in offsets.items()
+                for index, offset in partitions.items()
+            ),
+            done,
+        )
+
+    def delete(self, group_id: str, partitions: Mapping[Uuid, Sequence[int]], done: Callable[[Errors], None]) -> None:
+        """Forget the state of partitions."""
+        self._ask_all(
+            (
+                (
+                    SharePartitionKey(group_id, topic_id, index),
+                    delete.DeleteShareGroupStateRequest(
+                        group_id=group_id,
+                        topics=[
+                            delete.DeleteStateData(
+                                topic_id=topic_id, partitions=[delete.PartitionData(partition=index)]
+                            )
+                        ],
+                    ),
+                )
+                for topic_id, indexes in partitions.items()
+                for index in indexes
+            ),
+            done,
+        )
+
+    def _ask_all(self, asked: Iterable[tuple[SharePartitionKey, Any]], done: Callable[[Errors], None]) -> None:
+        waiting = list(asked)
+        left = len(waiting)
+        errors: Errors = {}
+
+        def answered(key: SharePartitionKey, result: Any) -> None:
+            nonlocal left
+            left -= 1
+            if isinstance(result, KafkaError):
+                errors[key.topic_id, key.partition] = result
+            if not left:
+                done(errors)
+
+        if not waiting:
+            done(errors)
+        for key, request in waiting:
+            self._ask(key, request, partial(answered, key))
+
+    # -- for share partitions
+
+    def read(self, key: SharePartitionKey, leader_epoch: int, done: Callable[[Any], None]) -> None:
+        """All of a state: a `PartitionResult`, or the KafkaError."""
+        partition = read.PartitionData(partition=key.partition, leader_epoch=leader_epoch)
+        topic = read.ReadStateData(topic_id=key.topic_id, partitions=[partition])
+        self._ask(key, read.ReadShareGroupStateRequest(group_id=key.group_id, topics=[topic]), done)
+
+    def write(
+        self,
+        key: SharePartitionKey,
+        state_epoch: int,
+        leader_epoch: int,
+        change: Write,
+        done: Callable[[Any], None],
+    ) -> None:
+        """Store a change: what `done` gets is a KafkaError if it could not be."""
+        partition = write.PartitionData(
+            partition=key.partition,
+            state_epoch=state_epoch,
+            leader_epoch=leader_epoch,
+            start_offset=change.start_offset,
+            delivery_complete_count=change.delivery_complete_count,
+            state_batches=[
+                write.StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
+                for first, last, state, count in change.batches
+            ],
+        )
+        topic = write.WriteStateData(topic_id=key.topic_id, partitions=[partition])
+        self._ask(key, write.WriteShareGroupStateRequest(group_id=key.group_id, topics=[topic]), done)
+
+    def summary(self, key: SharePartitionKey, done: Callable[[Any], None]) -> None:
+        """A state without its batches: a `PartitionResult`, or the KafkaError."""
+        partition = summary.PartitionData(partition=key.partition, leader_epoch=-1)
+        topic = summary.ReadStateSummaryData(topic_id=key.topic_id, partitions=[partition])
+        self._ask(key, summary.ReadShareGroupStateSummaryRequest(group_id=key.group_id, topics=[topic]), done)
+
+    # -- asking
+
+    def _ask(self, key: SharePartitionKey, request: Any, done: Callable[[Any], None], attempt: int = 0) -> None:
+        def answered(response: Any) -> None:
+            result = _result(response)
+            if isinstance(result, KafkaError) and result.code in _PASSING and attempt < len(_RETRY_SECONDS):
+                self._ask_again(key, request, done, attempt)
+            else:
+                done(result)
+
+        def ask() -> None:
+            try:
+                driver = self._node.share_states.driver_of(key.text)
+            except KafkaError as error:
+                answered(error)
+            else:
+                driver.ask(request, answered)
+
+        self._node.share_states.when_there(ask)
+
+    def _ask_again(self, key: SharePartitionKey, request: Any, done: Callable[[Any], None], attempt: int) -> None:
+        def again() -> None:
+            self._retries.discard(retry)
+            self._ask(key, request, done, attempt + 1)
+
+        retry = self._node.loop.call_later(_RETRY_SECONDS[attempt], again)
+        self._retries.add(retry)
+
+
+def _result(response: Any) -> Any:
+    """The partition's part of a response, or its error."""
+    if isinstance(response, KafkaError):
+        return response
+    result = response.results[0].partitions[0]
+    if result.error_code:
+        return KafkaError(ErrorCode(result.error_code), result.error_message or "")
+    return result

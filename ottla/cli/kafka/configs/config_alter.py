@@ -1,0 +1,149 @@
+"""`kafka-configs --alter`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ottla.cli.kafka.configs.config_entity import QUOTA_NAMES, Entities
+from ottla.cli.kafka.configs.config_view import quotas_of, settings_of
+from ottla.cli.kafka.program.option import Given
+from ottla.cli.kafka.program.tool import Failed, load
+
+if TYPE_CHECKING:
+    from ottla.client import Admin
+
+_USER_QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
+_IP_QUOTAS = ("connection_creation_rate",)
+_SCRAM = {"SCRAM-SHA-256": 4096, "SCRAM-SHA-512": 4096}
+_ITERATIONS = 4096
+#: A comma, or an equals sign, that does not stand between brackets.
+_OUTSIDE = r"(?=[^\]]*(?:\[|$))"
+_CREDENTIAL = re.compile(r"(?:iterations=(-?[0-9]*),)?password=(.*)")
+_RESOURCE_TYPES = {"topics": "TOPIC", "client-metrics": "CLIENT_METRICS", "brokers": "BROKER", "groups": "GROUP"}
+
+
+def alter(given: Given, client: Admin, entities: Entities) -> None:
+    """Change what was asked for, and say so."""
+    added, deleted = _added(given), [each.strip() for each in given.values("delete-config")]
+    kind, name = entities.kind, entities.names[0]
+    if kind == "broker-loggers":
+        known = {each.name for each in settings_of(client, kind, name, everything=True)}
+        if wrong := [each for each in (*deleted, *added) if each not in known]:
+            raise Failed(f"Invalid broker logger(s): {','.join(wrong)}")
+        _alter_resource(client, "BROKER_LOGGER", name, added, deleted)
+    elif kind in _RESOURCE_TYPES:
+        _alter_resource(client, _RESOURCE_TYPES[kind], name, added, deleted)
+    elif kind == "ips":
+        if unknown := [each for each in (*added, *deleted) if each not in _IP_QUOTAS]:
+            raise Failed(
+                "Only connection quota configs can be added for 'ips' using --bootstrap-server. Unexpected config "
+                f"names: {','.join(unknown)}"
+            )
+        _alter_quotas(client, entities, added, deleted)
+    else:
+        _alter_users(client, entities, added, deleted)
+    if name:
+        print(f"Completed updating config for {kind[:-1]} {name}.")
+    else:
+        print(f"Completed updating default config for {kind} in the cluster.")
+
+
+def _added(given: Given) -> dict[str, str]:
+    found = load(given["add-config-file"]) if "add-config-file" in given else {}
+    if "add-config" in given:
+        for entry in re.split("," + _OUTSIDE, given["add-config"]):
+            parts = re.split(r"\s*=\s*" + _OUTSIDE, entry)
+            if len(parts) != 2:
+                raise Failed(
+                    "requirement failed: Invalid entity config: all configs to be added must be in the format "
+                    '"key=val" or  "key=[val1,val2]" to group values which contain commas.'
+                )
+            found[parts[0].strip()] = re.sub(r"[\[\]]", "", parts[1]).strip()
+    for name in found:
+        if not re.fullmatch(r"[$a-zA-Z0-9._-]*", name):
+            raise Failed(f"Invalid character found for config key: {name}")
+    return found
+
+
+def _alter_resource(client: Admin, kind: str, name: str, added: dict[str, str], deleted: list[str]) -> None:
+    from ottla.client import ConfigResource, ResourceType
+
+    client.alter_config(ConfigResource(ResourceType[kind], name), {**dict.fromkeys(deleted), **added})
+
+
+def _alter_users(client: Admin, entities: Entities, added: dict[str, str], deleted: list[str]) -> None:
+    def split(names: list[str]) -> tuple[list[str], list[str], list[str]]:
+        quotas = [each for each in names if each in _USER_QUOTAS]
+        scram = [each for each in names if each in _SCRAM]
+        return quotas, scram, [each for each in names if each not in quotas and each not in scram]
+
+    quotas, scram, unknown = split(list(added))
+    old_quotas, old_scram, old_unknown = split(deleted)
+    both = entities.kind == "clients" or len(entities.kinds) == 2
+    allowed = "quota" if both else "quota and SCRAM credential"
+    kind = "clients" if both else "users"
+    for verb, refused in (
+        ("added", [*unknown, *(scram if both else [])]),
+        ("deleted", [*old_unknown, *(old_scram if both else [])]),
+    ):
+        if refused:
+            # Scala's words for a sequence of names.
+            shown = f"{'Set' if verb == 'added' else 'List'}({', '.join(refused)})"
+            raise Failed(
+                f"Only {allowed} configs can be {verb} for '{kind}' using --bootstrap-server. Unexpected config names: "
+                f"{shown}"
+            )
+    if scram or old_scram:
+        if "" in entities.names:
+            raise Failed(
+                "The use of --entity-default or --user-defaults is not allowed with User SCRAM Credentials using "
+                "--bootstrap-server."
+            )
+        if quotas or old_quotas:
+            raise Failed(
+                "Cannot alter both quota and SCRAM credential configs simultaneously for 'users' using "
+                "--bootstrap-server."
+            )
+        _alter_credentials(client, entities.names[0], {each: added[each] for each in scram}, old_scram)
+        return
+    _alter_quotas(client, entities, added, deleted)
+
+
+def _alter_credentials(client: Admin, user: str, added: dict[str, str], deleted: list[str]) -> None:
+    from ottla.client.admin.credential import ScramCredential, ScramDeletion, ScramMechanism
+
+    def mechanism(name: str) -> ScramMechanism:
+        return ScramMechanism[name.replace("-", "_")]
+
+    changes: list[ScramCredential | ScramDeletion] = [ScramDeletion(user, mechanism(each)) for each in deleted]
+    changes += [ScramCredential(user, mechanism(each), *_credential(each, text)) for each, text in added.items()]
+    client.alter_scram_credentials(changes).check()
+
+
+def _credential(mechanism: str, text: str) -> tuple[str, int]:
+    """(password, iterations)."""
+    found = _CREDENTIAL.fullmatch(text)
+    if found is None:
+        raise Failed(f"Invalid credential property {mechanism.replace('-', '_')}={text}")
+    iterations = _ITERATIONS if found[1] in (None, "", "-1") else int(found[1])
+    if iterations < _SCRAM[mechanism]:
+        raise Failed(f"Iterations {iterations} is less than the minimum {_SCRAM[mechanism]} required for {mechanism}")
+    return found[2], iterations
+
+
+def _alter_quotas(client: Admin, entities: Entities, added: dict[str, str], deleted: list[str]) -> None:
+    if len(entities.kinds) != len(entities.names):
+        raise Failed("Exactly one entity name must be specified for every entity type")
+    old = next(iter(quotas_of(client, entities).values()), {})
+    if wrong := [each for each in deleted if each not in old]:
+        raise Failed(f"Invalid config(s): {','.join(wrong)}")
+    changes: dict[str, float | None] = dict.fromkeys(deleted)
+    for name, text in added.items():
+        try:
+            changes[name] = float(text)
+        except ValueError:
+            raise Failed(f"Cannot parse quota configuration value for {name}: {text}") from None
+    pairs = zip(entities.kinds, entities.names, strict=True)
+    entity = {QUOTA_NAMES[kind]: name or None for kind, name in pairs}
+    client.alter_client_quotas([(entity, changes)]).check()

@@ -1,0 +1,55 @@
+"""What kafka-configs is about: entities, named by --entity-type and --entity-name or by the shorter flags."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.cli.kafka.program.option import Given
+
+#: Types that have settings, and those that have quotas.
+RESOURCES = ("topics", "brokers", "broker-loggers", "client-metrics", "groups")
+QUOTAS = ("users", "clients", "ips")
+#: What a quota's entity is called in the protocol.
+QUOTA_NAMES = {"users": "user", "clients": "client-id", "ips": "ip"}
+
+
+class Kind(NamedTuple):
+    """A type of entity with its flags."""
+
+    kind: str
+    flag: str
+    defaults: str = ""
+
+
+ENTITIES = (
+    Kind("topics", "topic"),
+    Kind("clients", "client", "client-defaults"),
+    Kind("users", "user", "user-defaults"),
+    Kind("brokers", "broker", "broker-defaults"),
+    Kind("broker-loggers", "broker-logger"),
+    Kind("ips", "ip", "ip-defaults"),
+    Kind("client-metrics", "client-metrics"),
+    Kind("groups", "group"),
+)
+
+
+class Entities(NamedTuple):
+    """Types and names, in the order given; "" is the default entity."""
+
+    kinds: list[str]
+    names: list[str]
+
+    @property
+    def kind(self) -> str:
+        """The first type."""
+        return self.kinds[0]
+
+
+def read(given: Given) -> Entities:
+    """The entities of a command line."""
+    flags = [each for each in ENTITIES if each.flag in given]
+    defaults = [each for each in ENTITIES if each.defaults and each.defaults in given]
+    kinds = [*given.values("entity-type"), *(each.kind for each in flags), *(each.kind for each in defaults)]
+    named = [value or "" for name, value in given.found if name in ("entity-name", "entity-default")]
+    names = [*named, *(given[each.flag] for each in flags), *("" for _ in defaults)]
+    return Entities(list(kinds), names)

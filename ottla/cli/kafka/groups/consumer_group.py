@@ -1,0 +1,285 @@
+"""kafka-consumer-groups: list, describe, reset and delete consumer groups and their offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from ottla.cli.kafka.groups.consumer_group_reset import SPECIFICATIONS, reset
+from ottla.cli.kafka.groups.consumer_group_view import describe
+from ottla.cli.kafka.program.error import caused, java_class, message, standard
+from ottla.cli.kafka.program.option import BOOTSTRAP, COMMAND_CONFIG, Given, Option, Refused, Usage, forbid, require
+from ottla.cli.kafka.program.tool import Failed, admin, admin_of, command, tell
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+
+if TYPE_CHECKING:
+    from ottla.client import Admin, TopicPartition
+    from ottla.client.admin.result import GroupListing
+
+_ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex")
+_STATES = (
+    "Empty",
+    "Dead",
+    "Stable",
+    "CompletingRebalance",
+    "PreparingRebalance",
+    "Assigning",
+    "Reconciling",
+)
+
+OPTIONS = (
+    BOOTSTRAP,
+    COMMAND_CONFIG,
+    Option("group", "The group; may be repeated.", "consumer group"),
+    Option(
+        "topic",
+        "The topic whose offsets shall go or change, with partitions after a colon: topic1:0,1,2; may be repeated.",
+        "topic",
+    ),
+    Option("all-topics", "All topics of the group, for --reset-offsets."),
+    Option("list", "List the consumer groups."),
+    Option("describe", "Show offsets and lag of a group, its members or its state."),
+    Option("all-groups", "All consumer groups."),
+    Option("delete", "Delete groups with all that they have committed."),
+    Option("timeout", "How long each call may take.", "timeout (ms)", int, default=30000),
+    Option("reset-offsets", "Set where groups without members go on reading."),
+    Option("delete-offsets", "Delete what a group has committed for topics."),
+    Option("dry-run", "Only show what --reset-offsets would do."),
+    Option("execute", "Do what --reset-offsets shows."),
+    Option("export", "Show the offsets as CSV."),
+    Option("to-offset", "Reset to this offset.", "offset", int),
+    Option("from-file", "Reset to the offsets of a CSV file.", "path to CSV file"),
+    Option("to-datetime", "Reset to a time, YYYY-MM-DDThh:mm:ss.sss.", "datetime"),
+    Option("by-duration", "Reset to so long ago, PnDTnHnMnS.", "duration"),
+    Option("to-earliest", "Reset to the first offsets."),
+    Option("to-latest", "Reset to the ends."),
+    Option("to-current", "Reset to what is committed, or the end."),
+    Option("shift-by", "Reset by so many offsets, back with a minus.", "number-of-offsets", int),
+    Option("members", "Describe the members.", only_with=("describe",)),
+    Option("verbose", "Describe more of it.", only_with=("describe",)),
+    Option("offsets", "Describe the offsets; so it is without --members and --state.", only_with=("describe",)),
+    Option(
+        "state",
+        "Describe the state; with --list show the states, or list only groups in these states.",
+        "",
+        optional=True,
+        only_with=("describe", "list"),
+    ),
+    Option(
+        "type", "With --list: show the types, or list only groups of these.", "", optional=True, only_with=("list",)
+    ),
+    Option("validate-regex", "Say whether this is an expression that the server takes.", "regex"),
+)
+
+
+def main() -> None:
+    """The console script."""
+    command(
+        OPTIONS,
+        "This tool helps to list all consumer groups, describe a consumer group, delete consumer group info, or reset "
+        "consumer group offsets.",
+        _run,
+    )
+
+
+def _run(given: Given) -> int:
+    _check(given)
+    if sum(each in given for each in _ACTIONS) != 1:
+        raise Usage(f"Command must include exactly one action: {', '.join(f'--{each}' for each in _ACTIONS)}")
+    if "validate-regex" in given:
+        _validate(given["validate-regex"])
+        return 0
+    properties = {**admin_of(given), "default.api.timeout.ms": str(given["timeout"])}
+    try:
+        with admin(given["bootstrap-server"], properties) as client:
+            _act(given, client)
+    except Usage:
+        raise
+    except KafkaError as error:
+        print(f"\nError: Executing consumer group command failed due to {caused(error)}")
+        tell(f"java.util.concurrent.ExecutionException: {caused(error)}")
+    except (OttlaError, Failed, Refused) as error:
+        print(f"\nError: Executing consumer group command failed due to {error}")
+        tell(str(error))
+    return 0
+
+
+def _act(given: Given, client: Admin) -> None:
+    if "list" in given:
+        _list(given, client)
+    elif "describe" in given:
+        describe(given, client, _groups(given, client))
+    elif "delete" in given:
+        _delete(client, _groups(given, client))
+    elif "reset-offsets" in given:
+        reset(given, client, _groups(given, client))
+    else:
+        delete_offsets(client, given["group"], given.values("topic"))
+
+
+def _check(given: Given) -> None:
+    if "validate-regex" not in given:
+        require(given, "bootstrap-server")
+    scopes = "[all-groups], [group]"
+    for action in ("describe", "delete", "reset-offsets"):
+        if action in given and action != "reset-offsets" and "group" not in given and "all-groups" not in given:
+            raise Usage(f"Option [{action}] takes one of these options: {scopes}")
+    if "describe" in given:
+        if sum(each in given for each in ("members", "offsets", "state")) > 1:
+            raise Usage("Option [describe] takes at most one of these options: [members], [offsets], [state]")
+        if given["state"] is not None:
+            raise Usage("Option [describe] does not take a value for [state]")
+    if "delete" in given and "topic" in given:
+        raise Usage("The consumer does not support topic-specific offset deletion from a consumer group.")
+    if "delete-offsets" in given and ("group" not in given or "topic" not in given):
+        raise Usage("Option [delete-offsets] takes the following options: [topic], [group]")
+    if "reset-offsets" in given:
+        _check_reset(given, scopes)
+    forbid(given, "group", ("all-groups",))
+    forbid(given, "group", ("list",))
+    forbid(given, "topic", ("list", "describe"))
+
+
+def _check_reset(given: Given, scopes: str) -> None:
+    if "dry-run" in given and "execute" in given:
+        raise Usage("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
+    if "dry-run" not in given and "execute" not in given:
+        tell(
+            "WARN: No action will be performed as the --execute option is missing. In version 5.0, this command will "
+            "require either --dry-run or --execute to be specified. You should add the --dry-run option explicitly if "
+            "you are scripting this command and want to keep the current default behavior without prompting."
+        )
+    if "group" not in given and "all-groups" not in given:
+        raise Usage(f"Option [reset-offsets] takes one of these options: {scopes}")
+    for each in SPECIFICATIONS:
+        forbid(given, each, [other for other in SPECIFICATIONS if other != each])
+
+
+def _validate(text: str) -> None:
+    from ottla.kernel.re2.pattern import Expression, InvalidExpression
+
+    try:
+        Expression(text)
+    except InvalidExpression as error:
+        print(f"The regular expression `{text}` is invalid: {error}.")
+    else:
+        print(f"The regular expression `{text}` is valid.")
+
+
+def _groups(given: Given, client: Admin) -> list[str]:
+    if "all-groups" in given:
+        return [each.id for each in _consumer_groups(client)]
+    return given.values("group")
+
+
+def _consumer_groups(client: Admin, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
+    wanted = [each for each in types if each in ("classic", "consumer")] or ["classic", "consumer"]
+    return [
+        each
+        for each in client.list_groups(states=states)
+        if each.type.value in wanted and each.protocol_type in ("", "consumer")
+    ]
+
+
+def _list(given: Given, client: Admin) -> None:
+    if "type" not in given and "state" not in given:
+        for each in _consumer_groups(client):
+            print(each.id)
+        return
+    groups = _consumer_groups(client, _states(given["state"] or ""), _types(given["type"] or ""))
+    width = 10 + max([15, *(len(each.id) for each in groups)])
+    rows = [("GROUP", "TYPE", "STATE")]
+    rows += [(each.id, each.type.value.capitalize(), each.state) for each in groups]
+    for group, kind, state in rows:
+        line = f"{group:<{width}}"
+        line += f" {kind:<20}" if "type" in given else ""
+        print(line + (f" {state:<20}" if "state" in given else ""))
+
+
+def _states(text: str) -> list[str]:
+    known = {each.lower(): each for each in _STATES}
+    found = [each.strip().lower().replace("_", "") for each in text.split(",") if text]
+    if any(each not in known for each in found):
+        raise Usage(f"Invalid state list '{text}'. Valid states are: {', '.join(_STATES)}")
+    return [known[each] for each in found]
+
+
+def _types(text: str) -> list[str]:
+    found = [each.strip().lower() for each in text.split(",") if text]
+    if any(each not in ("classic", "consumer") for each in found):
+        raise Usage(f"Invalid types list '{text}'. Valid types are: Consumer, Classic")
+    return found
+
+
+def _delete(client: Admin, groups: list[str]) -> None:
+    results = client.delete_groups(groups)
+    done = ", ".join(f"'{each}'" for each in groups if each not in results.errors)
+    if not results.errors:
+        print(f"Deletion of requested consumer groups ({done}) was successful.")
+        return
+    print("\nError: Deletion of some consumer groups failed:")
+    for group, error in results.errors.items():
+        print(f"* Group '{group}' could not be deleted due to: {java_class(error)}: {message(error)}")
+    if done:
+        print(f"\nThese consumer groups were deleted successfully: {done}")
+
+
+_OF_THE_GROUP = (
+    ErrorCode.INVALID_GROUP_ID,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.NON_EMPTY_GROUP,
+)
+_OF_A_PARTITION = (
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+
+
+def delete_offsets(client: Admin, group: str, topics: list[str]) -> None:
+    """Forget how far a group has come in topics (TOPIC or TOPIC:0,1), and say of each partition whether it is so."""
+    partitions, errors = _partitions_to_delete(client, topics)
+    delete_offsets_of(client, group, partitions, errors)
+
+
+def delete_offsets_of(
+    client: Admin, group: str, partitions: list[TopicPartition], errors: dict[TopicPartition, str]
+) -> None:
+    """The same of partitions; `errors` are those of topics that are not there."""
+    first: KafkaError | None = None
+    try:
+        results = client.delete_group_offsets(group, partitions)
+        errors |= {each: standard(results.errors[each]) for each in partitions if each in results.errors}
+        first = next(iter(results.errors.values()), None)
+    except KafkaError as error:
+        first = error
+        errors |= dict.fromkeys(partitions, standard(error))
+    if first is None:
+        print(f"Request succeeded for deleting offsets from group {group}.")
+    elif first.code in _OF_THE_GROUP:
+        print(f"\nError: {standard(first).partition(': ')[2]}")
+    elif first.code in _OF_A_PARTITION:
+        print("\nError: Encountered some partition-level error, see the follow-up details.")
+    else:
+        print(f"\nError: Encountered some unknown error: {first.code.name}")
+    rows = sorted({*partitions, *errors}, key=lambda each: f"{each.topic}{each.partition}")
+    width = max([15, *(len(each.topic) for each in rows)])
+    print(f"\n{'TOPIC':<{width}} {'PARTITION':<10} {'STATUS':<15}", end="")
+    for each in rows:
+        status = f"Error: {errors[each]}" if each in errors else "Successful"
+        number = each.partition if each.partition >= 0 else "-"
+        print(f"\n{each.topic:<{width}} {number:<10} {status:<15}", end="")
+    print()
+
+
+def _partitions_to_delete(client: Admin, topics: list[str]) -> tuple[list[TopicPartition], dict[TopicPartition, str]]:
+    from ottla.cli.kafka.groups.consumer_group_reset import partitions_of
+    from ottla.client import TopicPartition
+
+    found = [each for topic in topics if ":" in topic for each in partitions_of(topic)]
+    described = client.describe_topics(dict.fromkeys(topic for topic in topics if ":" not in topic))
+    errors = {TopicPartition(topic, -1): standard(error) for topic, error in described.errors.items()}
+    for topic, description in described.succeeded.items():
+        found += [TopicPartition(topic, each.partition) for each in description.partitions]
+    return list(dict.fromkeys(found)), errors

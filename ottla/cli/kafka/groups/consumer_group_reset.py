@@ -1,0 +1,321 @@
+"""`kafka-consumer-groups --reset-offsets`: which offsets a group without members shall go on from."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import time
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from ottla.cli.kafka.program.error import standard_message
+from ottla.cli.kafka.program.option import Given, Usage
+from ottla.cli.kafka.program.tool import Failed, read_text, tell
+from ottla.kernel.error import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.client import Admin, OffsetSpec, TopicPartition
+
+#: What says where to; exactly one of them.
+SPECIFICATIONS = (
+    "to-offset",
+    "shift-by",
+    "to-datetime",
+    "by-duration",
+    "to-earliest",
+    "to-latest",
+    "to-current",
+    "from-file",
+)
+#: Jackson, which writes the CSV of Apache's tool, quotes what is longer.
+_UNQUOTED_MAX = 24
+_DURATION = re.compile(
+    r"([-+]?)P(?:([-+]?\d+)D)?(?:T(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+)(?:[.,](\d{0,9}))?S)?)?", re.IGNORECASE
+)
+
+Offsets = dict["TopicPartition", int]
+
+
+def reset(given: Given, client: Admin, groups: list[str]) -> None:
+    """Work out the offsets of each group, set them with --execute, and show them."""
+    found: dict[str, Offsets] = {}
+    for group in groups:
+        state = _state(client, group)
+        if state in ("Empty", "Dead"):
+            found[group] = _reset(given, client, group)
+            continue
+        print(
+            f"\nError: Assignments can only be reset if the group '{group}' is inactive, but the current state is "
+            f"{state}."
+        )
+        found[group] = {}
+    if "export" in given:
+        print(csv_text(found, single=len(given.values("group")) == 1))
+    else:
+        print_offsets(found)
+
+
+def _state(client: Admin, group: str) -> str:
+    try:
+        return client.describe_group(group).state
+    except KafkaError as error:
+        if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            return "Dead"
+        raise
+
+
+def _reset(given: Given, client: Admin, group: str) -> Offsets:
+    partitions = _scope(given, client, group)
+    check_partitions(client, partitions)
+    specified = next((each for each in SPECIFICATIONS if each in given), None)
+    if specified is None:
+        names = ", ".join(f"[{each}]" for each in SPECIFICATIONS)
+        raise Usage(f"Option '[reset-offsets]' requires one of the following scenarios: [{names}]")
+    offsets = RESETS[specified](given, client, group, partitions)
+    if "execute" in given and "dry-run" not in given:
+        client.alter_group_offsets(group, offsets).check()
+    return offsets
+
+
+def _scope(given: Given, client: Admin, group: str) -> list[TopicPartition]:
+    if "all-topics" in given:
+        return sorted(client.list_group_offsets(group))
+    if "topic" not in given:
+        if "from-file" in given:
+            return []
+        raise Usage("One of the reset scopes should be defined: --all-topics, --topic.")
+    return partitions_in(client, given.values("topic"))
+
+
+def partitions_in(client: Admin, topics: list[str]) -> list[TopicPartition]:
+    """The partitions that are meant by TOPIC, all of them, and TOPIC:0,1,2."""
+    from ottla.client import TopicPartition
+
+    found = [each for topic in topics if ":" in topic for each in partitions_of(topic)]
+    try:
+        described = client.describe_topics(topic for topic in topics if ":" not in topic).check()
+    except KafkaError as error:
+        raise Failed(standard_message(error)) from error
+    for topic, description in described.items():
+        found += [TopicPartition(topic, each.partition) for each in description.partitions]
+    return found
+
+
+def partitions_of(text: str) -> list[TopicPartition]:
+    """TOPIC:0,1,2. Usage when it is none."""
+    from ottla.client import TopicPartition
+
+    topic, _, numbers = text.partition(":")
+    if not numbers or ":" in numbers:
+        raise Usage(f"Invalid topic arg '{text}', expected topic name and partitions")
+    for each in numbers.split(","):
+        if not re.fullmatch(r"-?\d+", each):
+            raise Usage(f"Invalid partition '{each}' specified in topic arg '{text}''")
+    return [TopicPartition(topic, int(each)) for each in numbers.split(",")]
+
+
+def check_partitions(client: Admin, partitions: list[TopicPartition]) -> None:
+    """Failed unless all of them are there and have a leader."""
+    from ottla.client import TopicPartition
+
+    described = client.describe_topics(dict.fromkeys(each.topic for each in partitions))
+    for error in described.errors.values():
+        why = f"org.apache.kafka.common.errors.UnknownTopicOrPartitionException: {standard_message(error)}"
+        raise Failed(f"java.util.concurrent.ExecutionException: {why}") from error
+    leaders = {
+        TopicPartition(topic, each.partition): each.leader
+        for topic, description in described.succeeded.items()
+        for each in description.partitions
+    }
+    if missing := [str(each) for each in partitions if each not in leaders]:
+        raise Failed(f'The partitions "{",".join(missing)}" do not exist')
+    if headless := [str(each) for each in partitions if leaders[each] is None]:
+        raise Failed(f'The partitions "{",".join(headless)}" have no leader')
+
+
+# ---- the specifications
+
+
+def listed(client: Admin, partitions: Iterable[TopicPartition], spec: OffsetSpec | int) -> Offsets:
+    """Where each of them is: at an end, or at a time."""
+    partitions = list(partitions)
+    found = client.list_offsets(dict.fromkeys(partitions, spec)).check()
+    return {each: found[each].offset for each in partitions}
+
+
+def _within(client: Admin, wanted: Offsets) -> Offsets:
+    """Brought into each partition's range, with a warning."""
+    from ottla.client import OffsetSpec
+
+    starts = listed(client, wanted, OffsetSpec.EARLIEST)
+    ends = listed(client, wanted, OffsetSpec.LATEST)
+    found = {}
+    for each, offset in wanted.items():
+        found[each] = max(starts[each], min(offset, ends[each]))
+        if found[each] != offset:
+            bound = "higher than latest" if offset > ends[each] else "lower than earliest"
+            tell(
+                f"WARN New offset ({offset}) is {bound} offset for topic partition {each}. Value will be set to "
+                f"{found[each]}"
+            )
+    return found
+
+
+def _to_offset(given: Given, client: Admin, _: str, partitions: list[TopicPartition]) -> Offsets:
+    return _within(client, dict.fromkeys(partitions, given.values("to-offset")[0]))
+
+
+def _to_earliest(_: Given, client: Admin, __: str, partitions: list[TopicPartition]) -> Offsets:
+    from ottla.client import OffsetSpec
+
+    return listed(client, partitions, OffsetSpec.EARLIEST)
+
+
+def _to_latest(_: Given, client: Admin, __: str, partitions: list[TopicPartition]) -> Offsets:
+    from ottla.client import OffsetSpec
+
+    return listed(client, partitions, OffsetSpec.LATEST)
+
+
+def _shift_by(given: Given, client: Admin, group: str, partitions: list[TopicPartition]) -> Offsets:
+    committed = client.list_group_offsets(group)
+    for each in partitions:
+        if each not in committed:
+            raise Usage(f"Cannot shift offset for partition {each} since there is no current committed offset")
+    return _within(client, {each: committed[each].offset + given["shift-by"] for each in partitions})
+
+
+def _to_current(_: Given, client: Admin, group: str, partitions: list[TopicPartition]) -> Offsets:
+    from ottla.client import OffsetSpec
+
+    committed = client.list_group_offsets(group)
+    ends = listed(client, [each for each in partitions if each not in committed], OffsetSpec.LATEST)
+    return {each: committed[each].offset if each in committed else ends[each] for each in partitions}
+
+
+def _to_datetime(given: Given, client: Admin, _: str, partitions: list[TopicPartition]) -> Offsets:
+    return at_time(client, partitions, timestamp(given.values("to-datetime")[0]))
+
+
+def _by_duration(given: Given, client: Admin, _: str, partitions: list[TopicPartition]) -> Offsets:
+    return at_time(client, partitions, time.time_ns() // 1_000_000 - duration_ms(given["by-duration"]))
+
+
+_EMPTY = "\nWarn: Partition {partition} from topic {topic} is empty. Falling back to latest known offset."
+
+
+def at_time(client: Admin, partitions: list[TopicPartition], timestamp_ms: int, *, warning: str = _EMPTY) -> Offsets:
+    """The first offsets at or after a time; the end, with a warning, where nothing is so late."""
+    from ottla.client import OffsetSpec
+
+    found = listed(client, partitions, timestamp_ms)
+    late = [each for each in partitions if found[each] < 0]
+    for each in late:
+        print(warning.format(partition=each.partition, topic=each.topic))
+    return found | listed(client, late, OffsetSpec.LATEST)
+
+
+def timestamp(text: str) -> int:
+    """Milliseconds of YYYY-MM-DDThh:mm:ss.sss, in UTC unless it has a zone. Failed when it is none."""
+    _, t, clock = text.partition("T")
+    if not t:
+        raise Failed(
+            "java.text.ParseException: Error parsing timestamp. It does not contain a 'T' according to ISO8601 format"
+        )
+    zoned = text if any(sign in clock for sign in "+-Z") else text + "Z"
+    if not re.fullmatch(r"\d+-\d+-\d+T\d+:\d+:\d+\.\d+(Z|[-+]\d\d(:?\d\d)?)", zoned):
+        raise Failed(f'java.text.ParseException: Unparseable date: "{zoned}"')
+    try:
+        return int(datetime.fromisoformat(zoned).timestamp() * 1000)
+    except ValueError as error:
+        raise Failed(f'java.text.ParseException: Unparseable date: "{zoned}"') from error
+
+
+def duration_ms(text: str) -> int:
+    """Milliseconds of PnDTnHnMnS. Failed when it is none."""
+    found = _DURATION.fullmatch(text)
+    if found is None or text.upper().endswith(("P", "T")):
+        raise Failed("Text cannot be parsed to a Duration")
+    sign, days, hours, minutes, seconds, fraction = found.groups()
+    total = int(days or 0) * 86400 + int(hours or 0) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
+    milliseconds = total * 1000 + int(f"{fraction or '':0<3}"[:3])
+    return -milliseconds if sign == "-" else milliseconds
+
+
+def _from_file(given: Given, client: Admin, group: str, _: list[TopicPartition]) -> Offsets:
+    plan = _plan(given)
+    if group not in plan:
+        print(f"\nError: No reset plan for group {group} found")
+        return {}
+    return _within(client, plan[group])
+
+
+def _plan(given: Given) -> dict[str, Offsets]:
+    """The CSV of --export: topic, partition, offset, and before these the group when there are several."""
+    from ottla.client import TopicPartition
+
+    path = given.values("from-file")[0]
+    try:
+        text = read_text(path)
+    except Failed as error:
+        raise Failed(f"java.io.IOException: {error}") from error
+    groups = given.values("group")
+    plan: dict[str, Offsets] = {}
+    for number, row in enumerate(csv.reader(io.StringIO(text), skipinitialspace=True), 1):
+        if not row:
+            continue
+        try:
+            (group, topic, partition, offset) = row if len(row) == 4 else (groups[0], *row)
+            plan.setdefault(group, {})[TopicPartition(topic, int(partition))] = int(offset)
+        except (ValueError, IndexError) as error:
+            raise Failed(f"{path}, line {number}: it takes topic,partition,offset or group,topic,...") from error
+    return plan
+
+
+#: By specification: the offsets of a group that it means.
+RESETS: dict[str, Callable[[Given, Admin, str, list[TopicPartition]], Offsets]] = {
+    "to-offset": _to_offset,
+    "shift-by": _shift_by,
+    "to-datetime": _to_datetime,
+    "by-duration": _by_duration,
+    "to-earliest": _to_earliest,
+    "to-latest": _to_latest,
+    "to-current": _to_current,
+    "from-file": _from_file,
+}
+
+
+# ---- what is shown
+
+
+def print_offsets(found: dict[str, Offsets]) -> None:
+    """A table of groups and the offsets that they begin at."""
+    group_width = max([15, *map(len, found)])
+    topic_width = max([15, *(len(each.topic) for offsets in found.values() for each in offsets)])
+    rows: list[tuple[object, ...]] = [("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")] if found else []
+    rows += [
+        (group, each.topic, each.partition, offsets[each])
+        for group, offsets in found.items()
+        for each in sorted(offsets)
+    ]
+    for group, topic, partition, offset in rows:
+        print(f"\n{group!s:<{group_width}} {topic!s:<{topic_width}} {partition!s:<10} {offset}", end="")
+    print()
+
+
+def csv_text(found: dict[str, Offsets], *, single: bool) -> str:
+    """The lines of --export."""
+    lines = []
+    for group, offsets in found.items():
+        for each in sorted(offsets):
+            cells = [_quoted(each.topic), str(each.partition), str(offsets[each])]
+            lines.append(",".join(cells if single else [_quoted(group), *cells]) + "\n")
+    return "".join(lines)
+
+
+def _quoted(text: str) -> str:
+    if len(text) <= _UNQUOTED_MAX and not re.search(r'[,"\s]', text):
+        return text
+    return '"' + text.replace('"', '""') + '"'

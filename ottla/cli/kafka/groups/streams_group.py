@@ -1,0 +1,216 @@
+"""kafka-streams-groups: list, describe, reset and delete groups of Kafka Streams applications (KIP-1071)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.cli.kafka.program.error import caused
+from ottla.cli.kafka.program.option import (
+    BOOTSTRAP,
+    COMMAND_CONFIG,
+    Given,
+    Option,
+    Refused,
+    Usage,
+    forbid,
+    help_text,
+    require,
+)
+from ottla.cli.kafka.program.tool import Failed, admin, admin_of, command, tell
+from ottla.kernel.error import KafkaError, OttlaError
+
+if TYPE_CHECKING:
+    from ottla.client import Admin
+    from ottla.client.admin.result import GroupListing
+
+_ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
+_STATES = ("Empty", "NotReady", "Stable", "Assigning", "Reconciling", "Dead")
+SPECIFICATIONS = (
+    "to-offset",
+    "shift-by",
+    "to-datetime",
+    "by-duration",
+    "to-earliest",
+    "to-latest",
+    "to-current",
+    "from-file",
+)
+OPTIONS = (
+    BOOTSTRAP,
+    COMMAND_CONFIG,
+    Option("group", "The streams group; may be repeated.", "streams group"),
+    Option("input-topic", "A source topic, or TOPIC:0,1; may be repeated.", "topic"),
+    Option("all-input-topics", "All source topics of the group."),
+    Option("list", "List the streams groups."),
+    Option("describe", "Show offsets, members or state of a group."),
+    Option("all-groups", "All streams groups."),
+    Option("delete", "Delete groups."),
+    Option("delete-offsets", "Forget how far a group has come in topics."),
+    Option("timeout", "How long each call may take.", "timeout (ms)", int, default=30000),
+    Option("state", "Describe the state; with --list, too.", "", optional=True, only_with=("describe", "list")),
+    Option("members", "Describe the members.", only_with=("describe",)),
+    Option("offsets", "Describe the offsets; so it is without --members and --state.", only_with=("describe",)),
+    Option("verbose", "Describe more of it.", only_with=("describe",)),
+    Option("reset-offsets", "Set where an application that does not run goes on."),
+    Option("to-offset", "Reset to an offset.", "offset", int),
+    Option("from-file", "Reset to what a CSV file says.", "path to CSV file"),
+    Option("to-datetime", "Reset to a time, YYYY-MM-DDThh:mm:ss.sss.", "datetime"),
+    Option("by-duration", "Reset by a duration back from now, PnDTnHnMnS.", "duration"),
+    Option("to-earliest", "Reset to the first offsets."),
+    Option("to-latest", "Reset to the ends."),
+    Option("to-current", "Reset to where it is."),
+    Option("shift-by", "Reset by a number of offsets, forwards or back.", "number-of-offsets", int),
+    Option("delete-internal-topic", "An internal topic to delete with it; may be repeated.", ""),
+    Option("delete-all-internal-topics", "Delete all internal topics of the group with it."),
+    Option("dry-run", "Only show what --reset-offsets would do."),
+    Option("execute", "Do what --reset-offsets shows."),
+    Option("export", "Show what --reset-offsets does as CSV."),
+)
+_ABOUT = "This tool helps to list, or describe streams groups."
+
+
+def main() -> None:
+    """The console script."""
+    command(OPTIONS, _ABOUT, _run, usage_when_refused=True)
+
+
+def _run(given: Given) -> int:
+    _check(given)
+    if sum(each in given for each in _ACTIONS) != 1:
+        tell(
+            "Command must include exactly one action: --list, --describe, --delete, --reset-offsets, or "
+            "--delete-offsets.",
+            help_text(OPTIONS),
+        )
+        return 1
+    properties = {**admin_of(given), "default.api.timeout.ms": str(given["timeout"])}
+    try:
+        with admin(given["bootstrap-server"], properties) as client:
+            _act(given, client)
+    except KafkaError as error:
+        print(f"\nError: Executing streams group command failed due to {caused(error)}")
+        tell(f"java.util.concurrent.ExecutionException: {caused(error)}")
+        return 1
+    except (OttlaError, Failed) as error:
+        print(f"\nError: Executing streams group command failed due to {error}")
+        tell(str(error))
+        return 1
+    return 0
+
+
+def _act(given: Given, client: Admin) -> None:
+    if "list" in given:
+        _list(given, client)
+    elif "describe" in given:
+        from ottla.cli.kafka.groups.streams_group_view import describe
+
+        for group in chosen(given, client):
+            describe(given, client, group)
+    else:
+        from ottla.cli.kafka.groups.streams_group_change import delete, delete_offsets, reset
+
+        if "delete" in given:
+            delete(given, client)
+        elif "reset-offsets" in given:
+            reset(given, client)
+        else:
+            delete_offsets(given, client)
+
+
+# ---- what goes together
+
+
+def _check(given: Given) -> None:
+    require(given, "bootstrap-server")
+    if "describe" in given:
+        _takes_a_group(given, "describe")
+        if sum(each in given for each in ("members", "offsets", "state")) > 1:
+            raise Usage("Option [describe] takes at most one of these options: [members], [offsets], [state]")
+        if given["state"] is not None:
+            raise Usage("Option [describe] does not take a value for [state]")
+    if "delete" in given:
+        _takes_a_group(given, "delete")
+        if "input-topic" in given or "all-input-topics" in given:
+            raise Usage("Kafka Streams does not support topic-specific offset deletion from a streams group.")
+    if "delete-offsets" in given:
+        _check_delete_offsets(given)
+    if "reset-offsets" in given:
+        _check_reset(given)
+    _check_internal_topics(given)
+    if ("dry-run" in given or "execute" in given) and "reset-offsets" not in given:
+        raise Usage("Only Option [reset-offsets] accepts [execute] or [dry-run]")
+    forbid(given, "list", ("members", "offsets"))
+    forbid(given, "group", ("all-groups",))
+    forbid(given, "group", ("list",))
+    forbid(given, "input-topic", ("list", "describe", "delete"))
+
+
+def _takes_a_group(given: Given, action: str) -> None:
+    if "group" not in given and "all-groups" not in given:
+        raise Usage(f"Option [{action}] takes one of these options: [all-groups], [group]")
+
+
+def _check_delete_offsets(given: Given) -> None:
+    if ("input-topic" not in given and "all-input-topics" not in given) or "group" not in given:
+        raise Usage(
+            "Option [delete-offsets] takes the [group] and one of these options: [all-input-topics], [input-topic]"
+        )
+    groups = given.values("group")
+    if len(groups) > 1:
+        found = ", ".join(groups)
+        raise Usage(f"Option [delete-offsets] supports only one [group] at a time, but found: [{found}]")
+
+
+def _check_reset(given: Given) -> None:
+    if "dry-run" in given and "execute" in given:
+        raise Usage("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
+    if "dry-run" not in given and "execute" not in given:
+        raise Usage("Option [reset-offsets] takes the option: [execute] or [dry-run]")
+    _takes_a_group(given, "reset-offsets")
+    for each in SPECIFICATIONS:
+        forbid(given, each, [other for other in SPECIFICATIONS if other != each])
+
+
+def _check_internal_topics(given: Given) -> None:
+    name = "delete-all-internal-topics"
+    if name in given:
+        if "reset-offsets" not in given and "delete" not in given:
+            raise Usage(f"Option [{name}] takes one of these options: [delete], [reset-offsets]")
+        if "reset-offsets" in given and "execute" not in given:
+            raise Usage(f"Option [{name}] takes [execute] when [reset-offsets] is used.")
+    elif "delete-internal-topic" in given and ("reset-offsets" not in given or "execute" not in given):
+        raise Usage("Option [delete-internal-topic] takes [reset-offsets] when [execute] is used.")
+
+
+# ---- which groups
+
+
+def streams_groups(client: Admin, states: list[str] | None = None) -> list[GroupListing]:
+    """All streams groups, or those in one of these states."""
+    from ottla.client import GroupType
+
+    return client.list_groups(states=states or (), types=[GroupType.STREAMS])
+
+
+def chosen(given: Given, client: Admin) -> list[str]:
+    """The groups that the command is about."""
+    if "all-groups" in given:
+        return [each.id for each in streams_groups(client)]
+    groups: list[str] = given.values("group")
+    return list(dict.fromkeys(groups))
+
+
+def _list(given: Given, client: Admin) -> None:
+    if "state" not in given:
+        for each in streams_groups(client):
+            print(each.id)
+        return
+    text = given["state"] or ""
+    known = {each.lower(): each for each in _STATES}
+    wanted = [each.strip().lower().replace("_", "") for each in text.split(",") if each]
+    if any(each not in known for each in wanted):
+        raise Refused(f"Invalid state list '{text}'. Valid states are: {', '.join(_STATES)}")
+    groups = streams_groups(client, [known[each] for each in wanted])
+    width = max([15, *(len(each.id) for each in groups)])
+    for group, state in [("GROUP", "STATE"), *((each.id, each.state) for each in groups)]:
+        print(f"{group:<{width}} {state}")

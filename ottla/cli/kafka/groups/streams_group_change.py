@@ -1,0 +1,198 @@
+"""`kafka-streams-groups --delete`, `--delete-offsets` and `--reset-offsets`, with the internal topics of a group."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ottla.cli.kafka.groups.consumer_group import delete_offsets as delete_group_offsets
+from ottla.cli.kafka.groups.consumer_group import delete_offsets_of
+from ottla.cli.kafka.groups.consumer_group_reset import RESETS, check_partitions, csv_text, partitions_in
+from ottla.cli.kafka.groups.streams_group import SPECIFICATIONS, chosen, streams_groups
+from ottla.cli.kafka.groups.streams_group_view import source_topics
+from ottla.cli.kafka.program.error import caused, java_class, message
+from ottla.cli.kafka.program.option import Given, Usage
+from ottla.cli.kafka.program.tool import Failed
+from ottla.kernel.error import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.client import Admin, TopicPartition
+
+#: What Kafka Streams calls the topics that it makes, after the name of the application.
+_INTERNAL = re.compile(
+    r".*-(changelog|repartition|subscription-registration-topic|subscription-response-topic)"
+    r"|.+-KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-\d+-topic"
+)
+Offsets = dict["TopicPartition", int]
+
+
+# ---- delete
+
+
+def delete(given: Given, client: Admin) -> None:
+    """Delete groups without members, and their internal topics when that is asked for."""
+    groups = chosen(given, client)
+    failed = _not_to_be_deleted(client, groups)
+    left = [each for each in groups if each not in failed]
+    internal = _internal_topics(client, left) if "delete-all-internal-topics" in given else {}
+    errors = client.delete_groups(left).errors
+    failed |= {group: caused(error) for group, error in errors.items()}
+    done = [each for each in left if each not in failed]
+    kept = _delete_internal_topics(client, {group: topics for group, topics in internal.items() if group in done})
+    names = ", ".join(f"'{each}'" for each in done)
+    if not failed:
+        print(f"Deletion of requested streams groups ({names}) was successful.")
+    else:
+        print("\nError: Deletion of some streams groups failed:")
+        for group, why in failed.items():
+            print(f"* Group '{group}' could not be deleted due to: {why}")
+        if done:
+            print(f"\nThese streams groups were deleted successfully: {names}.")
+    if internal and done:
+        if not kept:
+            names = ", ".join(f"'{each}'" for each in done if each in internal)
+            print(f"Deletion of associated internal topics of the streams groups ({names}) was successful.")
+            return
+        print("Deletion of some associated internal topics failed:")
+        for group, error in kept.items():
+            print(f"* Internal topics of the streams group '{group}' could not be deleted due to: {caused(error)}")
+
+
+def _not_to_be_deleted(client: Admin, groups: list[str]) -> dict[str, str]:
+    there = {each.id: each.state for each in streams_groups(client)}
+    failed = {}
+    for group in groups:
+        if group not in there:
+            why = f"Group '{group}' does not exist or is not a streams group."
+            failed[group] = f"java.lang.IllegalArgumentException: {why}"
+        elif there[group] == "Dead":
+            failed[group] = f"java.lang.IllegalStateException: Streams group '{group}' group state is DEAD."
+        elif there[group] != "Empty":
+            not_empty = java_class(KafkaError(ErrorCode.NON_EMPTY_GROUP))
+            failed[group] = f"{not_empty}: Streams group '{group}' is not EMPTY."
+    return failed
+
+
+def _internal_topics(client: Admin, groups: list[str]) -> dict[str, list[str]]:
+    """By group the topics that Kafka Streams made for it; those with names of another form are not touched."""
+    found: dict[str, list[str]] = {}
+    for group in groups:
+        described = client.describe_streams_group(group)
+        sources = source_topics(described)
+        for part in described.subtopologies:
+            for topic in (*part.repartition_source_topics, *part.state_changelog_topics):
+                if topic in sources:
+                    continue
+                if topic.startswith(f"{group}-") and _INTERNAL.fullmatch(topic):
+                    found.setdefault(group, []).append(topic)
+                else:
+                    print(
+                        f"\nError: The internal topic '{topic}' is not inferred as internal and thus will not be "
+                        f"deleted with the group '{group}'."
+                    )
+    return found
+
+
+def _delete_internal_topics(client: Admin, topics: dict[str, list[str]]) -> dict[str, KafkaError]:
+    kept: dict[str, KafkaError] = {}
+    for group, some in topics.items():
+        errors = client.delete_topics(some).errors
+        for topic, error in errors.items():
+            print(f"Failed to delete internal topic: {topic}")
+            kept[group] = error
+    return kept
+
+
+# ---- delete offsets
+
+
+def delete_offsets(given: Given, client: Admin) -> None:
+    """Forget how far a group has come."""
+    group = given["group"]
+    if "all-input-topics" not in given:
+        delete_group_offsets(client, group, given.values("input-topic"))
+        return
+    delete_offsets_of(client, group, _input_partitions(client, group), {})
+
+
+def _input_partitions(client: Admin, group: str) -> list[TopicPartition]:
+    try:
+        sources = source_topics(client.describe_streams_group(group))
+    except KafkaError as error:
+        raise Failed(f"java.util.concurrent.ExecutionException: {caused(error)}") from error
+    return sorted(each for each in client.list_group_offsets(group) if each.topic in sources)
+
+
+# ---- reset
+
+
+def reset(given: Given, client: Admin) -> None:
+    """Work out where each group begins, set it with --execute, and show it."""
+    found: dict[str, Offsets] = {}
+    for group in chosen(given, client):
+        try:
+            state = client.describe_streams_group(group).state
+        except KafkaError as error:
+            if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+                raise Failed(f"java.util.concurrent.ExecutionException: {caused(error)}") from error
+            found[group] = _reset(given, client, group)
+            continue
+        if state in ("Empty", "Dead"):
+            found[group] = _reset(given, client, group)
+            if "execute" in given:
+                _reset_internal_topics(given, client, group)
+            continue
+        print(
+            f"\nError: Assignments can only be reset if the group '{group}' is inactive, but the current state is "
+            f"{state}."
+        )
+        found[group] = {}
+    if "export" in given:
+        print(csv_text(found, single=len(given.values("group")) == 1))
+        return
+    rows: list[tuple[object, ...]] = [("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")] if found else []
+    rows += [(group, each.topic, each.partition, offsets[each]) for group, offsets in found.items() for each in offsets]
+    for name, topic, partition, offset in rows:
+        print(f"\n{name!s:<30} {topic!s:<30} {partition!s:<10} {offset!s:<15}", end="")
+    print()
+
+
+def _reset(given: Given, client: Admin, group: str) -> Offsets:
+    partitions = _scope(given, client, group)
+    specified = next((each for each in SPECIFICATIONS if each in given), None)
+    if specified is None:
+        names = ", ".join(f"[{each}]" for each in SPECIFICATIONS)
+        raise Usage(f"Option '[reset-offsets]' requires one of the following scenarios: [{names}]")
+    offsets = RESETS[specified](given, client, group, partitions)
+    if "execute" in given:
+        client.alter_group_offsets(group, offsets).check()
+    return offsets
+
+
+def _scope(given: Given, client: Admin, group: str) -> list[TopicPartition]:
+    if "all-input-topics" in given:
+        return _input_partitions(client, group)
+    if "input-topic" not in given:
+        if "from-file" in given:
+            return []
+        raise Usage("One of the reset scopes should be defined: --all-topics, --topic.")
+    partitions = partitions_in(client, given.values("input-topic"))
+    check_partitions(client, partitions)
+    committed = client.list_group_offsets(group)
+    if all(each in committed for each in partitions):
+        return partitions
+    print(f"\nError: One or more topics are not part of the group '{group}'.")
+    return []
+
+
+def _reset_internal_topics(given: Given, client: Admin, group: str) -> None:
+    if "delete-all-internal-topics" in given:
+        topics = _internal_topics(client, [group]).get(group, [])
+    else:
+        topics = given.values("delete-internal-topic")
+    errors = client.delete_topics(topics).errors if topics else {}
+    if any(error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for error in errors.values()):
+        print(f"\nError: Deleting internal topics for group '{group}' failed because the topics do not exist.")
+    elif errors:
+        why = message(next(iter(errors.values())))
+        print(f"\nError: Deleting internal topics for group '{group}' failed due to {why}")

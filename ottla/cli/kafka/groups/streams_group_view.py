@@ -1,0 +1,130 @@
+"""`kafka-streams-groups --describe`: offsets, members or state of a group."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from ottla.cli.kafka.program.option import Given
+from ottla.cli.kafka.program.tool import Failed
+
+if TYPE_CHECKING:
+    from ottla.client import Admin, TopicPartition
+    from ottla.client.admin.streams_group import StreamsGroupDescription, StreamsTasks, Task
+
+
+def describe(given: Given, client: Admin, group: str) -> None:
+    """One group."""
+    found = client.describe_streams_group(group)
+    verbose = "verbose" in given
+    if "members" in given:
+        _print_members(found, verbose=verbose)
+    elif "state" in given:
+        _print_state(found, verbose=verbose)
+    else:
+        _print_offsets(client, found, verbose=verbose)
+
+
+def source_topics(group: StreamsGroupDescription) -> list[str]:
+    """What the application reads, without what it writes itself."""
+    return list(dict.fromkeys(topic for part in group.subtopologies for topic in part.source_topics))
+
+
+def _tell_state(group: StreamsGroupDescription) -> None:
+    if group.state == "Dead":
+        print(f"\nError: Streams group '{group.id}' does not exist.")
+    elif group.state == "Empty":
+        print(f"\nError: Streams group '{group.id}' has no active members.")
+
+
+def _print_rows(rows: list[tuple[object, ...]], widths: list[int]) -> None:
+    for row in rows:
+        cells = [f"{cell!s:<{width}}" for cell, width in zip(row, widths, strict=False)]
+        print(" ".join([*cells, *map(str, row[len(widths) :])]))
+
+
+def _print_members(group: StreamsGroupDescription, *, verbose: bool) -> None:
+    if group.state == "Dead" or not group.members:
+        return
+    _tell_state(group)
+    widths = [max([15, *(len(text) for text in column)]) for column in _columns(group)]
+    members = sorted(group.members, key=lambda member: member.id)
+    rows: list[tuple[object, ...]]
+    if not verbose:
+        rows = [("GROUP", "MEMBER", "PROCESS", "CLIENT-ID", "ASSIGNMENTS")]
+        rows += [(group.id, each.id, each.process_id, each.client_id, _tasks(each.assignment)) for each in members]
+        _print_rows(rows, [max(15, len(group.id)), *widths])
+        return
+    # Apache's leaves no blank after the third column.
+    heads = ("GROUP", "TARGET-ASSIGNMENT-EPOCH", f"{'TOPOLOGY-EPOCH':<15}{'MEMBER':<{widths[0]}}", "MEMBER-PROTOCOL")
+    rows = [(*heads, "MEMBER-EPOCH", "PROCESS", "CLIENT-ID", "ASSIGNMENTS")]
+    for each in members:
+        assigned = _tasks(each.assignment) + _tasks(each.target, "TARGET-")
+        topology = f"{each.topology_epoch:<15}{each.id:<{widths[0]}}"
+        cells = (group.id, group.assignment_epoch, topology, "streams", each.epoch, each.process_id, each.client_id)
+        rows.append((*cells, assigned))
+    _print_rows(rows, [max(15, len(group.id)), 25, 15 + widths[0], 15, 15, widths[1], widths[2]])
+
+
+def _columns(group: StreamsGroupDescription) -> list[list[str]]:
+    members = group.members
+    return [[each.id for each in members], [each.process_id for each in members], [each.client_id for each in members]]
+
+
+def _tasks(assignment: StreamsTasks, before: str = "") -> str:
+    kinds = (("ACTIVE", assignment.active), ("STANDBY", assignment.standby), ("WARMUP", assignment.warmup))
+    return "".join(f"{before}{kind}: {_shown(tasks)}" for kind, tasks in kinds if tasks)
+
+
+def _shown(tasks: tuple[Task, ...]) -> str:
+    parts = groupby(tasks, key=lambda task: task[0])
+    return "".join(f"{name}:[{','.join(str(number) for _, number in some)}]; " for name, some in parts)
+
+
+def _print_state(group: StreamsGroupDescription, *, verbose: bool) -> None:
+    _tell_state(group)
+    coordinator = f"{group.coordinator.host}:{group.coordinator.port} ({group.coordinator.id})"
+    heads, cells = ["GROUP", "COORDINATOR (ID)", "STATE"], [group.id, coordinator, group.state]
+    widths = [max(15, len(group.id)), max(25, len(coordinator)), 25]
+    if verbose:
+        heads += ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"]
+        cells += [str(group.epoch), str(group.assignment_epoch)]
+        widths += [15, 25]
+    _print_rows([(*heads, "#MEMBERS"), (*cells, len(group.members))], widths)
+
+
+def _print_offsets(client: Admin, group: StreamsGroupDescription, *, verbose: bool) -> None:
+    from ottla.client import OffsetSpec
+
+    partitions = _partitions(group)
+    starts = client.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST)).check()
+    ends = client.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)).check()
+    committed = client.list_group_offsets(group.id)
+    if group.state == "Dead" or not group.members:
+        return
+    _tell_state(group)
+    heads = ("CURRENT-OFFSET", "LEADER-EPOCH", "LOG-END-OFFSET") if verbose else ()
+    rows: list[tuple[object, ...]] = [("GROUP", "TOPIC", "PARTITION", *heads, "OFFSET-LAG")]
+    for each in partitions:
+        end = ends[each].offset
+        found = committed.get(each)
+        lag = end - (starts[each].offset if found is None else found.offset)
+        epoch = "-" if found is None or found.leader_epoch is None else found.leader_epoch
+        cells = ("-" if found is None else found.offset, epoch, end) if verbose else ()
+        rows.append((group.id, each.topic, each.partition, *cells, lag))
+    widths = [max(15, len(group.id)), max([15, *(len(each.topic) for each in partitions)]), 10]
+    _print_rows(rows, [*widths, *([15] * 4 if verbose else [])])
+
+
+def _partitions(group: StreamsGroupDescription) -> list[TopicPartition]:
+    """What the members' active tasks read."""
+    from ottla.client import TopicPartition
+
+    topics = {each.id: (*each.source_topics, *each.repartition_source_topics) for each in group.subtopologies}
+    found = set()
+    for member in group.members:
+        for part, number in member.assignment.active:
+            if part not in topics:
+                raise Failed(f"Subtopology {part} not found in group description!")
+            found |= {TopicPartition(topic, number) for topic in topics[part]}
+    return sorted(found)

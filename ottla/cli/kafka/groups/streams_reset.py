@@ -1,0 +1,292 @@
+"""kafka-streams-application-reset: let an application of Kafka Streams (classic protocol) begin anew.
+
+Rules:
+- The offsets of its input topics go where the options say (to the beginning when they say nothing), and the topics that
+  it made for itself are deleted: those that begin with its id and end as Streams names them.
+- Nothing is done while the group has members; --force sends them away.
+- What the application keeps on its own disks stays: KafkaStreams#cleanUp() takes that away.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from ottla.cli.kafka.groups.consumer_group_reset import Offsets, at_time, duration_ms, listed, timestamp
+from ottla.cli.kafka.program.error import caused
+from ottla.cli.kafka.program.option import COMMAND_CONFIG, Given, Option, Refused, Usage, forbid
+from ottla.cli.kafka.program.tool import Failed, admin, admin_of, command, read_text, tell
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+
+if TYPE_CHECKING:
+    from ottla.client import Admin, TopicPartition
+
+R = TypeVar("R")
+
+_EMPTY = (
+    "Partition {partition} from topic {topic} is empty, without a committed record. "
+    "Falling back to latest known offset."
+)
+
+_SPECIFICATIONS = ("to-offset", "to-datetime", "by-duration", "to-earliest", "to-latest", "from-file", "shift-by")
+_SERVER = "localhost:9092"
+OPTIONS = (
+    Option("application-id", "REQUIRED: the application's id (application.id).", "id"),
+    Option("bootstrap-server", f"The brokers to ask first (default: {_SERVER}).", "server to connect to"),
+    Option("input-topics", "The topics that it reads, with commas; their offsets are reset.", "list", separator=","),
+    Option("intermediate-topics", "[deprecated] Topics that it skips to the end of.", "list", separator=","),
+    Option("internal-topics", "Of the topics that it made, only these are deleted.", "list", separator=","),
+    Option("to-offset", "Reset to an offset.", "Long", int),
+    Option("to-datetime", "Reset to a time, YYYY-MM-DDThh:mm:ss.sss.", ""),
+    Option("by-duration", "Reset to so long ago, PnDTnHnMnS.", ""),
+    Option("to-earliest", "Reset to the first offsets."),
+    Option("to-latest", "Reset to the ends."),
+    Option("from-file", "Reset to what a CSV file says, TOPIC,PARTITION,OFFSET.", ""),
+    Option("shift-by", "Reset to so many records on, or back.", "number-of-offsets", int),
+    Option("config-file", "(DEPRECATED) The same as --command-config.", "file name"),
+    COMMAND_CONFIG,
+    Option("force", "Send the members of the group away; stop the application first."),
+    Option("dry-run", "Only show what would be done."),
+)
+#: How Kafka Streams names the topics that it makes.
+_INTERNAL = re.compile(
+    r".*(-changelog|-repartition|-subscription-registration-topic|-subscription-response-topic)"
+    r"|.+-KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-\d+-topic"
+)
+_MISSING = "Missing required option(s) [application-id]"
+
+
+def main() -> None:
+    """The console script."""
+    about = "This tool resets an application of Kafka Streams, so that it reads its input from the beginning."
+    command(OPTIONS, about, _run, alone=_MISSING, usage_when_refused=True)
+
+
+def _run(given: Given) -> int:
+    if "application-id" not in given:
+        raise Usage(_MISSING)
+    for each in _SPECIFICATIONS:
+        forbid(given, each, [other for other in _SPECIFICATIONS if other != each])
+    forbid(given, "config-file", ("command-config",))
+    try:
+        return _reset(given)
+    except KafkaError as error:
+        tell(f"ERROR: java.util.concurrent.ExecutionException: {caused(error)}")
+    except Refused as error:
+        tell(f"ERROR: joptsimple.OptionArgumentConversionException: {error}")
+    except (OttlaError, Failed) as error:
+        tell(f"ERROR: {error}")
+    return 1
+
+
+def _reset(given: Given) -> int:
+    group = given["application-id"]
+    config = "command-config"
+    if "config-file" in given:
+        config = "config-file"
+        print(
+            "Option --config-file has been deprecated and will be removed in a future version. Use --command-config "
+            "instead."
+        )
+    with admin(given["bootstrap-server"] or _SERVER, admin_of(given, config)) as client:
+        _send_away(client, group, force="force" in given)
+        topics = sorted(each.name for each in client.list_topics())
+        if "dry-run" in given:
+            print("----Dry run displays the actions which will be performed when running Streams Reset Tool----")
+        code = _reset_offsets(given, client, group, topics)
+        _delete_topics(given, client, group, topics)
+    return code
+
+
+def _send_away(client: Admin, group: str, *, force: bool) -> None:
+    try:
+        members = client.describe_group(group).members
+    except KafkaError as error:
+        if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            return
+        raise
+    if not members:
+        return
+    if not force:
+        names = ", ".join(each.id for each in members)
+        raise Failed(
+            f"java.lang.IllegalStateException: Consumer group '{group}' is still active and has following members: "
+            f"[{names}]. Make sure to stop all running application instances before running the reset tool. You can "
+            "use option '--force' to remove active members from the group."
+        )
+    print(f"Force deleting all active members in the group: {group}")
+    client.remove_group_members(group)
+
+
+# ---- offsets
+
+
+def _reset_offsets(given: Given, client: Admin, group: str, topics: list[str]) -> int:
+    inputs = given.values("input-topics")
+    if "intermediate-topics" in given:
+        print("WARN: `--intermediate-topics` is deprecated and will be removed in a future release")
+    between = given.values("intermediate-topics")
+    if not inputs and not between:
+        print("No input or intermediate topics specified. Skipping seek.")
+        return 0
+    if inputs:
+        print(f"Reset-offsets for input topics [{', '.join(inputs)}]")
+    if between:
+        print(f"Seek-to-end for intermediate topics [{', '.join(between)}]")
+    missing = _print_missing(inputs, topics, "input", "Topic: ") + _print_missing(
+        between, topics, "intermediate", "Topic:"
+    )
+    found = [each for each in dict.fromkeys([*inputs, *between]) if each in topics]
+    if not found:
+        return 1
+    partitions = _partitions(client, found)
+    offsets = _input_offsets(given, client, group, [each for each in partitions if each.topic in inputs])
+    offsets |= _ends(client, group, [each for each in partitions if each.topic not in inputs])
+    if "dry-run" not in given:
+        client.alter_group_offsets(group, offsets).check()
+    print("Done.")
+    return 1 if missing else 0
+
+
+def _print_missing(names: list[str], topics: list[str], kind: str, prefix: str) -> int:
+    missing = [each for each in names if each not in topics]
+    if missing:
+        print(f"Following {kind} topics are not found, skipping them")
+    for each in missing:
+        print(f"{prefix}{each}")
+    return len(missing)
+
+
+def _partitions(client: Admin, topics: list[str]) -> list[TopicPartition]:
+    from ottla.client import TopicPartition
+
+    described = client.describe_topics(topics).check()
+    return sorted(TopicPartition(name, each.partition) for name in topics for each in described[name].partitions)
+
+
+def _input_offsets(given: Given, client: Admin, group: str, partitions: list[TopicPartition]) -> Offsets:
+    if not partitions:
+        return {}
+    print(f"Following input topics offsets will be reset to (for consumer group {group})")
+    offsets = _wanted(given, client, group, partitions)
+    for each in partitions:
+        print(f"Topic: {each.topic} Partition: {each.partition} Offset: {offsets[each]}")
+    return offsets
+
+
+def _wanted(given: Given, client: Admin, group: str, partitions: list[TopicPartition]) -> Offsets:
+    from ottla.client import OffsetSpec
+
+    if "to-offset" in given:
+        return _within(client, dict.fromkeys(partitions, given["to-offset"]))
+    if "to-latest" in given:
+        return listed(client, partitions, OffsetSpec.LATEST)
+    if "shift-by" in given:
+        shift, ends = given["shift-by"], listed(client, partitions, OffsetSpec.LATEST)
+        committed = client.list_group_offsets(group)
+        at = {each: committed[each].offset if each in committed else ends[each] for each in partitions}
+        return _within(client, {each: at[each] + shift for each in partitions})
+    if "to-datetime" in given:
+        return at_time(client, partitions, _told(timestamp, given["to-datetime"]), warning=_EMPTY)
+    if "by-duration" in given:
+        return at_time(
+            client, partitions, time.time_ns() // 1_000_000 - _duration(given["by-duration"]), warning=_EMPTY
+        )
+    if "from-file" in given:
+        plan = _told(_plan, given["from-file"])
+        if absent := [str(each) for each in partitions if each not in plan]:
+            raise Failed(f"{given['from-file']} says nothing about {', '.join(absent)}")
+        return _within(client, {each: plan[each] for each in partitions})
+    return listed(client, partitions, OffsetSpec.EARLIEST)
+
+
+def _duration(text: str) -> int:
+    try:
+        return duration_ms(text)
+    except Failed as error:
+        raise Failed(f"java.time.format.DateTimeParseException: {error}") from error
+
+
+def _told(read: Callable[[str], R], text: str) -> R:
+    """What it reads; of what it cannot read Apache's tool says one line more."""
+    try:
+        return read(text)
+    except Failed:
+        tell("ERROR: Resetting offsets failed.")
+        raise
+
+
+def _plan(path: str) -> Offsets:
+    from ottla.client import TopicPartition
+
+    text = read_text(path)
+    if not text:
+        raise Failed("java.text.ParseException: Error parsing reset plan CSV file. It is empty,")
+    plan: Offsets = {}
+    for line in text.rstrip("\n").split("\n"):
+        cells = line.split(",")
+        if len(cells) != 3:
+            raise Failed(
+                "java.text.ParseException: Reset plan CSV file is not following the format `TOPIC,PARTITION,OFFSET`."
+            )
+        try:
+            plan[TopicPartition(cells[0], int(cells[1]))] = int(cells[2])
+        except ValueError as error:
+            raise Failed(f"{path}: {line}: partition and offset are whole numbers") from error
+    return plan
+
+
+def _within(client: Admin, wanted: Offsets) -> Offsets:
+    """Brought into each partition's range. An offset at an end of it is told, too, as Apache's tool does."""
+    from ottla.client import OffsetSpec
+
+    starts, ends = listed(client, wanted, OffsetSpec.EARLIEST), listed(client, wanted, OffsetSpec.LATEST)
+    found = {}
+    for each, offset in wanted.items():
+        found[each] = offset
+        if offset >= ends[each]:
+            found[each] = ends[each]
+            print(f"New offset ({offset}) is higher than latest offset. Value will be set to {ends[each]}")
+        elif offset <= starts[each]:
+            found[each] = starts[each]
+            print(f"New offset ({offset}) is lower than earliest offset. Value will be set to {starts[each]}")
+    return found
+
+
+def _ends(client: Admin, group: str, partitions: list[TopicPartition]) -> Offsets:
+    from ottla.client import OffsetSpec
+
+    if not partitions:
+        return {}
+    print(f"Following intermediate topics offsets will be reset to end (for consumer group {group})")
+    for each in partitions:
+        print(f"Topic: {each.topic}")
+    return listed(client, partitions, OffsetSpec.LATEST)
+
+
+# ---- topics
+
+
+def _delete_topics(given: Given, client: Admin, group: str, topics: list[str]) -> None:
+    own = {*given.values("input-topics"), *given.values("intermediate-topics")}
+    inferred = [
+        each for each in topics if each not in own and each.startswith(f"{group}-") and _INTERNAL.fullmatch(each)
+    ]
+    named = given.values("internal-topics")
+    if not set(named) <= set(inferred):
+        raise Failed(
+            "java.lang.IllegalArgumentException: Invalid topic specified in the --internal-topics option. Ensure that "
+            "the topics specified are all internal topics. Do a dry run without the --internal-topics option to see "
+            "the list of all internal topics that can be deleted."
+        )
+    chosen = named or inferred
+    print(f"Deleting {'specified' if named else 'inferred'} internal topics [{', '.join(chosen)}]")
+    if "dry-run" not in given and chosen:
+        results = client.delete_topics(chosen)
+        for name, error in results.errors.items():
+            tell(f"ERROR: deleting topic {name}", caused(error))
+        if results.errors:
+            raise Failed("java.lang.RuntimeException: Encountered an error deleting one or more topics")
+    print("Done.")

@@ -1,0 +1,241 @@
+"""kafka-producer-perf-test: how many records a second a producer writes, and how long each takes."""
+
+from __future__ import annotations
+
+import random
+import sys
+import uuid
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from ottla.cli.kafka.program.argument import Words, tool, usage_error
+from ottla.cli.kafka.program.metric import print_metrics
+from ottla.cli.kafka.program.option import Option
+from ottla.cli.kafka.program.tool import Failed, load, settings_for, tell
+from ottla.cli.measure import Latencies, MeasuredWindow, Pace, now_ms
+
+_TRANSACTION_MS = 3000
+
+OPTIONS = (
+    Option("bootstrap-server", "The brokers to ask first.", "BOOTSTRAP-SERVER"),
+    Option("topic", "The topic to write to.", "TOPIC", required=True),
+    Option("num-records", "How many records.", "NUM-RECORDS", int, required=True),
+    Option("payload-delimiter", "What parts payloads in --payload-file.", "PAYLOAD-DELIMITER", default="\\n"),
+    Option("throughput", "At most so many records a second; -1: as many as go.", "THROUGHPUT", float, required=True),
+    Option("producer-props", "The older name of --command-property.", "PROP-NAME=PROP-VALUE", several=True),
+    Option("command-property", "Settings of the producer.", "PROP-NAME=PROP-VALUE", several=True),
+    Option("producer.config", "The older name of --command-config.", "CONFIG-FILE"),
+    Option("command-config", "A file of settings of the producer.", "CONFIG-FILE"),
+    Option("print-metrics", "Show the client's figures at the end."),
+    Option("transactional-id", "Write in transactions of this id.", "TRANSACTIONAL-ID"),
+    Option("transaction-duration-ms", "How long each transaction is open.", "TRANSACTION-DURATION", int),
+    Option("warmup-records", "So many at the beginning do not count.", "WARMUP-RECORDS", int, default=0),
+    Option("reporting-interval", "Milliseconds between two lines.", "INTERVAL-MS", int, default=5000),
+)
+PAYLOADS = (
+    Option("record-size", "Bytes of a record.", "RECORD-SIZE", int),
+    Option("payload-file", "A file of payloads; each record has one of them.", "PAYLOAD-FILE"),
+    Option("payload-monotonic", "A record is its number."),
+)
+
+
+def main() -> None:
+    """The console script."""
+    about = "This tool is used to verify the producer performance."
+    name = "kafka-producer-perf-test"
+    words = None if len(sys.argv) > 1 else ["-h"]
+    tool(name, about, _run, options=OPTIONS, either=(PAYLOADS,), words=words)
+
+
+def _run(words: Words) -> int:
+    _check(words)
+    payloads = _payloads(words)
+    properties, duration_ms = _properties(words)
+    from ottla.client import Producer
+    from ottla.client.settings.producer import ProducerSettings
+
+    warmup = max(words["warmup-records"], 0)
+    if warmup:
+        print(f"Warmup first {warmup} records. Steady state results will print after the complete test summary.")
+    with Producer(settings_for(ProducerSettings, properties)) as producer:
+        if duration_ms is not None:
+            producer.init_transactions()
+        stats = Stats(words["num-records"], words["reporting-interval"])
+        steady = _produce(producer, words, payloads, stats, warmup, duration_ms)
+        producer.flush()
+        metrics = producer.metrics()
+    stats.print_total()
+    if steady is not None:
+        steady.print_total()
+    if words["print-metrics"]:
+        print_metrics("producer-metrics", str(properties["client.id"]), metrics)
+    return 0
+
+
+def _produce(
+    producer: Any, words: Words, payloads: Callable[[int], bytes], stats: Stats, warmup: int, duration_ms: int | None
+) -> Stats | None:
+    topic, count = words["topic"], words["num-records"]
+    pace = Pace(words["throughput"])
+    steady: Stats | None = None
+    began_ms: int | None = None
+    for number in range(count):
+        payload = payloads(number)
+        if duration_ms is not None and began_ms is None:
+            producer.begin_transaction()
+            began_ms = now_ms()
+        sent_ms = now_ms()
+        if warmup and number == warmup:
+            steady = Stats(count - warmup, words["reporting-interval"], steady=True)
+            stats.quiet = True
+        producer.send(topic, payload).when_done(_told(sent_ms, len(payload), stats, steady))
+        if began_ms is not None and duration_ms is not None and sent_ms - began_ms >= duration_ms:
+            producer.commit_transaction()
+            began_ms = None
+        pace.wait(number + 1)
+    if began_ms is not None:
+        producer.commit_transaction()
+    return steady
+
+
+def _told(sent_ms: int, size: int, stats: Stats, steady: Stats | None) -> Callable[[Any, Any], None]:
+    def told(_: Any, error: Any) -> None:
+        if error is not None:
+            tell(f"{error}")
+            return
+        latency_ms = now_ms() - sent_ms
+        stats.add(latency_ms, size)
+        if steady is not None:
+            steady.add(latency_ms, size)
+
+    return told
+
+
+class Stats:
+    """The lines of this tool: one an interval, and one at the end."""
+
+    def __init__(self, expected: int, interval_ms: int, *, steady: bool = False) -> None:
+        self.quiet = False
+        self._steady = steady
+        self._interval_ms = interval_ms
+        self._total = MeasuredWindow()
+        self._window = MeasuredWindow()
+        self._latencies = Latencies(expected)
+
+    def add(self, latency_ms: int, size: int) -> None:
+        """One record, acknowledged."""
+        self._total.add(latency_ms, size)
+        self._window.add(latency_ms, size)
+        self._latencies.add(latency_ms)
+        if now_ms() - self._window.started_ms >= self._interval_ms:
+            if self._steady and self._total.count == self._window.count:
+                print("In steady state.")
+            if not self.quiet:
+                self._print_window()
+            self._window = MeasuredWindow()
+
+    def _print_window(self) -> None:
+        window = self._window
+        print(
+            f"{window.count} records sent, {window.rate:.1f} records/sec ({window.mebibytes_rate:.2f} MB/sec), "
+            f"{window.latency_ms_mean:.1f} ms avg latency, {float(window.latency_ms_max):.1f} ms max latency."
+        )
+
+    def print_total(self) -> None:
+        """The last line."""
+        total = self._total
+        names = ("50th", "95th", "99th", "99.9th")
+        percentiles = zip(names, self._latencies.percentiles(0.5, 0.95, 0.99, 0.999), strict=True)
+        print(
+            f"{total.count}{' steady state' if self._steady else ''} records sent, {total.rate:f} records/sec "
+            f"({total.mebibytes_rate:.2f} MB/sec), {total.latency_ms_mean:.2f} ms avg latency, "
+            f"{float(total.latency_ms_max):.2f} ms max latency, "
+            f"{', '.join(f'{value} ms {name}' for name, value in percentiles)}."
+        )
+
+
+def _check(words: Words) -> None:
+    def above_zero(name: str) -> None:
+        if words[name] is not None and words[name] <= 0:
+            raise usage_error(f"--{name} should be greater than zero.")
+
+    above_zero("num-records")
+    if words["warmup-records"] >= words["num-records"]:
+        raise usage_error(
+            "The value for --warmup-records must be strictly fewer than the number of records in the test, "
+            "--num-records."
+        )
+    above_zero("record-size")
+    sources = ("bootstrap-server", "command-property", "producer-props", "producer.config", "command-config")
+    if all(words[each] is None for each in sources):
+        raise usage_error(
+            "At least one of --bootstrap-server, --command-property, --producer-props, --producer.config or "
+            "--command-config must be specified."
+        )
+    for newer, older in (("command-property", "producer-props"), ("command-config", "producer.config")):
+        if words[newer] is not None and words[older] is not None:
+            raise usage_error(f"--{newer} and --{older} cannot be specified together.")
+    above_zero("transaction-duration-ms")
+    above_zero("reporting-interval")
+
+
+def _payloads(words: Words) -> Callable[[int], bytes]:
+    """Number of a record to its value."""
+    chance = random.Random(0)
+    if words["payload-file"] is not None:
+        found = _read_payloads(words["payload-file"], words["payload-delimiter"])
+        return lambda _: chance.choice(found)
+    if words["payload-monotonic"]:
+        return lambda number: str(number).encode()
+    size = words["record-size"]
+    # Letters, as Kafka's; a piece of a long text of them, because making them one by one would be what is measured.
+    letters = bytes(chance.choices(range(65, 91), k=size + 65_536))
+
+    def payload(_: int) -> bytes:
+        first = chance.randrange(65_536)
+        return letters[first : first + size]
+
+    return payload
+
+
+def _read_payloads(path: str, delimiter: str) -> list[bytes]:
+    file = Path(path)
+    print(f"Reading payloads from: {file.absolute()}")
+    if not file.exists() or not file.stat().st_size:
+        raise Failed("File does not exist or empty file provided.")
+    parts = file.read_text(encoding="utf-8").split("\n" if delimiter == "\\n" else delimiter)
+    found = [each.encode() for each in (parts[:-1] if not parts[-1] else parts)]
+    print(f"Number of records read: {len(found)}")
+    return found
+
+
+def _properties(words: Words) -> tuple[dict[str, object], int | None]:
+    """(settings, how long a transaction lasts; None without transactions)."""
+    for newer, older in (("command-property", "producer-props"), ("command-config", "producer.config")):
+        if words[older] is not None:
+            print(
+                f"Option --{older} has been deprecated and will be removed in a future version. Use --{newer} instead."
+            )
+    file = words["command-config"] or words["producer.config"]
+    found: dict[str, object] = {**(load(file) if file else {})}
+    found |= read_pairs(words["command-property"] or words["producer-props"] or ())
+    found.setdefault("client.id", "perf-producer-client")
+    if words["bootstrap-server"] is not None:
+        found["bootstrap.servers"] = words["bootstrap-server"]
+    duration_ms, name = words["transaction-duration-ms"], words["transactional-id"]
+    if duration_ms is None and name is None and "transactional.id" not in found:
+        return found, None
+    found["transactional.id"] = name or found.get("transactional.id") or f"performance-producer-{uuid.uuid4()}"
+    return found, _TRANSACTION_MS if duration_ms is None else duration_ms
+
+
+def read_pairs(entries: Iterable[str]) -> dict[str, str]:
+    """PROP-NAME=PROP-VALUE, each."""
+    found = {}
+    for each in entries:
+        pieces = each.split("=")
+        if len(pieces) != 2:
+            raise Failed(f"Invalid property: {each}")
+        found[pieces[0]] = pieces[1]
+    return found

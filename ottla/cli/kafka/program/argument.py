@@ -1,0 +1,152 @@
+"""Command lines of those tools whose options Apache's tools read with argparse4j: with subcommands, mostly.
+
+argparse4j is modelled on Python's argparse, so argparse reads them here: a wrong use shows the usage and, after the
+name of the tool, what is wrong; the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from ottla.cli.kafka.program.option import Option
+from ottla.cli.kafka.program.tool import leave, tell
+
+
+@dataclass(frozen=True)
+class Command:
+    """One subcommand. Of each tuple in `either` exactly one option must be there, of those in `at_most_one` not two."""
+
+    name: str
+    help: str
+    options: tuple[Option, ...] = ()
+    either: tuple[tuple[Option, ...], ...] = ()
+    at_most_one: tuple[tuple[Option, ...], ...] = ()
+
+
+class Words:
+    """What a command line says: `words["name"]`; None (or False for a flag) where it says nothing."""
+
+    def __init__(self, found: argparse.Namespace) -> None:
+        self._found = found
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self._found, _attribute(name), None)
+
+    @property
+    def command(self) -> str:
+        """The subcommand."""
+        found: str = self._found.command
+        return found
+
+
+class Misused(Exception):
+    """Words that do not go together: told as argparse tells it."""
+
+
+def usage_error(message: str) -> Misused:
+    """To be raised by a tool's body."""
+    return Misused(message)
+
+
+class _Parser(argparse.ArgumentParser):
+    #: How a wrong use is told.
+    wrong: Callable[[argparse.ArgumentParser, str], str]
+    help_code: int
+
+    def error(self, message: str) -> NoReturn:
+        # What Python words otherwise than argparse4j.
+        missing = message.removeprefix("the following arguments are required: ")
+        if missing != message:
+            message = "too few arguments" if missing == "command" else f"argument {missing.split(', ')[0]} is required"
+        message = re.sub(r"(?<=^unrecognized arguments: )(.*)", r"'\1'", message)
+        message = re.sub(r"invalid int value: ('.*')", r"could not convert \1 to Integer", message)
+        tell(type(self).wrong(self, message))
+        raise SystemExit(1)
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        raise SystemExit(type(self).help_code)
+
+
+def _usage(parser: argparse.ArgumentParser, message: str) -> str:
+    return f"{parser.format_usage()}{parser.prog.split()[0]}: error: {message}"
+
+
+def tool(
+    name: str,
+    about: str,
+    body: Callable[[Words], int],
+    *,
+    options: Sequence[Option] = (),
+    either: Sequence[tuple[Option, ...]] = (),
+    commands: Sequence[Command] = (),
+    rest: tuple[str, str] | None = None,
+    wrong: Callable[[argparse.ArgumentParser, str], str] = _usage,
+    help_code: int = 0,
+    words: Sequence[str] | None = None,
+    failed: Callable[[Exception], int] | None = None,
+) -> NoReturn:
+    """Run a tool; ends the process. `words` stand for the command line.
+
+    `rest`: what the words that belong to no option are called, and what they are for; they are `words["rest"]`.
+    """
+    kind = type("_ToolParser", (_Parser,), {"wrong": staticmethod(wrong), "help_code": help_code})
+    parser = kind(prog=name, description=about, allow_abbrev=False)
+    _add(parser, options, either)
+    if rest is not None:
+        parser.add_argument("rest", metavar=rest[0], nargs="*", help=rest[1])
+    if commands:
+        below = parser.add_subparsers(dest="command", required=True, parser_class=kind)
+        for each in commands:
+            of_command = below.add_parser(each.name, help=each.help, allow_abbrev=False)
+            _add(of_command, each.options, each.either)
+            _add(of_command, (), each.at_most_one, required=False)
+
+    def run() -> int:
+        try:
+            return body(Words(parser.parse_args(words)))
+        except Misused as error:
+            parser.error(str(error))
+            raise AssertionError("argparse ends the process") from error
+
+    leave(run, failed)
+
+
+def _add(
+    parser: argparse.ArgumentParser,
+    options: Sequence[Option],
+    groups: Sequence[tuple[Option, ...]],
+    *,
+    required: bool = True,
+) -> None:
+    for group in groups:
+        among = parser.add_mutually_exclusive_group(required=required)
+        for option in group:
+            _add_option(among, option)
+    for option in options:
+        _add_option(parser, option)
+
+
+def _add_option(parser: Any, option: Option) -> None:
+    names = [f"--{option.name}", *([f"-{option.short}"] if option.short else [])]
+    keywords: dict[str, Any] = {"dest": _attribute(option.name), "help": option.help.replace("%", "%%")}
+    if option.value is None:
+        keywords["action"] = "store_true"
+    else:
+        keywords |= {"metavar": option.value, "type": option.read, "default": option.default}
+        keywords |= {"action": "append"} if option.often else {}
+        keywords |= {"nargs": "+"} if option.several else {}
+        keywords |= {"required": True} if option.required else {}
+        keywords |= {"choices": option.choices} if option.choices else {}
+    parser.add_argument(*names, **keywords)
+
+
+def _attribute(name: str) -> str:
+    return name.replace("-", "_").replace(".", "_")
+
+
+SERVER = Option("bootstrap-server", "The brokers to ask first, HOST:PORT,HOST:PORT.", "BOOTSTRAP_SERVER")
+CONTROLLER = Option("bootstrap-controller", "The controllers to ask first.", "BOOTSTRAP_CONTROLLER")

@@ -1,0 +1,31 @@
+"""JSON that people write for Kafka's tools: read, and refused with a line that names what is wrong."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+
+from ottla.cli.kafka.program.tool import Failed
+
+T = TypeVar("T")
+
+
+def parse(text: str, otherwise: str) -> Any:
+    """The document. Failed with `otherwise` when it is none."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise Failed(otherwise) from None
+
+
+def typed(entry: Any, field: str, kind: type[T]) -> T:
+    """A field of an object. Failed when it is not there or of another kind."""
+    if not isinstance(entry, dict):
+        raise Failed(f"Expected JSON object, received {json.dumps(entry)}")
+    if field not in entry:
+        raise Failed(f"No such field exists: `{field}`")
+    value = entry[field]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        wanted = "String" if kind is str else "Integer"
+        raise Failed(f"Expected `{wanted}` value, received {json.dumps(value)}")
+    return value

@@ -1,0 +1,187 @@
+"""How the options of Kafka's tools are declared, read and refused.
+
+Rules:
+- A tool declares its options in one table. What reads the command line depends on what Apache's tool uses, because the
+  words of its errors do: `parse` here for those with jopt-simple (most), `ottla.cli.kafka.program.argument` for argparse4j.
+- `--name VALUE`, `--name=VALUE`, and `-name` for `--name`, as jopt-simple takes them; no abbreviations. A value may
+  begin with a dash. Words that are no option are ignored.
+- A wrong use raises `Usage` (the message, then the help) or `Refused` (the message alone), exit code 1.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_WIDTH = 80
+
+
+class Refused(Exception):
+    """An option that is not there, or a value that it does not take."""
+
+
+class Usage(Exception):
+    """Options that do not go together: the message and the help are shown."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option. Without `value` it is a flag."""
+
+    name: str
+    help: str
+    #: What the value is called in the help.
+    value: str | None = None
+    #: Reads a value; ValueError for one that it does not take.
+    read: Callable[[str], Any] = str
+    default: Any = None
+    #: The value may be left out.
+    optional: bool = False
+    #: `a,b` are two values.
+    separator: str = ""
+    #: It is refused unless one of these is there.
+    only_with: tuple[str, ...] = ()
+    #: With argparse4j: one letter, whether it must be there, and whether it may come often or takes several words.
+    short: str = ""
+    required: bool = False
+    often: bool = False
+    several: bool = False
+    choices: tuple[Any, ...] = ()
+
+
+HELP = Option("help", "Show this.")
+VERSION = Option("version", "Say which version of Apache Kafka this tool speaks for.")
+
+
+class Given:
+    """What a command line says. `options[name]` is the value, or the default."""
+
+    def __init__(self, options: Sequence[Option], found: list[tuple[str, str | None]]) -> None:
+        self._options = {each.name: each for each in options}
+        #: (name, text of the value) as they came; None for a flag.
+        self.found = found
+
+    def __contains__(self, name: str) -> bool:
+        return any(each == name for each, _ in self.found)
+
+    def __getitem__(self, name: str) -> Any:
+        values = self.values(name)
+        if len(values) > 1:
+            raise Refused(f"Found multiple arguments for option {name}, but you asked for only one")
+        return values[0] if values else self._options[name].default
+
+    def values(self, name: str) -> list[Any]:
+        """All values that were given for it. Refused when one of them cannot be read."""
+        return [self._read(name, value) for each, value in self.found if each == name and value is not None]
+
+    def _read(self, name: str, value: str) -> Any:
+        try:
+            return self._options[name].read(value)
+        except ValueError:
+            raise Refused(f"Cannot parse argument '{value}' of option {name}") from None
+
+
+def parse(options: Sequence[Option], words: Sequence[str]) -> Given:
+    """Read a command line as jopt-simple does. Raises Refused."""
+    known = {each.name: each for each in (*options, HELP, VERSION)}
+    found: list[tuple[str, str | None]] = []
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if word == "--":
+            break
+        if not word.startswith("-") or word == "-":
+            continue
+        name, equals, value = word.lstrip("-").partition("=")
+        option = known.get(name)
+        if option is None:
+            raise Refused(f"{name} is not a recognized option")
+        if option.value is None:
+            found.append((name, None))
+            continue
+        if not equals:
+            if option.optional and (not left or _is_option(left[0], known)):
+                found.append((name, None))
+                continue
+            if not left:
+                raise Refused(f"Option {name} requires an argument")
+            value = left.pop(0)
+        parts = value.split(option.separator) if option.separator else [value]
+        found.extend((name, part) for part in parts)
+    given = Given((*options, HELP, VERSION), found)
+    if "help" not in given and "version" not in given:
+        alone = [each for each in options if each.only_with and each.name in given]
+        if unavailable := [each.name for each in alone if not any(other in given for other in each.only_with)]:
+            raise Refused(
+                f"Option(s) [{', '.join(unavailable)}] are unavailable given other options on the command line"
+            )
+    return given
+
+
+def _is_option(word: str, known: dict[str, Option]) -> bool:
+    return word.startswith("-") and word.lstrip("-").partition("=")[0] in known
+
+
+def require(given: Given, *names: str) -> None:
+    """Usage unless all of these are there."""
+    for name in names:
+        if name not in given:
+            raise Usage(f'Missing required argument "[{name}]"')
+
+
+def forbid(given: Given, name: str, others: Iterable[str]) -> None:
+    """Usage when `name` stands beside one of these."""
+    if name in given:
+        for other in others:
+            if other in given:
+                raise Usage(f'Option "[{name}]" can\'t be used with option "[{other}]"')
+
+
+def one_of(given: Given, *names: str) -> None:
+    """Usage unless exactly one of these is there."""
+    if sum(name in given for name in names) != 1:
+        raise Usage(f"Exactly one of the following arguments is required: {', '.join(f'[{name}]' for name in names)}")
+
+
+def key_values(entries: Iterable[str]) -> dict[str, str]:
+    """`key=value` entries; without a value it is the empty text."""
+    return {key: value for key, _, value in (each.partition("=") for each in entries)}
+
+
+def help_text(options: Sequence[Option]) -> str:
+    """Two columns, as jopt-simple shows options."""
+    rows = sorted((_shown(each), _about(each)) for each in (*options, HELP, VERSION))
+    left = min(max(len(name) for name, _ in rows), _WIDTH // 2 - 1)
+    right = _WIDTH - left - 2
+    lines = [f"{'Option':<{left}}  {'Description':<{right}}", f"{'------':<{left}}  {'-----------':<{right}}"]
+    for name, about in rows:
+        names = textwrap.wrap(name, left, subsequent_indent="  ") or [""]
+        abouts = textwrap.wrap(about, right, subsequent_indent="  ") or [""]
+        for index in range(max(len(names), len(abouts))):
+            first = names[index] if index < len(names) else ""
+            second = abouts[index] if index < len(abouts) else ""
+            lines.append(f"{first:<{left}}  {second:<{right}}")
+    return "\n".join(lines)
+
+
+def _shown(option: Option) -> str:
+    if option.value is None:
+        return f"--{option.name}"
+    kind = {int: "Integer: ", float: "Double: "}.get(option.read, "String: ")  # type: ignore[call-overload]
+    text = f"{kind}{option.value}" if option.value else kind.removesuffix(": ")
+    return f"--{option.name} [{text}]" if option.optional else f"--{option.name} <{text}>"
+
+
+def _about(option: Option) -> str:
+    return option.help if option.default in (None, "") else f"{option.help} (default: {option.default})"
+
+
+BOOTSTRAP = Option(
+    "bootstrap-server", "REQUIRED: the brokers to ask first, HOST:PORT,HOST:PORT.", "server to connect to"
+)
+CONTROLLER = Option(
+    "bootstrap-controller", "The controllers to ask first, HOST:PORT,HOST:PORT.", "controller to connect to"
+)
+COMMAND_CONFIG = Option("command-config", "A file of properties for the client.", "command config property file")

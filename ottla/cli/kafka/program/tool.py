@@ -1,0 +1,177 @@
+"""How a tool of Kafka's runs: its entry point, its clients, and how errors become lines and exit codes.
+
+Rules:
+- Exit code 1 for everything that goes wrong, as Apache's tools have it; their stack traces we leave out.
+- A setting of a properties file that our clients do not have is named on stderr and passed over, as Java's clients do
+  it; one that they have and whose value they cannot take ends the tool.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from ottla.cli.kafka.program.error import caused
+from ottla.cli.kafka.program.option import Given, Option, Refused, Usage, help_text, parse
+from ottla.cli.stdout import discard, finish
+from ottla.kernel.error import KafkaError, OttlaError
+
+if TYPE_CHECKING:
+    from ottla.client import Admin
+    from ottla.settings.client.schema import DeclaredSettings
+
+#: Whose tools these are.
+KAFKA_VERSION = "4.3.1"
+
+
+class Failed(Exception):
+    """A message for stderr and exit code 1."""
+
+
+def tell(*lines: str) -> None:
+    """Lines on stderr."""
+    for line in lines:
+        print(line, file=sys.stderr)
+
+
+def command(
+    options: Sequence[Option],
+    about: str,
+    body: Callable[[Given], int],
+    *,
+    alone: str | None = None,
+    refused: str = "{}",
+    usage_when_refused: bool = False,
+    failed: Callable[[Exception], int] | None = None,
+) -> NoReturn:
+    """Run a tool whose options jopt-simple would read; ends the process.
+
+    `alone` is said, with the help, when there are no words at all; `refused` is how the tool words an option that is
+    not there, and `usage_when_refused` shows the help after it; `failed` prints any other error and gives the code.
+    """
+
+    def run() -> int:
+        try:
+            given = parse(options, sys.argv[1:])
+            if len(sys.argv) == 1 or "help" in given:
+                raise Usage(about if "help" in given else alone or about)
+            if "version" in given:
+                print(KAFKA_VERSION)
+                return 0
+            return body(given)
+        except Usage as wrong:
+            tell(str(wrong), help_text(options))
+            return 1
+        except Refused as wrong:
+            tell(refused.format(wrong), *([help_text(options)] if usage_when_refused else []))
+            return 1
+
+    leave(run, failed)
+
+
+def leave(run: Callable[[], int], failed: Callable[[Exception], int] | None = None) -> NoReturn:
+    """Run, say what went wrong, and end the process with the exit code."""
+    try:
+        code = _attempt(run, failed or say)
+    except BrokenPipeError:
+        discard()
+        code = 1
+    except KeyboardInterrupt:
+        code = 130
+    error = finish()
+    if error is not None and code == 0:
+        code = 1
+        if not isinstance(error, BrokenPipeError):
+            tell(error.strerror or str(error))
+    sys.exit(code)
+
+
+def _attempt(run: Callable[[], int], failed: Callable[[Exception], int]) -> int:
+    try:
+        return run()
+    except (KafkaError, OttlaError, Failed) as error:
+        return failed(error)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        return failed(Failed(f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}"))
+
+
+def say(error: Exception) -> int:
+    """What most tools do: the message on stderr, as Java words an error that came through a future."""
+    tell(caused(error))
+    return 1
+
+
+def load(path: str) -> dict[str, str]:
+    """A properties file. Failed when it cannot be read."""
+    from ottla.settings.properties import read
+
+    try:
+        return read(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise Failed(f"java.nio.file.NoSuchFileException: {path}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failed(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def read_text(path: str) -> str:
+    """A whole file. Failed when it cannot be read."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise Failed(f"Unable to read file {path}") from error
+
+
+def settings_for(kind: type[DeclaredSettings], properties: Mapping[str, object]) -> dict[str, object]:
+    """Of Kafka's properties those that our client has; the others are named on stderr."""
+    known = {each.name for each in kind.declared.values()}
+    for name in properties:
+        if name not in known and name not in _MEANINGLESS:
+            tell(f"WARN the client has no setting {name}: it is passed over")
+    return {name: value for name, value in properties.items() if name in known}
+
+
+#: Settings that only a Java client can do something with.
+_MEANINGLESS = frozenset(
+    {
+        "key.serializer",
+        "value.serializer",
+        "key.deserializer",
+        "value.deserializer",
+        "interceptor.classes",
+        "metric.reporters",
+        "auto.include.jmx.reporter",
+        "enable.metrics.push",
+        "send.buffer.bytes",
+        "receive.buffer.bytes",
+    }
+)
+
+
+@contextmanager
+def admin(bootstrap: str, properties: Mapping[str, object] | None = None, **more: object) -> Iterator[Admin]:
+    """An admin client; it asks `bootstrap` first."""
+    from ottla.client import Admin
+    from ottla.settings.client.client import AdminSettings
+
+    given = {**(properties or {}), "bootstrap.servers": bootstrap}
+    settings = settings_for(AdminSettings, given)
+    with Admin({**settings, **more}) as client:
+        yield client
+
+
+def admin_of(given: Given, option: str = "command-config") -> dict[str, str]:
+    """What the file of a tool's `--command-config` says; nothing without it."""
+    return load(given[option]) if option in given else {}
+
+
+def check_addresses(text: str | None) -> None:
+    """Usage unless it is HOST:PORT, several with commas."""
+    if not (text or "").strip():
+        raise Usage("Error while validating the bootstrap address\n")
+    if not all(each.rpartition(":")[2].strip().isdecimal() and ":" in each for each in (text or "").split(",")):
+        raise Usage("Please provide valid host:port like host1:9091,host2:9092\n")

@@ -1,0 +1,245 @@
+"""kafka-console-producer: a line of stdin is a record."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.cli.kafka.program.error import caused
+from ottla.cli.kafka.program.option import Given, Option, Usage, key_values, require
+from ottla.cli.kafka.program.tool import Failed, check_addresses, command, load, settings_for, tell
+
+if TYPE_CHECKING:
+    from ottla.client import Producer
+
+_READER = "org.apache.kafka.tools.LineMessageReader"
+
+OPTIONS = (
+    Option("topic", "REQUIRED: the topic to write to.", "topic"),
+    Option("bootstrap-server", "REQUIRED: the brokers to ask first, HOST:PORT,HOST:PORT.", "server to connect to"),
+    Option("sync", "Wait for each record before the next one is read."),
+    Option(
+        "compression-codec",
+        "none, gzip, snappy, lz4 or zstd; gzip when nothing is named.",
+        "compression-codec",
+        optional=True,
+    ),
+    Option("batch-size", "Bytes of a batch (batch.size).", "size", int, default=16384),
+    Option("message-send-max-retries", "How often to try again (retries).", "", int, default=3),
+    Option("retry-backoff-ms", "The pause before that (retry.backoff.ms).", "", int, default=100),
+    Option("timeout", "How long a batch waits for more (linger.ms).", "timeout_ms", int, default=1000),
+    Option("request-required-acks", "Who must have a record (acks).", "request required acks", default="-1"),
+    Option("request-timeout-ms", "How long a request may take (request.timeout.ms).", "request timeout ms", int, 1500),
+    Option("metadata-expiry-ms", "When metadata is asked again.", "metadata expiration interval", int, 300000),
+    Option("max-block-ms", "How long sending may block.", "max block on send", int, default=60000),
+    Option("max-memory-bytes", "Bytes that may wait (buffer.memory).", "total memory in bytes", int, 33554432),
+    Option(
+        "max-partition-memory-bytes", "The older name of --batch-size.", "memory in bytes per partition", int, 16384
+    ),
+    Option("line-reader", "How lines become records; only Kafka's own is here.", "reader_class", default=_READER),
+    Option("socket-buffer-size", "Without effect.", "size", int, default=102400),
+    Option("property", "The older name of --reader-property.", "prop"),
+    Option(
+        "reader-property",
+        "How lines are read; may be repeated: parse.key, parse.headers, ignore.error, key.separator, "
+        "headers.delimiter, headers.separator, headers.key.separator, null.marker.",
+        "prop",
+    ),
+    Option("reader-config", "A file of such properties.", "config file"),
+    Option("producer-property", "The older name of --command-property.", "producer_prop"),
+    Option("command-property", "A setting of the producer; may be repeated.", "producer_prop"),
+    Option("producer.config", "The older name of --command-config.", "config file"),
+    Option("command-config", "A file of settings of the producer.", "config file"),
+)
+#: Setting -> the options that stand for it; the later wins when it is given.
+_SETTINGS = {
+    "linger.ms": ("timeout",),
+    "acks": ("request-required-acks",),
+    "request.timeout.ms": ("request-timeout-ms",),
+    "retries": ("message-send-max-retries",),
+    "retry.backoff.ms": ("retry-backoff-ms",),
+    "buffer.memory": ("max-memory-bytes",),
+    "batch.size": ("batch-size", "max-partition-memory-bytes"),
+    "metadata.max.age.ms": ("metadata-expiry-ms",),
+    "max.block.ms": ("max-block-ms",),
+}
+
+
+def main() -> None:
+    """The console script."""
+    about = "This tool helps to read data from standard input and publish it to Kafka."
+    command(OPTIONS, about, _run, usage_when_refused=True, failed=_failed)
+
+
+def _failed(error: Exception) -> int:
+    tell(f"org.apache.kafka.common.KafkaException: {error}" if isinstance(error, Failed) else caused(error))
+    return 1
+
+
+def _run(given: Given) -> int:
+    _check(given)
+    if given["line-reader"] != _READER:
+        raise Failed(f"there is no reader {given['line-reader']} here; the one there is: {_READER}")
+    reader = _Reader(_reader_properties(given))
+    from ottla.client import Producer
+    from ottla.client.settings.producer import ProducerSettings
+
+    with Producer(settings_for(ProducerSettings, _properties(given))) as producer:
+        _write(producer, given["topic"], reader, sync="sync" in given)
+    return 0
+
+
+def _check(given: Given) -> None:
+    require(given, "topic")
+    pairs = (
+        ("command-config", "producer.config"),
+        ("command-property", "producer-property"),
+        ("reader-property", "property"),
+    )
+    for newer, older in pairs:
+        if newer in given and older in given:
+            raise Usage(f"Options --{newer} and --{older} cannot be specified together.")
+    for newer, older in (pairs[1], pairs[0], pairs[2]):
+        if older in given:
+            print(f"Warning: --{older} is deprecated and will be removed in a future version. Use --{newer} instead.")
+    if "max-partition-memory-bytes" in given:
+        print(
+            "Warning: --max-partition-memory-bytes is deprecated and will be removed in Apache Kafka 5.0. Use "
+            "--batch-size instead."
+        )
+    check_addresses(given["bootstrap-server"])
+
+
+def _reader_properties(given: Given) -> dict[str, str]:
+    found = load(given["reader-config"]) if "reader-config" in given else {}
+    return found | key_values(given.values("reader-property") or given.values("property"))
+
+
+def _properties(given: Given) -> dict[str, object]:
+    file = given["command-config"] or given["producer.config"]
+    found: dict[str, object] = {**(load(file) if file else {})}
+    found |= key_values(given.values("command-property") or given.values("producer-property"))
+    found["bootstrap.servers"] = given["bootstrap-server"]
+    found["compression.type"] = (given["compression-codec"] or "gzip") if "compression-codec" in given else "none"
+    found.setdefault("client.id", "console-producer")
+    for name, options in _SETTINGS.items():
+        said = [each for each in options if each in given]
+        if said or name not in found:
+            found[name] = str(given[said[-1] if said else options[0]])
+    # Java's client accepts a request timeout that is longer than the delivery's only when it is told so.
+    found.setdefault("delivery.timeout.ms", str(max(120_000, int(str(found["request.timeout.ms"])))))
+    return found
+
+
+class _Record(NamedTuple):
+    value: bytes | None
+    key: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+class _Reader:
+    """Kafka's LineMessageReader: headers, key, value, each set off by its separator."""
+
+    def __init__(self, properties: dict[str, str]) -> None:
+        def flag(name: str) -> bool:
+            return properties.get(name, "").strip().lower() == "true"
+
+        self.parses_key, self.parses_headers = flag("parse.key"), flag("parse.headers")
+        self.ignores_errors = flag("ignore.error")
+        self.key_separator = properties.get("key.separator", "\t")
+        self.delimiter = properties.get("headers.delimiter", "\t")
+        self.separator = properties.get("headers.separator", ",")
+        self.header_separator = properties.get("headers.key.separator", ":")
+        self.null = properties.get("null.marker")
+        self._check()
+
+    def _check(self) -> None:
+        named = {
+            "headers.delimiter": self.delimiter,
+            "headers.separator": self.separator,
+            "headers.key.separator": self.header_separator,
+        }
+        pairs = [
+            ("headers.delimiter", "headers.separator"),
+            ("headers.delimiter", "headers.key.separator"),
+            ("headers.separator", "headers.key.separator"),
+        ]
+        for one, other in pairs:
+            if named[one] == named[other]:
+                raise Failed(f"{one} and {other} may not be equal")
+        for name, text in {"key.separator": self.key_separator, **named}.items():
+            if text == self.null:
+                raise Failed(f"null.marker and {name} may not be equal")
+
+    def records(self, lines: Iterable[str]) -> Iterator[_Record]:
+        for number, line in enumerate(lines, 1):
+            text = line.rstrip("\n").removesuffix("\r")
+            headers, text = self._part(self.parses_headers, text, self.delimiter, "headers delimiter", number)
+            key, text = self._part(self.parses_key, text, self.key_separator, "key separator", number)
+            found = [] if headers in (None, self.null) else self._headers(headers or "", number)
+            yield _Record(self._bytes(text), None if key is None else self._bytes(key), found)
+
+    def _part(self, wanted: bool, text: str, separator: str, name: str, number: int) -> tuple[str | None, str]:
+        if not wanted:
+            return None, text
+        part, found, rest = text.partition(separator)
+        if found:
+            return part, rest
+        if self.ignores_errors:
+            return None, text
+        raise Failed(f"No {name} found on line number {number}: '{text}'")
+
+    def _headers(self, text: str, number: int) -> list[tuple[str, bytes | None]]:
+        import re
+
+        found: list[tuple[str, bytes | None]] = []
+        for pair in re.split(self.separator, text):
+            name, colon, value = pair.partition(self.header_separator)
+            if not colon and not self.ignores_errors:
+                raise Failed(f"No header key separator found in pair '{pair}' on line number {number}")
+            if name == self.null:
+                raise Failed(f"Header keys should not be equal to the null marker '{self.null}' as they can't be null")
+            found.append((name, self._bytes(value) if colon else None))
+        return found
+
+    def _bytes(self, text: str) -> bytes | None:
+        return None if text == self.null else text.encode()
+
+
+def _write(producer: Producer, topic: str, reader: _Reader, *, sync: bool) -> None:
+    from ottla.kernel.error import KafkaError
+
+    failed: list[str] = []
+
+    def told(delivery: object) -> None:
+        error = getattr(delivery, "error", None)
+        if error is not None:
+            failed.append(str(error))
+
+    for record in reader.records(_lines()):
+        try:
+            delivery = producer.send(topic, record.value, record.key, headers=record.headers or None)
+            if sync:
+                delivery.result()
+        except KafkaError as error:
+            if sync:
+                raise
+            tell(f"ERROR Error when sending message to topic {topic} with error: {caused(error)}")
+    try:
+        producer.flush()
+    except KafkaError as error:
+        tell(f"ERROR Error when sending message to topic {topic} with error: {caused(error)}")
+
+
+def _lines() -> Iterator[str]:
+    """Lines of stdin, with a prompt for a person."""
+    stream = sys.stdin.buffer
+    prompts = sys.stdin.isatty() and sys.stdout.isatty()
+    while True:
+        if prompts:
+            print(">", end="", flush=True)
+        line = stream.readline()
+        if not line:
+            return
+        yield line.decode(errors="replace")

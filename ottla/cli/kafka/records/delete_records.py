@@ -1,0 +1,66 @@
+"""kafka-delete-records: delete the records before given offsets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.cli.kafka.program.error import caused
+from ottla.cli.kafka.program.json_file import parse, typed
+from ottla.cli.kafka.program.option import BOOTSTRAP, COMMAND_CONFIG, Given, Option, require
+from ottla.cli.kafka.program.tool import Failed, admin, admin_of, command, read_text
+
+OPTIONS = (
+    BOOTSTRAP,
+    COMMAND_CONFIG,
+    Option(
+        "offset-json-file",
+        "REQUIRED: a file with the offsets: "
+        '{"partitions": [{"topic": "foo", "partition": 1, "offset": 1}], "version": 1}',
+        "Offset json file path",
+    ),
+)
+
+
+def main() -> None:
+    """The console script."""
+    command(OPTIONS, "This tool helps to delete records of the given partitions down to the specified offset.", _run)
+
+
+def _run(given: Given) -> int:
+    from ottla.client import TopicPartition
+
+    require(given, "bootstrap-server", "offset-json-file")
+    with admin(given["bootstrap-server"], admin_of(given)) as client:
+        wanted = _offsets(read_text(given["offset-json-file"]))
+        before: dict[TopicPartition, int] = {}
+        twice = []
+        for topic, number, offset in wanted:
+            partition = TopicPartition(topic, number)
+            if partition in before and str(partition) not in twice:
+                twice.append(str(partition))
+            before[partition] = offset
+        if twice:
+            raise Failed(f"Offset json file contains duplicate topic partitions: {','.join(twice)}")
+        print("Executing records delete operation")
+        results = client.delete_records(before)
+    print("Records delete operation completed:")
+    for partition in before:
+        if partition in results.errors:
+            print(f"partition: {partition}\terror: {caused(results.errors[partition])}")
+        else:
+            print(f"partition: {partition}\tlow_watermark: {results[partition]}")
+    return 0
+
+
+def _offsets(text: str) -> list[tuple[str, int, int]]:
+    document = parse(text, "The input string is not a valid JSON")
+    version = document.get("version", 1) if isinstance(document, dict) else 1
+    if version != 1:
+        raise Failed(f"Not supported version field value {version}")
+    if not isinstance(document, dict) or not isinstance(document.get("partitions"), list):
+        raise Failed("Missing partitions field")
+    return [_offset(each) for each in document["partitions"]]
+
+
+def _offset(entry: Any) -> tuple[str, int, int]:
+    return typed(entry, "topic", str), typed(entry, "partition", int), typed(entry, "offset", int)

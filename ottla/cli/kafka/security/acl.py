@@ -1,0 +1,302 @@
+"""kafka-acls: who may do what with what."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ottla.cli.kafka.program.error import caused
+from ottla.cli.kafka.program.option import CONTROLLER, Given, Option, Refused, Usage, forbid
+from ottla.cli.kafka.program.tool import Failed, admin, admin_of, command
+from ottla.kernel.error import KafkaError, OttlaError
+
+if TYPE_CHECKING:
+    from ottla.client import Admin
+    from ottla.client.admin.acl import Acl, AclFilter
+
+#: What may be done with what (Kafka's documentation, "Operations and Resources on Protocols").
+_OPERATIONS = {
+    "TOPIC": ("READ", "WRITE", "CREATE", "DESCRIBE", "DELETE", "ALTER", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"),
+    "GROUP": ("READ", "DESCRIBE", "DELETE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"),
+    "CLUSTER": (
+        "CREATE",
+        "CLUSTER_ACTION",
+        "DESCRIBE_CONFIGS",
+        "ALTER_CONFIGS",
+        "IDEMPOTENT_WRITE",
+        "ALTER",
+        "DESCRIBE",
+    ),
+    "TRANSACTIONAL_ID": ("DESCRIBE", "WRITE", "TWO_PHASE_COMMIT"),
+    "DELEGATION_TOKEN": ("DESCRIBE",),
+    "USER": ("CREATE_TOKENS", "DESCRIBE_TOKENS"),
+}
+_CLUSTER = "kafka-cluster"
+
+
+def _pattern_type(text: str) -> str:
+    if text.upper() not in ("ANY", "MATCH", "LITERAL", "PREFIXED"):
+        raise ValueError(text)
+    return text.upper()
+
+
+OPTIONS = (
+    Option("bootstrap-server", "The brokers to ask first, HOST:PORT,HOST:PORT.", "server to connect to"),
+    CONTROLLER,
+    Option("command-config", "A file of properties for the client.", "command-config"),
+    Option("topic", "A topic, or *; may be repeated.", "topic"),
+    Option("cluster", "The cluster."),
+    Option("group", "A consumer group, or *; may be repeated.", "group"),
+    Option("transactional-id", "A transactional id, or *; may be repeated.", "transactional-id"),
+    Option("idempotent", "With --producer: writing idempotently."),
+    Option("delegation-token", "A delegation token, or *; may be repeated.", "delegation-token"),
+    Option("user-principal", "A user as a resource; may be repeated.", "user-principal"),
+    Option(
+        "resource-pattern-type",
+        "How names are meant: literal or prefixed; to list and remove also any and match.",
+        "ANY|MATCH|LITERAL|PREFIXED",
+        _pattern_type,
+        default="LITERAL",
+    ),
+    Option("add", "Add ACLs."),
+    Option("remove", "Remove ACLs."),
+    Option("list", "List ACLs, of a resource or all."),
+    Option("operation", "What is allowed or denied; may be repeated.", "", default="All"),
+    Option("allow-principal", "Who may, TYPE:NAME; may be repeated.", "allow-principal"),
+    Option("deny-principal", "Who may not, TYPE:NAME; may be repeated.", "deny-principal"),
+    Option("principal", "With --list: only what is about this principal; may be repeated.", "principal", optional=True),
+    Option("allow-host", "From where; from everywhere if not given.", "allow-host"),
+    Option("deny-host", "From where not; from nowhere if not given.", "deny-host"),
+    Option("producer", "All that a producer needs: WRITE, DESCRIBE and CREATE of a topic."),
+    Option("consumer", "All that a consumer needs: READ and DESCRIBE of a topic, READ of a group."),
+    Option("force", "Do not ask."),
+)
+
+
+def main() -> None:
+    """The console script."""
+    command(OPTIONS, "This tool helps to manage acls on kafka.", _run, usage_when_refused=True)
+
+
+def _run(given: Given) -> int:
+    _check(given)
+    action = next(each for each in _ACTIONS if each in given)
+    try:
+        with admin(given["bootstrap-server"] or given["bootstrap-controller"], admin_of(given)) as client:
+            {"add": _add, "remove": _remove, "list": _list}[action](given, client)
+    except (KafkaError, OttlaError, Failed, Refused) as error:
+        print(f"Error while executing ACL command: {caused(error)}")
+        return 1
+    return 0
+
+
+_ACTIONS = ("add", "remove", "list")
+
+
+def _check(given: Given) -> None:
+    both = [each in given for each in ("bootstrap-server", "bootstrap-controller")]
+    if all(both):
+        raise Usage("Only one of --bootstrap-server or --bootstrap-controller must be specified")
+    if not any(both):
+        raise Usage("One of --bootstrap-server or --bootstrap-controller must be specified")
+    if sum(each in given for each in _ACTIONS) != 1:
+        raise Usage("Command must include exactly one action: --list, --add, --remove. ")
+    forbid(given, "list", ("producer", "consumer", "allow-host", "allow-principal", "deny-host", "deny-principal"))
+    for role in ("producer", "consumer"):
+        forbid(given, role, ("operation", "deny-principal", "deny-host"))
+    if "principal" in given and "list" not in given:
+        raise Usage("The --principal option is only available if --list is set")
+    if "producer" in given and "topic" not in given:
+        raise Usage("With --producer you must specify a --topic")
+    if "idempotent" in given and "producer" not in given:
+        raise Usage("The --idempotent option is only available if --producer is set")
+    elsewhere = "producer" not in given and ("cluster" in given or "transactional-id" in given)
+    if "consumer" in given and ("topic" not in given or "group" not in given or elsewhere):
+        raise Usage(
+            "With --consumer you must specify a --topic and a --group and no --cluster or --transactional-id option "
+            "should be specified."
+        )
+
+
+# ---- what is meant: resources as (type, name, pattern type), entries as (principal, host, operation, permission)
+
+Resource = tuple[str, str, str]
+Entry = tuple[str, str, str, str]
+
+
+def _resources(given: Given, *, needed: bool) -> list[Resource]:
+    pattern = given["resource-pattern-type"]
+    found = [("TOPIC", name.strip(), pattern) for name in given.values("topic")]
+    if pattern == "LITERAL" and ("cluster" in given or "idempotent" in given):
+        found.append(("CLUSTER", _CLUSTER, "LITERAL"))
+    for kind, option in (
+        ("GROUP", "group"),
+        ("TRANSACTIONAL_ID", "transactional-id"),
+        ("DELEGATION_TOKEN", "delegation-token"),
+        ("USER", "user-principal"),
+    ):
+        found += [(kind, name.strip(), pattern) for name in given.values(option)]
+    if not found and needed:
+        raise Usage(
+            "You must provide at least one resource: --topic <topic> or --cluster or --group <group> or "
+            "--delegation-token <Delegation Token ID>"
+        )
+    return found
+
+
+def _wanted(given: Given) -> dict[Resource, list[Entry]]:
+    resources = _resources(given, needed=True)
+    found: dict[Resource, list[Entry]] = {}
+    if "producer" not in given and "consumer" not in given:
+        operations = [_operation(each) for each in given.values("operation") or ["All"]]
+        found = {each: _entries(given, operations) for each in resources}
+    if "producer" in given:
+        for each in resources:
+            if each[0] == "TOPIC":
+                found[each] = _entries(given, ["WRITE", "DESCRIBE", "CREATE"])
+            elif each[0] == "TRANSACTIONAL_ID":
+                found[each] = _entries(given, ["WRITE", "DESCRIBE"])
+        if "idempotent" in given:
+            found["CLUSTER", _CLUSTER, "LITERAL"] = _entries(given, ["IDEMPOTENT_WRITE"])
+    if "consumer" in given:
+        for each in resources:
+            if each[0] in ("TOPIC", "GROUP"):
+                operations = ["READ", "DESCRIBE"] if each[0] == "TOPIC" else ["READ"]
+                found[each] = list(dict.fromkeys([*found.get(each, []), *_entries(given, operations)]))
+    for (kind, _, _), entries in found.items():
+        if any(entry[2] not in (*_OPERATIONS[kind], "ALL") for entry in entries):
+            raise Usage(f"ResourceType {kind} only supports operations [{', '.join((*_OPERATIONS[kind], 'ALL'))}]")
+    return found
+
+
+def _operation(text: str) -> str:
+    from ottla.client.admin.acl import AclOperation
+
+    # Read, ReadAll, READ_ALL and read_all are the same to Kafka.
+    name = "".join(f"_{each}" if each.isupper() else each for each in text.strip()) if not text.isupper() else text
+    name = name.strip("_").upper()
+    if name not in AclOperation.__members__ or name == "ANY":
+        raise Failed(f"'{text}' is not a valid acl operation")
+    return name
+
+
+def _entries(given: Given, operations: Iterable[str]) -> list[Entry]:
+    found = []
+    for permission, who, where in (("ALLOW", "allow-principal", "allow-host"), ("DENY", "deny-principal", "deny-host")):
+        hosts = [each.strip() for each in given.values(where)] or ["*"]
+        found += [
+            (_principal(principal), host, operation, permission)
+            for principal in given.values(who)
+            for operation in operations
+            for host in hosts
+        ]
+    return list(dict.fromkeys(found))
+
+
+def _principal(text: str) -> str:
+    kind, colon, name = text.strip().partition(":")
+    if not colon or not kind:
+        raise Failed(f"expected a string in format principalType:principalName but got {text.strip()}")
+    return f"{kind}:{name}"
+
+
+# ---- in Java's words
+
+
+def _shown_resource(resource: Resource, kind: str = "ResourcePattern") -> str:
+    return f"{kind}(resourceType={resource[0]}, name={resource[1]}, patternType={resource[2]})"
+
+
+def _shown_entry(entry: Entry) -> str:
+    principal, host, operation, permission = entry
+    return f"(principal={principal}, host={host}, operation={operation}, permissionType={permission})"
+
+
+def _split(acl: Acl) -> tuple[Resource, Entry]:
+    resource = (acl.resource.name, acl.name, acl.pattern.name)
+    return resource, (acl.principal, acl.host, acl.operation.name, acl.permission.name)
+
+
+def _filter(resource: Resource, entry: Entry | None = None) -> AclFilter:
+    from ottla.client.admin.acl import AclFilter, AclOperation, AclPermission, AclResource, PatternType
+
+    kind, name, pattern = resource
+    if entry is None:
+        return AclFilter(AclResource[kind], name, pattern=PatternType[pattern])
+    principal, host, operation, permission = entry
+    what = AclOperation[operation], AclPermission[permission]
+    return AclFilter(AclResource[kind], name, principal, *what, PatternType[pattern], host)
+
+
+# ---- the actions
+
+
+def _add(given: Given, client: Admin) -> None:
+    from ottla.client.admin.acl import Acl, AclOperation, AclPermission, AclResource, PatternType
+
+    pattern = given["resource-pattern-type"]
+    if pattern in ("ANY", "MATCH"):
+        raise Usage(f"A '--resource-pattern-type' value of '{pattern}' is not valid when adding acls.")
+    wanted = _wanted(given)
+    if not all(wanted.values()):
+        raise Usage("You must specify one of: --allow-principal, --deny-principal when trying to add ACLs.")
+    for resource, entries in wanted.items():
+        there = {_split(each)[1] for each in client.describe_acls(_filter(resource))}
+        for entry in entries:
+            if entry in there:
+                print(f"Acl (pattern={_shown_resource(resource)}, entry={_shown_entry(entry)}) already exists.")
+        new = [entry for entry in entries if entry not in there]
+        if not new:
+            continue
+        lines = "\n".join(f"\t{_shown_entry(entry)}" for entry in new)
+        print(f"Adding ACLs for resource `{_shown_resource(resource)}`: \n {lines}\n")
+        kind, name, how = AclResource[resource[0]], resource[1], PatternType[resource[2]]
+        client.create_acls(
+            Acl(kind, name, principal, AclOperation[operation], AclPermission[permission], how, host)
+            for principal, host, operation, permission in new
+        ).check()
+
+
+def _remove(given: Given, client: Admin) -> None:
+    for resource, entries in _wanted(given).items():
+        shown = f"resource filter `{_shown_resource(resource)}`? (y/n)"
+        if not entries:
+            question = f"Are you sure you want to delete all ACLs for {shown}"
+            filters = [_filter(resource)]
+        else:
+            lines = "\n".join(f"\t{_shown_entry(entry)}" for entry in entries)
+            question = f"Are you sure you want to remove ACLs: \n {lines}\n from {shown}"
+            filters = [_filter(resource, entry) for entry in entries]
+        if "force" in given or _confirmed(question):
+            client.delete_acls(filters).check()
+
+
+def _confirmed(question: str) -> bool:
+    print(question, flush=True)
+    return sys.stdin.readline().strip().lower() == "y"
+
+
+def _list(given: Given, client: Admin) -> None:
+    resources = _resources(given, needed=False)
+    found = [each for resource in resources for each in client.describe_acls(_filter(resource))]
+    if not resources:
+        found = client.describe_acls()
+    by_resource: dict[Resource, list[Entry]] = {}
+    for each in found:
+        resource, entry = _split(each)
+        if entry not in by_resource.setdefault(resource, []):
+            by_resource[resource].append(entry)
+    principals = [_principal(each) for each in given.values("principal")]
+    if not principals:
+        _print(by_resource)
+    for principal in principals:
+        print(f"ACLs for principal `{principal}`")
+        own = {each: [one for one in entries if one[0] == principal] for each, entries in by_resource.items()}
+        _print({each: entries for each, entries in own.items() if entries})
+
+
+def _print(by_resource: dict[Resource, list[Entry]]) -> None:
+    for resource, entries in by_resource.items():
+        lines = "\n".join(f"\t{_shown_entry(entry)}" for entry in entries)
+        print(f"Current ACLs for resource `{_shown_resource(resource)}`:\n{lines}\n")

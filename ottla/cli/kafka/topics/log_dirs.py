@@ -1,0 +1,70 @@
+"""kafka-log-dirs: what is in the log directories of brokers."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.kafka.program.error import java_class
+from ottla.cli.kafka.program.option import BOOTSTRAP, COMMAND_CONFIG, Given, Option, require
+from ottla.cli.kafka.program.tool import Failed, admin, admin_of, command
+
+if TYPE_CHECKING:
+    from ottla.client.admin.result import LogDirDescription
+
+OPTIONS = (
+    BOOTSTRAP,
+    COMMAND_CONFIG,
+    Option("describe", "Describe the log directories."),
+    Option("topic-list", "Only these topics, with commas.", "Topic list", default=""),
+    Option("broker-list", "Only these brokers, with commas.", "Broker list", default=""),
+)
+
+
+def main() -> None:
+    """The console script."""
+    command(OPTIONS, "This tool helps to query log directory usage on the specified brokers.", _run)
+
+
+def _run(given: Given) -> int:
+    require(given, "bootstrap-server", "describe")
+    topics = {each for each in given["topic-list"].split(",") if each}
+    try:
+        wanted = {int(each) for each in given["broker-list"].split(",") if each}
+    except ValueError as error:
+        raise Failed(f'For input string: "{given["broker-list"]}"') from error
+    with admin(given["bootstrap-server"], {"client.id": "log-dirs-tool", **admin_of(given)}) as client:
+        live = {node.id for node in client.describe_cluster().nodes}
+        if missing := wanted - live:
+            raise Failed(
+                f"ERROR: The given brokers do not exist from --broker-list: {_listed(missing)}. Current existent "
+                f"brokers: {_listed(live)}"
+            )
+        brokers = sorted(wanted or live)
+        print("Querying brokers for log directories information")
+        found = client.describe_log_dirs(brokers).check()
+    print(f"Received log directory information from brokers {_listed(brokers)}")
+    shown = [{"broker": broker, "logDirs": [_directory(each, topics) for each in found[broker]]} for broker in brokers]
+    print(json.dumps({"brokers": shown, "version": 1}, separators=(",", ":")))
+    return 0
+
+
+def _listed(numbers: Any) -> str:
+    return ",".join(map(str, sorted(numbers)))
+
+
+def _directory(directory: LogDirDescription, topics: set[str]) -> dict[str, Any]:
+    return {
+        "partitions": [
+            {
+                "partition": str(each.partition),
+                "size": each.size,
+                "offsetLag": each.offset_lag,
+                "isFuture": each.future,
+            }
+            for each in directory.replicas
+            if not topics or each.partition.topic in topics
+        ],
+        "error": None if directory.error is None else java_class(directory.error),
+        "logDir": directory.path,
+    }

@@ -1,0 +1,356 @@
+"""The moves of kafka-reassign-partitions: read from their file, begun, followed, called off."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.kafka.program.error import message
+from ottla.cli.kafka.program.json_file import parse, typed
+from ottla.cli.kafka.program.tool import Failed
+from ottla.kernel.error import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.client import Admin, TopicPartition
+    from ottla.client.admin.replica import Replica
+
+_ANY = "any"
+_BROKER_THROTTLES = (
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+)
+_TOPIC_THROTTLES = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+_PAUSE_S = 0.1
+
+
+class Reported(Exception):
+    """A message for stdout, without "Error:"."""
+
+
+@dataclass
+class Plan:
+    """Where each partition shall be, and in which directory each replica that has one named."""
+
+    replicas: dict[TopicPartition, list[int]] = field(default_factory=dict)
+    directories: dict[Replica, str] = field(default_factory=dict)
+    #: As the file has them: a partition may stand twice.
+    partitions: list[TopicPartition] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, text: str) -> Plan:
+        """From the file of --reassignment-json-file."""
+        from ottla.client import TopicPartition
+        from ottla.client.admin.replica import Replica
+
+        document = parse(text, "The input string is not a valid JSON")
+        version = document.get("version", 1) if isinstance(document, dict) else 1
+        if version != 1:
+            raise Failed(f"Not supported version field value {version}")
+        plan = cls()
+        for entry in document.get("partitions", []) if isinstance(document, dict) else []:
+            partition = TopicPartition(typed(entry, "topic", str), typed(entry, "partition", int))
+            brokers = typed(entry, "replicas", list)
+            paths = entry.get("log_dirs", [_ANY] * len(brokers))
+            if len(paths) != len(brokers):
+                raise Failed(
+                    f"Size of replicas list {brokers} is different from size of log dirs list {paths} for partition "
+                    f"{partition}"
+                )
+            plan.partitions.append(partition)
+            plan.replicas[partition] = brokers
+            for broker, path in zip(brokers, paths, strict=True):
+                if path != _ANY:
+                    plan.directories[Replica(partition.topic, partition.partition, broker)] = path
+        return plan
+
+    def check(self) -> None:
+        """Failed when it says nothing, or something twice."""
+        if not self.partitions:
+            raise Failed("Partition reassignment list cannot be empty")
+        if not all(self.replicas.values()):
+            raise Failed("Partition replica list cannot be empty")
+        if twice := sorted({str(each) for each in self.partitions if self.partitions.count(each) > 1}):
+            raise Failed(f"Partition reassignment contains duplicate topic partitions: {','.join(twice)}")
+        entries = []
+        for partition, brokers in self.replicas.items():
+            if again := sorted({each for each in brokers if brokers.count(each) > 1}):
+                entries.append(f"{partition} contains multiple entries for {_listed(again)}")
+        if entries:
+            raise Failed(f"Partition replica lists may not contain duplicate entries: {'. '.join(entries)}")
+
+
+def _listed(things: Iterable[object]) -> str:
+    return ",".join(map(str, things))
+
+
+def current(client: Admin, topics: Iterable[str]) -> dict[TopicPartition, list[int]]:
+    """Where the partitions of these topics are now."""
+    from ottla.client import TopicPartition
+
+    described = client.describe_topics(dict.fromkeys(topics))
+    for topic in described.errors:
+        raise Failed(f"org.apache.kafka.common.errors.UnknownTopicOrPartitionException: Topic {topic} not found.")
+    return {
+        TopicPartition(topic, each.partition): [node.id for node in each.replicas]
+        for topic, description in described.succeeded.items()
+        for each in description.partitions
+    }
+
+
+def show_plan(client: Admin, replicas: dict[TopicPartition, list[int]], *, directories: bool) -> str:
+    """As the file of --reassignment-json-file."""
+    where = _directories(client, replicas) if directories and replicas else {}
+    partitions = [
+        {
+            "topic": each.topic,
+            "partition": each.partition,
+            "replicas": brokers,
+            "log_dirs": [where.get((each, broker), (_ANY, None))[0] or _ANY for broker in brokers],
+        }
+        for each, brokers in sorted(replicas.items())
+    ]
+    return json.dumps({"version": 1, "partitions": partitions}, separators=(",", ":"))
+
+
+def _directories(
+    client: Admin, replicas: dict[TopicPartition, list[int]]
+) -> dict[tuple[TopicPartition, int], tuple[str | None, str | None]]:
+    """By (partition, broker) the directory of the replica and the one that it moves to."""
+    brokers = sorted({broker for some in replicas.values() for broker in some})
+    live = {node.id for node in client.describe_cluster().nodes}
+    found: dict[tuple[TopicPartition, int], tuple[str | None, str | None]] = {}
+    for broker, described in (
+        client.describe_log_dirs([each for each in brokers if each in live], replicas).check().items()
+    ):
+        for directory in described:
+            for replica in directory.replicas:
+                now, future = found.get((replica.partition, broker), (None, None))
+                pair = (now, directory.path) if replica.future else (directory.path, future)
+                found[replica.partition, broker] = pair
+    return found
+
+
+# ---- verify
+
+
+def verify(client: Admin, plan: Plan, *, preserve: bool) -> None:
+    """Show what is done; take the throttles away when nothing moves any more."""
+    moving = client.list_partition_reassignments()
+    print("Status of partition reassignment:")
+    for partition in sorted(plan.replicas):
+        print(_status(client, partition, plan.replicas[partition], moving=partition in moving))
+    lines, ongoing = _directory_status(client, plan)
+    print("\n".join(lines))
+    if not moving and not ongoing and not preserve:
+        _clear_throttles(client, plan)
+
+
+def _status(client: Admin, partition: TopicPartition, target: list[int], *, moving: bool) -> str:
+    if moving:
+        return f"Reassignment of partition {partition} is still in progress."
+    described = client.describe_topics([partition.topic]).succeeded.get(partition.topic)
+    parts = () if described is None else described.partitions
+    now = [node.id for each in parts if each.partition == partition.partition for node in each.replicas]
+    if now == target:
+        return f"Reassignment of partition {partition} is completed."
+    return (
+        f"There is no active reassignment of partition {partition}, but replica set is {_listed(now)} rather than "
+        f"{_listed(target)}."
+    )
+
+
+def _directory_status(client: Admin, plan: Plan) -> tuple[list[str], bool]:
+    """Lines, and whether any replica still moves between directories."""
+    from ottla.client import TopicPartition
+
+    if not plan.directories:
+        return [""], False
+    where = _directories(client, plan.replicas)
+    lines, ongoing = [], False
+    for replica, target in sorted(plan.directories.items(), key=lambda each: (each[0].broker, str(each[0]))):
+        partition = TopicPartition(replica.topic, replica.partition)
+        now, future = where.get((partition, replica.broker), (None, None))
+        of = f"Partition {partition} on broker {replica.broker}"
+        if now is None:
+            lines.append(
+                f"Partition {partition} is not found in any live log dir on broker {replica.broker}. There is likely "
+                "an offline log directory on the broker."
+            )
+        elif future is not None:
+            ongoing = True
+            same = f"Reassignment of replica {partition}-{replica.broker} is still in progress."
+            lines.append(same if future == target else f"{of} is being moved to log dir {future} instead of {target}.")
+        elif now == target:
+            lines.append(f"Reassignment of replica {partition}-{replica.broker} completed successfully.")
+        else:
+            lines.append(f"{of} is not being moved from log dir {now} to {target}.")
+    return lines, ongoing
+
+
+def _clear_throttles(client: Admin, plan: Plan) -> None:
+    from ottla.client import ConfigResource, ResourceType
+
+    brokers = {node.id for node in client.describe_cluster().nodes}
+    brokers |= {broker for some in plan.replicas.values() for broker in some}
+    topics = sorted({each.topic for each in plan.replicas})
+    print(f"Clearing broker-level throttles on broker{'' if len(brokers) == 1 else 's'} {_listed(sorted(brokers))}")
+    for broker in sorted(brokers):
+        client.alter_config(ConfigResource(ResourceType.BROKER, str(broker)), dict.fromkeys(_BROKER_THROTTLES))
+    print(f"Clearing topic-level throttles on topic{'' if len(topics) == 1 else 's'} {_listed(topics)}")
+    for topic in topics:
+        client.alter_config(ConfigResource(ResourceType.TOPIC, topic), dict.fromkeys(_TOPIC_THROTTLES))
+
+
+# ---- execute
+
+
+def execute(
+    client: Admin,
+    plan: Plan,
+    *,
+    additional: bool,
+    throttle: int,
+    directory_throttle: int,
+    timeout_ms: int,
+    same_factor: bool,
+) -> None:
+    """Begin the moves."""
+    plan.check()
+    moving = client.list_partition_reassignments()
+    if moving and not additional:
+        raise Reported(
+            "Cannot execute because there is an existing partition assignment.  Use --additional to override this and "
+            "create a new partition assignment in addition to the existing one. The --additional flag can also be used "
+            "to change the throttle by resubmitting the current reassignment."
+        )
+    live = {node.id for node in client.describe_cluster().nodes}
+    if unknown := sorted({broker for some in plan.replicas.values() for broker in some} - live):
+        raise Failed(f"Unknown broker id {unknown[0]}")
+    there = current(client, (each.topic for each in plan.replicas))
+    if missing := [str(each) for each in sorted(plan.replicas) if each not in there]:
+        why = f"Unable to find partition: {', '.join(missing)}"
+        raise Failed(f"org.apache.kafka.common.errors.UnknownTopicOrPartitionException: {why}")
+    now = {each: there[each] for each in plan.replicas}
+    shown = show_plan(client, now, directories=True)
+    print(
+        f"Current partition replica assignment\n\n{shown}\n\n"
+        "Save this to use as the --reassignment-json-file option during rollback"
+    )
+    if throttle >= 0 or directory_throttle >= 0:
+        # What another move brings up is no source yet.
+        full = {
+            each: [broker for broker in brokers if each not in moving or broker not in moving[each].adding]
+            for each, brokers in now.items()
+        }
+        _throttle(client, plan, full, throttle, directory_throttle)
+    results = client.alter_partition_reassignments(plan.replicas, allow_replication_factor_change=not same_factor)
+    if results.errors:
+        lines = [f"{each}: {message(results.errors[each])}" for each in sorted(results.errors)]
+        raise Reported("\n".join(["Error reassigning partition(s):", *lines]))
+    many = "" if len(plan.replicas) == 1 else "s"
+    print(f"Successfully started partition reassignment{many} for {_listed(sorted(plan.replicas))}")
+    if plan.directories:
+        _move(client, plan.directories, timeout_ms)
+
+
+def _throttle(
+    client: Admin, plan: Plan, now: dict[TopicPartition, list[int]], throttle: int, directory_throttle: int
+) -> None:
+    from ottla.client import ConfigResource, ResourceType
+
+    print(
+        "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is "
+        "removed."
+    )
+
+    def set_on(brokers: Iterable[int], changes: dict[str, str]) -> None:
+        for broker in sorted(brokers):
+            client.alter_config(ConfigResource(ResourceType.BROKER, str(broker)), changes)
+
+    if throttle >= 0:
+        for topic in sorted({each.topic for each in plan.replicas}):
+            own = [each for each in plan.replicas if each.topic == topic]
+            leaders = sorted(f"{each.partition}:{broker}" for each in own for broker in now[each])
+            followers = sorted(
+                f"{each.partition}:{broker}"
+                for each in own
+                for broker in plan.replicas[each]
+                if broker not in now[each]
+            )
+            texts = dict(zip(_TOPIC_THROTTLES, (_listed(leaders), _listed(followers)), strict=True))
+            client.alter_config(ConfigResource(ResourceType.TOPIC, topic), texts)
+        brokers = {broker for each in plan.replicas for broker in (*now[each], *plan.replicas[each])}
+        set_on(brokers, dict.fromkeys(_BROKER_THROTTLES[:2], str(throttle)))
+        print(f"The inter-broker throttle limit was set to {throttle} B/s")
+    if directory_throttle >= 0:
+        set_on({each.broker for each in plan.directories}, {_BROKER_THROTTLES[2]: str(directory_throttle)})
+        print(f"The replica-alter-dir throttle limit was set to {directory_throttle} B/s")
+
+
+def _move(client: Admin, directories: dict[Replica, str], timeout_ms: int) -> None:
+    """Begin the moves between directories; a replica that is not there yet is waited for."""
+    left = dict(directories)
+    deadline = time.monotonic() + timeout_ms / 1000
+    while left:
+        results = client.alter_replica_log_dirs(left)
+        for replica, error in results.errors.items():
+            if error.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
+                raise Failed(f"Failed to alter dir for {_named(replica)}")
+        for replica in sorted(results.succeeded, key=_named):
+            where = f"replica {replica.topic}-{replica.partition} with broker {replica.broker}"
+            print(f"Successfully started moving log directory to {left.pop(replica)} for {where} ")
+        if not left:
+            return
+        if time.monotonic() >= deadline:
+            many = "" if len(left) == 1 else "s"
+            names = ",".join(sorted(map(_named, left)))
+            raise Reported(f"Timed out before log directory move{many} could be started for: {names}")
+        time.sleep(_PAUSE_S)
+
+
+def _named(replica: Any) -> str:
+    return f"{replica.topic}-{replica.partition}-{replica.broker}"
+
+
+# ---- cancel
+
+
+def cancel(client: Admin, plan: Plan, *, preserve: bool, timeout_ms: int) -> None:
+    """Call moves off."""
+    moving = [each for each in plan.replicas if each in client.list_partition_reassignments(plan.replicas)]
+    if moving:
+        results = client.alter_partition_reassignments(dict.fromkeys(moving))
+        many = "" if len(results.errors) == 1 else "s"
+        if results.errors:
+            lines = [f"{each}: {message(results.errors[each])}" for each in sorted(results.errors)]
+            raise Reported("\n".join([f"Error cancelling partition reassignment{many} for:", *lines]))
+        many = "" if len(moving) == 1 else "s"
+        print(f"Successfully cancelled partition reassignment{many} for: {_listed(sorted(moving))}")
+    else:
+        print("None of the specified partition reassignments are active.")
+    back = _moving_directories(client, plan)
+    if back:
+        _move(client, back, timeout_ms)
+    else:
+        print("None of the specified partition moves are active.", end="")
+    if not preserve:
+        _clear_throttles(client, plan)
+
+
+def _moving_directories(client: Admin, plan: Plan) -> dict[Replica, str]:
+    """Replicas of the plan that move between directories, with the directory that they are in."""
+    from ottla.client import TopicPartition
+
+    if not plan.directories:
+        return {}
+    where = _directories(client, plan.replicas)
+    found: dict[Replica, str] = {}
+    for replica in plan.directories:
+        now, future = where.get((TopicPartition(replica.topic, replica.partition), replica.broker), (None, None))
+        if now is not None and future is not None:
+            found[replica] = now
+    return found

@@ -1,0 +1,299 @@
+"""kafka-transactions: transactional ids, producers, and transactions that hang."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from ottla.cli.kafka.metadata.metadata_quorum import table
+from ottla.cli.kafka.program.argument import Command, Words, tool
+from ottla.cli.kafka.program.error import message
+from ottla.cli.kafka.program.option import Option
+from ottla.cli.kafka.program.tool import Failed, admin, load
+from ottla.kernel.error import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.client import Admin, TopicPartition
+    from ottla.client.admin.replica import ActiveProducer
+    from ottla.client.admin.transaction import TransactionDescription
+
+_TOPIC = Option("topic", "The topic.", "TOPIC", required=True)
+_PARTITION = Option("partition", "The partition.", "PARTITION", int, required=True)
+COMMANDS = (
+    Command(
+        "list",
+        "List transactional ids.",
+        (
+            Option("duration-filter", "Only transactions open for longer, in ms.", "DURATION_FILTER", int),
+            Option("transactional-id-pattern", "Only ids that match.", "TRANSACTIONAL_ID_PATTERN"),
+        ),
+    ),
+    Command(
+        "describe",
+        "Describe a transactional id.",
+        (Option("transactional-id", "The id.", "TRANSACTIONAL_ID", required=True),),
+    ),
+    Command(
+        "describe-producers",
+        "Describe the producers of a partition.",
+        (Option("broker-id", "Ask this replica, not the leader.", "BROKER_ID", int), _TOPIC, _PARTITION),
+    ),
+    Command(
+        "abort",
+        "Abort a hanging transaction.",
+        (
+            _TOPIC,
+            _PARTITION,
+            Option("start-offset", "Where it starts.", "START_OFFSET", int),
+            Option("producer-id", "Its producer, for brokers before 3.0.", "PRODUCER_ID", int),
+            Option("producer-epoch", "For brokers before 3.0.", "PRODUCER_EPOCH", int),
+            Option("coordinator-epoch", "For brokers before 3.0.", "COORDINATOR_EPOCH", int),
+        ),
+    ),
+    Command(
+        "find-hanging",
+        "Find transactions that hang.",
+        (
+            Option("broker-id", "Search this broker.", "BROKER_ID", int),
+            Option("max-transaction-timeout", "Open for more minutes.", "MAX_TRANSACTION_TIMEOUT", int, default=15),
+            Option("topic", "Search this topic.", "TOPIC"),
+            Option("partition", "Search this partition.", "PARTITION", int),
+        ),
+    ),
+    Command(
+        "forceTerminateTransaction",
+        "Abort what is open of a transactional id.",
+        (Option("transactionalId", "The id.", "TRANSACTIONALID", required=True),),
+    ),
+)
+#: A broker before 3.0 is asked by what a newer one finds out itself.
+_BATCH = 500
+
+
+def main() -> None:
+    """The console script."""
+    tool(
+        "kafka-transactions.sh",
+        "This tool is used to analyze the transactional state of producers in the cluster. It can be used to detect "
+        "and recover from hanging transactions.",
+        _run,
+        options=(
+            Option("bootstrap-server", "The brokers to ask first.", "host:port", required=True),
+            Option("command-config", "A file of properties for the client.", "FILE"),
+        ),
+        commands=COMMANDS,
+    )
+
+
+def _run(words: Words) -> int:
+    properties = load(words["command-config"]) if words["command-config"] else {}
+    with admin(words["bootstrap-server"], properties) as client:
+        {
+            "list": _list,
+            "describe": _describe,
+            "describe-producers": _describe_producers,
+            "abort": _abort,
+            "find-hanging": _find_hanging,
+            "forceTerminateTransaction": _terminate,
+        }[words.command](client, words)
+    return 0
+
+
+def _failed(what: str, error: KafkaError) -> Failed:
+    return Failed(f"{what}: {message(error)}. Enable debug logging for additional detail.")
+
+
+def _list(client: Admin, words: Words) -> None:
+    duration = words["duration-filter"]
+    try:
+        found = client.list_transactions(
+            duration_ms=-1 if duration is None else duration, pattern=words["transactional-id-pattern"]
+        )
+    except KafkaError as error:
+        raise _failed("Failed to list transactions", error) from error
+    rows = [(each.transactional_id, str(each.coordinator.id), str(each.producer_id), each.state) for each in found]
+    table(("TransactionalId", "Coordinator", "ProducerId", "TransactionState"), rows)
+
+
+def _describe(client: Admin, words: Words) -> None:
+    name = words["transactional-id"]
+    try:
+        found = client.describe_transactions([name])[name]
+    except KafkaError as error:
+        what = f"Failed to describe transaction state of transactional-id `{name}`"
+        if error.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            why = f"DescribeTransactions request for transactionalId `{name}` failed because the ID could not be found"
+            raise Failed(f"{what}: {why}. Enable debug logging for additional detail.") from error
+        raise _failed(what, error) from error
+    began = found.start_timestamp
+    row = (
+        str(found.coordinator.id),
+        name,
+        str(found.producer_id),
+        str(found.producer_epoch),
+        found.state,
+        str(found.timeout_ms),
+        "None" if began is None else str(began),
+        "None" if began is None else str(_now_ms() - began),
+        ",".join(map(str, found.partitions)),
+    )
+    titles = ("CoordinatorId", "TransactionalId", "ProducerId", "ProducerEpoch", "TransactionState")
+    times = ("TransactionTimeoutMs", "CurrentTransactionStartTimeMs", "TransactionDurationMs")
+    table((*titles, *times, "TopicPartitions"), [row])
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _partition(words: Words) -> TopicPartition:
+    from ottla.client import TopicPartition
+
+    return TopicPartition(words["topic"], words["partition"])
+
+
+def _describe_producers(client: Admin, words: Words) -> None:
+    partition, broker = _partition(words), words["broker-id"]
+    try:
+        producers = client.describe_producers([partition], broker=broker)[partition]
+    except KafkaError as error:
+        where = "leader" if broker is None else f"broker {broker}"
+        raise _failed(f"Failed to describe producers for partition {partition} on {where}", error) from error
+    rows = [
+        (
+            str(each.producer_id),
+            str(each.producer_epoch),
+            str(-1 if each.coordinator_epoch is None else each.coordinator_epoch),
+            str(each.last_sequence),
+            str(each.last_timestamp),
+            str(each.transaction_start_offset),
+        )
+        for each in producers
+    ]
+    titles = ("ProducerId", "ProducerEpoch", "LatestCoordinatorEpoch", "LastSequence", "LastTimestamp")
+    table((*titles, "CurrentTransactionStartOffset"), rows)
+
+
+def _abort(client: Admin, words: Words) -> None:
+    partition, start = _partition(words), words["start-offset"]
+    if start is None and words["producer-id"] is None:
+        raise Failed(
+            "The transaction to abort must be identified either with --start-offset (for brokers on 3.0 or above) or "
+            "with --producer-id, --producer-epoch, and --coordinator-epoch (for older brokers)"
+        )
+    if start is None:
+        for each in ("producer-epoch", "coordinator-epoch"):
+            if words[each] is None:
+                raise Failed(f"Missing required argument --{each}")
+        raise Failed("brokers before 3.0 are not served: give --start-offset")
+    try:
+        producers = client.describe_producers([partition])[partition]
+    except KafkaError as error:
+        raise _failed(f"Failed to validate producer state for partition {partition}", error) from error
+    if not any(each.transaction_start_offset == start for each in producers):
+        raise Failed(f"Could not find any open transactions starting at offset {start} on partition {partition}")
+    try:
+        client.abort_transaction(partition, start)
+    except KafkaError as error:
+        raise _failed(f"Failed to abort transaction at offset {start} of {partition}", error) from error
+
+
+def _terminate(client: Admin, words: Words) -> None:
+    name = words["transactionalId"]
+    try:
+        client.terminate_transaction(name)
+    except KafkaError as error:
+        raise _failed(f"Failed to force terminate transactionalId `{name}`", error) from error
+
+
+# ---- transactions that hang: open for longer than any may be, and not known to their coordinator
+
+
+def _find_hanging(client: Admin, words: Words) -> None:
+    if words["topic"] is None and words["broker-id"] is None:
+        raise Failed(
+            "The `find-hanging` command requires either --topic or --broker-id to limit the scope of the search"
+        )
+    if words["partition"] is not None and words["topic"] is None:
+        raise Failed("The --partition argument requires --topic to be provided")
+    hanging = find_hanging(
+        client, words["topic"], words["partition"], words["broker-id"], words["max-transaction-timeout"] * 60_000
+    )
+    rows = [
+        (
+            partition.topic,
+            str(partition.partition),
+            str(each.producer_id),
+            str(each.producer_epoch),
+            str(-1 if each.coordinator_epoch is None else each.coordinator_epoch),
+            str(each.transaction_start_offset),
+            str(each.last_timestamp),
+            str((_now_ms() - each.last_timestamp) // 60_000),
+        )
+        for partition, each in hanging
+    ]
+    titles = ("Topic", "Partition", "ProducerId", "ProducerEpoch", "CoordinatorEpoch", "StartOffset")
+    table((*titles, "LastTimestamp", "Duration(min)"), rows)
+
+
+def find_hanging(
+    client: Admin, topic: str | None, partition: int | None, broker: int | None, longer_than_ms: int
+) -> list[tuple[TopicPartition, ActiveProducer]]:
+    """Producers with a transaction that its coordinator has forgotten. Failed says which call did not work."""
+    found: list[tuple[TopicPartition, ActiveProducer]] = []
+    partitions = _partitions(client, topic, partition, broker)
+    for first in range(0, len(partitions), _BATCH):
+        some = partitions[first : first + _BATCH]
+        try:
+            described = client.describe_producers(some, broker=broker).check()
+        except KafkaError as error:
+            raise _failed(f"Failed to describe producers for {len(some)} partitions", error) from error
+        found += [
+            (each, producer)
+            for each, producers in described.items()
+            for producer in producers
+            if producer.transaction_start_offset is not None and _now_ms() - producer.last_timestamp > longer_than_ms
+        ]
+    if not found:
+        return []
+    known = _transactions_of(client, {producer.producer_id for _, producer in found})
+    return [
+        (each, producer)
+        for each, producer in found
+        if producer.producer_id not in known or each not in known[producer.producer_id].partitions
+    ]
+
+
+def _partitions(client: Admin, topic: str | None, partition: int | None, broker: int | None) -> list[TopicPartition]:
+    from ottla.client import TopicPartition
+
+    if topic is not None and partition is not None:
+        return [TopicPartition(topic, partition)]
+    names = [each.name for each in client.list_topics(internal=True)] if topic is None else [topic]
+    try:
+        topics = client.describe_topics(names).check()
+    except KafkaError as error:
+        raise _failed(f"Failed to describe {len(names)} topics", error) from error
+    return [
+        TopicPartition(name, each.partition)
+        for name, described in topics.items()
+        for each in described.partitions
+        if broker is None or any(node.id == broker for node in each.replicas)
+    ]
+
+
+def _transactions_of(client: Admin, producer_ids: set[int]) -> dict[int, TransactionDescription]:
+    """By producer id what the coordinators know."""
+    try:
+        listed = client.list_transactions(producer_ids=producer_ids)
+    except KafkaError as error:
+        raise _failed(f"Failed to list transactions for {len(producer_ids)} producers", error) from error
+    described = client.describe_transactions(each.transactional_id for each in listed)
+    for one in described.errors.values():
+        if one.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            raise _failed(f"Failed to describe {len(listed)} transactions", one)
+    return {
+        each.producer_id: described[each.transactional_id]
+        for each in listed
+        if each.transactional_id in described.succeeded
+    }

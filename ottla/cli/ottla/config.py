@@ -1,0 +1,282 @@
+"""`ottla configs`: show, explain and change the settings of topics, nodes and groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.amount import setting_value
+from ottla.cli.option import Commands, admin, as_json, cluster, complete_group, complete_topic, pairs
+from ottla.kernel.error import OttlaError
+
+if TYPE_CHECKING:
+    from ottla.client import Admin, ConfigResource
+    from ottla.settings.schema import Setting, Settings
+
+#: Those that this package declares.
+_KINDS = ("topic", "broker", "group")
+_RESOURCES = {
+    "topic": "TOPIC",
+    "broker": "BROKER",
+    "group": "GROUP",
+    "metrics": "CLIENT_METRICS",
+    "logger": "BROKER_LOGGER",
+}
+_kind = click.argument("kind", type=click.Choice(list(_RESOURCES)), metavar="|".join(_RESOURCES))
+
+
+def _complete_name(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Names of what the kind before it says."""
+    complete = {"topic": complete_topic, "group": complete_group}.get(context.params.get("kind", ""))
+    return complete(context, parameter, incomplete) if complete else []
+
+
+_name = click.argument("name", shell_complete=_complete_name)
+_SOURCES = {
+    "DYNAMIC_TOPIC_CONFIG": "topic",
+    "DYNAMIC_GROUP_CONFIG": "group",
+    "DYNAMIC_BROKER_CONFIG": "this node",
+    "DYNAMIC_DEFAULT_BROKER_CONFIG": "all nodes",
+    "STATIC_BROKER_CONFIG": "file",
+    "DYNAMIC_CLIENT_METRICS_CONFIG": "metrics",
+    "DYNAMIC_BROKER_LOGGER_CONFIG": "logger",
+    "DEFAULT_CONFIG": "default",
+}
+
+
+@click.group(cls=Commands)
+@cluster
+def configs(bootstrap: str, client: tuple[str, ...]) -> None:
+    """Show, explain and change settings."""
+
+
+def _resource(kind: str, name: str) -> ConfigResource:
+    from ottla.client import ConfigResource, ResourceType
+
+    if kind == "broker" and name != "all" and not name.isdecimal():
+        raise click.UsageError(f"a broker is named by its number, or all: {name} is neither")
+    if kind == "logger" and not name.isdecimal():
+        raise click.UsageError(f"loggers are named by the number of their broker: {name} is none")
+    return ConfigResource(ResourceType[_RESOURCES[kind]], "" if kind == "broker" and name == "all" else name)
+
+
+def _check_there(ask: Admin, kind: str, name: str) -> None:
+    """OttlaError for a broker that is not there: the client would wait for it for a minute."""
+    if kind in ("broker", "logger") and name.isdecimal():
+        there = sorted(node.id for node in ask.describe_cluster().nodes)
+        if int(name) not in there:
+            raise OttlaError(f"there is no broker {name} now: these are {', '.join(map(str, there))}")
+
+
+@configs.command()
+@cluster
+@_kind
+@_name
+@click.argument("settings", nargs=-1, metavar="[SETTING...]")
+@click.option("-a", "--all", "everything", is_flag=True, help="Those that nobody set, too.")
+@as_json
+def show(
+    bootstrap: str,
+    client: tuple[str, ...],
+    kind: str,
+    name: str,
+    settings: tuple[str, ...],
+    everything: bool,
+    as_json: bool,
+) -> None:
+    """The settings of a topic, a broker (its number, or all), a group or client metrics, the levels of a broker's
+    loggers, and where they come from.
+    """
+    from ottla.cli import screen
+
+    with admin(bootstrap, client) as ask:
+        _check_there(ask, kind, name)
+        entries = ask.describe_config(_resource(kind, name), settings or None)
+    shown = [each for each in entries.values() if everything or settings or not each.is_default]
+    if as_json:
+        screen.document(
+            [
+                {
+                    "setting": each.name,
+                    "value": each.value,
+                    "source": each.source.name,
+                    "read_only": each.read_only,
+                    "sensitive": each.sensitive,
+                    "type": each.type,
+                }
+                for each in sorted(shown, key=lambda each: each.name)
+            ]
+        )
+        return
+    rows = []
+    for each in sorted(shown, key=lambda each: each.name):
+        value = screen.coloured("hidden", "dim") if each.sensitive else each.value
+        source = _SOURCES.get(each.source.name, each.source.name.lower())
+        rows.append((each.name, value, screen.coloured(source, "dim" if each.is_default else "cyan")))
+    columns = [screen.Column("setting", "name"), screen.Column("value"), screen.Column("from")]
+    screen.table(columns, rows, empty=f"nobody set anything for {kind} {name}; --all shows the defaults")
+
+
+@configs.command("set")
+@cluster
+@_kind
+@_name
+@click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE...")
+@as_json
+def set_(
+    bootstrap: str, client: tuple[str, ...], kind: str, name: str, changes: tuple[str, ...], as_json: bool
+) -> None:
+    """Change settings of a topic, a broker (its number, or all), a group, client metrics, or the level of a broker's
+    logger, while everything runs.
+    """
+    from ottla.cli import screen
+
+    wanted = {key: setting_value(key, value) for key, value in pairs(changes, "set").items()}
+    with admin(bootstrap, client) as ask:
+        _check_there(ask, kind, name)
+        ask.alter_config(_resource(kind, name), dict(wanted))
+    screen.told(
+        as_json,
+        {"kind": kind, "name": name, "set": wanted},
+        *(f"{kind} {name}: {key}={value}" for key, value in wanted.items()),
+    )
+
+
+@configs.command()
+@cluster
+@_kind
+@_name
+@click.argument("settings", nargs=-1, required=True, metavar="SETTING...")
+@as_json
+def unset(
+    bootstrap: str, client: tuple[str, ...], kind: str, name: str, settings: tuple[str, ...], as_json: bool
+) -> None:
+    """Bring settings back to their defaults."""
+    from ottla.cli import screen
+
+    with admin(bootstrap, client) as ask:
+        _check_there(ask, kind, name)
+        ask.alter_config(_resource(kind, name), dict.fromkeys(settings))
+    screen.told(
+        as_json,
+        {"kind": kind, "name": name, "unset": list(settings)},
+        *(f"{kind} {name}: {each} is the default again" for each in settings),
+    )
+
+
+@configs.command()
+@click.argument("pattern", default="")
+@click.option("-k", "--kind", type=click.Choice(_KINDS), help="Only settings of this kind.")
+@as_json
+def explain(pattern: str, kind: str | None, as_json: bool) -> None:
+    """What settings mean: one by its name, or all whose name or meaning has PATTERN in it. Needs no cluster."""
+    from ottla.cli import screen
+
+    found = [
+        (each, setting)
+        for each in _KINDS
+        if kind in (None, each)
+        for setting in _declared(each).declared().values()
+        if not setting.internal and (pattern in setting.name or pattern.lower() in setting.doc.lower())
+    ]
+    exact = [(each, setting) for each, setting in found if setting.name == pattern]
+    if not found:
+        raise OttlaError(f"no setting has {pattern} in its name or its meaning")
+    if as_json:
+        screen.document([_about(each, setting) for each, setting in exact or found])
+    elif exact:
+        for each, setting in exact:
+            _explain(each, setting)
+    else:
+        columns = [
+            screen.Column("setting", "name"),
+            screen.Column("of", "dim"),
+            screen.Column("default"),
+            screen.Column("meaning"),
+        ]
+        rows = [(setting.name, each, _shown_default(setting), setting.documentation) for each, setting in found]
+        screen.table(columns, rows)
+
+
+@configs.command("list")
+@cluster
+@as_json
+def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
+    """What has settings of its own: topics, brokers, groups, client metrics."""
+    from ottla.cli import screen
+
+    with admin(bootstrap, client) as ask:
+        found = ask.list_config_resources()
+        entries = ask.describe_configs(found).succeeded
+    words = {constant: word for word, constant in _RESOURCES.items()}
+    rows: list[dict[str, Any]] = [
+        {
+            "kind": words[each.type.name],
+            "name": each.name or "all",
+            "settings": {
+                one.name: one.value
+                for one in sorted(entries[each].values(), key=lambda one: one.name)
+                if one.source.name.startswith("DYNAMIC_") and one.source.name != "DYNAMIC_DEFAULT_BROKER_CONFIG"
+            },
+        }
+        for each in sorted(found, key=lambda one: (one.type, one.name))
+        if each in entries and each.type.name != "BROKER_LOGGER"
+    ]
+    rows = [each for each in rows if each["settings"]]
+    if as_json:
+        screen.document(rows)
+        return
+    columns = [screen.Column("kind", "dim"), screen.Column("name", "name"), screen.Column("setting")]
+    lines = [(each["kind"], each["name"], key, value) for each in rows for key, value in each["settings"].items()]
+    screen.table([*columns, screen.Column("value")], lines, empty="nobody has set anything")
+
+
+def _declared(kind: str) -> type[Settings]:
+    from ottla.settings.group.settings import GroupSettings
+    from ottla.settings.server.settings import ServerSettings
+    from ottla.settings.topic.settings import TopicSettings
+
+    return {"topic": TopicSettings, "broker": ServerSettings, "group": GroupSettings}[kind]
+
+
+def _shown_default(setting: Setting[Any]) -> str:
+    text = setting.default_text
+    return {"9223372036854775807": "no limit", "2147483647": "no limit"}.get(text or "", text or "-")
+
+
+def _about(kind: str, setting: Setting[Any]) -> dict[str, object]:
+    return {
+        "setting": setting.name,
+        "of": kind,
+        "type": setting.type.name.lower(),
+        "default": setting.default_text,
+        "takes": setting.takes,
+        "importance": setting.importance.lower(),
+        "mode": setting.mode if kind == "broker" else "any time",
+        "served": setting.served,
+        "meaning": setting.doc,
+    }
+
+
+def _explain(kind: str, setting: Setting[Any]) -> None:
+    from ottla.cli import screen
+
+    about = _about(kind, setting)
+    screen.heading(setting.name, f"of a {kind}")
+    lines = [("meaning", setting.documentation), ("takes", about["takes"]), ("default", _shown_default(setting))]
+    if setting.name.endswith(".ms") and isinstance(setting.default, int) and 0 < setting.default < 1 << 62:
+        lines[-1] = ("default", f"{setting.default_text} ({screen.duration(setting.default)})")
+    lines.append(
+        (
+            "changes",
+            {
+                "read-only": "with the file only",
+                "per-broker": "for one node while it runs",
+                "cluster-wide": "for one node or all of them while they run",
+            }.get(str(about["mode"]), "any time"),
+        )
+    )
+    if setting.broker:
+        lines.append(("else", f"{setting.broker} of the node"))
+    screen.table([screen.Column("", "dim"), screen.Column("")], lines, headless=True)

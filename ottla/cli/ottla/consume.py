@@ -1,0 +1,212 @@
+"""`ottla consume`: read records, those that are there and those that come.
+
+Rules:
+- Without a group it begins at the end (with `-e` at the beginning), or where `--from` says, and nothing remembers where
+  it stopped. With `-g` it is a member of that group: it goes on where the group was, and commits what it has shown.
+- It follows until Ctrl-C; `-e` ends at what was the end when it began, `--until` at a place, `-n` after so many.
+- In a pipe a line is a value, with `--json` a whole record that `ottla produce --format json` takes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.option import F, Tool, admin, as_json, client_settings, cluster, complete_group, complete_topic
+from ottla.cli.place import offsets_at
+from ottla.kernel.error import OttlaError
+
+if TYPE_CHECKING:
+    from ottla.cli.records.read import Wanted
+    from ottla.client import TopicPartition
+
+
+def reading(function: F) -> F:
+    """The options that choose records."""
+    options = (
+        click.option(
+            "-s",
+            "--from",
+            "start",
+            metavar="WHERE",
+            help="earliest, latest, an offset, -N (before the end), a time (2026-11-21T06:00Z, @MS), or 2h (ago).",
+        ),
+        click.option("--until", metavar="WHERE", help="Stop before this offset or time (now: what is there)."),
+        click.option(
+            "-p", "--partition", "only", type=click.IntRange(0), multiple=True, help="Only this one; may be repeated."
+        ),
+        click.option("--grep", metavar="PATTERN", help="Only records in whose key, value or headers this is found."),
+        click.option(
+            "--where",
+            "condition",
+            metavar="EXPRESSION",
+            help="Only records for which this holds, e.g. 'value.price > 50'.",
+        ),
+        click.option("--committed", is_flag=True, help="Leave out what transactions have not committed."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@click.command(cls=Tool)
+@cluster
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete_topic)
+@click.option("-g", "--group", help="Be a member of this group, and commit.", shell_complete=complete_group)
+@click.option("--share", "queue", metavar="GROUP", help="Take records from a queue (a share group), and accept them.")
+@reading
+@click.option("--from-beginning", is_flag=True, help="The same as --from earliest.")
+@click.option("--tail", type=click.IntRange(1), metavar="N", help="Begin with the last N of all partitions, by time.")
+@click.option("-n", "--count", type=click.IntRange(1), help="Stop after so many records.")
+@click.option("-e", "--exit", "stop_at_end", is_flag=True, help="Stop at the end instead of following.")
+@click.option("-k", "--keys", is_flag=True, help="In a pipe: KEY, a tab, VALUE.")
+@click.option("-o", "--output", metavar="TEMPLATE", help=r"A record's text, e.g. '{key} {value.price} {headers}\n'.")
+@click.option("-Z", "--null", metavar="TEXT", help=r"What a null looks like; in a pipe \N if not given.")
+@as_json
+def consume(
+    bootstrap: str,
+    client: tuple[str, ...],
+    topics: tuple[str, ...],
+    group: str | None,
+    queue: str | None,
+    keys: bool,
+    output: str | None,
+    null: str | None,
+    as_json: bool,
+    grep: str | None,
+    condition: str | None,
+    **options: Any,
+) -> None:
+    """Read records of TOPIC, and go on with those that come.
+
+    \b
+    ottla consume flights                      what comes from now on
+    ottla consume flights --from-beginning     everything, then what comes
+    ottla consume flights -e                   everything that is there
+    ottla consume flights --tail 20 -e         the last twenty, over all partitions
+    ottla consume flights -s 2026-11-21T06:00Z --until 2h
+    ottla consume orders -e --where 'value.price > 50 and key != "ann"' -o '{key} {value.price:>8}\\n'
+    ottla consume flights -g readers           as a member of a group
+    ottla consume jobs --share workers         from a queue, each record to one of its members
+
+    Fields of TEMPLATE and EXPRESSION: topic, partition, offset, timestamp, timestamp_ms, key, value, headers,
+    header.NAME, and value.a.b[0] into JSON. EXPRESSION has == != < <= > >= contains startswith endswith in and or not.
+    """  # noqa: D301 - click wants the backspace itself
+    from ottla.cli.records.show import json_line, writer
+
+    if as_json and (output or keys or null):
+        raise click.UsageError("--json is a form of its own: without -o, -k and -Z")
+    if keys and output:
+        raise click.UsageError("-o says where the key stands: without -k")
+    write = json_line if as_json else writer(keys=keys, topics=topics, null=null, output=output)
+    wanted = wants(grep, condition)
+    from ottla.cli.records import read
+
+    if queue:
+        places = ("start", "until", "tail", "from_beginning", "only", "stop_at_end")
+        if group or wanted or any(options[name] for name in places):
+            raise click.UsageError(
+                "a queue gives its records as they come: with --share no -g, --from, -p and -e, --until, --tail"
+            )
+        read.share(client_settings(bootstrap, client), topics, queue, options["committed"], write, options["count"])
+        return
+    _read(bootstrap, client, topics, group, write, wanted, **options)
+
+
+def _read(
+    bootstrap: str,
+    client: tuple[str, ...],
+    topics: tuple[str, ...],
+    group: str | None,
+    write: Callable[[Any], str],
+    wanted: Wanted | None,
+    *,
+    start: str | None,
+    until: str | None,
+    only: tuple[int, ...],
+    committed: bool,
+    from_beginning: bool,
+    tail: int | None,
+    count: int | None,
+    stop_at_end: bool,
+) -> None:
+    from ottla.cli.records import read
+
+    if start and from_beginning:
+        raise click.UsageError("--from and --from-beginning: give one of them")
+    start = "earliest" if from_beginning else start
+    if group and (only or until or tail or start not in (None, "earliest", "latest")):
+        raise click.UsageError(
+            "a group knows where it is: with -g, --from takes earliest or latest, and no -p, --until, --tail"
+        )
+    if tail and (until or count):
+        raise click.UsageError("--tail counts back from the end: without --until and -n")
+    settings = client_settings(bootstrap, client)
+    settings["isolation.level"] = "read_committed" if committed else "read_uncommitted"
+    # A topic that is not there is an error here, and reading makes none.
+    settings["allow.auto.create.topics"] = "false"
+    usual = "earliest" if stop_at_end or until or (tail and wanted) else "latest"
+    begins, ends = bounds(bootstrap, client, topics, only, start or usual, until)
+    stops = ends if stop_at_end or until else None
+    if group:
+        reset = start or ("earliest" if stop_at_end else "latest")
+        settings |= {"group.id": group, "auto.offset.reset": reset, "enable.auto.commit": "false"}
+        read.as_member(settings, topics, stops, write, wanted, count)
+        return
+    there = "records" if start else "new records (--from-beginning shows those that are there)"
+    if tail:
+        floor = begins if start or wanted else bounds(bootstrap, client, topics, only, "earliest", None)[0]
+        read.tail(settings, floor, ends, write, wanted, tail, follow=stops is None)
+        return
+    read.plainly(settings, begins, ends, write, wanted, count, follow=stops is None, what=there)
+
+
+def wants(grep: str | None, condition: str | None) -> Wanted | None:
+    """The test of --grep and --where together; None when all records are wanted."""
+    tests: list[Wanted] = []
+    if condition is not None:
+        from ottla.cli.records.where import where
+
+        tests.append(where(condition))
+    if grep is not None:
+        try:
+            pattern = re.compile(grep.encode())
+        except re.error as error:
+            raise click.UsageError(f"--grep {grep}: it takes a regular expression ({error})") from error
+        tests.append(lambda record: _is_in(pattern, record))
+    if not tests:
+        return None
+    return lambda record: all(test(record) for test in tests)
+
+
+def _is_in(pattern: re.Pattern[bytes], record: Any) -> bool:
+    if any(content is not None and pattern.search(content) for content in (record.value, record.key)):
+        return True
+    return any(pattern.search(name.encode() + b"=" + (content or b"")) for name, content in record.headers)
+
+
+def bounds(
+    bootstrap: str,
+    client: tuple[str, ...],
+    topics: tuple[str, ...],
+    only: tuple[int, ...],
+    start: str,
+    until: str | None,
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Where reading begins in each partition, and where it ends: now, or at `until`."""
+    from ottla.client import TopicPartition
+
+    with admin(bootstrap, client) as ask:
+        found = [
+            TopicPartition(topic, each.partition)
+            for topic in dict.fromkeys(topics)
+            for each in ask.describe_topic(topic).partitions
+        ]
+        partitions = [each for each in found if not only or each.partition in only]
+        if missing := set(only) - {each.partition for each in partitions}:
+            raise OttlaError(f"{', '.join(topics)} has no partition {', '.join(map(str, sorted(missing)))}")
+        begins = offsets_at(ask, partitions, start)
+        return begins, offsets_at(ask, partitions, "latest" if until in (None, "now") else until)

@@ -1,0 +1,104 @@
+"""`ottla features`: the features of a cluster and their levels."""
+
+from __future__ import annotations
+
+import click
+
+from ottla.cli.option import Commands, admin, as_json, cluster, pairs
+from ottla.kernel.error import OttlaError
+
+
+@click.group(cls=Commands, invoke_without_command=True)
+@cluster
+@as_json
+@click.pass_context
+def features(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
+    """Show the features of the cluster, and raise or lower their levels. Alone it lists."""
+    if context.invoked_subcommand is None:
+        context.invoke(list_, bootstrap=bootstrap, client=client, as_json=as_json)
+
+
+@features.command("list")
+@cluster
+@as_json
+def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
+    """All features: the level in force, and those that the brokers can run."""
+    from ottla.cli import screen
+
+    with admin(bootstrap, client) as ask:
+        levels = ask.describe_features()
+    found = [
+        {"feature": name, "level": each.finalized or 0, "least": each.min_supported, "most": each.max_supported}
+        for name, each in sorted(levels.items())
+    ]
+    if as_json:
+        screen.document(found)
+        return
+    columns = [screen.Column("feature", "name"), screen.Column("level", numeric=True)]
+    columns += [
+        screen.Column("least", numeric=True),
+        screen.Column("most", numeric=True),
+        screen.Column("release", "dim"),
+    ]
+    rows = [(*each.values(), _release(str(each["feature"]), int(str(each["level"])))) for each in found]
+    screen.table(columns, rows)
+
+
+def _release(feature: str, level: int) -> str | None:
+    from ottla.metadata.feature import METADATA_VERSIONS
+    from ottla.metadata.image import METADATA_VERSION
+
+    return METADATA_VERSIONS[level].text if feature == METADATA_VERSION and level in METADATA_VERSIONS else None
+
+
+@features.command("set")
+@cluster
+@click.argument("levels", nargs=-1, metavar="FEATURE=LEVEL...")
+@click.option("-r", "--release", metavar="VERSION", help="All features as this release has them, e.g. 4.3.")
+@click.option("--downgrade", is_flag=True, help="Levels may go down, if no metadata gets lost by it.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only say whether it would work.")
+@as_json
+def set_(
+    bootstrap: str,
+    client: tuple[str, ...],
+    levels: tuple[str, ...],
+    release: str | None,
+    downgrade: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Bring features to levels, all of them or none; level 0 disables one."""
+    from ottla.cli import screen
+    from ottla.client.admin.result import Downgrade
+
+    if bool(levels) == bool(release):
+        raise click.UsageError("give FEATURE=LEVEL, or --release")
+    wanted = _of_release(release) if release else _levels(levels)
+    with admin(bootstrap, client) as ask:
+        kind = Downgrade.SAFE if downgrade else Downgrade.NO
+        now = ask.describe_features()
+        lower = [name for name, level in wanted.items() if name in now and level < (now[name].finalized or 0)]
+        if lower and not downgrade:
+            raise OttlaError(f"{lower[0]} would go down; add --downgrade, and it does if no metadata gets lost by it")
+        ask.update_features(wanted, downgrade=kind, validate_only=dry_run).check()
+    would = " would work" if dry_run else ""
+    screen.told(
+        as_json,
+        {"features": wanted, "dry_run": dry_run},
+        *(f"{name}={level}{would}" for name, level in wanted.items()),
+    )
+
+
+def _levels(levels: tuple[str, ...]) -> dict[str, int]:
+    found = {}
+    for name, level in pairs(levels, "set").items():
+        if not level.isdecimal():
+            raise OttlaError(f"{name}={level}: the level is a whole number")
+        found[name] = int(level)
+    return found
+
+
+def _of_release(release: str) -> dict[str, int]:
+    from ottla.metadata.feature import default_levels, release_level
+
+    return {name: level for name, level in default_levels(release_level(release)).items() if level > 0}

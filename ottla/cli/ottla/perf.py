@@ -1,0 +1,252 @@
+"""`ottla perf`: how fast a cluster takes and gives records, and how long one record is under way."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import click
+
+from ottla.cli.measure import MEBIBYTE, Latencies, MeasuredWindow, Pace
+from ottla.cli.option import Commands, F, admin, as_json, client_settings, cluster, complete_topic, pairs
+from ottla.cli.reach import reach
+from ottla.kernel.error import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.client import Producer
+
+_STRIDE = 1_000
+_POLL_S = 0.2
+_SHARES = (0.5, 0.95, 0.99, 0.999)
+_NAMES = ("p50", "p95", "p99", "p99.9")
+_topic = click.argument("topic", shell_complete=complete_topic)
+
+
+@click.group(cls=Commands)
+@cluster
+def perf(bootstrap: str, client: tuple[str, ...]) -> None:
+    """Measure how fast a cluster takes and gives records. -X sets what the client does, e.g. -X linger.ms=10."""
+
+
+def _count(default: int) -> Callable[[F], F]:
+    return click.option("-n", "--count", type=click.IntRange(1), default=default, show_default=True, help="How many.")
+
+
+@perf.command()
+@cluster
+@_topic
+@_count(1_000_000)
+@click.option("-s", "--size", type=click.IntRange(1), default=100, show_default=True, help="Bytes of a record.")
+@click.option("-r", "--rate", type=float, default=0.0, help="At most so many records a second.")
+@click.option("-z", "--compression", default="none", help="gzip, snappy, lz4 or zstd.")
+@click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", help="Who must have a record.")
+@as_json
+def produce(
+    bootstrap: str,
+    client: tuple[str, ...],
+    topic: str,
+    count: int,
+    size: int,
+    rate: float,
+    compression: str,
+    acks: str,
+    as_json: bool,
+) -> None:
+    """Write records of random letters to TOPIC, and measure."""
+    from ottla.cli import screen
+
+    settings = {"linger.ms": 5, **client_settings(bootstrap, client)}
+    settings.setdefault("compression.type", compression)
+    settings.setdefault("acks", acks)
+    reach(bootstrap, settings)
+    from ottla.client import Producer
+
+    window, latencies = MeasuredWindow(), Latencies(count)
+    letters = bytes(random.Random(0).choices(range(65, 91), k=size + 65_536))
+    with Producer(settings) as producer, screen.progress(topic, count) as bar:
+        window = MeasuredWindow()
+        pace = Pace(rate)
+        for number in range(count):
+            first = number * 17 % 65_536
+            _send(producer, topic, letters[first : first + size], window, latencies)
+            if number % _STRIDE == 0:
+                bar.update(bar.task_ids[0], completed=number, count=number, rate=f"{window.mebibytes_rate:,.1f} MiB/s")
+            pace.wait(number + 1)
+        producer.flush()
+        seconds = window.seconds
+    result = {
+        "records": window.count,
+        "seconds": round(seconds, 3),
+        "records_per_second": round(window.count / seconds),
+        "mebibytes_per_second": round(window.size / seconds / MEBIBYTE, 2),
+        "latency_ms": _spread(latencies, 1, window.latency_ms_mean, window.latency_ms_max),
+    }
+    _report(result, as_json=as_json)
+
+
+def _send(producer: Producer, topic: str, payload: bytes, window: MeasuredWindow, latencies: Latencies) -> None:
+    sent = time.monotonic_ns()
+
+    def told(_: object, error: KafkaError | None) -> None:
+        if error is None:
+            latency_ms = (time.monotonic_ns() - sent) // 1_000_000
+            window.add(latency_ms, len(payload))
+            latencies.add(latency_ms)
+
+    producer.send(topic, payload).when_done(told)
+
+
+def _spread(latencies: Latencies, unit: float, mean: float, most: float) -> dict[str, float]:
+    percentiles = dict(zip(_NAMES, (round(each / unit, 3) for each in latencies.percentiles(*_SHARES)), strict=True))
+    return {"mean": round(mean, 3), **percentiles, "most": round(most, 3)}
+
+
+@perf.command()
+@cluster
+@_topic
+@_count(1_000_000)
+@click.option(
+    "-g", "--group", help="As a member of this group; without one every partition is read from its beginning."
+)
+@as_json
+def consume(bootstrap: str, client: tuple[str, ...], topic: str, count: int, group: str | None, as_json: bool) -> None:
+    """Read records of TOPIC from its beginning, as many as there are or --count, and measure."""
+    from ottla.cli import screen
+    from ottla.client import Consumer, OffsetSpec, TopicPartition
+
+    with admin(bootstrap, client) as ask:
+        partitions = [TopicPartition(topic, each.partition) for each in ask.describe_topic(topic).partitions]
+        there = sum(
+            each.offset for each in ask.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)).check().values()
+        )
+        there -= sum(
+            each.offset for each in ask.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST)).check().values()
+        )
+    wanted = min(count, there)
+    settings = client_settings(bootstrap, client) | {"auto.offset.reset": "earliest"}
+    if group:
+        settings["group.id"] = group
+    size = read = 0
+    with Consumer(settings) as consumer, screen.progress(topic, wanted) as bar:
+        began = time.monotonic()
+        if group:
+            consumer.subscribe([topic])
+        else:
+            consumer.assign(partitions)
+            consumer.seek_to_beginning(partitions)
+        first: float | None = None
+        while read < wanted:
+            records = consumer.poll(_POLL_S, max_records=5_000)
+            if records and first is None:
+                first = time.monotonic()
+            read += len(records)
+            size += sum(len(each.value or b"") + len(each.key or b"") for each in records)
+            seconds = max(time.monotonic() - began, 1e-6)
+            bar.update(bar.task_ids[0], completed=read, count=read, rate=f"{size / seconds / MEBIBYTE:,.1f} MiB/s")
+        seconds = max(time.monotonic() - began, 1e-6)
+    result = {
+        "records": read,
+        "seconds": round(seconds, 3),
+        "records_per_second": round(read / seconds),
+        "mebibytes_per_second": round(size / seconds / MEBIBYTE, 2),
+        "first_record_after_ms": None if first is None else round((first - began) * 1000, 1),
+    }
+    _report(result, as_json=as_json)
+
+
+@perf.command()
+@cluster
+@click.argument("topic", required=False, shell_complete=complete_topic)
+@_count(1_000)
+@click.option("-s", "--size", type=click.IntRange(1), default=100, show_default=True, help="Bytes of a record.")
+@click.option("--acks", type=click.Choice(["all", "1"]), default="all", help="Who must have a record.")
+@as_json
+def latency(
+    bootstrap: str, client: tuple[str, ...], topic: str | None, count: int, size: int, acks: str, as_json: bool
+) -> None:
+    """One record after the other from a producer to a consumer: how long each is under way.
+
+    Without TOPIC it makes one of a single partition and deletes it again.
+    """
+    from ottla.cli import screen
+
+    with admin(bootstrap, client) as ask:
+        own = topic is None
+        name = topic or f"ottla-perf-{uuid4().hex[:8]}"
+        if own:
+            ask.create_topic(name, 1)
+        try:
+            with screen.progress(name, count) as bar:
+                latencies, total_ns, most_ns = _round_trips(bootstrap, client, name, count, size, acks, bar)
+        finally:
+            if own:
+                ask.delete_topic(name)
+    result = {"records": count, "latency_ms": _spread(latencies, 1e6, total_ns / count / 1e6, most_ns / 1e6)}
+    _report(result, as_json=as_json)
+
+
+def _round_trips(
+    bootstrap: str, client: tuple[str, ...], topic: str, count: int, size: int, acks: str, bar: Any
+) -> tuple[Latencies, int, int]:
+    from ottla.client import Consumer, Producer, TopicPartition
+
+    shared = client_settings(bootstrap, ())
+    more = pairs(client, "-X")
+    latencies, total_ns, most_ns = Latencies(count), 0, 0
+    payload = b"x" * size
+    with (
+        Consumer({**shared, "fetch.max.wait.ms": 500, "fetch.min.bytes": 1}) as consumer,
+        Producer({**shared, "linger.ms": 0, "acks": acks, **more}) as producer,
+    ):
+        partitions = [TopicPartition(topic, each) for each in consumer.partitions_for(topic)]
+        consumer.assign(partitions)
+        consumer.seek_to_end(partitions)
+        for each in partitions:
+            consumer.position(each)
+        for number in range(count):
+            began = time.perf_counter_ns()
+            producer.send(topic, payload).result()
+            if not consumer.poll(30.0):
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the record did not come back within 30 s")
+            elapsed_ns = time.perf_counter_ns() - began
+            latencies.add(elapsed_ns)
+            total_ns += elapsed_ns
+            most_ns = max(most_ns, elapsed_ns)
+            if number % 20 == 0:
+                bar.update(bar.task_ids[0], completed=number, count=number, rate=f"{elapsed_ns / 1e6:.2f} ms")
+    return latencies, total_ns, most_ns
+
+
+def _report(result: dict[str, Any], *, as_json: bool) -> None:
+    from ottla.cli import screen
+
+    if as_json:
+        screen.document(result)
+        return
+    rows: list[tuple[str, object]] = []
+    for name, value in result.items():
+        if isinstance(value, dict):
+            rows += [
+                (f"{name.removesuffix('_ms').replace('_', ' ')} {share}", f"{each:,} ms")
+                for share, each in value.items()
+            ]
+        elif value is not None:
+            unit = {"seconds": " s", "first_record_after_ms": " ms", "mebibytes_per_second": " MiB/s"}.get(name, "")
+            rows.append((_LABELS[name], f"{value:,}{unit}"))
+    if screen.on_terminal():
+        screen.table([screen.Column("", "dim"), screen.Column("", numeric=True)], rows, headless=True)
+    else:
+        for label, value in rows:
+            click.echo(f"{label}\t{value}")
+
+
+_LABELS = {
+    "records": "records",
+    "seconds": "time",
+    "records_per_second": "records a second",
+    "mebibytes_per_second": "throughput",
+    "first_record_after_ms": "first record after",
+}

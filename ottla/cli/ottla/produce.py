@@ -1,0 +1,313 @@
+"""`ottla produce` and `ottla import`: write records from a file, a pipe, or what you type.
+
+Rules:
+- A line is a record's value; with a key separator, the key stands before it. `--format json` takes what
+  `ottla consume --json` prints, so that a topic can be copied through a pipe; `jsonl`, `csv` and `parquet` take other
+  people's data, a value of JSON from each line or row, with columns as keys and headers.
+- The topic must be there, unless `--create` is given: a typo makes none.
+- It ends with exit code 0 only when every record is written; when it ends early, it says how many are.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from ottla.cli.option import F, Tool, as_json, client_settings, cluster, complete_topic, pairs
+from ottla.cli.records.input import InputRecord, Parse, Shape, from_json, from_json_line, from_line, records, unescaped
+from ottla.cli.records.table_input import TYPES
+from ottla.kernel.error import KafkaError, OttlaError
+
+if TYPE_CHECKING:
+    from ottla.client import Producer
+
+FORMATS = ("lines", "json", "jsonl", "csv", "parquet")
+#: Those whose lines or rows have columns: --key and a --header without = name one.
+_COLUMNS = ("jsonl", "csv", "parquet")
+_PARSERS = {"lines": from_line, "json": from_json, "jsonl": from_json_line}
+#: File name endings to formats.
+_ENDINGS = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".txt": "lines"}
+
+
+def writing(function: F) -> F:
+    """The options of what writes records."""
+    options = (
+        click.option("-k", "--key", help="The key of every record; with jsonl, csv and parquet: the column that is."),
+        click.option(
+            "-H",
+            "--header",
+            "headers",
+            metavar="NAME=VALUE|COLUMN",
+            multiple=True,
+            help="A header of every record; with jsonl, csv and parquet also a column that becomes one.",
+        ),
+        click.option("--value", "value_column", metavar="COLUMN", help="This column is the value, not all as JSON."),
+        click.option(
+            "--type",
+            "types",
+            metavar="COLUMN=TYPE",
+            multiple=True,
+            help=f"What a CSV's column is: {', '.join(TYPES)} (text when not given).",
+        ),
+        click.option("--delimiter", metavar="CHAR", help="What parts the cells of a CSV (a comma; of .tsv a tab)."),
+        click.option("-p", "--partition", type=click.IntRange(0), help="Write to this partition only."),
+        click.option(
+            "-z",
+            "--compression",
+            type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
+            default="none",
+            help="How batches are compressed.",
+        ),
+        click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", help="Who must have a record."),
+        click.option("--create", is_flag=True, help="Make the topic when it is not there."),
+        click.option("--skip", type=click.IntRange(0), default=0, help="Leave out the first so many: go on there."),
+        click.option("-n", "--limit", type=click.IntRange(1), help="Write so many records at most."),
+        click.option("--dry-run", is_flag=True, help="Read and check everything, and write nothing."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@click.command(cls=Tool)
+@cluster
+@click.argument("topic", shell_complete=complete_topic)
+@click.option("-f", "--file", "path", type=click.Path(), help="Read this file instead of what is typed or piped in.")
+@click.option("-F", "--format", "form", type=click.Choice(FORMATS), default="lines", help="What comes in.")
+@click.option("-K", "--key-separator", metavar="TEXT", help=r"A line is KEY, this, VALUE; e.g. -K : or -K '\t'")
+@click.option("-Z", "--null", "null", metavar="TEXT", help="A value that is this text is null (a tombstone).")
+@writing
+@as_json
+def produce(
+    bootstrap: str,
+    client: tuple[str, ...],
+    topic: str,
+    path: str | None,
+    form: str,
+    key_separator: str | None,
+    null: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Write records to TOPIC: lines that you type, a pipe, or a file.
+
+    \b
+    ottla produce flights                      type, Enter after each; Ctrl-D ends
+    ottla produce flights -f flights.txt -z zstd
+    ottla produce orders -F jsonl -f orders.jsonl --key customer
+    ottla produce orders -F csv -f orders.csv --key customer --type price=float
+    ottla consume flights --json -e | ottla produce copy --create --format json
+    """  # noqa: D301 - click wants the backspace itself
+    separator = None if key_separator is None else unescaped(key_separator).encode()
+    if separator is not None and form != "lines":
+        raise click.UsageError(f"--key-separator is for --format lines, not for {form}")
+    if separator == b"":
+        raise click.UsageError("--key-separator takes some text")
+    shape = _shape(form, separator=separator, null=None if null is None else null.encode(), **_picked(options))
+    _write(bootstrap, client, topic, path, form, shape, as_json=as_json, **options)
+
+
+@click.command("import", cls=Tool)
+@cluster
+@click.argument("path", metavar="FILE", type=click.Path())
+@click.argument("topic", shell_complete=complete_topic)
+@click.option("-F", "--format", "form", type=click.Choice(FORMATS), help="What it is; by its ending if not given.")
+@writing
+@as_json
+def import_(
+    bootstrap: str,
+    client: tuple[str, ...],
+    path: str,
+    topic: str,
+    form: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Write the rows of a CSV, JSON-lines or Parquet file to TOPIC.
+
+    \b
+    ottla import orders.csv orders --key customer --type price=float --dry-run
+    ottla import orders.parquet orders --create --key customer --header region
+    ottla import orders.jsonl orders --skip 4000          go on behind the first 4,000
+    """  # noqa: D301 - click wants the backspace itself
+    found = form or _ENDINGS.get(Path(path).suffix.lower())
+    if found is None:
+        raise click.UsageError(f"{path}: its ending says no format; give --format {'|'.join(FORMATS)}")
+    if options["delimiter"] is None and Path(path).suffix.lower() == ".tsv":
+        options["delimiter"] = "\t"
+    _write(bootstrap, client, topic, path, found, _shape(found, **_picked(options)), as_json=as_json, **options)
+
+
+def _picked(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: options[name] for name in ("key", "headers", "value_column", "types", "partition")}
+
+
+def _shape(
+    form: str,
+    *,
+    key: str | None,
+    headers: tuple[str, ...],
+    value_column: str | None,
+    types: tuple[str, ...],
+    partition: int | None,
+    separator: bytes | None = None,
+    null: bytes | None = None,
+) -> Shape:
+    columns = form in _COLUMNS
+    if value_column is not None and not columns:
+        raise click.UsageError(f"--value names a column of {', '.join(_COLUMNS)}, and the format is {form}")
+    if types and form != "csv":
+        raise click.UsageError(f"--type is for the columns of a CSV, and the format is {form}")
+    named = tuple(each for each in headers if "=" not in each) if columns else ()
+    constant = pairs(tuple(each for each in headers if each not in named), "-H")
+    return Shape(
+        key=None if columns or key is None else key.encode(),
+        separator=separator,
+        headers=[(name, value.encode()) for name, value in constant.items()],
+        partition=partition,
+        null=null,
+        key_column=key if columns else None,
+        header_columns=named,
+        value_column=value_column,
+    )
+
+
+def _write(
+    bootstrap: str,
+    client: tuple[str, ...],
+    topic: str,
+    path: str | None,
+    form: str,
+    shape: Shape,
+    *,
+    types: tuple[str, ...],
+    delimiter: str | None,
+    compression: str,
+    acks: str,
+    create: bool,
+    skip: int,
+    limit: int | None,
+    dry_run: bool,
+    as_json: bool,
+    **_: Any,
+) -> None:
+    from ottla.cli.records.write import ensure_topic, rehearse, stream
+
+    kinds = _kinds(types)
+    if dry_run:
+        with _open(path) as source:
+            _say_rehearsed(
+                rehearse(_records(source, path, form, shape, kinds, delimiter), skip, limit), as_json=as_json
+            )
+        return
+    settings = client_settings(bootstrap, client)
+    settings.setdefault("compression.type", compression)
+    if acks != "all":
+        settings["acks"] = acks
+    partitions = ensure_topic(bootstrap, client, topic, create=create)
+    if shape.partition is not None and shape.partition >= partitions:
+        raise OttlaError(f"{topic} has no partition {shape.partition}: it has 0 to {partitions - 1}")
+    from ottla.client import Producer
+
+    with Producer(settings) as producer:
+        if path is None and sys.stdin.isatty():
+            if form not in _PARSERS:
+                raise click.UsageError(f"--format {form} reads a file: give -f FILE")
+            _converse(producer, topic, _PARSERS[form](shape))
+            return
+        with _open(path) as source:
+            found = _records(source, path, form, shape, kinds, delimiter)
+            size = None if form == "parquet" else _size(source)
+            stream(producer, topic, found, size=size, skip=skip, limit=limit, as_json=as_json)
+
+
+def _kinds(types: tuple[str, ...]) -> dict[str, str]:
+    found = pairs(types, "--type")
+    for column, kind in found.items():
+        if kind not in TYPES:
+            raise click.UsageError(f"--type {column}={kind}: it takes {', '.join(TYPES)}")
+    return found
+
+
+def _records(
+    source: BinaryIO, path: str | None, form: str, shape: Shape, types: dict[str, str], delimiter: str | None
+) -> Iterator[InputRecord]:
+    from ottla.cli.records.table_input import from_csv, from_parquet
+
+    if form == "parquet":
+        if path in (None, "-"):
+            raise click.UsageError("--format parquet reads a file: give -f FILE")
+        return from_parquet(str(path), shape)
+    if form == "csv":
+        mark = unescaped(delimiter or ",")
+        if len(mark) != 1:
+            raise click.UsageError(f"--delimiter {delimiter}: it takes one character")
+        return from_csv(source, shape, types, mark)
+    return records(source, _PARSERS[form](shape))
+
+
+def _open(path: str | None) -> BinaryIO:
+    if path is None or path == "-":
+        return sys.stdin.buffer
+    try:
+        return Path(path).open("rb")
+    except OSError as error:
+        raise OttlaError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _size(source: BinaryIO) -> int | None:
+    """Bytes to come, when that can be known."""
+    import os
+    import stat
+
+    status = os.fstat(source.fileno())
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _say_rehearsed(found: dict[str, Any], *, as_json: bool) -> None:
+    from ottla.cli import screen
+
+    if as_json:
+        screen.document(found)
+        return
+    for each in found["first"]:
+        screen.line(each)
+    nulls = f", {found['tombstones']:,} of them tombstones" if found["tombstones"] else ""
+    screen.done(f"{found['records']:,} records would be written ({screen.size(found['bytes'])}{nulls}); nothing was")
+
+
+def _converse(producer: Producer, topic: str, parse: Parse) -> None:
+    """A prompt: every line is written at once, and its place is shown. A line that is no record is told."""
+    from ottla.cli import screen
+    from ottla.cli.records.write import Writer
+
+    writer = Writer(producer, topic)
+    screen.hint(f"every line is a record of {topic}; Ctrl-D ends")
+    for number, line in enumerate(_typed(topic), 1):
+        try:
+            record = parse(line, number)
+            if record is not None:
+                place = writer.send(record).result()
+                screen.hint(f"  partition {place.partition}, offset {place.offset}")
+        except (OttlaError, KafkaError) as error:
+            screen.complain(error)
+
+
+def _typed(topic: str) -> Iterator[bytes]:
+    import contextlib
+
+    from ottla.cli import screen
+
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401  (line editing and history in input())
+    prompt = screen.styled(f"{topic}> ", bold=True)
+    while True:
+        try:
+            yield input(prompt).encode(errors="surrogateescape") + b"\n"
+        except EOFError:
+            click.echo()
+            return

@@ -1,0 +1,158 @@
+"""`ottla quorum`: the controllers that keep the metadata, how far each is, and who of them votes (KIP-595, KIP-853)."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.option import Commands, admin, as_json, cluster, confirm, yes_option
+from ottla.kernel.error import OttlaError
+
+if TYPE_CHECKING:
+    from ottla.client.admin.result import QuorumDescription, QuorumReplica
+    from ottla.kernel.ids import Uuid
+
+_ROLES = {"leader": "green", "voter": "", "observer": "dim"}
+
+
+@click.group(cls=Commands, invoke_without_command=True)
+@cluster
+@as_json
+@click.pass_context
+def quorum(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
+    """Show the controllers of the quorum and how far each is, add and remove voters. Alone it shows."""
+    if context.invoked_subcommand is None:
+        context.invoke(show, bootstrap=bootstrap, client=client, as_json=as_json)
+
+
+@quorum.command()
+@cluster
+@as_json
+def show(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
+    """The leader, the voters and the observers of the metadata log, and how far each is behind."""
+    from ottla.cli import screen
+
+    with admin(bootstrap, client) as ask:
+        found = ask.describe_quorum()
+    replicas = _replicas(found)
+    if as_json:
+        screen.document(
+            {
+                "leader": found.leader_id,
+                "epoch": found.leader_epoch,
+                "high_watermark": found.high_watermark,
+                "replicas": replicas,
+            }
+        )
+        return
+    about = f"epoch {found.leader_epoch}, high watermark {found.high_watermark:,}"
+    screen.heading("metadata quorum", about)
+    columns = [screen.Column("node", "name", numeric=True), screen.Column("role")]
+    columns += [screen.Column(title, numeric=True) for title in ("end", "behind", "fetched")]
+    columns += [screen.Column("directory id", "dim", whole=True), screen.Column("address")]
+    rows = [
+        (
+            each["node"],
+            screen.coloured(each["role"], _ROLES[each["role"]]),
+            each["end_offset"],
+            each["lag"],
+            _ago(each["last_fetch_timestamp"]),
+            each["directory_id"],
+            " ".join(each["endpoints"]) or None,
+        )
+        for each in replicas
+    ]
+    screen.table(columns, rows, sparse=True)
+
+
+def _replicas(found: QuorumDescription) -> list[dict[str, Any]]:
+    from ottla.kernel.ids import uuid_text
+
+    end = max((each.log_end_offset for each in found.voters if each.id == found.leader_id), default=0)
+
+    def about(replica: QuorumReplica, role: str) -> dict[str, Any]:
+        return {
+            "node": replica.id,
+            "role": role,
+            "end_offset": replica.log_end_offset,
+            "lag": max(0, end - replica.log_end_offset),
+            "last_fetch_timestamp": replica.last_fetch_timestamp,
+            "last_caught_up_timestamp": replica.last_caught_up_timestamp,
+            "directory_id": uuid_text(replica.directory_id),
+            "endpoints": list(found.endpoints.get(replica.id, ())),
+        }
+
+    voters = [about(each, "leader" if each.id == found.leader_id else "voter") for each in found.voters]
+    return [*voters, *(about(each, "observer") for each in found.observers)]
+
+
+def _ago(timestamp_ms: int) -> str | None:
+    from ottla.cli import screen
+
+    if timestamp_ms < 0:
+        return None
+    if not screen.on_terminal():
+        return str(timestamp_ms)
+    return f"{screen.duration(max(0, time.time_ns() // 1_000_000 - timestamp_ms))} ago"
+
+
+_node = click.argument("node", type=click.IntRange(0))
+_directory = click.argument("directory_id", metavar="DIRECTORY-ID")
+
+
+def _uuid(text: str) -> Uuid:
+    from ottla.kernel.ids import parse_uuid
+
+    try:
+        return parse_uuid(text)
+    except ValueError as error:
+        raise OttlaError(f"{text} is no id of a directory; `ottla quorum` and meta.properties show it") from error
+
+
+@quorum.command()
+@cluster
+@_node
+@_directory
+@click.argument("addresses", nargs=-1, required=True, metavar="LISTENER://HOST:PORT...")
+@as_json
+def add(
+    bootstrap: str, client: tuple[str, ...], node: int, directory_id: str, addresses: tuple[str, ...], as_json: bool
+) -> None:
+    """Let a controller vote that follows already (an observer): its number, the id of its directory, where it listens.
+
+    \b
+    ottla quorum add 4 tqOxGIbdSvGJmEkpqtyV0Q CONTROLLER://node4:9093
+    """  # noqa: D301 - click wants the backspace itself
+    from ottla.cli import screen
+
+    endpoints = dict(map(_endpoint, addresses))
+    with admin(bootstrap, client) as ask:
+        ask.add_raft_voter(node, _uuid(directory_id), endpoints)
+    screen.told(as_json, {"added": node, "directory_id": directory_id}, f"node {node} votes")
+
+
+def _endpoint(text: str) -> tuple[str, tuple[str, int]]:
+    name, found, address = text.partition("://")
+    host, colon, port = address.rpartition(":")
+    if not found or not colon or not host or not port.isdecimal():
+        raise click.UsageError(f"{text}: it takes LISTENER://HOST:PORT, e.g. CONTROLLER://node4:9093")
+    return name, (host.strip("[]"), int(port))
+
+
+@quorum.command()
+@cluster
+@_node
+@_directory
+@yes_option
+@as_json
+def remove(bootstrap: str, client: tuple[str, ...], node: int, directory_id: str, yes: bool, as_json: bool) -> None:
+    """Take the vote of a controller away, before it is switched off for ever."""
+    from ottla.cli import screen
+
+    directory = _uuid(directory_id)
+    confirm(f"take the vote of node {node} away?", yes=yes)
+    with admin(bootstrap, client) as ask:
+        ask.remove_raft_voter(node, directory)
+    screen.told(as_json, {"removed": node, "directory_id": directory_id}, f"node {node} votes no more")

@@ -1,0 +1,195 @@
+"""`ottla` itself: which tools there are, and what happens when one of them cannot go on.
+
+Rules:
+- A tool's file is imported when that tool runs; the line about it stands here.
+- OttlaError and KafkaError are one line on stderr and exit code 1; a wrong use of a tool is exit code 2.
+- So is what the machine refuses (OSError), with the file's name.
+- Ctrl-C is 130, a reader that goes away (`ottla consume ... | head`) is no error.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from ottla.cli.option import cluster
+from ottla.cli.stdout import discard, finish
+from ottla.kernel.error import KafkaError, OttlaError
+
+#: Tool to (where it is, the line about it), in the order of `ottla --help`.
+_TOOLS = {
+    "start": ("ottla.cli.ottla.start:start", "Run a node: a single one here and now, or from a server.properties."),
+    "storage": ("ottla.cli.ottla.storage:storage", "Format the log directories of a node."),
+    "topics": ("ottla.cli.ottla.topic:topics", "List, create, describe, grow, trim and delete topics."),
+    "produce": ("ottla.cli.ottla.produce:produce", "Write records from a file or from what you type."),
+    "consume": ("ottla.cli.ottla.consume:consume", "Read records, those that are there and those that come."),
+    "import": ("ottla.cli.ottla.produce:import_", "Write the rows of a CSV, JSON-lines or Parquet file to a topic."),
+    "groups": ("ottla.cli.ottla.group:groups", "List and describe groups, see their lag, reset their offsets."),
+    "configs": ("ottla.cli.ottla.config:configs", "Show, explain and change settings."),
+    "transactions": ("ottla.cli.ottla.transaction:transactions", "List transactions, find and abort those that hang."),
+    "quotas": ("ottla.cli.ottla.quota:quotas", "Show and change how much users and clients may do."),
+    "users": ("ottla.cli.ottla.user:users", "Show who logs in with a password, set and delete passwords."),
+    "acls": ("ottla.cli.ottla.acl:acls", "Show and change who may do what."),
+    "profile": ("ottla.cli.ottla.profile:profile", "Names for clusters, with the settings that reach them."),
+    "cluster": (
+        "ottla.cli.ottla.cluster:cluster",
+        "Show the nodes, the quorum and the disks; say whether all is well.",
+    ),
+    "top": ("ottla.cli.top:top", "Watch rates by topic and the lag of groups."),
+    "quorum": ("ottla.cli.ottla.quorum:quorum", "Show the controllers of the quorum, add and remove voters."),
+    "partitions": ("ottla.cli.ottla.partition:partitions", "Find partitions in trouble, move them, elect leaders."),
+    "disks": ("ottla.cli.ottla.disk:disks", "Show the log directories and what takes room in them."),
+    "features": ("ottla.cli.ottla.feature:features", "Show the features of the cluster, raise or lower their levels."),
+    "perf": ("ottla.cli.ottla.perf:perf", "Measure how fast a cluster takes and gives records."),
+    "dump-log": ("ottla.cli.ottla.dump:dump_log", "Show what is in the files of a log."),
+    "completion": (
+        "ottla.cli.ottla.completion:completion",
+        "Print the line that makes your shell complete these tools.",
+    ),
+}
+
+
+class Tools(click.Group):
+    """A group that imports a command when it runs, not when it is listed."""
+
+    def invoke(self, context: click.Context) -> Any:
+        """Run the tool. A reader that goes away has seen enough; what is still buffered must not fail again at exit."""
+        try:
+            return super().invoke(context)
+        except BrokenPipeError:
+            discard()
+            return 0
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """In the order of `_TOOLS`."""
+        return list(_TOOLS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """The command, imported; None for a tool that is not there."""
+        if name not in _TOOLS:
+            return None
+        module, _, attribute = _TOOLS[name][0].partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def resolve_command(
+        self, context: click.Context, arguments: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, and with the nearest right name for a wrong one."""
+        if arguments and arguments[0] not in _TOOLS and not arguments[0].startswith("-"):
+            hint = _nearest(_close(arguments[0], list(_TOOLS)))
+            raise click.UsageError(f"there is no tool called {arguments[0]}{hint}", context)
+        return super().resolve_command(context, arguments)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of tools without importing any."""
+        with formatter.section("Tools"):
+            formatter.write_dl([(name, line) for name, (_, line) in _TOOLS.items()])
+
+
+def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        from ottla import __version__
+
+        click.echo(f"ottla {__version__}")
+        context.exit()
+
+
+@click.group(cls=Tools, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@cluster
+@click.option("--version", is_flag=True, callback=_print_version, expose_value=False, is_eager=True, help="Say which.")
+def ottla(bootstrap: str, client: tuple[str, ...]) -> None:
+    """Apache Kafka's job done in Python: a node, and tools for any Kafka cluster.
+
+    `ottla start` runs a node on 127.0.0.1:9092 with its data in ./ottla-data. The tools ask 127.0.0.1:9092; with
+    -b HOST:PORT, OTTLA_BOOTSTRAP_SERVERS in the environment, or a profile (`ottla profile`), any other cluster.
+    """
+
+
+def run() -> NoReturn:
+    """Run the tool that the command line names, and end the process with its exit code."""
+    try:
+        code = ottla.main(prog_name="ottla", standalone_mode=False)
+    except click.exceptions.Abort:
+        _leave(130)
+    except click.UsageError as error:
+        _misused(error)
+        _leave(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        _leave(error.exit_code)
+    except (OttlaError, KafkaError) as error:
+        _say(error)
+        _leave(1)
+    except OSError as error:
+        _refused(error)
+        _leave(1)
+    except KeyboardInterrupt:
+        _leave(130)
+    _leave(code if isinstance(code, int) else 0)
+
+
+def _leave(code: int) -> NoReturn:
+    error = finish()
+    # After another error this one has been told already, or matters less.
+    if error is not None and code == 0 and not isinstance(error, BrokenPipeError):
+        _refused(error)
+        code = 1
+    sys.exit(code)
+
+
+def _refused(error: OSError) -> None:
+    """Say what the machine refuses: a disk that is full, a directory that may not be written."""
+    _say(OttlaError(f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}"))
+
+
+#: Click's words for a value that is no number.
+_WORDS = {
+    "is not a valid integer range": "is not a whole number",
+    "is not a valid integer": "is not a whole number",
+    "is not a valid float": "is not a number",
+    "is not in the range x>=": "is less than ",
+}
+
+
+def _misused(error: click.UsageError) -> None:
+    """One line about what is wrong, one that says where to read on. A group of commands alone shows its help."""
+    from ottla.cli.screen import styled
+
+    context = error.ctx
+    if context is not None and isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+        click.echo(context.get_help(), err=True)
+        return
+    message = error.format_message().rstrip(".")
+    for click_says, we_say in _WORDS.items():
+        message = message.replace(click_says, we_say)
+    if isinstance(error, click.exceptions.NoSuchOption):
+        message = f"there is no option {error.option_name}{_nearest(error.possibilities or ())}"
+    elif context is not None and isinstance(context.command, click.Group) and message.startswith("No such command"):
+        names = context.command.list_commands(context)
+        wrong = message.partition("'")[2].partition("'")[0]
+        hint = _nearest(_close(wrong, names)) or f"; there are {', '.join(names)}"
+        message = f"there is no command {wrong} in {context.command_path}{hint}"
+    click.echo(f"{styled('ottla:', 'red', bold=True)} {message[:1].lower()}{message[1:]}", err=True)
+    if context is not None:
+        click.echo(styled(f"       see {context.command_path} --help", dim=True), err=True)
+
+
+def _nearest(names: Sequence[str]) -> str:
+    return f"; did you mean {names[0]}?" if names else ""
+
+
+def _close(wrong: str, names: Sequence[str]) -> list[str]:
+    from difflib import get_close_matches
+
+    return get_close_matches(wrong, names, n=1)
+
+
+def _say(error: OttlaError | KafkaError) -> None:
+    from ottla.cli.screen import complain
+
+    complain(error)

@@ -1,0 +1,152 @@
+"""`ottla storage`: format the log directories of a node, as kafka-storage does, and look at them."""
+
+from __future__ import annotations
+
+import click
+
+from ottla.cli.option import Commands, as_json, pairs
+from ottla.cli.ottla.start import read_file
+from ottla.settings.server.settings import ServerSettings
+
+_config = click.option(
+    "-c", "--config", "file", metavar="FILE", required=True, type=click.Path(), help="The node's server.properties."
+)
+
+
+@click.group(cls=Commands)
+def storage() -> None:
+    """Format the log directories of a node."""
+
+
+@storage.command("format")
+@click.option("-t", "--cluster-id", required=True, metavar="ID", help="The cluster's id, the same for all its nodes.")
+@_config
+@click.option("-s", "--standalone", is_flag=True, help="Begin a quorum of this one controller.")
+@click.option(
+    "-I",
+    "--initial-controllers",
+    metavar="ID@HOST:PORT:DIRECTORY,...",
+    help="Begin a quorum of these controllers.",
+)
+@click.option("-N", "--no-initial-controllers", is_flag=True, help="Begin no quorum: this controller joins one later.")
+@click.option(
+    "-S",
+    "--add-scram",
+    "scram",
+    multiple=True,
+    metavar="MECHANISM=[...]",
+    help="A credential that is there from the start, e.g. SCRAM-SHA-256=[name=ann,password=secret].",
+)
+@click.option("-g", "--ignore-formatted", is_flag=True, help="Leave directories alone that are formatted already.")
+@click.option("-r", "--release-version", metavar="VERSION", help="The metadata version to begin with, e.g. 4.3.")
+@click.option("-f", "--feature", "features", metavar="NAME=LEVEL", multiple=True, help="A feature's level.")
+@as_json
+def format_(
+    cluster_id: str,
+    file: str,
+    standalone: bool,
+    initial_controllers: str | None,
+    no_initial_controllers: bool,
+    scram: tuple[str, ...],
+    ignore_formatted: bool,
+    release_version: str | None,
+    features: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Write the ids of cluster, node and directory, and the first metadata.
+
+    `ottla storage random-uuid` makes an id for a new cluster.
+    """
+    from random import SystemRandom
+
+    from ottla.broker.metadata.format import format_directories
+    from ottla.host.clock import HostClock
+    from ottla.host.disk import HostDisk
+
+    lines = format_directories(
+        HostDisk(),
+        ServerSettings.parse(read_file(file)),
+        cluster_id,
+        clock=HostClock(),
+        rng=SystemRandom(),
+        standalone=standalone,
+        initial_controllers=initial_controllers,
+        no_initial_controllers=no_initial_controllers,
+        scram=scram,
+        ignore_formatted=ignore_formatted,
+        release_version=release_version,
+        features=_levels(features),
+    )
+    if as_json:
+        from ottla.cli import screen
+
+        screen.document({"cluster": cluster_id, "done": lines})
+        return
+    for line in lines:
+        click.echo(line)
+
+
+def _levels(features: tuple[str, ...]) -> dict[str, int]:
+    found = {}
+    for name, level in pairs(features, "--feature").items():
+        if not level.isdecimal():
+            raise click.UsageError(f"--feature {name}={level}: the level is a whole number")
+        found[name] = int(level)
+    return found
+
+
+@storage.command()
+@_config
+@as_json
+def info(file: str, as_json: bool) -> int:
+    """Show what stands in the log directories; exit code 1 when one of them is not formatted."""
+    from ottla.cli import screen
+    from ottla.host.disk import HostDisk
+    from ottla.log.checkpoint import META_PROPERTIES, read_properties
+
+    disk = HostDisk()
+    found = []
+    for path in ServerSettings.parse(read_file(file)).log_dirs:
+        properties = read_properties(disk, f"{path}/{META_PROPERTIES}") if disk.is_directory(path) else None
+        state = "formatted" if properties else "empty" if disk.is_directory(path) else "not there"
+        found.append({"directory": path, "state": state, **(properties or {})})
+    if as_json:
+        screen.document(found)
+    else:
+        columns = [
+            screen.Column("directory", "name"),
+            screen.Column("state"),
+            screen.Column("cluster"),
+            screen.Column("node"),
+        ]
+        screen.table(
+            columns,
+            [
+                (
+                    each["directory"],
+                    screen.coloured(each["state"], "green" if each["state"] == "formatted" else "yellow"),
+                    each.get("cluster.id"),
+                    each.get("node.id"),
+                )
+                for each in found
+            ],
+        )
+    return 0 if all(each["state"] == "formatted" for each in found) else 1
+
+
+@storage.command("random-uuid")
+@as_json
+def random_uuid(as_json: bool) -> None:
+    """Make an id for a new cluster."""
+    from random import SystemRandom
+
+    from ottla.broker.metadata.registration import random_uuid as make
+    from ottla.kernel.ids import uuid_text
+
+    made = uuid_text(make(SystemRandom()))
+    if as_json:
+        from ottla.cli import screen
+
+        screen.document({"uuid": made})
+    else:
+        click.echo(made)

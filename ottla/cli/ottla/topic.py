@@ -1,0 +1,283 @@
+"""`ottla topics`: list, create, describe, grow and delete topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.amount import setting_value
+from ottla.cli.option import Commands, admin, as_json, cluster, complete_topic, confirm, pairs, yes_option
+
+if TYPE_CHECKING:
+    from ottla.client import Admin
+    from ottla.client.admin.result import TopicDescription
+    from ottla.kernel.ids import TopicPartition
+
+
+@click.group(cls=Commands, invoke_without_command=True)
+@cluster
+@as_json
+@click.pass_context
+def topics(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
+    """List, create, describe, grow and delete topics. Alone it lists."""
+    if context.invoked_subcommand is None:
+        context.invoke(list_, bootstrap=bootstrap, client=client, internal=False, as_json=as_json)
+
+
+@topics.command("list")
+@cluster
+@click.option("-i", "--internal", is_flag=True, help="Kafka's own topics too.")
+@as_json
+def list_(bootstrap: str, client: tuple[str, ...], internal: bool, as_json: bool) -> None:
+    """All topics with their partitions, replicas, records and sizes."""
+    from ottla.cli import screen
+
+    with admin(bootstrap, client) as ask:
+        described = ask.describe_topics([topic.name for topic in ask.list_topics(internal=internal)]).succeeded
+        found = [_summary(ask, described[name]) for name in sorted(described)]
+        _add_sizes(ask, found)
+    if as_json:
+        screen.document(found)
+        return
+    columns = [
+        screen.Column("topic", "name"),
+        screen.Column("partitions", numeric=True),
+        screen.Column("replicas", numeric=True),
+        screen.Column("records", numeric=True),
+        screen.Column("size", numeric=True),
+    ]
+    rows = [
+        (each["topic"], each["partitions"], each["replicas"], each["records"], screen.size(each["bytes"]))
+        for each in found
+    ]
+    screen.table(columns, rows, empty="there is no topic yet; ottla topics create NAME makes one")
+
+
+def _summary(ask: Admin, topic: TopicDescription) -> dict[str, Any]:
+    offsets = _offsets(ask, topic)
+    records = [end - start for start, end in offsets.values()]
+    return {
+        "topic": topic.name,
+        "partitions": len(topic.partitions),
+        "replicas": max((len(each.replicas) for each in topic.partitions), default=0),
+        "records": sum(records) if len(records) == len(topic.partitions) else None,
+        "bytes": -1,
+    }
+
+
+def _offsets(ask: Admin, topic: TopicDescription) -> dict[int, tuple[int, int]]:
+    """Partition to (log start offset, end offset) of those that have a leader."""
+    from ottla.client import OffsetSpec, TopicPartition
+
+    led = [TopicPartition(topic.name, each.partition) for each in topic.partitions if each.leader is not None]
+    ends = ask.list_offsets(dict.fromkeys(led, OffsetSpec.LATEST)).succeeded if led else {}
+    starts = ask.list_offsets(dict.fromkeys(led, OffsetSpec.EARLIEST)).succeeded if led else {}
+    return {each.partition: (starts[each].offset, ends[each].offset) for each in led if each in starts and each in ends}
+
+
+def _add_sizes(ask: Admin, found: list[dict[str, Any]]) -> None:
+    """What each topic takes on the disks, all replicas together; unknown where brokers do not say."""
+    sizes = _sizes(ask)
+    for each in found:
+        own = [size for partition, size in sizes.items() if partition.topic == each["topic"]]
+        each["bytes"] = sum(own) if own else -1
+
+
+def _sizes(ask: Admin) -> dict[TopicPartition, int]:
+    sizes: dict[TopicPartition, int] = {}
+    for directories in ask.describe_log_dirs().succeeded.values():
+        for directory in directories:
+            for replica in directory.replicas:
+                sizes[replica.partition] = sizes.get(replica.partition, 0) + replica.size
+    return sizes
+
+
+@topics.command()
+@cluster
+@click.argument("name", shell_complete=complete_topic)
+@as_json
+def describe(bootstrap: str, client: tuple[str, ...], name: str, as_json: bool) -> None:
+    """One topic: its partitions, who leads them, how many records they hold, and what was set for it."""
+    from ottla.cli import screen
+    from ottla.client import ConfigResource, ResourceType
+    from ottla.kernel.ids import uuid_text
+
+    with admin(bootstrap, client) as ask:
+        topic = ask.describe_topic(name)
+        offsets = _offsets(ask, topic)
+        entries = ask.describe_config(ConfigResource(ResourceType.TOPIC, name))
+    own = {entry.name: entry.value for entry in entries.values() if entry.source.name == "DYNAMIC_TOPIC_CONFIG"}
+    rows = [
+        {
+            "partition": each.partition,
+            "leader": None if each.leader is None else each.leader.id,
+            "replicas": [node.id for node in each.replicas],
+            "isr": [node.id for node in each.isr],
+            "start_offset": offsets.get(each.partition, (None, None))[0],
+            "end_offset": offsets.get(each.partition, (None, None))[1],
+        }
+        for each in topic.partitions
+    ]
+    if as_json:
+        screen.document({"topic": name, "id": uuid_text(topic.id), "partitions": rows, "configs": own})
+        return
+    screen.heading(name, f"id {uuid_text(topic.id)}")
+    columns = [
+        screen.Column("partition", numeric=True),
+        screen.Column("leader", numeric=True),
+        screen.Column("replicas"),
+        screen.Column("in sync"),
+        screen.Column("start", numeric=True),
+        screen.Column("end", numeric=True),
+        screen.Column("records", numeric=True),
+    ]
+    screen.table(columns, map(_partition_row, rows))
+    if own:
+        screen.heading("\nset for this topic")
+        screen.table([screen.Column("setting", "name"), screen.Column("value")], sorted(own.items()))
+
+
+def _partition_row(row: dict[str, Any]) -> list[object]:
+    from ottla.cli import screen
+
+    start, end = row["start_offset"], row["end_offset"]
+    lagging = len(row["isr"]) < len(row["replicas"])
+    return [
+        row["partition"],
+        screen.coloured("none", "red") if row["leader"] is None else row["leader"],
+        _ids(row["replicas"]),
+        screen.coloured(_ids(row["isr"]), "yellow" if lagging else "green"),
+        start,
+        end,
+        None if start is None else end - start,
+    ]
+
+
+def _ids(ids: Iterable[int]) -> str:
+    return " ".join(map(str, ids))
+
+
+@topics.command()
+@cluster
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_topic)
+@click.option(
+    "-p", "--partitions", type=click.IntRange(1), default=None, help="How many; the cluster's default if not."
+)
+@click.option(
+    "-r",
+    "--replicas",
+    "--replication-factor",
+    type=click.IntRange(1),
+    default=None,
+    help="How many; the cluster's default if not.",
+)
+@click.option("-s", "--set", "settings", metavar="KEY=VALUE", multiple=True, help="A setting, e.g. retention.ms=7d.")
+@click.option("--if-not-exists", is_flag=True, help="Be content when it is there already.")
+@as_json
+def create(
+    bootstrap: str,
+    client: tuple[str, ...],
+    names: tuple[str, ...],
+    partitions: int | None,
+    replicas: int | None,
+    settings: tuple[str, ...],
+    if_not_exists: bool,
+    as_json: bool,
+) -> None:
+    """Create topics."""
+    from ottla.cli import screen
+    from ottla.client import ErrorCode, NewTopic
+
+    configs = {key: setting_value(key, value) for key, value in pairs(settings, "--set").items()}
+    made = []
+    with admin(bootstrap, client) as ask:
+        results = ask.create_topics([NewTopic(name, partitions or -1, replicas or -1, configs) for name in names])
+    for name in names:
+        error = results.errors.get(name)
+        if error is not None:
+            if if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+                continue
+            raise _naming(name, error)
+        topic = results[name]
+        made.append({"topic": name, "partitions": topic.partitions, "replicas": topic.replication_factor})
+        if not as_json:
+            many = "partition" if topic.partitions == 1 else "partitions"
+            screen.done(f"created {name} with {topic.partitions} {many}")
+    if as_json:
+        screen.document(made)
+
+
+def _naming(name: str, error: Any) -> Exception:
+    from ottla.cli import screen
+    from ottla.kernel.error import OttlaError
+
+    return OttlaError(f"{name}: {screen.in_words(error)}")
+
+
+@topics.command()
+@cluster
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_topic)
+@yes_option
+@as_json
+def delete(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], yes: bool, as_json: bool) -> None:
+    """Delete topics with all their records."""
+    from ottla.cli import screen
+
+    with admin(bootstrap, client) as ask:
+        for name in names if not yes else ():
+            topic = _summary(ask, ask.describe_topic(name))
+            records = "?" if topic["records"] is None else f"{topic['records']:,}"
+            confirm(f"delete {name} with {records} records forever?", yes=False)
+        results = ask.delete_topics(names)
+    for name in names:
+        if name in results.errors:
+            raise _naming(name, results.errors[name])
+    screen.told(as_json, {"deleted": list(names)}, *(f"deleted {name}" for name in names))
+
+
+@topics.command()
+@cluster
+@click.argument("name", shell_complete=complete_topic)
+@click.option("--before", "target", required=True, metavar="WHERE", help="latest (all), an offset, -N, or a time.")
+@click.option("-p", "--partition", "only", type=int, multiple=True, help="Only this partition; may be given often.")
+@yes_option
+@as_json
+def trim(
+    bootstrap: str, client: tuple[str, ...], name: str, target: str, only: tuple[int, ...], yes: bool, as_json: bool
+) -> None:
+    """Delete the records of a topic before a place, for ever.
+
+    WHERE is latest, an offset (100), so many before the end (-100 keeps the last 100), or a time (2026-11-21T06:00).
+    """
+    from ottla.cli import screen
+    from ottla.cli.place import offsets_at
+    from ottla.client import TopicPartition
+
+    with admin(bootstrap, client) as ask:
+        numbers = [each.partition for each in ask.describe_topic(name).partitions if not only or each.partition in only]
+        partitions = [TopicPartition(name, number) for number in numbers]
+        starts, goals = offsets_at(ask, partitions, "earliest"), offsets_at(ask, partitions, target)
+        count = sum(goals[each] - starts[each] for each in partitions)
+        confirm(f"delete {count:,} records of {name} forever?", yes=yes)
+        results = ask.delete_records(goals)
+    rows = [{"partition": each.partition, "start_offset": results[each]} for each in partitions]
+    if as_json:
+        screen.document({"topic": name, "deleted": count, "partitions": rows})
+        return
+    screen.done(f"deleted {count:,} records of {name}")
+
+
+@topics.command()
+@cluster
+@click.argument("name", shell_complete=complete_topic)
+@click.option("-p", "--partitions", type=click.IntRange(1), required=True, help="How many it shall have.")
+@as_json
+def grow(bootstrap: str, client: tuple[str, ...], name: str, partitions: int, as_json: bool) -> None:
+    """Give a topic more partitions. New records with a key may then go elsewhere than the old ones with it."""
+    from ottla.cli import screen
+
+    with admin(bootstrap, client) as ask:
+        ask.create_partitions({name: partitions}).check()
+    screen.told(as_json, {"topic": name, "partitions": partitions}, f"{name} has {partitions} partitions")

@@ -1,0 +1,236 @@
+"""`ottla transactions`: transactional ids, who writes to a partition, and transactions that hang."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.option import Commands, admin, as_json, cluster, complete_topic, confirm, yes_option
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+_STATES = {"Ongoing": "yellow", "Empty": "dim", "Dead": "red", "CompleteCommit": "green", "CompleteAbort": "green"}
+#: A transaction that is open for longer than this has been forgotten (transaction.max.timeout.ms is 15 minutes).
+_LONG_MINUTES = 15
+
+
+@click.group(cls=Commands, invoke_without_command=True)
+@cluster
+@as_json
+@click.pass_context
+def transactions(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
+    """Transactional ids, who writes to a partition, and transactions that hang. Alone it lists."""
+    if context.invoked_subcommand is None:
+        context.invoke(list_, bootstrap=bootstrap, client=client, as_json=as_json)
+
+
+def _state(state: str) -> Text:
+    from ottla.cli import screen
+
+    return screen.coloured(state, _STATES.get(state, "yellow"))
+
+
+@transactions.command("list")
+@cluster
+@as_json
+def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
+    """All transactional ids with their states."""
+    from ottla.cli import screen
+
+    with admin(bootstrap, client) as ask:
+        listed = ask.list_transactions()
+        described = ask.describe_transactions(each.transactional_id for each in listed).succeeded
+    now = time.time_ns() // 1_000_000
+    found: list[dict[str, Any]] = []
+    for each in listed:
+        about = described.get(each.transactional_id)
+        began = about.start_timestamp if about is not None and each.state == "Ongoing" else None
+        found.append(
+            {
+                "id": each.transactional_id,
+                "state": each.state,
+                "producer": each.producer_id,
+                "coordinator": each.coordinator.id,
+                "partitions": 0 if about is None else len(about.partitions),
+                "open_ms": None if began is None else now - began,
+            }
+        )
+    if as_json:
+        screen.document(found)
+        return
+    columns = [screen.Column("transactional id", "name"), screen.Column("state")]
+    columns += [screen.Column(title, numeric=True) for title in ("producer", "coordinator", "partitions", "open for")]
+    rows = [
+        (each["id"], _state(each["state"]), each["producer"], each["coordinator"], each["partitions"], _open(each))
+        for each in found
+    ]
+    screen.table(columns, rows, empty="nobody has used a transaction yet")
+
+
+def _open(listed: dict[str, Any]) -> object:
+    from ottla.cli import screen
+
+    if listed["open_ms"] is None:
+        return None
+    return screen.duration(max(0, listed["open_ms"])) if screen.on_terminal() else listed["open_ms"]
+
+
+@transactions.command()
+@cluster
+@click.argument("transactional_id", metavar="ID")
+@as_json
+def describe(bootstrap: str, client: tuple[str, ...], transactional_id: str, as_json: bool) -> None:
+    """One transactional id: its producer, and what the open transaction writes to."""
+    from ottla.cli import screen
+
+    with admin(bootstrap, client) as ask:
+        found = ask.describe_transactions([transactional_id])[transactional_id]
+    about = {
+        "id": found.transactional_id,
+        "state": found.state,
+        "producer": found.producer_id,
+        "epoch": found.producer_epoch,
+        "timeout_ms": found.timeout_ms,
+        "began": found.start_timestamp,
+        "coordinator": found.coordinator.id,
+        "partitions": [str(each) for each in found.partitions],
+    }
+    if as_json:
+        screen.document(about)
+        return
+    rows = [
+        ("state", _state(found.state)),
+        ("producer", f"{found.producer_id}, epoch {found.producer_epoch}"),
+        ("timeout", screen.duration(found.timeout_ms)),
+        ("began", screen.instant(found.start_timestamp)),
+        ("coordinator", f"node {found.coordinator.id}"),
+        ("partitions", " ".join(map(str, found.partitions)) or None),
+    ]
+    screen.heading(transactional_id)
+    screen.table([screen.Column("", "dim"), screen.Column("")], rows, headless=True)
+
+
+@transactions.command()
+@cluster
+@click.argument("topic", shell_complete=complete_topic)
+@click.argument("partition", type=click.IntRange(0))
+@as_json
+def producers(bootstrap: str, client: tuple[str, ...], topic: str, partition: int, as_json: bool) -> None:
+    """Who has written to a partition lately, and what is still open there."""
+    from ottla.cli import screen
+    from ottla.client import TopicPartition
+
+    with admin(bootstrap, client) as ask:
+        where = TopicPartition(topic, partition)
+        found = [
+            {
+                "producer": each.producer_id,
+                "epoch": each.producer_epoch,
+                "last_sequence": each.last_sequence,
+                "last_timestamp": each.last_timestamp,
+                "open_from": each.transaction_start_offset,
+            }
+            for each in ask.describe_producers([where])[where]
+        ]
+    if as_json:
+        screen.document(found)
+        return
+    columns = [screen.Column(title, numeric=True) for title in ("producer", "epoch", "last sequence")]
+    columns += [screen.Column("last wrote"), screen.Column("open from offset", numeric=True)]
+    rows = [(*list(each.values())[:3], screen.instant(each["last_timestamp"]), each["open_from"]) for each in found]
+    screen.table(columns, rows, empty=f"no idempotent producer has written to {topic} {partition} lately")
+
+
+@transactions.command()
+@cluster
+@click.argument("topic", required=False, shell_complete=complete_topic)
+@click.option(
+    "-m",
+    "--minutes",
+    type=click.IntRange(0),
+    default=_LONG_MINUTES,
+    show_default=True,
+    help="Open for longer than this.",
+)
+@as_json
+def hanging(bootstrap: str, client: tuple[str, ...], topic: str | None, minutes: int, as_json: bool) -> int:
+    """Find transactions that their coordinator has forgotten; exit code 1 when there is one.
+
+    A reader with read_committed stops before such a transaction. `ottla transactions abort` ends it.
+    """
+    from ottla.cli import screen
+    from ottla.cli.kafka.topics.transaction import find_hanging
+
+    with admin(bootstrap, client) as ask:
+        found: list[dict[str, Any]] = [
+            {
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "start_offset": each.transaction_start_offset,
+                "producer": each.producer_id,
+                "last_timestamp": each.last_timestamp,
+            }
+            for partition, each in find_hanging(ask, topic, None, None, minutes * 60_000)
+        ]
+    if as_json:
+        screen.document(found)
+        return 1 if found else 0
+    columns = [screen.Column("topic", "name"), *(screen.Column(title, numeric=True) for title in _HANGING)]
+    rows = [(*list(each.values())[:4], screen.instant(each["last_timestamp"])) for each in found]
+    screen.table([*columns, screen.Column("last wrote")], rows, empty="no transaction hangs")
+    return 1 if found else 0
+
+
+_HANGING = ("partition", "start offset", "producer")
+
+
+@transactions.command()
+@cluster
+@click.argument("topic", shell_complete=complete_topic)
+@click.argument("partition", type=click.IntRange(0))
+@click.argument("start_offset", type=click.IntRange(0))
+@yes_option
+@as_json
+def abort(
+    bootstrap: str,
+    client: tuple[str, ...],
+    topic: str,
+    partition: int,
+    start_offset: int,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Abort a transaction that hangs: as `hanging` shows it."""
+    from ottla.cli import screen
+    from ottla.client import TopicPartition
+
+    confirm(f"abort what is open in {topic} {partition} from offset {start_offset}?", yes=yes)
+    with admin(bootstrap, client) as ask:
+        ask.abort_transaction(TopicPartition(topic, partition), start_offset)
+    screen.told(
+        as_json,
+        {"topic": topic, "partition": partition, "aborted_from": start_offset},
+        f"aborted what was open in {topic} {partition} from offset {start_offset}",
+    )
+
+
+@transactions.command()
+@cluster
+@click.argument("transactional_id", metavar="ID")
+@yes_option
+@as_json
+def fence(bootstrap: str, client: tuple[str, ...], transactional_id: str, yes: bool, as_json: bool) -> None:
+    """Lock out whoever uses a transactional id now; what is open of it is aborted."""
+    from ottla.cli import screen
+
+    confirm(f"lock out the producer that uses {transactional_id}, and abort its transaction?", yes=yes)
+    with admin(bootstrap, client) as ask:
+        ask.terminate_transaction(transactional_id)
+    screen.told(
+        as_json,
+        {"fenced": transactional_id},
+        f"{transactional_id}: its producer is locked out, its transaction aborted",
+    )

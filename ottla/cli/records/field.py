@@ -1,0 +1,101 @@
+"""A field of a record by its path: `key`, `value.price`, `value.items[0].name`, `header.trace`, `timestamp`.
+
+A path that leads nowhere (no JSON, no such field) gives None, as JSON's null does.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.amount import instant
+from ottla.kernel.error import OttlaError
+
+if TYPE_CHECKING:
+    from ottla.client.acknowledgement import ShareRecord
+    from ottla.columns.record import ConsumerRecord
+
+    Shown = ConsumerRecord | ShareRecord
+
+Getter = Callable[["Shown"], Any]
+FIELDS = "topic, partition, offset, timestamp, timestamp_ms, key, value, headers, header.NAME, key.PATH, value.PATH"
+_STEP = re.compile(r'\.([A-Za-z_$][\w$-]*)|\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]')
+_PATH = re.compile(rf"[a-z_]+(?:{_STEP.pattern})*")
+_OWN: dict[str, Getter] = {
+    "topic": lambda record: record.topic,
+    "partition": lambda record: record.partition,
+    "offset": lambda record: record.offset,
+    "timestamp": lambda record: instant(record.timestamp),
+    "timestamp_ms": lambda record: record.timestamp,
+    "headers": lambda record: [[name, text(content)] for name, content in record.headers],
+}
+
+
+def text(content: bytes | None) -> str | None:
+    """Bytes as text; what is no UTF-8 shows as such."""
+    return None if content is None else content.decode(errors="backslashreplace")
+
+
+def as_json(content: bytes | None) -> Any:
+    """Text, or {"base64": ...} for bytes that are none: nothing is lost."""
+    if content is None:
+        return None
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(content).decode()}
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def parsed(content: bytes | None) -> Any:
+    """The JSON of bytes; None for what is none (NaN and half surrogates are none)."""
+    if not content:
+        return None
+    try:
+        return json.loads(content, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return None
+
+
+def getter(path: str) -> Getter:
+    """What finds a field in a record. OttlaError for a path that no record can have."""
+    if not _PATH.fullmatch(path):
+        raise OttlaError(f"{path} is no field of a record; there are {FIELDS}")
+    root = re.match(r"[a-z_]+", path)
+    assert root is not None
+    name = root.group()
+    steps: list[str | int] = [
+        field or (int(index) if index else json.loads(f'"{quoted}"'))
+        for field, index, quoted in _STEP.findall(path[len(name) :])
+    ]
+    if name == "header" and len(steps) == 1:
+        return _header(str(steps[0]))
+    if name in _OWN and not steps:
+        return _OWN[name]
+    if name not in ("key", "value"):
+        raise OttlaError(f"{path} is no field of a record; there are {FIELDS}")
+    is_key = name == "key"
+    if not steps:
+        return lambda record: text(record.key if is_key else record.value)
+    return lambda record: _walk(parsed(record.key if is_key else record.value), steps)
+
+
+def _header(name: str) -> Getter:
+    return lambda record: next((text(content) for each, content in reversed(record.headers) if each == name), None)
+
+
+def _walk(found: Any, steps: list[str | int]) -> Any:
+    for step in steps:
+        if isinstance(step, str) and isinstance(found, dict):
+            found = found.get(step)
+        elif isinstance(step, int) and isinstance(found, list) and step < len(found):
+            found = found[step]
+        else:
+            return None
+    return found

@@ -1,0 +1,233 @@
+"""Input as records: lines, records in JSON, JSON lines. Pure; `ottla produce` sends what comes out.
+
+Rules:
+- A format is a function from a line to a record, or None for an empty line of JSON. What is wrong raises `BadRecord`
+  with the line's number; nothing is guessed: a field that no record has, a timestamp that is no whole number and a
+  record without "value" are errors, because a null value deletes.
+- "value_text" and "key_text" stand beside a value or key that `ottla consume --json` shows as JSON, where JSON's own
+  text would differ in its bytes (spaces, 1.50): they win.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ottla.kernel.error import OttlaError
+
+#: What `consume --json` prints. Topic, partition and offset say where a record was; it is not written there again.
+_FIELDS = {"topic", "partition", "offset", "timestamp", "key", "value", "headers", "key_text", "value_text"}
+_INT64_MAX = (1 << 63) - 1
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
+Headers = list[tuple[str, bytes | None]]
+
+
+class InputRecord(NamedTuple):
+    """A record to be written."""
+
+    value: bytes | None
+    key: bytes | None
+    headers: Headers
+    partition: int | None
+    timestamp: int | None
+    #: Bytes of input that it took, for the progress bar.
+    size: int
+
+
+class BadRecord(OttlaError):
+    """A line, or row, of the input that is no record."""
+
+    def __init__(self, place: str, why: str) -> None:
+        super().__init__(f"{place} {why}")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What all records of a run have in common: constants, and the columns (fields) that become keys and headers."""
+
+    key: bytes | None = None
+    separator: bytes | None = None
+    headers: Headers = field(default_factory=list)
+    partition: int | None = None
+    null: bytes | None = None
+    #: Of JSON lines and tables.
+    key_column: str | None = None
+    header_columns: tuple[str, ...] = ()
+    value_column: str | None = None
+
+
+#: A line and its number to its record.
+Parse = Callable[[bytes, int], InputRecord | None]
+
+
+def records(lines: Iterable[bytes], parse: Parse) -> Iterator[InputRecord]:
+    """The records of lines, which are counted from 1."""
+    for number, line in enumerate(lines, 1):
+        record = parse(line, number)
+        if record is not None:
+            yield record
+
+
+def from_line(shape: Shape) -> Parse:
+    """A line is a value; with a separator, KEY, separator, VALUE."""
+
+    def parse(line: bytes, number: int) -> InputRecord:
+        value: bytes | None = line.removesuffix(b"\n").removesuffix(b"\r")
+        key = shape.key
+        if shape.separator is not None and value is not None:
+            before, found, after = value.partition(shape.separator)
+            if not found:
+                raise BadRecord(f"line {number}", f"has no key separator {shape.separator.decode()!r}")
+            key, value = before, after
+        if value == shape.null:
+            value = None
+        return InputRecord(value, key, shape.headers, shape.partition, None, len(line))
+
+    return parse
+
+
+def from_json(shape: Shape) -> Parse:
+    """A line is a whole record, as `ottla consume --json` prints it."""
+
+    def parse(line: bytes, number: int) -> InputRecord | None:
+        if not line.strip():
+            return None
+        where = f"line {number}"
+        found = _loads(line, where)
+        if not isinstance(found, dict):
+            raise BadRecord(where, f"is not a record in JSON: it takes an object, got {_shown(found)}")
+        if unknown := sorted(found.keys() - _FIELDS):
+            raise BadRecord(
+                where,
+                f"is not a record in JSON: no record has a field {unknown[0]!r}; it takes key, value, headers and "
+                "timestamp (plain JSON values have a format of their own: --format jsonl)",
+            )
+        if not found.keys() & {"value", "value_text"}:
+            raise BadRecord(where, 'has no "value"; a null that deletes (a tombstone) is written as "value": null')
+        return InputRecord(
+            _content(found, "value", where),
+            shape.key if shape.key is not None else _content(found, "key", where),
+            shape.headers + _headers(found.get("headers"), where),
+            shape.partition,
+            _timestamp(found.get("timestamp"), where),
+            len(line),
+        )
+
+    return parse
+
+
+def from_json_line(shape: Shape) -> Parse:
+    """A line is a JSON value; fields of it become the key and headers."""
+
+    def parse(line: bytes, number: int) -> InputRecord | None:
+        text = line.strip()
+        if not text:
+            return None
+        where = f"line {number}"
+        found = _loads(text, where)
+
+        def field_of(name: str) -> Any:
+            if not isinstance(found, dict):
+                raise BadRecord(where, f"is no object and has no field {name}, got {_shown(found)}")
+            if name not in found:
+                raise BadRecord(where, f"has no field {name}; it has {', '.join(found) or 'none'}")
+            return found[name]
+
+        value: bytes | None = text
+        if shape.value_column is not None:
+            value = as_bytes(field_of(shape.value_column), where)
+        key = shape.key if shape.key_column is None else as_bytes(field_of(shape.key_column), where)
+        own: Headers = [(name, as_bytes(field_of(name), where)) for name in shape.header_columns]
+        return InputRecord(value, key, shape.headers + own, shape.partition, None, len(line))
+
+    return parse
+
+
+def _loads(line: bytes, where: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        why = "is JSON that is nested too deeply" if isinstance(error, RecursionError) else f"is not JSON ({error})"
+        raise BadRecord(where, why) from error
+
+
+def _content(found: dict[str, Any], name: str, where: str) -> bytes | None:
+    """A key or value: its exact text where that is given, else what its JSON means."""
+    exact = found.get(f"{name}_text")
+    if exact is None:
+        return as_bytes(found.get(name), where)
+    if not isinstance(exact, str):
+        raise BadRecord(where, f'has a "{name}_text" that is no text: {_shown(exact)}')
+    return exact.encode(errors="surrogatepass")
+
+
+def as_bytes(value: Any, where: str) -> bytes | None:
+    """Text as UTF-8, {"base64": ...} as its bytes, any other JSON as its text."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return _encoded(value, where)
+    if isinstance(value, dict) and value.keys() == {"base64"}:
+        try:
+            return b64decode(value["base64"], validate=True)
+        except (Base64Error, TypeError, ValueError) as error:
+            raise BadRecord(where, f'has a "base64" that is none: {_shown(value["base64"])}') from error
+    return _encoded(json.dumps(value, ensure_ascii=False, separators=(",", ":")), where)
+
+
+def _encoded(text: str, where: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise BadRecord(where, f"has half of a surrogate pair, which is no text: {text[error.start]!r}") from error
+
+
+def _headers(value: Any, where: str) -> Headers:
+    if value is None:
+        return []
+    entries = list(value.items()) if isinstance(value, dict) else value
+    if not isinstance(entries, list) or not all(
+        isinstance(each, list | tuple) and len(each) == 2 and isinstance(each[0], str) for each in entries
+    ):
+        raise BadRecord(
+            where,
+            f'has headers that are none: {_shown(value)}; it takes [["name", "value"], ...] or {{"name": "value"}}',
+        )
+    return [(name, as_bytes(content, where)) for name, content in entries]
+
+
+def _timestamp(value: Any, where: str) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _INT64_MAX:
+        raise BadRecord(where, f"has the timestamp {_shown(value)}; it takes whole milliseconds since 1970")
+    return value
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 40 else f"{text[:40]}..."
+
+
+def unescaped(text: str) -> str:
+    r"""A separator as people write it: \t, \n, \r, \0, \\ and \xNN are what they are in most languages."""
+    found, at = [], 0
+    while at < len(text):
+        after = text[at + 1 : at + 2]
+        if text[at] != "\\" or not (after in _ESCAPES or after == "x") or not after:
+            found.append(text[at])
+            at += 1
+        elif after == "x":
+            try:
+                found.append(chr(int(text[at + 2 : at + 4], 16)))
+            except ValueError:
+                raise OttlaError(f"{text}: \\x takes two hexadecimal digits") from None
+            at += 4
+        else:
+            found.append(_ESCAPES[after])
+            at += 2
+    return "".join(found)

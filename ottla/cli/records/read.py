@@ -1,0 +1,264 @@
+"""Reading records and showing them: what `ottla consume` and `ottla export` do once it is known what to read.
+
+Rules:
+- What `write` gives goes to stdout and is flushed; only then does a group commit it, or a queue accept it.
+- Records behind an end are left: they are read, and neither shown nor committed.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from heapq import nlargest
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.reach import reach
+from ottla.client import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.cli.records.field import Shown
+    from ottla.client import Consumer
+    from ottla.client.acknowledgement import ShareRecord
+    from ottla.columns.record import ConsumerRecord
+
+Wanted = Callable[[Any], bool]
+Write = Callable[[Any], str]
+#: How long one poll waits: how soon Ctrl-C and the end are noticed.
+_POLL_S = 0.2
+_WAIT = "waiting for {}; Ctrl-C ends"
+
+
+def plainly(
+    settings: dict[str, object],
+    begins: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    write: Write,
+    wanted: Wanted | None,
+    count: int | None,
+    *,
+    follow: bool,
+    what: str,
+) -> None:
+    """Without a group, from `begins` on; to `ends`, or on and on."""
+    from ottla.client import Consumer
+
+    with Consumer(settings) as consumer:
+        whole = sum(max(0, ends[each] - begins[each]) for each in begins)
+        expected = None if follow else whole if count is None else min(whole, count)
+        limits = None if follow else ends
+        show(polls(consumer, begins, limits), write, wanted, count, expected, what, ends=limits)
+
+
+def polls(
+    consumer: Consumer, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int] | None
+) -> Iterator[list[ConsumerRecord]]:
+    """What each poll brings, from `begins` to `ends`; on and on without."""
+    consumer.assign(list(begins))
+    for partition, offset in begins.items():
+        consumer.seek(partition, offset)
+    yield from _until(consumer, ends)
+
+
+def _until(consumer: Consumer, ends: Mapping[TopicPartition, int] | None) -> Iterator[list[ConsumerRecord]]:
+    while True:
+        if ends is not None:
+            assigned = consumer.assignment()
+            if assigned and all(_at_end(consumer, each, ends) for each in assigned):
+                return
+        yield consumer.poll(_POLL_S)
+
+
+def _at_end(consumer: Consumer, partition: TopicPartition, ends: Mapping[TopicPartition, int]) -> bool:
+    end = ends.get(partition, 0)
+    return end == 0 or consumer.position(partition) >= end
+
+
+def as_member(
+    settings: dict[str, object],
+    topics: Sequence[str],
+    ends: Mapping[TopicPartition, int] | None,
+    write: Write,
+    wanted: Wanted | None,
+    count: int | None,
+) -> None:
+    """As a member of a group, which commits what was shown and nothing else."""
+    from ottla.cli.records.shown import Ledger
+    from ottla.client import Consumer, RebalanceListener
+
+    with Consumer(settings) as consumer:
+        ledger = Ledger(consumer)
+
+        class Leaving(RebalanceListener):
+            def revoked(self, partitions: list[TopicPartition]) -> None:
+                ledger.commit()
+
+            def lost(self, partitions: list[TopicPartition]) -> None:
+                """They are another member's already."""
+
+        consumer.subscribe(list(topics), listener=Leaving())
+
+        def shown(size: int, _: Sequence[Shown], left: Sequence[Shown]) -> None:
+            positions = dict(consumer.positions())
+            for record in reversed(left):
+                positions[TopicPartition(record.topic, record.partition)] = record.offset
+            ledger.wrote(size, positions)
+            ledger.look()
+
+        try:
+            show(_until(consumer, ends), write, wanted, count, None, "records", ends=ends, shown=shown)
+        finally:
+            ledger.finish()
+
+
+def share(
+    settings: dict[str, object],
+    topics: Sequence[str],
+    group: str,
+    committed: bool,
+    write: Write,
+    count: int | None,
+) -> None:
+    """As a member of a share group: what was shown is accepted, what `count` leaves over goes to others."""
+    if committed:
+        raise click.UsageError(f"--committed: a queue says that itself: ottla configs set group {group} ...")
+    from ottla.client import Acknowledge, ShareConsumer
+
+    reach(str(settings["bootstrap.servers"]), settings)
+    settings |= {"group.id": group, "share.acknowledgement.mode": "explicit"}
+
+    with ShareConsumer(settings) as consumer:
+        consumer.subscribe(list(topics))
+
+        def found() -> Iterator[Sequence[ShareRecord]]:
+            while True:
+                yield consumer.poll(_POLL_S)
+
+        def shown(_: int, records: Sequence[ShareRecord], left: Sequence[ShareRecord]) -> None:
+            for number, record in enumerate(records):
+                here = number < len(records) - len(left)
+                consumer.acknowledge(record, Acknowledge.ACCEPT if here else Acknowledge.RELEASE)
+
+        show(found(), write, None, count, None, "records of the queue", shown=shown)
+
+
+def tail(
+    settings: dict[str, object],
+    floor: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    write: Write,
+    wanted: Wanted | None,
+    count: int,
+    *,
+    follow: bool,
+) -> None:
+    """The last `count` of all partitions by time, then, with `follow`, what comes."""
+    from ottla.client import Consumer
+
+    with Consumer(settings) as consumer:
+        last = _last(consumer, floor, ends, wanted, count)
+        shown = show(iter([last]), write, None, None, len(last), "records", quiet=follow)
+        if follow:
+            show(polls(consumer, ends, None), write, wanted, None, None, "new records", already=shown)
+
+
+def _last(
+    consumer: Consumer,
+    floor: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    wanted: Wanted | None,
+    count: int,
+) -> list[ConsumerRecord]:
+    """Offsets that hold no record (compacted, markers) make it look further back, until there are enough."""
+    back = count
+    while True:
+        begins = {each: max(floor[each], ends[each] - back) if wanted is None else floor[each] for each in ends}
+        found: list[ConsumerRecord] = []
+        per: dict[TopicPartition, int] = {}
+        for records in polls(consumer, begins, ends):
+            some, _ = _cut(records, wanted, None, ends)
+            for each in some:
+                partition = TopicPartition(each.topic, each.partition)
+                per[partition] = per.get(partition, 0) + 1
+            found = nlargest(count, [*found, *some], key=_when)
+        if all(begins[each] == floor[each] or per.get(each, 0) >= count for each in begins):
+            return sorted(found, key=_when)
+        back *= 4
+
+
+def _when(record: ConsumerRecord) -> tuple[int, int, int]:
+    return record.timestamp, record.partition, record.offset
+
+
+def show(
+    found: Iterator[Sequence[Any]],
+    write: Write,
+    wanted: Wanted | None,
+    count: int | None,
+    expected: int | None,
+    what: str,
+    *,
+    ends: Mapping[TopicPartition, int] | None = None,
+    shown: Callable[[int, Sequence[Any], Sequence[Any]], None] | None = None,
+    quiet: bool = False,
+    already: int = 0,
+) -> int:
+    """Write records to stdout; how many. `shown` is told the bytes written, a poll's records, and those left over."""
+    from ottla.cli import screen
+
+    done = 0
+    began = time.monotonic()
+    bar = screen.progress("reading", expected) if screen.into_file() else None
+    try:
+        if screen.on_terminal() and expected is None:
+            screen.hint(_WAIT.format(what))
+        if bar is not None:
+            bar.start()
+        for records in found:
+            some, left = _cut(records, wanted, None if count is None else count - done, ends)
+            data = "".join(map(write, some)).encode(errors="surrogateescape")
+            if data:
+                sys.stdout.buffer.write(data)
+                sys.stdout.buffer.flush()
+                done += len(some)
+            if shown is not None:
+                shown(len(data), records, left)
+            if bar is not None:
+                rate = done / max(time.monotonic() - began, 1e-9)
+                bar.update(bar.task_ids[0], completed=done, count=done, rate=f"{rate:,.0f}/s")
+            if done == count:
+                break
+    except KeyboardInterrupt:
+        # How a person ends what follows: no error.
+        click.echo(err=True)
+    finally:
+        if bar is not None:
+            bar.stop()
+    if not quiet:
+        total = done + already
+        screen.hint(f"{total:,} record{'' if total == 1 else 's'}")
+    return done
+
+
+def _cut(
+    records: Sequence[Any], wanted: Wanted | None, room: int | None, ends: Mapping[TopicPartition, int] | None
+) -> tuple[Sequence[Any], Sequence[Any]]:
+    """The records that are wanted, at most `room`; and those behind an end, or behind the last when room is out."""
+    beyond: list[Any] = []
+    if ends is not None:
+        inside: list[Any] = []
+        for record in records:
+            is_inside = record.offset < ends.get(TopicPartition(record.topic, record.partition), 0)
+            (inside if is_inside else beyond).append(record)
+        records = inside
+    if wanted is None:
+        return (records, beyond) if room is None else (records[:room], [*records[room:], *beyond])
+    some = []
+    for number, record in enumerate(records, 1):
+        if wanted(record):
+            some.append(record)
+            if len(some) == room:
+                return some, [*records[number:], *beyond]
+    return some, beyond

@@ -1,0 +1,96 @@
+r"""How a record becomes a line: decorated on a terminal, bare in a pipe, whole in JSON, or by a template.
+
+Rules:
+- On a terminal the characters of a record that would steer it (escape sequences, carriage returns) are shown as \x1b.
+- A null is told from the text "null": (null) on a terminal, \N in a pipe, unless --null says otherwise.
+- In JSON a key or value that is an object or a list is one. Where its bytes are not JSON's own shortest text, they
+  stand beside it as key_text, value_text: what `ottla produce --format json` reads back is the same to the byte.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.records.field import as_json, parsed, text
+from ottla.cli.screen import visible
+
+if TYPE_CHECKING:
+    from ottla.cli.records.field import Shown
+
+Write = Callable[["Shown"], str]
+
+
+def writer(*, keys: bool, topics: tuple[str, ...], null: str | None, output: str | None) -> Write:
+    """How records are shown on this stdout."""
+    from ottla.cli import screen
+
+    terminal = screen.on_terminal()
+    none = null if null is not None else ("(null)" if terminal else "\\N")
+    if output is not None:
+        from ottla.cli.records.template import template
+
+        return template(output, null=none, clean=visible if terminal else str)
+    if terminal:
+        return _decorated(max(map(len, topics)) if len(topics) > 1 else 0, none)
+    if keys:
+        return lambda record: f"{_or(text(record.key), none)}\t{_or(text(record.value), none)}\n"
+    return lambda record: f"{_or(text(record.value), none)}\n"
+
+
+def _or(found: str | None, none: str) -> str:
+    return none if found is None else found
+
+
+def _decorated(topic_width: int, none: str) -> Write:
+    from ottla.cli import screen
+
+    def line(record: Shown) -> str:
+        place = f"{record.topic:<{topic_width}} " * bool(topic_width) + f"{f'{record.partition}:{record.offset}':<8}"
+        parts = [screen.styled(f"{place} {screen.instant(record.timestamp) or '-'}", dim=True)]
+        if record.key is not None:
+            parts.append(screen.styled(visible(text(record.key) or ""), "cyan"))
+        value = text(record.value)
+        parts.append(visible(value) if value is not None else screen.styled(none, dim=True))
+        for name, content in record.headers:
+            parts.append(screen.styled(visible(f"{name}={_or(text(content), none)}"), dim=True))
+        return "  ".join(parts) + "\n"
+
+    return line
+
+
+def json_line(record: Shown) -> str:
+    """The whole record as a line of JSON."""
+    return json.dumps(whole(record), ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def whole(record: Shown) -> dict[str, Any]:
+    """The record as it stands in JSON."""
+    found: dict[str, Any] = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+    }
+    for name, content in (("key", record.key), ("value", record.value)):
+        found[name], exact = _structured(content)
+        if exact is not None:
+            found[f"{name}_text"] = exact
+    found["headers"] = [[name, as_json(content)] for name, content in record.headers]
+    return found
+
+
+def _structured(content: bytes | None) -> tuple[Any, str | None]:
+    """What stands for the content, and its text where that cannot be had from it."""
+    if content is None or content.lstrip()[:1] not in (b"{", b"["):
+        return as_json(content), None
+    found = parsed(content)
+    if not isinstance(found, dict | list) or (isinstance(found, dict) and found.keys() == {"base64"}):
+        return as_json(content), None
+    try:
+        if json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode() == content:
+            return found, None
+        return found, content.decode()
+    except (UnicodeError, ValueError, RecursionError):
+        return as_json(content), None

@@ -1,0 +1,135 @@
+"""Rows of CSV and Parquet as records: a value is a JSON object of the columns, or one of them; so are keys and headers.
+
+Rules:
+- CSV has a heading. Its cells are text, unless a column's type is given; an empty cell of a typed column is null.
+- Parquet needs the arrow extra. Its types become JSON's; bytes that are no text become {"base64": ...}, times ISO 8601.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date, datetime
+from datetime import time as clock_time
+from decimal import Decimal
+from typing import Any, BinaryIO
+
+from ottla.cli.records.input import BadRecord, Headers, InputRecord, Shape
+from ottla.kernel.error import OttlaError
+
+_BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
+
+
+def _boolean(text: str) -> bool:
+    return _BOOLEANS[text.lower()]
+
+
+#: What the cells of a CSV can be said to be.
+TYPES: dict[str, Callable[[str], Any]] = {
+    "text": str,
+    "int": int,
+    "float": float,
+    "bool": _boolean,
+    "json": json.loads,
+}
+
+
+def from_csv(stream: BinaryIO, shape: Shape, types: Mapping[str, str], delimiter: str = ",") -> Iterator[InputRecord]:
+    """The rows of a CSV with a heading. `types`: column to a name in `TYPES`."""
+    text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+    rows = csv.reader(text, delimiter=delimiter, strict=True)
+    try:
+        heading = next(rows, None)
+        if heading is None:
+            return
+        if len(set(heading)) < len(heading):
+            raise OttlaError(f"the heading names a column twice: {', '.join(heading)}")
+        _check_columns(heading, shape, types)
+        for row in rows:
+            if not row:
+                continue
+            where = f"line {rows.line_num}"
+            if len(row) != len(heading):
+                raise BadRecord(where, f"has {len(row)} cells and the heading {len(heading)}")
+            cells = {name: _cell(name, cell, types, where) for name, cell in zip(heading, row, strict=True)}
+            yield _record(cells, shape, where, sum(map(len, row)) + len(row))
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise BadRecord(f"line {rows.line_num + 1}", f"is not CSV in UTF-8: {error}") from error
+    finally:
+        text.detach()
+
+
+def _cell(name: str, cell: str, types: Mapping[str, str], where: str) -> Any:
+    kind = types.get(name, "text")
+    if kind == "text":
+        return cell
+    if cell == "":
+        return None
+    try:
+        return TYPES[kind](cell)
+    except (ValueError, KeyError, RecursionError) as error:
+        raise BadRecord(where, f"has {cell!r} in column {name}, which is no {kind}") from error
+
+
+def from_parquet(path: str, shape: Shape) -> Iterator[InputRecord]:
+    """The rows of a Parquet file, read a row group at a time."""
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError as error:
+        raise OttlaError("Parquet needs pyarrow: pip install 'ottla[arrow]'") from error
+    import pyarrow
+
+    try:
+        file = parquet.ParquetFile(path)
+    except (OSError, pyarrow.ArrowInvalid) as error:
+        raise OttlaError(f"{path} cannot be read as Parquet: {error}") from error
+    with file:
+        _check_columns(file.schema_arrow.names, shape, {})
+        number = 0
+        for batch in file.iter_batches(10_000):
+            share = batch.nbytes // max(batch.num_rows, 1)
+            for row in batch.to_pylist():
+                number += 1
+                yield _record(row, shape, f"row {number}", share)
+
+
+def _check_columns(heading: Sequence[str], shape: Shape, types: Mapping[str, str]) -> None:
+    meant = [shape.key_column, shape.value_column, *shape.header_columns, *types]
+    for name in meant:
+        if name is not None and name not in heading:
+            raise OttlaError(f"there is no column {name}; there are {', '.join(heading)}")
+
+
+def _record(row: dict[str, Any], shape: Shape, where: str, size: int) -> InputRecord:
+    value = _text(row if shape.value_column is None else row[shape.value_column], where)
+    key = shape.key if shape.key_column is None else _text(row[shape.key_column], where)
+    own: Headers = [(name, _text(row[name], where)) for name in shape.header_columns]
+    return InputRecord(value, key, shape.headers + own, shape.partition, None, size)
+
+
+def _text(value: Any, where: str) -> bytes | None:
+    """Text and bytes as they are, null as null, anything else as JSON."""
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain, allow_nan=False).encode()
+    except (ValueError, TypeError) as error:
+        raise BadRecord(where, f"cannot be written as JSON: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"base64": b64encode(value).decode()}
+    if isinstance(value, datetime | date | clock_time):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no form in JSON")

@@ -1,0 +1,56 @@
+r"""Templates of `consume -o`: '{key} {value.price:>8} {headers}\n'. Fields are `record_field`'s.
+
+`{field:<10}` pads to the left, `:>10` to the right; `{{` and `}}` are braces; \n, \t, \0 and \xNN are what they are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.records.field import Getter, getter
+from ottla.cli.records.input import unescaped
+from ottla.kernel.error import OttlaError
+
+if TYPE_CHECKING:
+    from ottla.cli.records.field import Shown
+
+_PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|([{}])")
+_PAD = re.compile(r"([<>^]?)(\d{1,3})")
+
+
+def template(source: str, *, null: str, clean: Callable[[str], str] = str) -> Callable[[Shown], str]:
+    """What makes a record's text. `null` stands for a null; `clean` goes over what comes from the record."""
+    source = unescaped(source)
+    pieces: list[str | tuple[Getter, str]] = []
+    at = 0
+    for found in _PIECE.finditer(source):
+        pieces.append(source[at : found.start()])
+        at = found.end()
+        if found[2]:
+            raise OttlaError(f"{source!r}: a {found[2]} alone; write {found[2] * 2} for the character")
+        if found[1] is None:
+            pieces.append(found[0][0])
+            continue
+        path, _, pad = found[1].partition(":")
+        if pad and not _PAD.fullmatch(pad):
+            raise OttlaError(f"{found[0]}: after the colon it takes a width, such as :>8 or :<20")
+        pieces.append((getter(path.strip()), pad))
+    pieces.append(source[at:])
+
+    def fill(record: Shown) -> str:
+        return "".join(
+            each if isinstance(each, str) else format(clean(_shown(each[0](record), null)), each[1]) for each in pieces
+        )
+
+    return fill
+
+
+def _shown(value: Any, null: str) -> str:
+    if value is None:
+        return null
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

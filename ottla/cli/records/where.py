@@ -1,0 +1,219 @@
+"""The expression of `consume --where`: value.price > 50 and (key == "ann" or header.kind in ["a", "b"]).
+
+A small language of its own, nothing is evaluated as Python. Operators, from the weakest: or; and; not; == != < <= > >=,
+contains, startswith, endswith, in; then paths (`record_field`), numbers, "text", true, false, null, lists and brackets.
+Rules:
+- A comparison of what cannot be compared (text with a number, anything with null) is false; == and != never fail.
+- Beside a number, a text that is a number counts as one: keys and headers have no other way to say 5.
+- A path alone is true when it leads to something other than null, false, 0 and empty text.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.records.field import Getter, getter
+from ottla.kernel.error import OttlaError
+
+if TYPE_CHECKING:
+    from ottla.cli.records.field import Shown
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+    (?P<number>-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)
+    |(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+    |(?P<sign>==|!=|<=|>=|=|<|>|\(|\)|\[|\]|,)
+    |(?P<word>[A-Za-z_](?:[\w$-]|\.(?=[A-Za-z_$])|\[(?:\d+|"(?:[^"\\]|\\.)*")\])*)
+    )""",
+    re.VERBOSE,
+)
+_CONSTANTS = {"true": True, "false": False, "null": None}
+_DEPTH_MAX = 50
+#: Ends the list of tokens.
+_END = ("end", "")
+Test = Callable[["Shown"], bool]
+
+
+def where(source: str) -> Test:
+    """The test that an expression makes. OttlaError says what is wrong with it, and where."""
+    parser = _Parser(source)
+    found = parser.either(0)
+    if parser.token != _END:
+        raise parser.wrong("what should stand there is and, or, or nothing")
+    return lambda record: bool(found(record))
+
+
+class _Parser:
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._tokens: list[tuple[str, str]] = []
+        self._places: list[int] = []
+        at = 0
+        while source[at:].strip():
+            found = _TOKEN.match(source, at)
+            if found is None:
+                raise OttlaError(f"--where {source}: {source[at:].strip()[:20]!r} is not understood")
+            kind = found.lastgroup or ""
+            self._tokens.append((kind, found[kind]))
+            self._places.append(found.start(kind))
+            at = found.end()
+        self._tokens.append(_END)
+        self._places.append(len(source))
+        self._next = 0
+
+    @property
+    def token(self) -> tuple[str, str]:
+        return self._tokens[self._next]
+
+    def wrong(self, why: str) -> OttlaError:
+        here = self._source[self._places[self._next] :][:20] or "the end"
+        return OttlaError(f"--where {self._source}: at {here!r}: {why}")
+
+    def _took(self, *texts: str) -> str | None:
+        kind, text = self.token
+        if kind in ("sign", "word") and text in texts:
+            self._next += 1
+            return text
+        return None
+
+    def either(self, depth: int) -> Getter:
+        """a or b."""
+        left = self._both(depth)
+        while self._took("or"):
+            left = _or(left, self._both(depth))
+        return left
+
+    def _both(self, depth: int) -> Getter:
+        left = self._not(depth)
+        while self._took("and"):
+            left = _and(left, self._not(depth))
+        return left
+
+    def _not(self, depth: int) -> Getter:
+        if depth > _DEPTH_MAX:
+            raise self.wrong(f"more than {_DEPTH_MAX} brackets inside one another")
+        if self._took("not"):
+            inner = self._not(depth + 1)
+            return lambda record: not inner(record)
+        return self._comparison(depth)
+
+    def _comparison(self, depth: int) -> Getter:
+        left = self._operand(depth)
+        sign = self._took("==", "=", "!=", "<", "<=", ">", ">=", "contains", "startswith", "endswith", "in")
+        if sign is None:
+            return left
+        right, compare = self._operand(depth), _COMPARE[sign]
+        return lambda record: compare(left(record), right(record))
+
+    def _operand(self, depth: int) -> Getter:
+        kind, text = self.token
+        if self._took("("):
+            inner = self.either(depth + 1)
+            if not self._took(")"):
+                raise self.wrong("a ) is missing")
+            return inner
+        if self._took("["):
+            return self._list(depth)
+        if kind == "number":
+            number: Any = float(text) if re.search(r"[.eE]", text) else int(text)
+            self._next += 1
+            return lambda _: number
+        if kind == "text":
+            self._next += 1
+            content = _unquoted(text)
+            return lambda _: content
+        if kind != "word" or text in ("and", "or", "not", "contains", "startswith", "endswith", "in"):
+            raise self.wrong("a field, a number, a text in quotes or a ( should stand there")
+        self._next += 1
+        if text in _CONSTANTS:
+            constant = _CONSTANTS[text]
+            return lambda _: constant
+        return getter(text)
+
+    def _list(self, depth: int) -> Getter:
+        if depth > _DEPTH_MAX:
+            raise self.wrong(f"more than {_DEPTH_MAX} brackets inside one another")
+        entries: list[Getter] = []
+        while not self._took("]"):
+            if entries and not self._took(","):
+                raise self.wrong("a , or ] is missing")
+            entries.append(self._operand(depth + 1))
+        return lambda record: [each(record) for each in entries]
+
+
+def _or(left: Getter, right: Getter) -> Getter:
+    return lambda record: left(record) or right(record)
+
+
+def _and(left: Getter, right: Getter) -> Getter:
+    return lambda record: left(record) and right(record)
+
+
+def _unquoted(text: str) -> str:
+    if text[0] == "'":
+        text = '"' + text[1:-1].replace("\\'", "'").replace('"', '\\"') + '"'
+    try:
+        return str(json.loads(text, strict=False))
+    except ValueError:
+        raise OttlaError(f"--where: {text} is no text; a backslash is written \\\\") from None
+
+
+def _number(value: Any) -> Any:
+    """A text that is a number as that number."""
+    if isinstance(value, str) and len(value) < 40:
+        try:
+            return float(value) if re.search(r"[.eE]", value) else int(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _matched(left: Any, right: Any) -> tuple[Any, Any]:
+    if _is_number(left):
+        return left, _number(right)
+    return (_number(left), right) if _is_number(right) else (left, right)
+
+
+def _equal(left: Any, right: Any) -> bool:
+    left, right = _matched(left, right)
+    return isinstance(left, bool) is isinstance(right, bool) and bool(left == right)
+
+
+def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    def test(left: Any, right: Any) -> bool:
+        left, right = _matched(left, right)
+        alike = (_is_number(left) and _is_number(right)) or (isinstance(left, str) and isinstance(right, str))
+        return alike and compare(left, right)
+
+    return test
+
+
+def _contains(left: Any, right: Any) -> bool:
+    if isinstance(left, list):
+        return any(_equal(each, right) for each in left)
+    if isinstance(left, dict):
+        return right in left if isinstance(right, str) else False
+    return isinstance(left, str) and isinstance(right, str) and right in left
+
+
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "==": _equal,
+    "=": _equal,
+    "!=": lambda left, right: not _equal(left, right),
+    "<": _ordered(operator.lt),
+    "<=": _ordered(operator.le),
+    ">": _ordered(operator.gt),
+    ">=": _ordered(operator.ge),
+    "contains": _contains,
+    "in": lambda left, right: _contains(right, left),
+    "startswith": lambda left, right: isinstance(left, str) and isinstance(right, str) and left.startswith(right),
+    "endswith": lambda left, right: isinstance(left, str) and isinstance(right, str) and left.endswith(right),
+}

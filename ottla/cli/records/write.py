@@ -1,0 +1,174 @@
+"""Records into a topic, with a count that holds when it ends early: for `ottla produce` and `ottla import`.
+
+Rules:
+- When it ends in the middle (bad input, Ctrl-C, a broker that refuses), it says how many records are written for
+  certain, counted from the first, and that `--skip` goes on behind them.
+- A topic that is not there is an error, unless it may be created.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.records.input import InputRecord
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+
+if TYPE_CHECKING:
+    from ottla.client import Delivery, Producer
+
+#: How often the bar moves.
+_TICK_S = 0.1
+#: Records between two looks at the clock when they come fast.
+_STRIDE = 500
+
+
+class Writer:
+    """Sends records and knows how many of them, from the first on, are written."""
+
+    def __init__(self, producer: Producer, topic: str) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._pending: deque[Delivery] = deque()
+        self.written = 0
+        self.sent = 0
+
+    def send(self, record: InputRecord) -> Delivery:
+        """Hand it to the producer."""
+        delivery = self._producer.send(
+            self._topic,
+            record.value,
+            record.key,
+            partition=record.partition,
+            headers=record.headers or None,
+            timestamp=record.timestamp,
+        )
+        self.sent += 1
+        self._pending.append(delivery)
+        return delivery
+
+    def look(self) -> None:
+        """Count what is written by now. Raises the error of the first record that is not."""
+        while self._pending and self._pending[0].done:
+            self._pending[0].result()
+            self._pending.popleft()
+            self.written += 1
+
+    def finish(self) -> None:
+        """Wait until all is written. Raises the error of the first record that is not."""
+        while self._pending:
+            self._pending[0].result()
+            self._pending.popleft()
+            self.written += 1
+
+    def settle(self) -> None:
+        """Wait until all that was sent is over, and count what is written up to the first that is not."""
+        try:
+            self.finish()
+        except (KafkaError, OttlaError):
+            return
+
+
+def ensure_topic(bootstrap: str, client: tuple[str, ...], topic: str, *, create: bool) -> int:
+    """How many partitions it has. Without `create`, a topic that is not there is an error."""
+    from ottla.cli.option import admin, nearest_topic
+    from ottla.client import NewTopic
+
+    with admin(bootstrap, client) as ask:
+        try:
+            return len(ask.describe_topic(topic).partitions)
+        except KafkaError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            if not create:
+                hint = nearest_topic(ask, topic)
+                stop = "" if hint.endswith("?") else ";"
+                raise OttlaError(f"there is no topic {topic}{hint}{stop} --create makes it") from error
+        made = ask.create_topics([NewTopic(topic)])[topic]
+        return made.partitions
+
+
+def stream(
+    producer: Producer,
+    topic: str,
+    records: Iterator[InputRecord],
+    *,
+    size: int | None,
+    skip: int = 0,
+    limit: int | None = None,
+    as_json: bool = False,
+) -> None:
+    """Write them, behind the first `skip`, at most `limit`; then say how many and how fast."""
+    from ottla.cli import screen
+
+    began = time.monotonic()
+    read = 0
+    writer = Writer(producer, topic)
+    try:
+        with screen.progress(topic, size) as bar:
+            ticked = began
+            for record in chosen(records, skip, limit):
+                writer.send(record)
+                read += record.size
+                if writer.sent % _STRIDE == 0 or time.monotonic() - ticked > _TICK_S:
+                    writer.look()
+                    ticked = time.monotonic()
+                    rate = writer.sent / max(ticked - began, 1e-9)
+                    bar.update(bar.task_ids[0], completed=read, count=writer.sent, rate=f"{rate:,.0f}/s")
+            producer.flush()
+            writer.finish()
+    except KeyboardInterrupt:
+        writer.settle()
+        screen.note(_so_far(writer, skip))
+        raise
+    except (OttlaError, KafkaError) as error:
+        writer.settle()
+        raise OttlaError(f"{screen.in_words(error)}; {_so_far(writer, skip)}") from error
+    seconds = max(time.monotonic() - began, 1e-9)
+    if as_json:
+        screen.document({"topic": topic, "records": writer.written, "bytes": read, "seconds": round(seconds, 3)})
+        return
+    speed = f" ({writer.written / seconds:,.0f}/s)" if seconds >= 1 else ""
+    screen.done(f"{_many(writer.written)} written to {topic} in {seconds:.2f} s{speed}")
+
+
+def _many(count: int) -> str:
+    return f"{count:,} record{'' if count == 1 else 's'}"
+
+
+def _so_far(writer: Writer, skip: int) -> str:
+    text = f"{_many(writer.written)} {'is' if writer.written == 1 else 'are'} written"
+    if writer.sent > writer.written:
+        text += f" for certain (up to {writer.sent - writer.written:,} after them may be)"
+    return text + (f"; go on with --skip {skip + writer.written}" if skip + writer.written else "")
+
+
+def chosen(records: Iterator[InputRecord], skip: int, limit: int | None) -> Iterator[InputRecord]:
+    """Behind the first `skip`, at most `limit`."""
+    return islice(records, skip, None if limit is None else skip + limit)
+
+
+def rehearse(records: Iterator[InputRecord], skip: int, limit: int | None) -> dict[str, Any]:
+    """What would be written: how many records of what kind, and the first of them."""
+    count = keys = nulls = size = 0
+    first: list[dict[str, Any]] = []
+    for record in chosen(records, skip, limit):
+        count += 1
+        keys += record.key is not None
+        nulls += record.value is None
+        size += len(record.value or b"") + len(record.key or b"")
+        if len(first) < 3:
+            first.append(
+                {
+                    "key": None if record.key is None else record.key.decode(errors="backslashreplace"),
+                    "value": None if record.value is None else record.value.decode(errors="backslashreplace"),
+                    "headers": [
+                        [name, None if content is None else content.decode(errors="backslashreplace")]
+                        for name, content in record.headers
+                    ],
+                }
+            )
+    return {"records": count, "with_key": keys, "tombstones": nulls, "bytes": size, "first": first}

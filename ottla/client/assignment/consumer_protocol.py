@@ -1,0 +1,102 @@
+"""The consumer's part of the classic protocol: the subscription that a member sends, the assignment that it gets.
+
+The broker passes these bytes on unread. Written in version 3, read in every version (KIP-429, 792, 881).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.frozen import frozen
+from ottla.kernel.ids import TopicPartition
+from ottla.kernel.ports import Buffer
+from ottla.wire.compile import decode, encode
+from ottla.wire.record import consumer_protocol as wire
+from ottla.wire.type import Malformed
+
+_VERSION = 3
+
+
+@frozen
+class Subscription:
+    """What a member wants and has: topics, the partitions it owns, and in which generation it got these."""
+
+    topics: tuple[str, ...]
+    owned: tuple[TopicPartition, ...] = ()
+    generation: int = -1
+    rack: str | None = None
+    user_data: bytes | None = None
+
+
+def subscription_bytes(subscription: Subscription) -> bytes:
+    """As JoinGroup carries it."""
+    message = wire.ConsumerProtocolSubscription(
+        topics=list(subscription.topics),
+        user_data=subscription.user_data,
+        owned_partitions=[
+            wire.TopicPartition(topic=topic, partitions=numbers)
+            for topic, numbers in _by_topic(subscription.owned).items()
+        ],
+        generation_id=subscription.generation,
+        rack_id=subscription.rack,
+    )
+    return _VERSION.to_bytes(2, "big") + encode(message, _VERSION)
+
+
+def parse_subscription(data: Buffer) -> Subscription:
+    """The reverse. INCONSISTENT_GROUP_PROTOCOL if it is no consumer's subscription."""
+    version = _version(data)
+    try:
+        message, _ = decode(wire.ConsumerProtocolSubscription, version, data, 2)
+    except Malformed as error:
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"a member's subscription: {error}") from error
+    owned = tuple(
+        TopicPartition(topic.topic, partition) for topic in message.owned_partitions for partition in topic.partitions
+    )
+    user_data = None if message.user_data is None else bytes(message.user_data)
+    return Subscription(tuple(message.topics), owned, message.generation_id, message.rack_id, user_data)
+
+
+def assignment_bytes(partitions: Iterable[TopicPartition], user_data: bytes | None = None) -> bytes:
+    """As SyncGroup carries it."""
+    message = wire.ConsumerProtocolAssignment(
+        assigned_partitions=[
+            wire.AssignedTopicPartition(topic=topic, partitions=numbers)
+            for topic, numbers in _by_topic(partitions).items()
+        ],
+        user_data=user_data,
+    )
+    return _VERSION.to_bytes(2, "big") + encode(message, _VERSION)
+
+
+def parse_assignment(data: Buffer) -> tuple[TopicPartition, ...]:
+    """The reverse; no bytes are no partitions."""
+    if not len(data):
+        return ()
+    version = _version(data)
+    try:
+        message, _ = decode(wire.ConsumerProtocolAssignment, version, data, 2)
+    except Malformed as error:
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"an assignment: {error}") from error
+    return tuple(
+        TopicPartition(topic.topic, partition)
+        for topic in message.assigned_partitions
+        for partition in topic.partitions
+    )
+
+
+def _version(data: Buffer) -> int:
+    if len(data) < 2:
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a member's data has no version")
+    version = int.from_bytes(data[:2], "big", signed=True)
+    if version < 0:
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"a member's data has the version {version}")
+    return min(version, _VERSION)
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        found.setdefault(topic, []).append(partition)
+    return found

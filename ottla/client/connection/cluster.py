@@ -1,0 +1,336 @@
+"""The connections of one client and its view of the cluster, kept fresh: what producer, consumer and admin stand on.
+
+Rules:
+- Connections are kept by address and purpose: a fetch or a join that waits long must not hold up others, since a broker
+  answers in order.
+- A broker that refused a connection is left alone for a growing time (`reconnect.backoff`). When no known broker can be
+  reached, `bootstrap.servers` are asked again (KIP-899).
+- What fails is logged once, and once more when it works again.
+
+KIPs: 899 and 1102 (rebootstrap), 580 (exponential backoff), 699 (batched FindCoordinator).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from ottla.client.connection.clock import Backoff, now_ms, randomness
+from ottla.client.connection.connection import BrokerConnection
+from ottla.client.connection.metadata import ClusterNode, Metadata
+from ottla.client.connection.node_metric import NodeMeter, NodeMetrics
+from ottla.kernel.argument import topic_fault
+from ottla.kernel.client_error import (
+    AuthenticationFailed,
+    ClientClosed,
+    NotReachable,
+    RequestTimedOut,
+    TlsFailed,
+    check,
+)
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.security.sign_in import Security
+from ottla.settings.client.client import ClientSettings
+from ottla.wire.api import ApiKey
+from ottla.wire.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_log = logging.getLogger("ottla.client")
+
+#: Kinds of coordinators in FindCoordinator.
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+
+Address = tuple[str, int]
+
+
+class _Door:
+    """How an address fares: one attempt at a time, and a pause after each that failed."""
+
+    __slots__ = ("backoff", "error", "lock", "retry_at_ms")
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.lock = asyncio.Lock()
+        self.backoff = Backoff(settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms)
+        self.retry_at_ms = 0
+        self.error: OttlaError | KafkaError | None = None
+
+
+class Cluster:
+    """One client's way to the brokers. The client makes it on its loop and closes it."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+        self.metadata = Metadata(
+            max_age_ms=settings.metadata_max_age_ms, max_idle_ms=settings.metadata_max_idle_ms, now_ms=now_ms()
+        )
+        #: Called with nothing whenever an answer has been taken into the metadata.
+        self.on_update: list[Callable[[], None]] = []
+        self.closed = False
+        self._security = Security(settings)
+        self._meters: dict[Address, NodeMeter] = {}
+        self._connections: dict[tuple[Address, str], BrokerConnection] = {}
+        self._doors: dict[Address, _Door] = {}
+        self._coordinators: dict[tuple[int, str], int] = {}
+        self._update_lock = asyncio.Lock()
+        #: When metadata was last had.
+        self._updated_at_ms = now_ms()
+
+    # ---- connections
+
+    async def node(self, node_id: int, purpose: str = "") -> BrokerConnection:
+        """A connection to this broker. NotReachable if there is none to be had now."""
+        node = self.metadata.nodes.get(node_id)
+        if node is None:
+            await self.update()
+            node = self.metadata.nodes.get(node_id)
+            if node is None:
+                raise NotReachable(f"node {node_id} is not a live broker of this cluster")
+        return await self.address((node.host, node.port), purpose)
+
+    async def address(self, address: Address, purpose: str = "") -> BrokerConnection:
+        """A connection to this address, opened if need be."""
+        found = self._connections.get((address, purpose))
+        if found is not None and found.closed is None:
+            return found
+        if self.closed:
+            raise ClientClosed("this client is closed")
+        door = self._doors.get(address)
+        if door is None:
+            door = self._doors[address] = _Door(self.settings)
+        async with door.lock:
+            found = self._connections.get((address, purpose))
+            if found is not None and found.closed is None:
+                return found
+            if door.error is not None and now_ms() < door.retry_at_ms:
+                raise door.error
+            try:
+                meter = self._meters.setdefault(address, NodeMeter(now_ms()))
+                made = await BrokerConnection.open(*address, self.settings, self._security, meter)
+            except (OttlaError, KafkaError) as error:
+                if door.error is None:
+                    final = isinstance(error, (AuthenticationFailed, TlsFailed))
+                    _log.warning("%s%s", error, "" if final else "; trying again")
+                door.error = error
+                door.retry_at_ms = now_ms() + door.backoff.next_ms()
+                raise
+            if door.error is not None:
+                _log.warning("%s:%s can be reached again", *address)
+            door.error = None
+            door.backoff.attempts = 0
+            if self._is_closed():
+                made.close()
+                raise ClientClosed("this client is closed")
+            self._connections[address, purpose] = made
+            return made
+
+    async def any(self) -> BrokerConnection:
+        """A connection to whichever broker: the least busy open one, else a known one, else a bootstrap server."""
+        known = [(node.host, node.port) for node in self.metadata.nodes.values()]
+        usable = [
+            one
+            for (address, purpose), one in self._connections.items()
+            if one.closed is None and not purpose and (not known or address in known)
+        ]
+        if usable:
+            return min(usable, key=lambda one: one.in_flight)
+        randomness().shuffle(known)
+        bootstrap = list(self.settings.bootstrap_servers)
+        randomness().shuffle(bootstrap)
+        if not known or self.settings.metadata_recovery_strategy == "rebootstrap":
+            known += [one for one in bootstrap if one not in known]
+        first: OttlaError | None = None
+        for address in known:
+            try:
+                return await self.address(address)
+            except NotReachable as error:
+                first = first or error
+        raise NotReachable(f"no broker can be reached: {first}") from first
+
+    def node_metrics(self) -> dict[int, NodeMetrics]:
+        """What was measured of the brokers that the metadata names, by their ids."""
+        now = now_ms()
+        found = {}
+        for node in list(self.metadata.nodes.values()):
+            meter = self._meters.get((node.host, node.port))
+            if meter is not None:
+                found[node.id] = meter.snapshot(now)
+        return found
+
+    def _is_closed(self) -> bool:
+        return self.closed
+
+    def close_idle(self) -> None:
+        """Close the connections that nobody used for `connections.max.idle.ms`."""
+        idle_ms = self.settings.connections_max_idle_ms
+        now = asyncio.get_running_loop().time()
+        for key, one in list(self._connections.items()):
+            if one.closed is not None or (idle_ms >= 0 and not one.in_flight and now - one.used_at > idle_ms / 1000):
+                one.close("it was idle")
+                del self._connections[key]
+
+    async def close(self) -> None:
+        """Close every connection when what was written has gone out."""
+        self.closed = True
+        connections = list(self._connections.values())
+        self._connections.clear()
+        await asyncio.gather(*(one.finish() for one in connections))
+
+    # ---- metadata
+
+    async def update(self, topics: Iterable[str] | None = None) -> None:
+        """Ask a broker for the topics in use (and `topics`). Those who wait for one answer share it."""
+        if topics is not None:
+            self.metadata.want(topics, now_ms())
+        seen = self.metadata.version
+        async with self._update_lock:
+            if self.metadata.version != seen and not self._unknown():
+                return
+            self.close_idle()
+            trigger_ms = self.settings.metadata_recovery_rebootstrap_trigger_ms
+            if self.metadata.nodes and now_ms() - self._updated_at_ms > trigger_ms + self.settings.metadata_max_age_ms:
+                self._rebootstrap(f"no metadata was to be had for {trigger_ms} ms")
+            await self._ask(self.metadata.topics_to_ask(now_ms()))
+
+    def _rebootstrap(self, why: str) -> None:
+        """Forget the brokers that are known, and begin anew with `bootstrap.servers` (KIP-1102)."""
+        if self.settings.metadata_recovery_strategy != "rebootstrap":
+            return
+        _log.warning("starting again from bootstrap.servers: %s", why)
+        self.metadata.nodes.clear()
+        self._coordinators.clear()
+        self._updated_at_ms = now_ms()
+        for (_, purpose), one in list(self._connections.items()):
+            # The others end with what they wait for.
+            if not purpose:
+                one.close("starting again from bootstrap.servers")
+
+    def _unknown(self) -> bool:
+        asked = self.metadata.topics_to_ask(now_ms())
+        return asked is not None and any(topic not in self.metadata.topics for topic in asked)
+
+    async def _ask(self, topics: list[str] | None, *, create: bool | None = None) -> MetadataResponse:
+        connection = await self.any()
+        if create is None:
+            create = bool(getattr(self.settings, "allow_auto_create_topics", False))
+        request = MetadataRequest(
+            topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
+            allow_auto_topic_creation=create,
+        )
+        timeout_ms = self.settings.request_timeout_ms
+        response = await connection.call(request, MetadataResponse, timeout_ms=timeout_ms)
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            self._rebootstrap("the cluster asks for it")
+            raise NotReachable("the cluster asked for a new start from bootstrap.servers")
+        check(response.error_code)
+        self.metadata.apply(response, now_ms())
+        self._updated_at_ms = now_ms()
+        for told in self.on_update:
+            told()
+        return response
+
+    async def known(self, topics: Iterable[str], timeout_ms: int) -> None:
+        """Return when all of `topics` are known with their partitions; KafkaError of the first that is not in time."""
+        names = list(topics)
+        self.metadata.want(names, now_ms())
+        if all(name in self.metadata.topics for name in names):
+            return
+
+        async def attempt() -> None:
+            await self.update(names)
+            for name in names:
+                if name not in self.metadata.topics:
+                    code = self.metadata.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                    raise KafkaError(code, _why_not(name, code))
+
+        await self.retry(attempt, timeout_ms)
+
+    async def missing(self, topics: Iterable[str]) -> list[str]:
+        """Those of `topics` that do not exist now, by name. It creates none."""
+        names = [name for name in topics if name not in self.metadata.topics]
+        if names:
+            await self._ask(names, create=False)
+        absent = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        return sorted(name for name in names if self.metadata.errors.get(name) in absent)
+
+    # ---- coordinators
+
+    async def coordinator(self, kind: int, key: str, purpose: str = "coordinator") -> BrokerConnection:
+        """A connection to the coordinator of this group, transactional id or share group."""
+        node_id = self._coordinators.get((kind, key))
+        if node_id is None:
+            connection = await self.any()
+            version = connection.version_of(ApiKey.FIND_COORDINATOR)
+            if version >= 4:
+                request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+            else:
+                request = FindCoordinatorRequest(key_type=kind, key=key)
+            timeout_ms = self.settings.request_timeout_ms
+            response = await connection.call(request, FindCoordinatorResponse, timeout_ms=timeout_ms, version=version)
+            if version >= 4:
+                found = response.coordinators[0]
+                check(found.error_code, found.error_message)
+                node = ClusterNode(found.node_id, found.host, found.port)
+            else:
+                check(response.error_code, response.error_message)
+                node = ClusterNode(response.node_id, response.host, response.port)
+            self.metadata.nodes.setdefault(node.id, node)
+            node_id = self._coordinators[kind, key] = node.id
+        try:
+            return await self.node(node_id, purpose)
+        except NotReachable:
+            self.forget_coordinator(kind, key)
+            raise
+
+    def coordinator_id(self, kind: int, key: str) -> int | None:
+        """The node that was last found to be its coordinator."""
+        return self._coordinators.get((kind, key))
+
+    def forget_coordinator(self, kind: int, key: str) -> None:
+        """It said that it is not, or it does not answer: the next call finds out anew."""
+        self._coordinators.pop((kind, key), None)
+
+    # ---- retries
+
+    async def retry(
+        self,
+        attempt: Callable[[], Awaitable[T]],
+        timeout_ms: int,
+        on_error: Callable[[KafkaError | NotReachable], None] | None = None,
+        backoff: Backoff | None = None,
+    ) -> T:
+        """Run `attempt` until it succeeds, fails for good, or `timeout_ms` are over (then the last error)."""
+        deadline_ms = now_ms() + timeout_ms
+        backoff = backoff or Backoff(self.settings.retry_backoff_ms, self.settings.retry_backoff_max_ms)
+        last: KafkaError | NotReachable | None = None
+        while True:
+            try:
+                async with asyncio.timeout(max(0, deadline_ms - now_ms()) / 1000):
+                    return await attempt()
+            except TimeoutError:
+                raise last or RequestTimedOut(f"not done within {timeout_ms} ms") from last
+            except KafkaError as error:
+                if not error.code.retriable:
+                    raise
+                last = error
+            except NotReachable as error:
+                last = error
+            if on_error is not None:
+                on_error(last)
+            pause_ms = backoff.next_ms()
+            if now_ms() + pause_ms >= deadline_ms:
+                raise last
+            await asyncio.sleep(pause_ms / 1000)
+
+
+def _why_not(topic: str, code: ErrorCode) -> str:
+    """What a topic's error in the metadata means."""
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return f"there is no topic {topic}, or this client may not see it"
+    if code is ErrorCode.INVALID_TOPIC_EXCEPTION:
+        return topic_fault(topic) or f"the brokers take no topic named {topic}"
+    return f"topic {topic}"

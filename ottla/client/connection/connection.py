@@ -1,0 +1,417 @@
+"""One connection to one broker: requests go out as they come, answers are matched in order.
+
+Rules:
+- The broker answers in the order of the requests (Kafka's protocol guide); a correlation id that does not fit closes
+  the connection.
+- A connection is used only after ApiVersions has said which versions the broker takes; each request goes in the highest
+  version that both know.
+- A request that is not answered in its time closes the connection, as in the Java client: an answer that comes later
+  would belong to nobody, and the requests behind it wait in the same queue.
+- An answer's bytes fields are views into its frame, which nobody else uses: records are not copied.
+- With SASL the client signs in after ApiVersions, and again with the first request when most of the session is over.
+  What is sent meanwhile is held back: the broker takes nothing but the exchange.
+
+KIPs: 35 (ApiVersions), 511 (client software), 482 (flexible versions), 152 and 368 (SASL).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import socket
+import ssl
+import struct
+import sys
+from collections import deque
+from typing import Any, TypeVar, cast
+
+from ottla.client.connection.clock import now_ms, randomness
+from ottla.client.connection.inbound import Inbound
+from ottla.client.connection.node_metric import NodeMeter
+from ottla.kernel.client_error import ConnectionLost, NotReachable, RequestTimedOut, Unsupported, check
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.security.sasl import SignIn
+from ottla.security.sign_in import Security, authenticate
+from ottla.security.tls import failed_tls
+from ottla.settings.client.client import ClientSettings
+from ottla.wire.api import API, Api, ApiKey
+from ottla.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.compile import decode, encode, encoder
+from ottla.wire.header import RequestHeader, ResponseHeader, request_header_version, response_header_version
+from ottla.wire.type import Malformed
+
+R = TypeVar("R")
+
+#: The package itself stands above this layer (it offers the embedded node), so its version is not imported.
+_VERSION: str = getattr(sys.modules["ottla"], "__version__", "unknown")
+#: How long `finish` waits for the broker to take what was written.
+_FINISH_S = 5.0
+#: The client signs in again when about this part of its session is over (Java's client has the same bounds).
+_SESSION_USED = (0.85, 0.95)
+#: For a sign-in before a request that has no answer, and so no timeout.
+_SIGN_IN_TIMEOUT_MS = 30_000
+#: A correlation id and, some day, tagged fields.
+_HEADER_BYTES_MAX = 4096
+
+
+class _Sent:
+    """A request that waits for its answer."""
+
+    __slots__ = ("answer", "api", "correlation_id", "sent_ms", "timer", "version")
+
+    def __init__(self, api: Api, version: int, correlation_id: int, answer: asyncio.Future[Any]) -> None:
+        self.api = api
+        self.version = version
+        self.correlation_id = correlation_id
+        self.answer = answer
+        self.timer: asyncio.TimerHandle | None = None
+        self.sent_ms = 0
+
+
+class BrokerConnection(asyncio.BufferedProtocol):
+    """One socket to a broker. `open` makes it; it ends by `close`, by the broker, or by a request that timed out."""
+
+    def __init__(self, host: str, port: int, client_id: str, meter: NodeMeter) -> None:
+        self.host = host
+        self.port = port
+        #: Why it is closed; None as long as it is open.
+        self.closed: str | None = None
+        #: What the system or TLS said when it was lost.
+        self.lost_by: BaseException | None = None
+        #: API key to the (lowest, highest) version that the broker takes.
+        self.versions: dict[int, tuple[int, int]] = {}
+        #: Feature to its finalized level (`group.version`, `transaction.version`, ...).
+        self.features: dict[str, int] = {}
+        #: When it was last used, on the loop's clock in seconds.
+        self.used_at = 0.0
+        self._client_id = client_id
+        self._meter = meter
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._sent: deque[_Sent] = deque()
+        self._correlation_id = 0
+        self._answers = 0
+        self._sign_in: SignIn | None = None
+        #: On the loop's clock: a request at this time or later is preceded by a new sign-in.
+        self._sign_in_at = math.inf
+        #: While the client signs in again, what waits for its end; None else.
+        self._held: list[tuple[_Sent | None, list[bytes | memoryview]]] | None = None
+        self._signing: asyncio.Task[None] | None = None
+        self._inbound = Inbound()
+        self._writable: asyncio.Future[None] | None = None
+        #: Resolved when the socket is closed, once `finish` waits for that.
+        self._gone: asyncio.Future[None] | None = None
+
+    @classmethod
+    async def open(
+        cls, host: str, port: int, settings: ClientSettings, security: Security, meter: NodeMeter
+    ) -> BrokerConnection:
+        """Connect, agree on versions, sign in. NotReachable if that does not succeed in time.
+
+        TlsFailed, AuthenticationFailed if the two ends do not trust each other: trying again would not help.
+        """
+        loop = asyncio.get_running_loop()
+        timeout_ms = settings.socket_connection_setup_timeout_ms
+        connection = cls(host, port, settings.client_id, meter)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await loop.create_connection(lambda: connection, host, port, ssl=security.context)
+                await connection._agree(settings.request_timeout_ms)
+                if security.sign_in is not None:
+                    connection._sign_in = security.sign_in
+                    await connection._authenticate(settings.request_timeout_ms)
+        except TimeoutError:
+            connection.close("connecting took too long")
+            raise NotReachable(f"{host}:{port} does not answer within {timeout_ms} ms: is it a Kafka broker?") from None
+        except ssl.SSLError as error:
+            connection.close("TLS failed")
+            raise failed_tls(host, port, error) from error
+        except OSError as error:
+            why = "no such host" if isinstance(error, socket.gaierror) else _reason(error)
+            if security.context is not None and isinstance(error, ConnectionResetError | BrokenPipeError):
+                why = f"{why} in the TLS handshake: is security.protocol right?"
+            raise NotReachable(f"{host}:{port} cannot be reached ({why})") from error
+        except ConnectionLost as error:
+            if isinstance(connection.lost_by, ssl.SSLError):
+                raise failed_tls(host, port, connection.lost_by) from error
+            raise NotReachable(f"{host}:{port} is no Kafka broker on this protocol ({error.message})") from error
+        except BaseException:
+            connection.close("connecting was given up")
+            raise
+        return connection
+
+    async def _agree(self, timeout_ms: int) -> None:
+        api = API[ApiKey.API_VERSIONS]
+        # v5 (KIP-1242) carries whom we expect to meet, which we do not check; v4 is enough for all features.
+        version = min(4, api.versions[-1])
+        request = ApiVersionsRequest(client_software_name="ottla", client_software_version=_VERSION)
+        response = await self._transmit(api, version, request, timeout_ms)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            known = {one.api_key: one.max_version for one in response.api_keys}
+            version = min(version, known.get(int(ApiKey.API_VERSIONS), 0))
+            response = await self._transmit(api, version, request, timeout_ms)
+        check(response.error_code)
+        self.versions = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
+        self.features = {one.name: one.max_version_level for one in response.finalized_features}
+
+    async def _authenticate(self, timeout_ms: int) -> None:
+        assert self._sign_in is not None
+
+        def ask(request: object) -> asyncio.Future[Any]:
+            api = api_of(request)
+            return self._transmit(api, self.version_of(api.key), request, timeout_ms, aside=True)
+
+        lifetime_ms = await authenticate(ask, self._sign_in, f"{self.host}:{self.port}")
+        if lifetime_ms > 0:
+            self._sign_in_at = self._loop.time() + lifetime_ms / 1000 * randomness().uniform(*_SESSION_USED)
+
+    async def _authenticate_again(self, timeout_ms: int) -> None:
+        """Another sign-in on the same connection; whatever is written meanwhile follows it."""
+        try:
+            await self._authenticate(timeout_ms)
+        except (OttlaError, KafkaError) as error:
+            return self.close(f"signing in again failed: {error}")
+        held, self._held = self._held or [], None
+        for sent, parts in held:
+            self._put(sent, parts)
+
+    def version_of(self, key: ApiKey, at_most: int | None = None) -> int:
+        """The highest version that both ends know. Unsupported if there is none."""
+        ours = API[key].stable_versions
+        low, high = self.versions.get(int(key), (0, -1))
+        best = min(high, ours[-1] if at_most is None else min(ours[-1], at_most))
+        if best < low or best < ours[0]:
+            raise Unsupported(
+                f"{self.host}:{self.port} takes {key.name} "
+                + (f"v{low} to v{high}, this client speaks v{ours[0]} to v{ours[-1]}" if high >= 0 else "not at all")
+            )
+        return best
+
+    def supports(self, key: ApiKey, version: int = 0) -> bool:
+        """Does the broker take this request, in this version or a later one?"""
+        return self.versions.get(int(key), (0, -1))[1] >= version
+
+    async def call(
+        self, request: object, response: type[R], *, timeout_ms: int, at_most: int | None = None, version: int = -1
+    ) -> R:
+        """Send `request` and return the answer. ConnectionLost, RequestTimedOut, Unsupported."""
+        return cast(R, await self.send(request, timeout_ms=timeout_ms, at_most=at_most, version=version))
+
+    def send(
+        self, request: object, *, timeout_ms: int, at_most: int | None = None, version: int = -1
+    ) -> asyncio.Future[Any]:
+        """Send `request` now; the future gets the answer. Many may be on their way."""
+        api = api_of(request)
+        if version < 0:
+            version = self.version_of(api.key, at_most)
+        return self._transmit(api, version, request, timeout_ms)
+
+    def send_unanswered(self, request: object, version: int) -> None:
+        """Send a request that has no answer: Produce with acks=0."""
+        _, parts = self._encoded(api_of(request), version, request)
+        self._write(None, parts, _SIGN_IN_TIMEOUT_MS)
+
+    def _transmit(
+        self, api: Api, version: int, request: object, timeout_ms: int, *, aside: bool = False
+    ) -> asyncio.Future[Any]:
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        correlation_id, parts = self._encoded(api, version, request)
+        sent = _Sent(api, version, correlation_id, answer)
+        sent.timer = self._loop.call_later(timeout_ms / 1000, self._timed_out, sent, timeout_ms)
+        if aside:
+            self._put(sent, parts)
+        else:
+            self._write(sent, parts, timeout_ms)
+        return answer
+
+    def _write(self, sent: _Sent | None, parts: list[bytes | memoryview], timeout_ms: int) -> None:
+        if self._held is None and self._loop.time() >= self._sign_in_at:
+            self._held = []
+            self._sign_in_at = math.inf
+            self._signing = self._loop.create_task(self._authenticate_again(timeout_ms))
+        if self._held is None:
+            self._put(sent, parts)
+        else:
+            self._held.append((sent, parts))
+
+    def _put(self, sent: _Sent | None, parts: list[bytes | memoryview]) -> None:
+        if self._transport is None or self.closed is not None:
+            return
+        now = now_ms()
+        if sent is not None:
+            sent.sent_ms = now
+            self._sent.append(sent)
+        self._transport.writelines(parts)
+        self._meter.sent(sum(map(len, parts)), now)
+        self.used_at = self._loop.time()
+
+    def _encoded(self, api: Api, version: int, request: object) -> tuple[int, list[bytes | memoryview]]:
+        """The request's correlation id and its frame."""
+        if self.closed is not None or self._transport is None:
+            raise ConnectionLost(f"{self.host}:{self.port}: {self.closed or 'not connected'}")
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        header = RequestHeader(
+            request_api_key=int(api.key),
+            request_api_version=version,
+            correlation_id=self._correlation_id,
+            client_id=self._client_id,
+        )
+        head = encode(header, request_header_version(int(api.key), version))
+        try:
+            parts = encoder(type(request), version)(request)
+        except (AttributeError, TypeError, ValueError, OverflowError, struct.error) as error:
+            raise OttlaError(f"the request {api.name} cannot be written: {error}") from error
+        size = len(head) + sum(map(len, parts))
+        return self._correlation_id, [size.to_bytes(4, "big") + head, *parts]
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests wait for their answer."""
+        return len(self._sent) + len(self._held or ())
+
+    async def writable(self) -> None:
+        """Wait until the socket has taken what was written, down to the transport's low mark."""
+        while self._writable is not None and self.closed is None:
+            await asyncio.shield(self._writable)
+
+    def close(self, why: str = "closed by this client") -> None:
+        """Close the socket; every request that waits fails with ConnectionLost."""
+        if self.closed is None:
+            self._end(why)
+
+    async def finish(self) -> None:
+        """Close when what was written has gone out: requests with acks=0 are nowhere but in the transport."""
+        transport = self._transport
+        if self.closed is not None or transport is None:
+            return
+        self.closed = "closed by this client"
+        self._gone = self._loop.create_future()
+        transport.close()
+        try:
+            async with asyncio.timeout(_FINISH_S):
+                await self._gone
+        except TimeoutError:
+            # A broker that reads nothing must not hold up the end of a program.
+            transport.abort()
+        self._end(self.closed)
+
+    def _timed_out(self, sent: _Sent, timeout_ms: int) -> None:
+        if not sent.answer.done():
+            where = f"{self.host}:{self.port}"
+            sent.answer.set_exception(RequestTimedOut(f"{where} did not answer {sent.api.name} in {timeout_ms} ms"))
+        self.close(f"{sent.api.name} was not answered in {timeout_ms} ms")
+
+    def _end(self, why: str) -> None:
+        self.closed = why
+        if self._transport is not None:
+            self._transport.abort()
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        waiting = [*self._sent, *(sent for sent, _ in self._held or () if sent is not None)]
+        self._sent.clear()
+        self._held = None
+        self._sign_in_at = math.inf
+        for sent in waiting:
+            if sent.timer is not None:
+                sent.timer.cancel()
+            if not sent.answer.done():
+                sent.answer.set_exception(ConnectionLost(f"{self.host}:{self.port}: {why}"))
+
+    # ---- asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        raw = transport.get_extra_info("socket")
+        if raw is not None:
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if self._gone is not None and not self._gone.done():
+            self._gone.set_result(None)
+        if self.closed is None:
+            self.lost_by = exc
+            why = _reason(exc) if isinstance(exc, OSError) else "the broker closed the connection"
+            if exc is None and self._answers == 1 and self._sign_in is None:
+                # ApiVersions is all that a broker answers to those who have not signed in.
+                why += " after the first request: does it want a sign-in (security.protocol)?"
+            self._end(why)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._writable = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._writable = None
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._inbound.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            frames = self._inbound.filled(nbytes)
+        except Malformed as error:
+            return self.close(str(error))
+        for frame in frames:
+            if self.closed is None:
+                self._answered(frame)
+
+    def _answered(self, frame: memoryview) -> None:
+        if not self._sent:
+            return self.close("it answered what was never asked")
+        sent = self._sent.popleft()
+        if sent.timer is not None:
+            sent.timer.cancel()
+        try:
+            key = int(sent.api.key)
+            # What has no records is copied before it is read: not all of a fetch for its header's sake.
+            head = frame[:_HEADER_BYTES_MAX]
+            header, position = decode(ResponseHeader, response_header_version(key, sent.version), head)
+            if header.correlation_id != sent.correlation_id:
+                raise Malformed(f"the answer to request {sent.correlation_id} bears the id {header.correlation_id}")
+            response: Any
+            response, _ = _decode_answer(sent, frame, position)
+        except Malformed as error:
+            if not sent.answer.done():
+                sent.answer.set_exception(ConnectionLost(f"{self.host}:{self.port}: unreadable answer ({error})"))
+            return self.close(f"it sent an answer to {sent.api.name} that cannot be read: {error}")
+        self.used_at = self._loop.time()
+        self._answers += 1
+        now = now_ms()
+        self._meter.answered(len(frame), now - sent.sent_ms, now)
+        if not sent.answer.done():
+            sent.answer.set_result(response)
+
+
+def _decode_answer(sent: _Sent, frame: memoryview, position: int) -> tuple[Any, int]:
+    if sent.api.key == ApiKey.API_VERSIONS:
+        # A broker that does not know our version answers in v0, error code first.
+        code = int.from_bytes(frame[position : position + 2], "big")
+        if code == ErrorCode.UNSUPPORTED_VERSION:
+            return decode(ApiVersionsResponse, 0, frame, position)
+    return decode(sent.api.response, sent.version, frame, position)
+
+
+_by_request: dict[type, Api] = {}
+
+
+def api_of(request: object) -> Api:
+    """The API that this request belongs to."""
+    found = _by_request.get(type(request))
+    if found is None:
+        name = type(request).__name__
+        for key in ApiKey:
+            if f"{API[key].name}Request" == name:
+                found = _by_request[type(request)] = API[key]
+                return found
+        raise TypeError(f"{name} is no request")
+    return found
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused: is a broker running there?"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,0 +1,68 @@
+"""Cuts what a broker sends into frames. Pure: the connection gives it a buffer's worth and gets whole frames.
+
+Small answers are received in one buffer and copied out; longer ones go straight into a frame of their own.
+"""
+
+from __future__ import annotations
+
+from ottla.kernel.memory import Frames
+from ottla.wire.type import Malformed
+
+_STAGING_BYTES = 64 * 1024
+#: No broker of ours or Apache's sends more: `fetch.max.bytes` bounds a fetch, and its default is 50 MiB.
+_FRAME_BYTES_MAX = 1 << 30
+#: How a TLS alert begins: what a TLS listener answers to plain text.
+_TLS_ALERT = b"\x15\x03"
+
+
+class Inbound:
+    """One connection's incoming bytes."""
+
+    def __init__(self) -> None:
+        self._staging = bytearray(_STAGING_BYTES)
+        self._staged = 0
+        self._long: memoryview | None = None
+        self._filled = 0
+        self._frames = Frames()
+
+    def room(self) -> memoryview:
+        """Where the next bytes are to be put; it is never empty."""
+        if self._long is not None:
+            return self._long[self._filled :]
+        return memoryview(self._staging)[self._staged :]
+
+    def filled(self, count: int) -> list[memoryview]:
+        """So many bytes are in `room` now. Returns the frames that are whole; Malformed if this is no broker."""
+        if self._long is None:
+            self._staged += count
+            return self._cut()
+        self._filled += count
+        if self._filled < len(self._long):
+            return []
+        frame, self._long = self._long, None
+        return [frame]
+
+    def _cut(self) -> list[memoryview]:
+        """Take every whole frame out of the staging buffer; move a long one that has begun to a frame of its own."""
+        found = []
+        position, end = 0, self._staged
+        while end - position >= 4:
+            size = int.from_bytes(self._staging[position : position + 4], "big", signed=True)
+            if not 4 <= size <= _FRAME_BYTES_MAX:
+                raise Malformed(f"it sent a frame of {size} bytes: is it a Kafka broker?")
+            if self._staging[position : position + 2] == _TLS_ALERT:
+                raise Malformed("it speaks TLS: is security.protocol=SSL or SASL_SSL missing?")
+            start = position + 4
+            if end - start >= size:
+                found.append(memoryview(bytes(memoryview(self._staging)[start : start + size])))
+                position = start + size
+                continue
+            if size > _STAGING_BYTES // 2:
+                self._long = self._frames.take(size)
+                self._filled = end - start
+                self._long[: end - start] = self._staging[start:end]
+                position = end
+            break
+        self._staging[: end - position] = self._staging[position:end]
+        self._staged = end - position
+        return found

@@ -1,0 +1,206 @@
+"""What the client knows of the cluster: brokers, topics, leaders. Pure; `cluster` asks the brokers and feeds it.
+
+Rules:
+- A partition's newer leader epoch is never replaced by an older one of the same topic id: a broker that lags behind
+  must not send us back to a leader that was deposed (KIP-320).
+- A topic whose id changes is another topic: all that was known of it is dropped (KIP-516).
+- Metadata is asked for again when something failed (`request_update`), when it is older than `metadata.max.age.ms`, and
+  for topics that are new to it. A topic that is not used for `metadata.max.idle.ms` is forgotten (KIP-526).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.kernel.error import ErrorCode
+from ottla.kernel.frozen import frozen
+from ottla.kernel.ids import NO_UUID, TopicPartition, Uuid
+from ottla.wire.api.metadata import MetadataResponse, MetadataResponseTopic
+
+NO_LEADER = -1
+
+
+@frozen
+class ClusterNode:
+    """A broker as clients reach it."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port} (node {self.id})"
+
+
+@frozen
+class PartitionState:
+    """One partition as the metadata shows it. `leader` is NO_LEADER (-1) while there is none."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
+
+
+@frozen
+class TopicState:
+    """One topic as the metadata shows it; `partitions` by number, without gaps."""
+
+    name: str
+    id: Uuid
+    internal: bool
+    partitions: tuple[PartitionState, ...]
+
+
+class Metadata:
+    """The client's view of the cluster. `Cluster` makes it and is the only one to change it."""
+
+    def __init__(self, *, max_age_ms: int, max_idle_ms: int, now_ms: int) -> None:
+        self.nodes: dict[int, ClusterNode] = {}
+        self.topics: dict[str, TopicState] = {}
+        self.topic_names: dict[bytes, str] = {}
+        self.cluster_id: str | None = None
+        self.controller_id = NO_LEADER
+        #: What the last answer said of topics that it could not describe.
+        self.errors: dict[str, ErrorCode] = {}
+        #: Counts the answers that were taken in.
+        self.version = 0
+        #: Ask for all topics of the cluster (a subscription by pattern).
+        self.all_topics = False
+        self._max_age_ms = max_age_ms
+        self._max_idle_ms = max_idle_ms
+        self._wanted: dict[str, int] = {}
+        self._next_update_ms = now_ms
+
+    def want(self, topics: Iterable[str], now_ms: int) -> bool:
+        """These topics are in use. True if one of them is not known yet; the next update then asks for it."""
+        unknown = False
+        for topic in topics:
+            self._wanted[topic] = now_ms
+            unknown = unknown or topic not in self.topics
+        return unknown
+
+    def request_update(self, now_ms: int) -> None:
+        """Something failed that a newer view may mend."""
+        self._next_update_ms = min(self._next_update_ms, now_ms)
+
+    def update_due_ms(self) -> int:
+        """When the brokers should be asked again."""
+        return self._next_update_ms
+
+    def topics_to_ask(self, now_ms: int) -> list[str] | None:
+        """The topics in use; None for all of the cluster. Those idle for too long are forgotten here."""
+        for topic, used_ms in list(self._wanted.items()):
+            if now_ms - used_ms > self._max_idle_ms:
+                del self._wanted[topic]
+                self._drop(topic)
+        return None if self.all_topics else list(self._wanted)
+
+    def apply(self, response: MetadataResponse, now_ms: int) -> list[TopicPartition]:
+        """Take in an answer. Returns the partitions whose leader or leader epoch is another now."""
+        self.version += 1
+        self._next_update_ms = now_ms + self._max_age_ms
+        self.nodes = {
+            broker.node_id: ClusterNode(broker.node_id, broker.host, broker.port, broker.rack)
+            for broker in response.brokers
+        }
+        self.cluster_id = response.cluster_id or self.cluster_id
+        self.controller_id = response.controller_id
+        moved: list[TopicPartition] = []
+        for topic in response.topics:
+            name = topic.name if topic.name is not None else self.topic_names.get(bytes(topic.topic_id))
+            if name is None:
+                continue
+            if topic.error_code:
+                self._failed(name, topic.error_code)
+                continue
+            self.errors.pop(name, None)
+            moved += self._put(name, topic)
+        if self.all_topics:
+            for name in set(self.topics) - {topic.name for topic in response.topics}:
+                self._drop(name)
+        return moved
+
+    def leader(self, topic: str, partition: int) -> PartitionState | None:
+        """The partition's state if it has a leader that the metadata names; None sends the caller to an update."""
+        found = self.topics.get(topic)
+        if found is None or partition >= len(found.partitions):
+            return None
+        state = found.partitions[partition]
+        return state if state.leader in self.nodes else None
+
+    def racks(self, topics: Iterable[str]) -> dict[TopicPartition, frozenset[str]]:
+        """The racks in which the replicas of these topics' partitions stand, as far as brokers name theirs."""
+        of_nodes = {node.id: node.rack for node in self.nodes.values() if node.rack}
+        return {
+            TopicPartition(topic, state.partition): frozenset(
+                of_nodes[one] for one in state.replicas if one in of_nodes
+            )
+            for topic in topics
+            if of_nodes and topic in self.topics
+            for state in self.topics[topic].partitions
+        }
+
+    def leader_moved(self, topic: str, partition: int, leader: int, epoch: int) -> bool:
+        """A broker's hint with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH (KIP-951). True if it is news."""
+        found = self.topics.get(topic)
+        if found is None or partition >= len(found.partitions) or leader not in self.nodes:
+            return False
+        old = found.partitions[partition]
+        if epoch <= old.leader_epoch:
+            return False
+        new = PartitionState(partition, leader, epoch, old.replicas, old.isr, old.offline)
+        states = (*found.partitions[:partition], new, *found.partitions[partition + 1 :])
+        self.topics[topic] = TopicState(found.name, found.id, found.internal, states)
+        return True
+
+    def add_nodes(self, nodes: Iterable[ClusterNode]) -> None:
+        """Brokers that an answer named beside its leader hints (KIP-951)."""
+        for node in nodes:
+            self.nodes[node.id] = node
+
+    def _put(self, name: str, topic: MetadataResponseTopic) -> list[TopicPartition]:
+        old = self.topics.get(name)
+        topic_id = Uuid(bytes(topic.topic_id))
+        same = old is not None and (old.id == topic_id or NO_UUID in (old.id, topic_id))
+        before = {state.partition: state for state in old.partitions} if old is not None and same else {}
+        moved: list[TopicPartition] = []
+        states: list[PartitionState] = []
+        for one in sorted(topic.partitions, key=lambda partition: partition.partition_index):
+            state = PartitionState(
+                one.partition_index,
+                one.leader_id,
+                one.leader_epoch,
+                tuple(one.replica_nodes),
+                tuple(one.isr_nodes),
+                tuple(one.offline_replicas),
+            )
+            known = before.get(state.partition)
+            if known is not None and 0 <= state.leader_epoch < known.leader_epoch:
+                state = known
+            elif known is None or (known.leader, known.leader_epoch) != (state.leader, state.leader_epoch):
+                moved.append(TopicPartition(name, state.partition))
+            states.append(state)
+        if old is not None and not same:
+            self.topic_names.pop(old.id, None)
+        self.topics[name] = TopicState(name, topic_id, bool(topic.is_internal), tuple(states))
+        if topic_id != NO_UUID:
+            self.topic_names[topic_id] = name
+        return moved
+
+    def _failed(self, name: str, code: int) -> None:
+        try:
+            self.errors[name] = ErrorCode(code)
+        except ValueError:
+            self.errors[name] = ErrorCode.UNKNOWN_SERVER_ERROR
+        # A leader that is missing for a moment is no reason to forget the topic; a topic that is gone is.
+        if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
+            self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        gone = self.topics.pop(name, None)
+        if gone is not None:
+            self.topic_names.pop(gone.id, None)

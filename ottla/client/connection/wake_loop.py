@@ -1,0 +1,137 @@
+"""What sender and fetcher share: a part of a client that lives on its loop, and looks what there is to do when woken.
+
+It never blocks and runs no loop of its own: `wake` asks for one look, soon, however often it is called before that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+from ottla.client.connection.clock import Backoff, now_ms
+from ottla.client.connection.cluster import Cluster
+from ottla.client.connection.connection import BrokerConnection
+from ottla.kernel.client_error import AuthenticationFailed, TlsFailed
+from ottla.kernel.error import KafkaError, OttlaError
+from ottla.settings.client.client import ClientSettings
+
+
+class WakeLoop(ABC):
+    """Its owner makes it on the loop, wakes it, and closes it."""
+
+    #: The connections of this part are its own: they bear this word.
+    purpose: str
+
+    def __init__(self, cluster: Cluster, settings: ClientSettings, lock: threading.Lock) -> None:
+        self._cluster = cluster
+        self._lock = lock
+        self._loop = asyncio.get_running_loop()
+        self._scheduled = False
+        self._signalled = False
+        self._closed = False
+        self._connections: dict[int, BrokerConnection] = {}
+        self._connecting: set[int] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._updating = False
+        #: Why the brokers do not let us in, as they last said; whoever tells the program clears it.
+        self.refusal: OttlaError | KafkaError | None = None
+        self._update_backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
+
+    # ---- waking
+
+    def wake(self) -> None:
+        """Look soon at what there is to do. On the loop only."""
+        if not self._scheduled and not self._closed:
+            self._scheduled = True
+            self._loop.call_soon(self._woken)
+
+    def signal(self) -> None:
+        """The same from any thread."""
+        if not self._signalled and not self._closed:
+            self._signalled = True
+            self._loop.call_soon_threadsafe(self._signal_came)
+
+    def _signal_came(self) -> None:
+        self._signalled = False
+        self.wake()
+
+    def _woken(self) -> None:
+        self._scheduled = False
+        if self._closed:
+            return
+        self._pass(now_ms())
+        if self._cluster.metadata.update_due_ms() <= now_ms():
+            self._update_metadata()
+
+    @abstractmethod
+    def _pass(self, now: int) -> None:
+        """Do what can be done now."""
+
+    @abstractmethod
+    def _topics(self) -> Iterable[str]:
+        """The topics in use, for the next look at the metadata."""
+
+    def close(self) -> None:
+        """Do nothing more."""
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+
+    # ---- what takes time
+
+    def _refused(self, error: OttlaError | KafkaError) -> None:
+        """Keep what the program must hear of: nothing but the program can mend it."""
+        if isinstance(error, (AuthenticationFailed, TlsFailed)):
+            self.refusal = error
+            self._told_of_refusal()
+
+    def _told_of_refusal(self) -> None:
+        """There is a new refusal: most only keep it."""
+        return None
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _open_connection(self, node_id: int) -> BrokerConnection | None:
+        """The connection to this broker; None while there is none: it is opened, and then this part woken."""
+        found = self._connections.get(node_id)
+        if found is not None and found.closed is None:
+            return found
+        if node_id not in self._connecting:
+            self._connecting.add(node_id)
+            self._start(self._connect(node_id))
+        return None
+
+    async def _connect(self, node_id: int) -> None:
+        try:
+            self._connections[node_id] = await self._cluster.node(node_id, self.purpose)
+        except (OttlaError, KafkaError) as error:
+            self._refused(error)
+            # The leader may be another by now; the cluster has logged it.
+            self._cluster.metadata.request_update(now_ms())
+            await asyncio.sleep(self._cluster.settings.reconnect_backoff_ms / 1000)
+        finally:
+            self._connecting.discard(node_id)
+            self.wake()
+
+    def _update_metadata(self) -> None:
+        if not self._updating:
+            self._updating = True
+            self._start(self._update())
+
+    async def _update(self) -> None:
+        try:
+            await self._cluster.update(list(self._topics()))
+            self._update_backoff.attempts = 0
+        except (OttlaError, KafkaError) as error:
+            self._refused(error)
+        finally:
+            # A leader that is still missing is asked for again, not in a tight loop.
+            await asyncio.sleep(self._update_backoff.next_ms() / 1000)
+            self._updating = False
+            self.wake()

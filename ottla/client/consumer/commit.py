@@ -1,0 +1,150 @@
+"""What a consumer commits: the positions of its program, when it is asked to, when it is time, and before a rebalance.
+
+Rules:
+- `commit` without arguments commits the positions; in the middle of an iteration, those of the records that were
+  really handed out.
+- With `enable.auto.commit` a poll commits what the polls before it gave: what a poll gave counts as processed when the
+  next one is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ottla.client.checked import checked
+from ottla.client.connection.clock import now_ms
+from ottla.client.consumer.metric import ConsumerMeter
+from ottla.client.consumer.position import PartitionPosition
+from ottla.client.membership.commit import CommittedAt, GroupMetadata, Offsets, offsets_of
+from ottla.client.membership.group import Group
+from ottla.client.settings.consumer import ConsumerSettings
+from ottla.columns.record import ConsumerRecord
+from ottla.kernel.error import KafkaError, OttlaError
+from ottla.kernel.ids import TopicPartition
+
+_log = logging.getLogger("ottla.client")
+
+#: How a commit went that nobody waits for.
+Failure = KafkaError | OttlaError | None
+
+
+class CommitCalls(ABC):
+    """The part of `AsyncConsumer` about commits."""
+
+    settings: ConsumerSettings
+    _positions: dict[TopicPartition, PartitionPosition]
+    _lock: threading.Lock
+    _group: Group | None
+    meter: ConsumerMeter
+    #: Records that an iteration has in hand, the next one last.
+    _in_hand: list[ConsumerRecord]
+    #: While dead letters are written: by partition where the poll began that met them.
+    _held: Mapping[TopicPartition, int]
+    #: The automatic commit that is under way, and when the last one began.
+    _committing: asyncio.Task[None] | None
+    _committed_at_ms: int
+
+    @checked
+    async def commit(self, offsets: Offsets | None = None) -> None:
+        """Commit positions, or these offsets (of the next record to read), or all of a record's partition up to it.
+
+        Returns when the coordinator has confirmed. KafkaError if the group has rebalanced: nothing was committed then.
+        """
+        await self._commit(self._to_commit(offsets), self.settings.default_api_timeout_ms)
+
+    def _committing_group(self, what: str) -> Group:
+        """The group, also before this consumer has subscribed or assigned anything."""
+        if self.settings.group_id is None:
+            raise OttlaError(f"{what} needs group.id: commits belong to a group")
+        return self._group or self._outsider()
+
+    @abstractmethod
+    def _outsider(self) -> Group:
+        """The group as one sees it who is no member: offsets can be read, and committed while it has no members."""
+
+    def _to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, CommittedAt]:
+        return offsets_of(self.positions() if offsets is None else offsets)
+
+    def group_metadata(self) -> GroupMetadata:
+        """This member of its group, for a producer's `send_offsets`."""
+        if self._group is None:
+            raise OttlaError("group_metadata needs group.id and a subscription or assignment")
+        member_id, generation, instance_id = self._group.identity()
+        return GroupMetadata(self._group.id, generation, member_id, instance_id)
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """By partition the offset of the next record that the program gets, where that is known."""
+        with self._lock:
+            found = {
+                one: state.position
+                for one, state in self._positions.items()
+                if state.position is not None and state.reset is None
+            }
+        for partition, offset in self._held.items():
+            if partition in found:
+                found[partition] = min(found[partition], offset)
+        for record in self._in_hand:
+            # The next record is the last of the list, so the smallest offset of each partition wins.
+            partition = TopicPartition(record.topic, record.partition)
+            if partition in found:
+                found[partition] = record.offset
+        return found
+
+    async def _commit(self, offsets: dict[TopicPartition, CommittedAt], timeout_ms: int) -> None:
+        group = self._committing_group("commit")
+        began_ms = now_ms()
+        await group.commit(offsets, timeout_ms)
+        now = now_ms()
+        self.meter.committed(now - began_ms, now)
+
+    @checked
+    async def commit_and_tell(self, offsets: Offsets | None, told: Callable[[Failure], Any] | None) -> None:
+        """`commit`, for one who does not wait: `told` hears how it went."""
+        failure: Failure = None
+        try:
+            await self.commit(offsets)
+        except (KafkaError, OttlaError) as error:
+            failure = error
+        if told is not None:
+            told(failure)
+        elif failure is not None:
+            _log.warning("group %s: a commit failed: %s", self.settings.group_id, failure)
+
+    @checked
+    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """By partition the offset that the group has committed, or None."""
+        wanted = [TopicPartition(*one) for one in partitions]
+        found = await self._committing_group("committed").committed(wanted, self.settings.default_api_timeout_ms)
+        return {one: found[one][0] if one in found else None for one in wanted}
+
+    def _auto_commit(self) -> None:
+        """Commit in the background what the polls before this one gave, if it is time."""
+        if not self.settings.enable_auto_commit or self._group is None or not self._positions:
+            return
+        if now_ms() - self._committed_at_ms < self.settings.auto_commit_interval_ms:
+            return
+        if self._committing is not None and not self._committing.done():
+            return
+        self._committed_at_ms = now_ms()
+        offsets = self._to_commit(None)
+
+        async def commit() -> None:
+            try:
+                await self._commit(offsets, self.settings.default_api_timeout_ms)
+            except (KafkaError, OttlaError) as error:
+                _log.warning("group %s: the automatic commit failed: %s", self.settings.group_id, error)
+
+        self._committing = asyncio.get_running_loop().create_task(commit())
+
+    async def before_revoke(self) -> None:
+        """Commit what was consumed, where that is automatic."""
+        if self.settings.enable_auto_commit and self._group is not None and self._positions:
+            try:
+                await self._commit(self._to_commit(None), self.settings.request_timeout_ms)
+            except (KafkaError, OttlaError) as error:
+                _log.warning("group %s: the commit before a rebalance failed: %s", self.settings.group_id, error)

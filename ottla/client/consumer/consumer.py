@@ -1,0 +1,290 @@
+"""The consumer for asyncio. `consumer_sync.Consumer` is the same for code that does not await.
+
+Rules:
+- `position` is the next record that the program gets.
+- Partitions come and go only within polls; the listener is called there.
+
+KIPs: 62, 345, 429, 848 (groups), 392 (nearest replica), 98 (read_committed).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast
+
+from ottla.client.connection.clock import now_ms
+from ottla.client.connection.cluster import Cluster
+from ottla.client.consumer.commit import CommitCalls
+from ottla.client.consumer.fetcher import Fetcher
+from ottla.client.consumer.handing_out import RecordCalls, starts_of
+from ottla.client.consumer.listener import RebalanceListener
+from ottla.client.consumer.metric import ConsumerMeter, ConsumerMetrics
+from ottla.client.consumer.position import PartitionPosition
+from ottla.client.consumer.positioning import PositionCalls
+from ottla.client.consumer.subscription import SubscriptionCalls, call_here
+from ottla.client.membership.classic import ClassicGroupMember
+from ottla.client.membership.group import Group
+from ottla.client.settings.consumer import ConsumerSettings
+from ottla.client.typevar import K, V
+from ottla.columns.record import ConsumerRecord
+from ottla.kernel.argument import needs_arrow, needs_loop, serde_of, wait_ms, whole
+from ottla.kernel.client_error import ClientClosed, RecordDeserializationError
+from ottla.kernel.error import OttlaError
+from ottla.kernel.ids import TopicPartition
+from ottla.settings.client.schema import Given
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from ottla.client.decode import DeadLetters
+    from ottla.client.option import ConsumerOptions
+    from ottla.serde.serde import Serde
+
+T = TypeVar("T")
+
+
+class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, Generic[K, V]):
+    """A consumer for asyncio. Made on a running loop; `async with` or `close` ends it.
+
+    >>> async with AsyncConsumer("127.0.0.1:9092", group_id="g") as consumer:
+    ...     consumer.subscribe(["flights"])
+    ...     async for record in consumer:
+    ...         print(record.value)
+    """
+
+    def __init__(self, settings: Given = None, /, **keywords: Unpack[ConsumerOptions]) -> None:
+        """`settings`: host:port, several of these, or a mapping by Kafka's names; keywords: settings in snake_case.
+
+        docs/reference/client-settings.md has them all. OttlaError for an unknown name or a value that does not fit.
+        """
+        needs_loop("AsyncConsumer")
+        self.settings = ConsumerSettings.read(settings, cast(Mapping[str, object], keywords))
+        self._lock = threading.Lock()
+        self._cluster = Cluster(self.settings)
+        self._positions: dict[TopicPartition, PartitionPosition] = {}
+        self.meter = ConsumerMeter(now_ms())
+        self._fetcher = Fetcher(self._cluster, self.settings, self._positions, self._lock, self.meter)
+        self._fetcher.on_data.append(self.something_to_do)
+        self._group: Group | None = None
+        self._names: frozenset[str] = frozenset()
+        self._looked_for: frozenset[str] = frozenset()
+        self._pattern: re.Pattern[str] | str | None = None
+        self._listener: RebalanceListener | None = None
+        self._known_topics: frozenset[str] | None = None
+        self._waiting: asyncio.Future[None] | None = None
+        self._closed = False
+        self._committing: asyncio.Task[None] | None = None
+        self._committed_at_ms = now_ms()
+        self._turn = 0
+        #: Records that an iteration has in hand, the next one last.
+        self._in_hand: list[ConsumerRecord[K, V]] = []
+        self._dead_letters: DeadLetters | None = None
+        self._held: Mapping[TopicPartition, int] = {}
+        #: How a listener's method is called; the synchronous consumer calls it in the program's thread.
+        self._call: Callable[[Callable[..., Any], list[TopicPartition]], Awaitable[None]] = call_here
+        self._cluster.on_update.append(self._metadata_came)
+
+    # ---- records
+
+    async def poll(self, timeout: float = 1.0, *, max_records: int | None = None) -> list[ConsumerRecord[K, V]]:
+        """The next records, at most max.poll.records; an empty list if there are none within `timeout` seconds.
+
+        RecordDeserializationError at a record that a deserializer cannot read, when all before it were given (see
+        on.decode.error); KafkaError for what the broker refuses; OttlaError without a subscription or assignment.
+        """
+        deadline_ms = now_ms() + wait_ms(timeout)
+        count = self.records_max(max_records)
+        while True:
+            raw = await self._next(max(0, deadline_ms - now_ms()), self.take, count)
+            records, bad = self.read(raw)
+            if bad:
+                with self.given_back(raw):
+                    failure = await self._bury(starts_of(raw), bad)
+                if failure is not None:
+                    return self.before(records, bad, failure)
+            if records or not raw:
+                return records
+
+    def records_max(self, asked: int | None) -> int:
+        """The most records that a poll gives."""
+        return self.settings.max_poll_records if asked is None else whole(asked, "max_records", 1)
+
+    async def _bury(
+        self, starts: Mapping[TopicPartition, int], bad: list[RecordDeserializationError]
+    ) -> OttlaError | None:
+        try:
+            await self.bury(starts, bad)
+        except OttlaError as error:
+            return error
+        return None
+
+    async def poll_table(
+        self,
+        timeout: float = 1.0,
+        *,
+        max_records: int = 1_000_000,
+        key_serde: Serde | None = None,
+        value_serde: Serde | None = None,
+    ) -> pyarrow.Table:
+        """The next records as a pyarrow Table, about `max_records` at most; an empty one if none come within `timeout`
+        s.
+
+        Columns: topic, partition, offset, timestamp, key, value, headers. It moves the positions and commits as `poll`
+        does. Keys and values are binary, or what their serde reads (`ottla.serde.serde`); the deserializers of the
+        settings are for records. A value that cannot be read ends the table before it, and the next poll raises
+        RecordDeserializationError, until the program seeks past it; on.decode.error may leave it out instead. Needs the
+        extra ottla[arrow].
+        """
+        needs_arrow("poll_table")
+        serde_of(key_serde, "key_serde")
+        serde_of(value_serde, "value_serde")
+        deadline_ms = now_ms() + wait_ms(timeout)
+        count = self.records_max(max_records)
+        while True:
+            taken = await self._next(max(0, deadline_ms - now_ms()), self.take_bytes, count)
+            table, bad = self.table(taken, key_serde, value_serde)
+            if bad:
+                starts = {one.partition: one.offset for one in taken}
+                try:
+                    failure = await self._bury(starts, bad)
+                except BaseException:
+                    self._give_back((partition, offset, None) for partition, offset in starts.items())
+                    raise
+                if failure is not None:
+                    return self.table_before(taken, key_serde, value_serde, failure)
+            if table.num_rows or not taken:
+                return table
+
+    async def _next(self, timeout_ms: int, take: Callable[[int], list[T]], records_max: int) -> list[T]:
+        """What `take` finds, as soon as it finds something; with all of a poll's duties."""
+        self._in_hand = []
+        deadline_ms = self.polled() + timeout_ms
+        while True:
+            joining = await self._maintain(deadline_ms)
+            found = take(records_max)
+            if found:
+                return found
+            left_ms = deadline_ms - now_ms()
+            if left_ms <= 0:
+                return []
+            await self._wait(left_ms, joining)
+
+    def polled(self) -> int:
+        """The program has asked for records: it lives. Gives the time."""
+        now = now_ms()
+        self.meter.polled(now)
+        if self._group is not None:
+            self._group.polled_at_ms = now
+        return now
+
+    def metrics(self) -> ConsumerMetrics:
+        """What the consumer has measured of itself, by Kafka's names."""
+        nodes = self._cluster.node_metrics()
+        with self._lock:
+            return self.meter.snapshot(self._positions, nodes, stable=self.settings.read_committed, now_ms=now_ms())
+
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
+        return self._iterate()
+
+    async def _iterate(self) -> AsyncIterator[ConsumerRecord[K, V]]:
+        while not self._closed:
+            records = await self.poll(1.0)
+            records.reverse()
+            self._in_hand = records
+            while self._in_hand:
+                yield self._in_hand.pop()
+
+    # ---- a poll's duties
+
+    async def _maintain(self, deadline_ms: int) -> asyncio.Future[None] | None:
+        """Membership, commits, positions. Returns what is worth waiting for beside data."""
+        if self._closed:
+            raise ClientClosed("this consumer is closed")
+        if self._fetcher.refusal is not None:
+            refusal, self._fetcher.refusal = self._fetcher.refusal, None
+            raise refusal
+        joining = None
+        self._auto_commit()
+        if self._group is not None and self._subscribed_at_all():
+            if self._group.busy:
+                joining = await self._group.poll()
+        elif not self._positions:
+            raise OttlaError("this consumer reads nothing: subscribe or assign first")
+        if self._unplaced():
+            await self.warn_of_missing({one.topic for one in self._positions})
+            await self._find_positions(deadline_ms)
+        self._fetcher.all_placed = not self._unplaced()
+        self._fetcher.wake()
+        return joining
+
+    def _unplaced(self) -> bool:
+        """Is there a partition whose position is to be found?"""
+        return any(state.position is None and state.reset is not None for state in self._positions.values())
+
+    @property
+    def calm(self) -> bool:
+        """Would a poll have nothing to do but to take records?"""
+        return (
+            not self._closed
+            and self._fetcher.all_placed
+            and (self._group is None or not self._subscribed_at_all() or not self._group.busy)
+            and not (
+                self.settings.enable_auto_commit
+                and now_ms() - self._committed_at_ms >= self.settings.auto_commit_interval_ms
+            )
+        )
+
+    async def _wait(self, left_ms: int, joining: asyncio.Future[None] | None) -> None:
+        self._waiting = asyncio.get_running_loop().create_future()
+        waits: set[asyncio.Future[Any]] = {self._waiting}
+        if joining is not None:
+            waits.add(joining)
+        # Positions that could not be found yet are looked for again.
+        pause_ms = left_ms
+        if any(state.position is None for state in self._positions.values()):
+            pause_ms = min(left_ms, self.settings.retry_backoff_ms)
+        await asyncio.wait(waits, timeout=pause_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
+        self._waiting = None
+
+    def something_to_do(self) -> None:
+        """A poll that waits should look again. On the loop only."""
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def _outsider(self) -> Group:
+        return ClassicGroupMember(self._cluster, self.settings, self)
+
+    # ---- the end
+
+    async def close(self) -> None:
+        """Commit what was consumed (with auto-commit), leave the group, close the connections."""
+        if self._closed:
+            return
+        try:
+            if self._committing is not None:
+                await asyncio.gather(self._committing, return_exceptions=True)
+            if self._group is not None:
+                await self.before_revoke()
+                if self._subscribed_at_all():
+                    await self.revoke(set(self._positions))
+                    await self._group.leave("the consumer was closed")
+                await self._group.close()
+        finally:
+            self._closed = True
+            self._fetcher.close()
+            self.something_to_do()
+            if self._dead_letters is not None:
+                await self._dead_letters.close()
+            await self._cluster.close()
+
+    async def __aenter__(self) -> AsyncConsumer[K, V]:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

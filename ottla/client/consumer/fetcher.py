@@ -1,0 +1,315 @@
+"""Keeps a consumer's partitions filled ahead of its polls: fetch requests out, chunks of bytes in.
+
+It lives on the client's loop, driven by `wake`; one fetch a broker is under way at a time, on a connection of its own.
+
+Rules:
+- A partition is fetched again while less than `max.partition.fetch.bytes` of it wait to be polled: the next fetch runs
+  while the program works on the last one.
+- Errors that a newer view of the cluster mends are not shown; the others are raised by the next poll.
+
+KIPs: 227 (sessions), 320 (leader epochs), 392 (nearest replica), 516 (topic ids), 951 (leader hints).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import Callable, Iterable
+
+from ottla.client.connection.clock import now_ms
+from ottla.client.connection.cluster import Cluster
+from ottla.client.connection.connection import BrokerConnection
+from ottla.client.connection.metadata import ClusterNode
+from ottla.client.connection.wake_loop import WakeLoop
+from ottla.client.consumer.fetch_session import FetchSession, WantedPartition
+from ottla.client.consumer.metric import ConsumerMeter
+from ottla.client.consumer.position import Chunk, PartitionPosition
+from ottla.client.settings.consumer import ConsumerSettings
+from ottla.kernel.client_error import error_of
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import NO_UUID, TopicPartition, Uuid
+from ottla.wire.api import ApiKey
+from ottla.wire.api.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+
+#: The first version of Fetch with topic ids.
+_TOPIC_IDS = 13
+#: The longest wait of a fetch that leaves partitions out.
+_BUSY_WAIT_MS = 5
+_MOVED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+    }
+)
+
+
+class Fetcher(WakeLoop):
+    """One consumer's fetches. The consumer makes it, wakes it and closes it."""
+
+    purpose = "fetch"
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: ConsumerSettings,
+        positions: dict[TopicPartition, PartitionPosition],
+        lock: threading.Lock,
+        meter: ConsumerMeter,
+    ) -> None:
+        super().__init__(cluster, settings, lock)
+        #: Called on the loop when a poll that waits should look again.
+        self.on_data: list[Callable[[], None]] = []
+        self._settings = settings
+        self._meter = meter
+        self._positions = positions
+        #: Has each partition a position? If not, a poll finds them before it takes anything.
+        self.all_placed = False
+        #: By node the session, and the connection that it lives on.
+        self._sessions: dict[int, tuple[BrokerConnection, FetchSession]] = {}
+        self._busy: set[int] = set()
+        cluster.on_update.append(self.wake)
+
+    def _topics(self) -> Iterable[str]:
+        return {one.topic for one in list(self._positions)}
+
+    def _pass(self, now: int) -> None:
+        by_node: dict[int, dict[TopicPartition, WantedPartition]] = {}
+        full = False
+        metadata = self._cluster.metadata
+        with self._lock:
+            for partition, state in self._positions.items():
+                if state.position is None or state.paused or state.fetching or state.error is not None:
+                    continue
+                if state.buffered >= self._settings.max_partition_fetch_bytes:
+                    full = True
+                    continue
+                leader = metadata.leader(*partition)
+                if leader is None:
+                    metadata.request_update(now)
+                    continue
+                node_id = leader.leader
+                if state.preferred is not None:
+                    if now < state.preferred[1] and state.preferred[0] in metadata.nodes:
+                        node_id = state.preferred[0]
+                    else:
+                        state.preferred = None
+                wanted = WantedPartition(
+                    state.fetch_offset,
+                    leader.leader_epoch,
+                    self._settings.max_partition_fetch_bytes,
+                    metadata.topics[partition.topic].id,
+                )
+                by_node.setdefault(node_id, {})[partition] = wanted
+        for node_id, wants in by_node.items():
+            if node_id in self._busy:
+                continue
+            connection = self._open_connection(node_id)
+            if connection is not None:
+                self._fetch(node_id, connection, wants, full)
+
+    def _fetch(
+        self, node_id: int, connection: BrokerConnection, wants: dict[TopicPartition, WantedPartition], full: bool
+    ) -> None:
+        kept = self._sessions.get(node_id)
+        if kept is None or kept[0] is not connection:
+            kept = self._sessions[node_id] = (connection, FetchSession())
+        session = kept[1]
+        asked = session.next_request(wants)
+        named = any(want.topic_id == NO_UUID for want in wants.values())
+        settings = self._settings
+        request = FetchRequest(
+            # A partition that is left out because enough of it waits may be polled empty at any moment: it must not
+            # wait for a fetch of others that have nothing new.
+            max_wait_ms=min(settings.fetch_max_wait_ms, _BUSY_WAIT_MS) if full else settings.fetch_max_wait_ms,
+            min_bytes=settings.fetch_min_bytes,
+            max_bytes=settings.fetch_max_bytes,
+            isolation_level=int(settings.read_committed),
+            session_id=asked.session_id,
+            session_epoch=asked.epoch,
+            topics=_topics(asked.send),
+            forgotten_topics_data=_forgotten(asked.forget),
+            rack_id=settings.client_rack,
+        )
+        try:
+            version = connection.version_of(ApiKey.FETCH, _TOPIC_IDS - 1 if named else None)
+            timeout_ms = settings.request_timeout_ms + settings.fetch_max_wait_ms
+            answer = connection.send(request, timeout_ms=timeout_ms, version=version)
+        except KafkaError:
+            session.reset()
+            self._cluster.metadata.request_update(now_ms())
+            return self._later()
+        self._busy.add(node_id)
+        with self._lock:
+            for partition in wants:
+                self._positions[partition].fetching = True
+        answer.add_done_callback(functools.partial(self._answered, node_id, session, wants, now_ms()))
+
+    def _answered(
+        self,
+        node_id: int,
+        session: FetchSession,
+        wants: dict[TopicPartition, WantedPartition],
+        sent_ms: int,
+        answer: asyncio.Future[FetchResponse],
+    ) -> None:
+        self._busy.discard(node_id)
+        with self._lock:
+            for partition in wants:
+                state = self._positions.get(partition)
+                if state is not None:
+                    state.fetching = False
+        if self._closed:
+            if not answer.cancelled():
+                answer.exception()
+            return
+        if answer.cancelled() or answer.exception() is not None:
+            session.reset()
+            self._cluster.metadata.request_update(now_ms())
+            return self._later()
+        response = answer.result()
+        if not session.answered(response.error_code, response.session_id):
+            return self.wake()
+        if error := error_of(response.error_code):
+            session.reset()
+            if not error.code.retriable:
+                self._fail(wants, error)
+            return self._later()
+        metadata = self._cluster.metadata
+        metadata.add_nodes(ClusterNode(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints)
+        troubled = False
+        size = 0
+        now = now_ms()
+        for topic in response.responses:
+            name = topic.topic or metadata.topic_names.get(bytes(topic.topic_id), "")
+            before = size
+            for data in topic.partitions:
+                partition = TopicPartition(name, data.partition_index)
+                want = wants.get(partition)
+                size += 0 if data.records is None else len(data.records)
+                if want is not None:
+                    troubled = not self._took(partition, want, data) or troubled
+            if size > before:
+                self._meter.topic(name, now).bytes.record(size - before, now)
+        self._meter.fetched(size, now - sent_ms, now)
+        for told in self.on_data:
+            told()
+        if troubled:
+            self._later()
+        else:
+            self.wake()
+
+    def _took(self, partition: TopicPartition, want: WantedPartition, data: PartitionData) -> bool:
+        """One partition's part of an answer. False if it is better not to ask again at once."""
+        code = data.error_code
+        with self._lock:
+            state = self._positions.get(partition)
+            if state is None:
+                return True
+            if code == ErrorCode.NONE:
+                state.high_watermark = data.high_watermark
+                state.last_stable_offset = data.last_stable_offset
+                state.log_start_offset = data.log_start_offset
+                if data.preferred_read_replica >= 0:
+                    state.preferred = (data.preferred_read_replica, now_ms() + self._settings.metadata_max_age_ms)
+                if data.records is not None and len(data.records):
+                    aborted = None
+                    if self._settings.read_committed:
+                        aborted = [(one.producer_id, one.first_offset) for one in data.aborted_transactions or ()]
+                    try:
+                        chunk = Chunk(data.records, want.offset, aborted, check_crcs=self._settings.check_crcs)
+                    except KafkaError as error:
+                        state.error = error
+                        return True
+                    if chunk.end_offset == want.offset and state.fetch_offset == want.offset:
+                        why = f"{partition} at offset {want.offset}: the broker sent no whole batch"
+                        state.error = KafkaError(ErrorCode.CORRUPT_MESSAGE, why)
+                    state.fetched(chunk, want.offset)
+                return True
+            preferred, state.preferred = state.preferred, None
+            if code in _MOVED:
+                hint = data.current_leader
+                if hint.leader_id < 0 or not self._cluster.metadata.leader_moved(
+                    *partition, hint.leader_id, hint.leader_epoch
+                ):
+                    self._cluster.metadata.request_update(now_ms())
+                    return False
+                return True
+            if code == ErrorCode.OFFSET_OUT_OF_RANGE and preferred is not None:
+                # A follower does not have it yet, or has it no more: the leader decides (KIP-392).
+                return True
+            if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                if state.fetch_offset == want.offset:
+                    self._out_of_range(state, want.offset)
+                return True
+            state.error = error_of(code, f"{partition} at offset {want.offset}")
+            return True
+
+    def _out_of_range(self, state: PartitionPosition, offset: int) -> None:
+        policy = self._settings.auto_offset_reset
+        if state.has_records:
+            # What was fetched before is still good; the reset comes when we get there and ask again.
+            return
+        if policy == "none":
+            why = f"{state.partition}: offset {offset} is gone or not there yet, and auto.offset.reset is none: seek"
+            state.error = KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
+        else:
+            state.forget(policy)
+            self.all_placed = False
+
+    def _fail(self, partitions: Iterable[TopicPartition], error: KafkaError) -> None:
+        with self._lock:
+            for partition in partitions:
+                state = self._positions.get(partition)
+                if state is not None:
+                    state.error = error
+        for told in self.on_data:
+            told()
+
+    def _told_of_refusal(self) -> None:
+        for told in self.on_data:
+            told()
+
+    def _later(self) -> None:
+        self._loop.call_later(self._settings.retry_backoff_ms / 1000, self.wake)
+
+
+def _topics(wants: dict[TopicPartition, WantedPartition]) -> list[FetchTopic]:
+    found: dict[str, FetchTopic] = {}
+    for (topic, number), want in wants.items():
+        if topic not in found:
+            found[topic] = FetchTopic(topic=topic, topic_id=want.topic_id)
+        found[topic].partitions.append(
+            FetchPartition(
+                partition=number,
+                current_leader_epoch=want.leader_epoch,
+                fetch_offset=want.offset,
+                partition_max_bytes=want.bytes_max,
+            )
+        )
+    return list(found.values())
+
+
+def _forgotten(partitions: list[tuple[TopicPartition, Uuid]]) -> list[ForgottenTopic]:
+    found: dict[tuple[str, Uuid], list[int]] = {}
+    for (topic, number), topic_id in partitions:
+        found.setdefault((topic, topic_id), []).append(number)
+    return [
+        ForgottenTopic(topic=topic, topic_id=topic_id, partitions=numbers)
+        for (topic, topic_id), numbers in found.items()
+    ]

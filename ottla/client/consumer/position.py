@@ -1,0 +1,177 @@
+"""Where a consumer stands in each of its partitions, and what has been fetched ahead of that. Pure.
+
+Rules:
+- `position` is the offset of the next record that the program gets; `fetch_offset` that of the next one to fetch. What
+  lies between is in `chunks`. A seek drops the chunks, and an answer to a fetch that began elsewhere is dropped when
+  it comes.
+- The fetching side puts chunks in, the polling side takes records out; whoever owns both serialises them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from ottla.columns.record import ConsumerRecord, Unread, batches
+from ottla.kernel.error import KafkaError
+from ottla.kernel.ids import TopicPartition
+from ottla.kernel.ports import Buffer
+from ottla.wire.batch import BatchHeader, headers
+
+
+class Chunk:
+    """The bytes of one partition from one fetch."""
+
+    __slots__ = ("data", "end_offset", "iterator", "size")
+
+    def __init__(
+        self, data: Buffer, offset: int, aborted: Iterable[tuple[int, int]] | None, *, check_crcs: bool
+    ) -> None:
+        self.data = data
+        #: Bytes that were not taken out yet.
+        self.size = len(data)
+        self.iterator: Iterator[tuple[int, BatchHeader]] = batches(data, offset, aborted=aborted, check_crcs=check_crcs)
+        #: The offset after the last whole batch; `offset` if there is none.
+        self.end_offset = offset
+        for _, header in headers(data):
+            self.end_offset = max(offset, header.base_offset + header.last_offset_delta + 1)
+
+
+class PartitionPosition:
+    """One assigned partition."""
+
+    __slots__ = (
+        "buffered",
+        "chunks",
+        "error",
+        "fetch_offset",
+        "fetching",
+        "high_watermark",
+        "last_stable_offset",
+        "log_start_offset",
+        "partition",
+        "paused",
+        "position",
+        "preferred",
+        "reset",
+        "unread",
+    )
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition = partition
+        #: None until it is known where to begin.
+        self.position: int | None = None
+        self.fetch_offset = -1
+        self.paused = False
+        #: Is a fetch of it on its way?
+        self.fetching = False
+        self.chunks: deque[Chunk] = deque()
+        #: Bytes in `chunks` that were not taken out yet.
+        self.buffered = 0
+        #: The batch of which the last poll took a part; None if it took all.
+        self.unread: Unread | None = None
+        #: Found out by fetches; -1 before.
+        self.high_watermark = -1
+        self.last_stable_offset = -1
+        self.log_start_offset = -1
+        #: What the next poll raises.
+        self.error: Exception | None = None
+        #: How to find the position: "committed" first, or by a reset policy ("earliest", ...). None once it is known.
+        self.reset: str | None = "committed"
+        #: The replica that the leader sent us to, and until when (monotonic ms) (KIP-392).
+        self.preferred: tuple[int, int] | None = None
+
+    def seek(self, offset: int) -> None:
+        """Go on from `offset`."""
+        self.position = self.fetch_offset = offset
+        self.reset = None
+        self.error = None
+        self._drop()
+
+    def forget(self, policy: str) -> None:
+        """The position is not known any more: find it by `policy`."""
+        self.position = None
+        self.reset = policy
+        self.error = None
+        self._drop()
+
+    def _drop(self) -> None:
+        self.chunks.clear()
+        self.unread = None
+        self.buffered = 0
+
+    def fetched(self, chunk: Chunk, offset: int) -> bool:
+        """Take in what came for a fetch from `offset`. False if that is no longer where we are."""
+        if self.position is None or offset != self.fetch_offset:
+            return False
+        if chunk.end_offset > offset:
+            self.chunks.append(chunk)
+            self.buffered += chunk.size
+            self.fetch_offset = chunk.end_offset
+        return True
+
+    def end_offset(self, *, stable: bool) -> int:
+        """Up to where it can be read, as of the last fetch; -1 before."""
+        return self.last_stable_offset if stable else self.high_watermark
+
+    @property
+    def has_records(self) -> bool:
+        """Is there anything to take?"""
+        return not self.paused and bool(self.unread or self.chunks)
+
+    def take(self, records_max: int) -> list[ConsumerRecord]:
+        """Up to so many records, in order; the position moves behind them.
+
+        A batch that cannot be read sets `error`, and the position stays before it.
+        """
+        topic, number = self.partition
+        found: list[ConsumerRecord] = []
+        while len(found) < records_max:
+            unread = self.unread
+            if unread is None:
+                if not self.chunks:
+                    break
+                assert self.position is not None
+                try:
+                    batch = self.next_batch()
+                    if batch is None:
+                        continue
+                    unread = Unread(*batch, topic, number, self.position)
+                except KafkaError as error:
+                    self.stop(self.position, error)
+                    break
+            records = unread.take(records_max - len(found))
+            found = found + records if found else records
+            self.position = unread.next_offset
+            self.unread = unread if unread else None
+        if self.unread is None and not self.chunks and self.error is None:
+            self.position = self.fetch_offset
+        return found
+
+    def stop(self, offset: int, error: Exception | None) -> None:
+        """What lies at `offset` cannot be given: a poll raises `error`, and the next one tries again there."""
+        self.seek(offset)
+        self.error = error
+
+    def raise_error(self) -> None:
+        """Raise what stands in the way, if anything does; it is told once."""
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+
+    def next_batch(self) -> tuple[Buffer, int, BatchHeader] | None:
+        """The next batch to show, still encoded, of the first chunk; None when that one is used up (and gone).
+
+        What is taken out makes room at once: the next fetch runs while this batch is worked on.
+        """
+        chunk = self.chunks[0]
+        found = next(chunk.iterator, None)
+        taken = chunk.size if found is None else min(chunk.size, found[1].size)
+        chunk.size -= taken
+        self.buffered -= taken
+        if found is None:
+            self.chunks.popleft()
+            # Behind what was not shown too: control batches, aborted transactions.
+            self.position = chunk.end_offset
+            return None
+        return (chunk.data, *found)

@@ -1,0 +1,262 @@
+"""Where a consumer stands in its partitions, and how it finds out where to begin.
+
+Rules:
+- A position is found once: a committed offset first, the reset policy where there is none.
+- A seek that comes while a position is being found is newer than what is found.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+
+from ottla.client.checked import checked
+from ottla.client.connection.clock import MachineClock, now_ms
+from ottla.client.connection.cluster import Cluster
+from ottla.client.consumer.fetcher import Fetcher
+from ottla.client.consumer.position import PartitionPosition
+from ottla.client.membership.group import Group
+from ottla.client.settings.consumer import ConsumerSettings
+from ottla.columns.record import ConsumerRecord
+from ottla.kernel.client_error import NotReachable, error_of
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.ids import TopicPartition
+from ottla.wire.api.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+EARLIEST, LATEST = -2, -1
+
+
+class PositionCalls:
+    """The part of `AsyncConsumer` about positions and offsets."""
+
+    settings: ConsumerSettings
+    _cluster: Cluster
+    _positions: dict[TopicPartition, PartitionPosition]
+    _lock: threading.Lock
+    _fetcher: Fetcher
+    _group: Group | None
+    #: Records that an iteration has in hand, the next one last.
+    _in_hand: list[ConsumerRecord]
+
+    def something_to_do(self) -> None:
+        """A poll that waits should look again. On the loop only."""
+
+    # ---- positions
+
+    @checked
+    async def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on from `offset` with the next poll, or the next record of an iteration."""
+        if offset < 0:
+            raise OttlaError(f"there is no offset {offset}: use seek_to_beginning or seek_to_end")
+        with self._lock:
+            self._state(partition).seek(offset)
+        self._put_down([partition])
+        self._fetcher.wake()
+
+    @checked
+    async def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on from the first record of these partitions, or of all that are assigned."""
+        self._reset(partitions, "earliest")
+
+    @checked
+    async def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on with what is written from now on, in these partitions, or in all that are assigned."""
+        self._reset(partitions, "latest")
+
+    @checked
+    async def seek_to_committed(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on from what the group has committed of these partitions, or of all that are assigned.
+
+        After a transaction that was aborted this is where its records begin. Where nothing is committed,
+        auto.offset.reset decides.
+        """
+        if self._group is None:
+            raise OttlaError("seek_to_committed needs group.id: commits belong to a group")
+        self._reset(partitions, "committed")
+
+    def _reset(self, partitions: Iterable[TopicPartition], policy: str) -> None:
+        wanted = list(partitions) or list(self._positions)
+        with self._lock:
+            for one in wanted:
+                self._state(one).forget(policy)
+        self._put_down(wanted)
+        self._fetcher.all_placed = False
+        self.something_to_do()
+
+    @checked
+    async def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record that the program gets."""
+        self._state(partition)
+        await self._find_positions(now_ms() + self.settings.default_api_timeout_ms)
+        for record in self._in_hand[::-1]:
+            if (record.topic, record.partition) == partition:
+                return record.offset
+        found = self._state(partition).position
+        if found is None:
+            raise OttlaError(f"the position in {partition} is not known, and auto.offset.reset is none: seek")
+        return found
+
+    @checked
+    async def lag(self, partition: TopicPartition) -> int | None:
+        """How many records are still to read, as of the last fetch; None before the first."""
+        state = self._state(partition)
+        end = state.end_offset(stable=self.settings.read_committed)
+        return None if end < 0 else max(0, end - await self.position(partition))
+
+    @checked
+    async def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Polls give nothing of these until `resume`; they stay assigned."""
+        with self._lock:
+            for one in partitions:
+                self._state(one).paused = True
+
+    @checked
+    async def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Polls give records of these again."""
+        with self._lock:
+            for one in partitions:
+                self._state(one).paused = False
+        self._fetcher.wake()
+        self.something_to_do()
+
+    def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused."""
+        return {one for one, state in self._positions.items() if state.paused}
+
+    def _put_down(self, partitions: Iterable[TopicPartition]) -> None:
+        """An iteration gives nothing of these any more that was polled before."""
+        gone = {TopicPartition(*one) for one in partitions}
+        self._in_hand = [one for one in self._in_hand if TopicPartition(one.topic, one.partition) not in gone]
+
+    def _state(self, partition: TopicPartition) -> PartitionPosition:
+        state = self._positions.get(TopicPartition(*partition))
+        if state is None:
+            raise OttlaError(f"{TopicPartition(*partition)} is not assigned to this consumer")
+        return state
+
+    # ---- offsets of partitions
+
+    @checked
+    async def offsets_for_times(
+        self, times: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, tuple[int, int] | None]:
+        """By partition the (offset, timestamp) of its first record at or after this time (ms); None if there is
+        none.
+        """
+        found = await self._list_offsets(times, self.settings.default_api_timeout_ms)
+        return {one: at if at[0] >= 0 else None for one, at in found.items()}
+
+    @checked
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """By partition the offset of its first record."""
+        return await self._ends(partitions, EARLIEST)
+
+    @checked
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """By partition the offset after its last record (of those that are stable, with read_committed)."""
+        return await self._ends(partitions, LATEST)
+
+    async def _ends(self, partitions: Iterable[TopicPartition], which: int) -> dict[TopicPartition, int]:
+        found = await self._list_offsets(dict.fromkeys(partitions, which), self.settings.default_api_timeout_ms)
+        return {one: at[0] for one, at in found.items()}
+
+    @checked
+    async def partitions_for(self, topic: str) -> list[int]:
+        """The numbers of a topic's partitions."""
+        await self._cluster.known([topic], self.settings.default_api_timeout_ms)
+        return [one.partition for one in self._cluster.metadata.topics[topic].partitions]
+
+    async def _list_offsets(
+        self, times: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        left = {TopicPartition(*one): time for one, time in times.items()}
+        found: dict[TopicPartition, tuple[int, int]] = {}
+
+        async def attempt() -> None:
+            await self._cluster.known({one.topic for one in left}, timeout_ms)
+            by_node: dict[int, dict[str, ListOffsetsTopic]] = {}
+            for one, time in left.items():
+                leader = self._cluster.metadata.leader(*one)
+                if leader is None:
+                    await self._cluster.update()
+                    raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{one} has no leader, or does not exist")
+                topics = by_node.setdefault(leader.leader, {})
+                asked = ListOffsetsPartition(
+                    partition_index=one.partition, current_leader_epoch=leader.leader_epoch, timestamp=time
+                )
+                topics.setdefault(one.topic, ListOffsetsTopic(name=one.topic)).partitions.append(asked)
+            for node_id, asked_topics in by_node.items():
+                connection = await self._cluster.node(node_id)
+                request = ListOffsetsRequest(
+                    replica_id=-1,
+                    isolation_level=int(self.settings.read_committed),
+                    topics=list(asked_topics.values()),
+                    timeout_ms=self.settings.request_timeout_ms,
+                )
+                response = await connection.call(
+                    request, ListOffsetsResponse, timeout_ms=self.settings.request_timeout_ms
+                )
+                for topic in response.topics:
+                    for part in topic.partitions:
+                        where = TopicPartition(topic.name, part.partition_index)
+                        if error := error_of(part.error_code, str(where)):
+                            await self._cluster.update()
+                            raise error
+                        found[where] = (part.offset, part.timestamp)
+                        left.pop(where, None)
+
+        if left:
+            await self._cluster.retry(attempt, timeout_ms)
+        return found
+
+    async def _find_positions(self, deadline_ms: int) -> None:
+        """Committed offsets first, the reset policy for the rest. What is not there in time is tried by the next
+        poll.
+        """
+        timeout_ms = max(1, deadline_ms - now_ms())
+        policy = self.settings.auto_offset_reset
+        with self._lock:
+            missing = {one: state.reset for one, state in self._positions.items() if state.position is None}
+        try:
+            unset = [one for one, how in missing.items() if how == "committed"]
+            if unset:
+                found = await self._group.committed(unset, timeout_ms) if self._group is not None else {}
+                for one in unset:
+                    if one in found:
+                        self._place(one, "committed", found[one][0])
+                    else:
+                        missing[one] = policy
+            times = {}
+            for one, how in missing.items():
+                if how == "none":
+                    why = f"{one} has no committed offset, and auto.offset.reset is none: seek, or set it"
+                    raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
+                if how in ("earliest", "latest"):
+                    times[one] = EARLIEST if how == "earliest" else LATEST
+                elif how is not None and how.startswith("by_duration"):
+                    seconds = float(how.removeprefix("by_duration:PT").removesuffix("S"))
+                    times[one] = MachineClock().now_ms() - int(seconds * 1000)
+            listed = await self._list_offsets(times, timeout_ms)
+            late = [one for one, at in listed.items() if at[0] < 0]
+            if late:
+                listed.update(await self._list_offsets(dict.fromkeys(late, LATEST), timeout_ms))
+        except NotReachable:
+            return
+        except KafkaError as error:
+            if not error.code.retriable:
+                raise
+            return
+        for one, at in listed.items():
+            self._place(one, missing[one] or "", at[0])
+
+    def _place(self, partition: TopicPartition, how: str, offset: int) -> None:
+        with self._lock:
+            state = self._positions.get(partition)
+            # A seek while we asked is newer than what we found.
+            if state is not None and state.position is None and state.reset in (how, "committed"):
+                state.seek(offset)

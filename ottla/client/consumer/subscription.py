@@ -1,0 +1,221 @@
+"""What a consumer reads: its subscription or its assigned partitions, and how partitions come and go by its group.
+
+Rules:
+- Partitions come and go only within polls; the listener is called there.
+- The listener hears of partitions that go while they are still ours, and of those that come when they are.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import re
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from ottla.client.connection.clock import now_ms
+from ottla.client.connection.cluster import Cluster
+from ottla.client.consumer.fetcher import Fetcher
+from ottla.client.consumer.listener import RebalanceListener
+from ottla.client.consumer.metric import ConsumerMeter
+from ottla.client.consumer.position import PartitionPosition
+from ottla.client.membership.classic import ClassicGroupMember
+from ottla.client.membership.consumer import ConsumerGroupMember
+from ottla.client.membership.group import Group
+from ottla.client.settings.consumer import ConsumerSettings
+from ottla.kernel.argument import partitions_of, shown, topic_name, topic_names
+from ottla.kernel.client_error import NotReachable
+from ottla.kernel.error import KafkaError, OttlaError
+from ottla.kernel.ids import INTERNAL_TOPICS, TopicPartition
+
+_log = logging.getLogger("ottla.client")
+
+
+class SubscriptionCalls(ABC):
+    """The part of `AsyncConsumer` about what it reads; it is also what its `Group` asks."""
+
+    settings: ConsumerSettings
+    meter: ConsumerMeter
+    _cluster: Cluster
+    _positions: dict[TopicPartition, PartitionPosition]
+    _lock: threading.Lock
+    _fetcher: Fetcher
+    _group: Group | None
+    _names: frozenset[str]
+    #: The topics of which it was said whether they exist.
+    _looked_for: frozenset[str]
+    _pattern: re.Pattern[str] | str | None
+    #: What the pattern matched when the group was last told; None before.
+    _known_topics: frozenset[str] | None
+    _listener: RebalanceListener | None
+    #: How a listener's method is called; the synchronous consumer calls it in the program's thread.
+    _call: Callable[[Callable[..., Any], list[TopicPartition]], Awaitable[None]]
+
+    @abstractmethod
+    def something_to_do(self) -> None:
+        """A poll that waits should look again."""
+
+    @abstractmethod
+    async def before_revoke(self) -> None:
+        """Commit what was consumed, if that is automatic."""
+
+    def subscribe(
+        self, topics: Iterable[str] | str | re.Pattern[str], *, listener: RebalanceListener | None = None
+    ) -> None:
+        """Read these topics, or those whose names match a compiled pattern, as a member of `group.id`.
+
+        It replaces the last subscription. With group.protocol=consumer, `"^..."` is a pattern that the broker resolves.
+        """
+        if listener is not None and not isinstance(listener, RebalanceListener):
+            raise TypeError(f"a listener is a RebalanceListener, not {shown(listener)}")
+        if self.settings.group_id is None:
+            raise OttlaError("subscribe needs group.id; without a group, assign partitions")
+        if self._positions and self._group is None:
+            raise OttlaError("this consumer has assigned partitions: unsubscribe first")
+        self._listener = listener
+        if isinstance(topics, re.Pattern) or (isinstance(topics, str) and topics.startswith("^")):
+            self._pattern, self._names = topics, frozenset()
+            self._cluster.metadata.all_topics = True
+        else:
+            self._pattern, self._names = None, frozenset(topic_names(topics))
+            self._cluster.metadata.all_topics = False
+        if self._group is None:
+            kind = ConsumerGroupMember if self.settings.group_protocol == "consumer" else ClassicGroupMember
+            self._group = kind(self._cluster, self.settings, self)
+        else:
+            self._group.subscription_changed()
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions, without a group's help; commits still go to group.id if there is one."""
+        if self._group is not None and self._names | frozenset([self._pattern] if self._pattern else []):
+            raise OttlaError("this consumer has subscribed: unsubscribe first")
+        wanted = partitions_of(partitions)
+        for one in wanted:
+            topic_name(one.topic)
+        with self._lock:
+            for gone in set(self._positions) - set(wanted):
+                del self._positions[gone]
+            for one in wanted:
+                self._positions.setdefault(one, PartitionPosition(one))
+        self._fetcher.all_placed = False
+        self._cluster.metadata.want({one.topic for one in wanted}, now_ms())
+        if self.settings.group_id is not None and self._group is None:
+            self._group = ClassicGroupMember(self._cluster, self.settings, self)
+        self.something_to_do()
+
+    async def unsubscribe(self) -> None:
+        """Read nothing; leave the group."""
+        if self._group is not None:
+            if self._subscribed_at_all():
+                await self.before_revoke()
+                await self.revoke(set(self._positions))
+                await self._group.leave("the consumer unsubscribed")
+            await self._group.close()
+            self._group = None
+        with self._lock:
+            self._positions.clear()
+        self._names, self._pattern, self._listener = frozenset(), None, None
+        self._cluster.metadata.all_topics = False
+
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that are read now."""
+        return set(self._positions)
+
+    def subscription(self) -> set[str]:
+        """The topics subscribed to, a pattern resolved as far as the metadata is known."""
+        return self._matching() if self._pattern is not None else set(self._names)
+
+    # ---- what the group asks of us
+
+    async def subscribed(self) -> set[str]:
+        """The topics of the subscription; a pattern is matched with all topics of the cluster."""
+        if self._pattern is not None:
+            if not self._cluster.metadata.version or self._cluster.metadata.update_due_ms() <= now_ms():
+                await self._cluster.update()
+            found = self._matching()
+            self._known_topics = frozenset(found)
+            return found
+        await self.warn_of_missing(self._names)
+        self._cluster.metadata.want(self._names, now_ms())
+        return set(self._names)
+
+    async def warn_of_missing(self, topics: Iterable[str]) -> None:
+        """Say in the log, once for each, which of these topics do not exist: a typo would be silence."""
+        left = set(topics) - self._looked_for
+        if not left:
+            return
+        try:
+            missing = await self._cluster.missing(left)
+        except (KafkaError, NotReachable):
+            return
+        self._looked_for |= left
+        creates = self.settings.allow_auto_create_topics
+        for name in missing:
+            _log.warning(
+                "topic %s does not exist: %s",
+                name,
+                "asking for it creates it, where the brokers do that (allow.auto.create.topics=true)"
+                if creates
+                else "waiting until it is created",
+            )
+
+    def _matching(self) -> set[str]:
+        pattern = self._pattern
+        assert pattern is not None
+        return {
+            name
+            for name in self._cluster.metadata.topics
+            if re.fullmatch(pattern, name) and not (self.settings.exclude_internal_topics and name in INTERNAL_TOPICS)
+        }
+
+    def pattern_text(self) -> str | None:
+        """The pattern that the broker resolves, with group.protocol=consumer."""
+        return self._pattern if isinstance(self._pattern, str) else None
+
+    def owned(self) -> set[TopicPartition]:
+        """The assigned partitions."""
+        return set(self._positions)
+
+    async def revoke(self, partitions: set[TopicPartition], *, lost: bool = False) -> None:
+        """They go; the listener hears of it first."""
+        if not partitions:
+            return
+        if self._listener is not None:
+            told = self._listener.lost if lost else self._listener.revoked
+            await self._call(told, sorted(partitions))
+        with self._lock:
+            for one in partitions:
+                self._positions.pop(one, None)
+
+    async def assign_more(self, partitions: set[TopicPartition]) -> None:
+        """They come; the listener hears of it when they are ours."""
+        self.meter.rebalanced()
+        await self._cluster.known({one.topic for one in partitions}, self.settings.default_api_timeout_ms)
+        with self._lock:
+            for one in sorted(partitions):
+                self._positions[one] = PartitionPosition(one)
+        self._fetcher.all_placed = False
+        if self._listener is not None:
+            await self._call(self._listener.assigned, sorted(partitions))
+
+    def _subscribed_at_all(self) -> bool:
+        return bool(self._names) or self._pattern is not None
+
+    def _metadata_came(self) -> None:
+        if self._group is None or not self._subscribed_at_all():
+            return
+        changed = isinstance(self._group, ClassicGroupMember) and self._group.topics_changed()
+        if isinstance(self._pattern, re.Pattern) and self._known_topics not in (None, self._matching()):
+            changed = True
+        if changed:
+            self._group.subscription_changed()
+            self.something_to_do()
+
+
+async def call_here(told: Callable[..., Any], partitions: list[TopicPartition]) -> None:
+    """Call a listener's method on the loop, and wait for it if it is a coroutine."""
+    result = told(partitions)
+    if inspect.isawaitable(result):
+        await result

@@ -1,0 +1,358 @@
+"""Records as Arrow tables: what `poll_table` gives.
+
+Rules:
+- A table has the columns topic, partition, offset, timestamp, key, value, headers (see `schema`).
+- Batches are taken whole: a table may hold somewhat more than was asked for, and the position stands behind it.
+- Taking bytes is done under the consumer's lock and is quick; `tables_of` then works on them without it.
+- What cannot be read ends the partition's part of the table before it; the rows so far are given, the error comes with
+  the next poll, and the position stays at the record until the program seeks past it. With `tolerant` a value that its
+  serde cannot read is left out instead, and its error given beside the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ottla.client.consumer.position import PartitionPosition
+from ottla.columns.column import gather
+from ottla.columns.column import views as look_at
+from ottla.columns.field import Fields, fields_of
+from ottla.columns.header_column import HEADERS, header_column, no_headers
+from ottla.columns.uniform_layout import Ints, offsets_of, pieces_of, runs_of, timestamps_of, views_of
+from ottla.kernel.client_error import RecordDeserializationError
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import TopicPartition
+from ottla.kernel.ports import Buffer
+from ottla.serde.serde import Serde
+from ottla.wire.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader
+from ottla.wire.codec import Codec, decompress
+
+#: Decompressed batches are put together up to this size: one pass over many costs less than a pass over each.
+_TOGETHER_BYTES = 8 * 1024 * 1024
+#: Arrow's binary arrays count bytes in an int32.
+_BYTES_MAX = (1 << 31) - 1
+#: As many bytes of keys or values at most are copied into one array, for serdes that are quicker with many.
+_TOGETHER_MAX = 64 * 1024 * 1024
+
+
+class Taken(NamedTuple):
+    """What a poll took of one partition, still encoded."""
+
+    partition: TopicPartition
+    #: Of the first record that is wanted; batches may begin earlier.
+    offset: int
+    batches: list[tuple[Buffer, int, BatchHeader]]
+    #: How many they hold.
+    records: int
+
+
+class Unreadable(NamedTuple):
+    """Where a partition's records stop making sense, and why."""
+
+    partition: TopicPartition
+    offset: int
+    error: Exception
+
+
+class _Bodies(NamedTuple):
+    """Uncompressed batches in one buffer: the bytes, and (start, end, header) of each."""
+
+    data: Buffer
+    places: list[tuple[int, int, BatchHeader]]
+
+
+class _Part(NamedTuple):
+    """The columns of some batches of one partition, keys and values still bytes."""
+
+    partition: TopicPartition
+    offsets: Ints
+    timestamps: Ints
+    keys: Any
+    values: Any
+    headers: Any
+
+    def behind(self, offset: int) -> _Part:
+        """The records from this offset on."""
+        skip = int(np.searchsorted(self.offsets, offset))
+        parts = (self.keys.slice(skip), self.values.slice(skip), self.headers.slice(skip))
+        return _Part(self.partition, self.offsets[skip:], self.timestamps[skip:], *parts)
+
+
+class _Column(NamedTuple):
+    """Keys or values as their serde gives them."""
+
+    array: Any
+    #: Why some are null.
+    errors: Any | None
+    #: So many rows are good, and why the next one is not.
+    good: int
+    why: str = ""
+    #: Rows that are left out, and why.
+    bad: Sequence[tuple[int, str]] = ()
+
+
+class BadRow(Exception):
+    """A value that its serde cannot read: its index, and why."""
+
+    def __init__(self, row: int, why: str) -> None:
+        super().__init__(why)
+        self.row = row
+
+
+def schema(key: Serde | None = None, value: Serde | None = None) -> Any:
+    """The columns of a polled table. A serde that nulls what it cannot read adds a column that says why."""
+    fields = [
+        ("topic", pa.dictionary(pa.int32(), pa.string())),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("ms")),
+        ("key", pa.binary() if key is None else key.type),
+        ("value", pa.binary() if value is None else value.type),
+        ("headers", HEADERS),
+    ]
+    for name, serde in (("key", key), ("value", value)):
+        if serde is not None and serde.errors == "null":
+            fields.append((f"{name}_error", pa.string()))
+    return pa.schema(fields)
+
+
+def take(state: PartitionPosition, records_max: int) -> Taken | None:
+    """Up to so many records (or the rest of a Kafka batch more) of one partition; None for none."""
+    asked = state.position
+    assert asked is not None
+    if state.unread is not None:
+        # A poll of objects took a part of a batch: it is fetched again.
+        state.seek(asked)
+        return None
+    found: list[tuple[Buffer, int, BatchHeader]] = []
+    count = 0
+    while state.chunks and count < records_max:
+        try:
+            batch = state.next_batch()
+        except KafkaError as error:
+            state.stop(state.position or asked, error)
+            break
+        if batch is None:
+            continue
+        header = batch[2]
+        # Compaction leaves batches without records, to keep their producer's sequence.
+        if header.count:
+            found.append(batch)
+        count += header.count
+        state.position = header.base_offset + header.last_offset_delta + 1
+    return Taken(state.partition, asked, found, count) if found else None
+
+
+def tables_of(
+    taken: Sequence[Taken], key: Serde | None = None, value: Serde | None = None, *, tolerant: bool = False
+) -> tuple[list[Any], list[Unreadable], list[RecordDeserializationError]]:
+    """Record batches of what was taken, where that could not be read, and what `tolerant` left out of it."""
+    parts: list[_Part] = []
+    bad: list[Unreadable] = []
+    for one in taken:
+        offset = one.offset
+        try:
+            for bodies in _bodies(one.batches):
+                offset = max(one.offset, bodies.places[0][2].base_offset)
+                part = _part(one, bodies, views=(key is not None and key.view, value is not None and value.view))
+                if len(part.offsets):
+                    parts.append(part)
+        except KafkaError as error:
+            why = f"{one.partition} from offset {offset}: the records cannot be read: {error.message}"
+            bad.append(Unreadable(one.partition, offset, KafkaError(error.code, why)))
+    whole = schema(key, value)
+    keys = _columns([part.keys for part in parts], key, tolerant=tolerant)
+    values = _columns([part.values for part in parts], value, tolerant=tolerant)
+    left_out: list[RecordDeserializationError] = []
+    tables: list[Any] = []
+    stopped: set[TopicPartition] = set()
+    for part, own_keys, own_values in zip(parts, keys, values, strict=True):
+        if part.partition not in stopped:
+            rows, unreadable = _rows(part, own_keys, own_values, whole, left_out)
+            if rows.num_rows:
+                tables.append(rows)
+            if unreadable is not None:
+                bad = [one for one in bad if one.partition != part.partition]
+                bad.append(unreadable)
+                stopped.add(part.partition)
+    return tables, bad, left_out
+
+
+def _bodies(batches: Sequence[tuple[Buffer, int, BatchHeader]]) -> Iterator[_Bodies]:
+    """Batches that lie in one buffer together; those that were compressed are decompressed side by side."""
+    plain: list[tuple[int, int, BatchHeader]] = []
+    buffer: Buffer = b""
+    loose: list[tuple[bytes, BatchHeader]] = []
+    for data, position, header in batches:
+        start, end = position + HEADER_BYTES, position + header.size
+        if plain and (data is not buffer or header.codec is not Codec.NONE):
+            yield _Bodies(buffer, plain)
+            plain = []
+        if loose and (header.codec is Codec.NONE or sum(len(body) for body, _ in loose) > _TOGETHER_BYTES):
+            yield _together(loose)
+            loose = []
+        if header.codec is Codec.NONE:
+            buffer = data
+            plain.append((start, end, header))
+        else:
+            loose.append((decompress(header.codec, memoryview(data)[start:end]), header))
+    if plain:
+        yield _Bodies(buffer, plain)
+    if loose:
+        yield _together(loose)
+
+
+def _together(loose: list[tuple[bytes, BatchHeader]]) -> _Bodies:
+    places = []
+    end = 0
+    for body, header in loose:
+        places.append((end, end + len(body), header))
+        end += len(body)
+    return _Bodies(loose[0][0] if len(loose) == 1 else b"".join([body for body, _ in loose]), places)
+
+
+def _part(taken: Taken, bodies: _Bodies, views: tuple[bool, bool]) -> _Part:
+    """The columns of these batches; `views`: are keys, and are values, to be views into their bytes?"""
+    if len(bodies.data) > _BYTES_MAX:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a batch of {len(bodies.data)} bytes is more than Arrow holds")
+    data = np.frombuffer(bodies.data, dtype=np.uint8)
+    buffer = pa.py_buffer(bodies.data)
+    headers = [header for _, _, header in bodies.places]
+    bases = np.array([(header.base_offset, header.base_timestamp) for header in headers], dtype=np.int64)
+    runs = runs_of(data, bodies.data, [(start, end, header.count) for start, end, header in bodies.places])
+    if runs is not None:
+        offsets, timestamps = offsets_of(runs, bases[:, 0]), timestamps_of(runs, bases[:, 1])
+        counts = [header.count for header in headers]
+        keys, values = (
+            views_of(data, buffer, runs, keys=first) if view else pieces_of(data, runs, keys=first)
+            for first, view in zip((True, False), views, strict=True)
+        )
+        own = no_headers(len(offsets))
+    else:
+        parts = [fields_of(data, bodies.data, start, end, header.count) for start, end, header in bodies.places]
+        fields = Fields.joined(parts)
+        counts = [part.size for part in parts]
+        offsets = fields.offset_delta + np.repeat(bases[:, 0], counts)
+        timestamps = fields.timestamp_delta + np.repeat(bases[:, 1], counts)
+        keys, values = (
+            (look_at if view else gather)(data, buffer, at, sizes)
+            for at, sizes, view in (
+                (fields.key_at, fields.key_size, views[0]),
+                (fields.value_at, fields.value_size, views[1]),
+            )
+        )
+        own = header_column(data, buffer, fields)
+    if int(offsets[0]) < headers[0].base_offset or (offsets[1:] <= offsets[:-1]).any():
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the offsets of a batch do not rise")
+    fixed = [header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1 for header in headers]
+    if max(fixed) >= 0:
+        given = np.repeat(np.array(fixed, dtype=np.int64), counts)
+        timestamps = np.where(given >= 0, given, timestamps)
+    part = _Part(taken.partition, offsets, timestamps, keys, values, own)
+    # A fetch may begin within a batch.
+    return part if offsets[0] >= taken.offset else part.behind(taken.offset)
+
+
+def _rows(
+    part: _Part, keys: _Column, values: _Column, whole: Any, left_out: list[RecordDeserializationError]
+) -> tuple[Any, Unreadable | None]:
+    topic, number = part.partition
+    size = len(part.offsets)
+    end = min(keys.good, values.good)
+    columns = [
+        pa.DictionaryArray.from_arrays(pa.array(np.zeros(size, dtype=np.int32)), pa.array([topic])),
+        pa.array(np.full(size, number, dtype=np.int32)),
+        pa.array(part.offsets),
+        pa.array(part.timestamps).view(pa.timestamp("ms")),
+        keys.array,
+        values.array,
+        part.headers,
+    ]
+    columns += [one.errors for one in (keys, values) if one.errors is not None]
+    if end == size:
+        rows = pa.RecordBatch.from_arrays(columns, schema=whole)
+        bad = {**{row: ("value", why) for row, why in values.bad}, **{row: ("key", why) for row, why in keys.bad}}
+        if bad:
+            left_out += [_error(part, row, *bad[row]) for row in sorted(bad)]
+            keep = np.ones(size, dtype=bool)
+            keep[list(bad)] = False
+            rows = rows.filter(pa.array(keep))
+        return rows, None
+    rows = pa.RecordBatch.from_arrays([column.slice(0, end) for column in columns], schema=whole)
+    which, why = ("key", keys.why) if keys.good == end else ("value", values.why)
+    return rows, Unreadable(part.partition, int(part.offsets[end]), _error(part, end, which, why))
+
+
+def _error(part: _Part, row: int, which: str, why: str) -> RecordDeserializationError:
+    topic, number = part.partition
+    headers = [(one["key"], one["value"]) for one in part.headers[row].as_py()]
+    key, value = part.keys[row].as_py(), part.values[row].as_py()
+    record = (topic, number, int(part.offsets[row]), int(part.timestamps[row]), key, value, headers)
+    return RecordDeserializationError(record, which, why)
+
+
+def _columns(raws: list[Any], serde: Serde | None, *, tolerant: bool) -> list[_Column]:
+    """Keys or values as their serde gives them, part by part."""
+    if serde is not None and serde.together and len(raws) > 1 and sum(raw.nbytes for raw in raws) <= _TOGETHER_MAX:
+        try:
+            column = serde.decode(pa.concat_arrays(raws))
+        except (ValueError, KafkaError):
+            # Which part it is in is found below.
+            pass
+        else:
+            ends = np.cumsum([len(raw) for raw in raws]).tolist()
+            said = None if serde.errors != "null" else [_said([], len(raw)) for raw in raws]
+            return [
+                _Column(column.slice(end - len(raw), len(raw)), None if said is None else said[index], len(raw))
+                for index, (end, raw) in enumerate(zip(ends, raws, strict=True))
+            ]
+    return [_column(raw, serde, tolerant=tolerant) for raw in raws]
+
+
+def _column(raw: Any, serde: Serde | None, *, tolerant: bool) -> _Column:
+    if serde is None:
+        return _Column(raw, None, len(raw))
+    errors: list[tuple[int, str]] = []
+    try:
+        column = decoded(serde, raw, errors if tolerant or serde.errors == "null" else None)
+    except BadRow as bad:
+        return _Column(decoded(serde, raw.slice(0, bad.row), None), None, bad.row, str(bad))
+    if serde.errors == "null":
+        return _Column(column, _said(errors, len(raw)), len(raw))
+    return _Column(column, None, len(raw), bad=errors)
+
+
+def decoded(serde: Serde, raw: Any, errors: list[tuple[int, str]] | None) -> Any:
+    """A column as its serde reads it. What it cannot is null and noted in `errors`; BadRow for the first if None."""
+    if not len(raw):
+        return pa.array([], serde.type)
+    pieces: list[Any] = []
+
+    def read(start: int, end: int) -> None:
+        """One call reads all; where it fails, halves are tried, so that one bad value costs a few calls."""
+        try:
+            pieces.append(serde.decode(raw.slice(start, end - start)))
+        except (ValueError, KafkaError) as error:
+            if end - start > 1:
+                read(start, (start + end) // 2)
+                read((start + end) // 2, end)
+            elif errors is None:
+                raise BadRow(start, str(error)) from None
+            else:
+                errors.append((start, str(error)))
+                pieces.append(pa.nulls(1, serde.type))
+
+    read(0, len(raw))
+    return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
+
+
+def _said(errors: list[tuple[int, str]], size: int) -> Any:
+    if not errors:
+        return pa.nulls(size, pa.string())
+    index = np.full(size, -1, dtype=np.int64)
+    index[[row for row, _ in errors]] = np.arange(len(errors))
+    return pa.array([why for _, why in errors]).take(pa.array(index, mask=index < 0))

@@ -1,0 +1,185 @@
+"""A consumer in a group of the classic protocol: join, sync, heartbeats; a member assigns."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from ottla.client.connection.cluster import Cluster
+from ottla.client.membership.group import Group, Owner
+from ottla.client.membership.membership import ClassicMembership, Outcome, candidates
+from ottla.client.settings.consumer import ConsumerSettings
+from ottla.kernel.client_error import NotReachable
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.ids import TopicPartition
+from ottla.wire.api import ApiKey
+from ottla.wire.api.heartbeat import HeartbeatResponse
+from ottla.wire.api.join_group import JoinGroupResponse
+from ottla.wire.api.leave_group import LeaveGroupResponse
+from ottla.wire.api.sync_group import SyncGroupResponse
+
+_log = logging.getLogger("ottla.client")
+
+#: What a coordinator says of the generation that a request bore.
+_OF_A_GENERATION = frozenset(
+    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS}
+)
+
+
+class ClassicGroupMember(Group):
+    """A member of a group of the classic protocol."""
+
+    def __init__(self, cluster: Cluster, settings: ConsumerSettings, owner: Owner) -> None:
+        super().__init__(cluster, settings, owner)
+        self.membership = ClassicMembership(settings)
+        self._joining: asyncio.Task[tuple[TopicPartition, ...]] | None = None
+        self._lost = False
+        self._partitions: dict[str, int] = {}
+
+    @property
+    def busy(self) -> bool:
+        due = self.membership.join_reason is not None or self._joining is not None
+        return self._lost or due or self.error is not None
+
+    async def poll(self) -> asyncio.Future[None] | None:
+        if self.error is not None:
+            raise self.error
+        if self._lost:
+            self._lost = False
+            await self._owner.revoke(self._owner.owned(), lost=True)
+        if self._joining is None:
+            if self.membership.join_reason is None:
+                return None
+            if not self.membership.cooperative and self._owner.owned():
+                await self._owner.before_revoke()
+                await self._owner.revoke(self._owner.owned())
+            self._joining = asyncio.get_running_loop().create_task(self._join())
+        if not self._joining.done():
+            return self._joining  # type: ignore[return-value]
+        joining, self._joining = self._joining, None
+        assigned = set(joining.result())
+        owned = self._owner.owned()
+        if owned - assigned:
+            await self._owner.before_revoke()
+            await self._owner.revoke(owned - assigned)
+            # They wait for their new owner: the next generation gives them (KIP-429).
+            self.membership.rejoin("partitions were given back")
+        await self._owner.assign_more(assigned - owned)
+        return None
+
+    async def _join(self) -> tuple[TopicPartition, ...]:
+        """Join and sync until both succeed. Raises what no repetition mends."""
+        while True:
+            try:
+                outcome, assigned = await self._join_once()
+                if outcome is Outcome.GOOD:
+                    self._start_beating()
+                    return assigned
+                if outcome is Outcome.LOST:
+                    self._lost = bool(self._owner.owned())
+                if outcome is Outcome.COORDINATOR:
+                    self._coordinator_moved()
+                if outcome is Outcome.AGAIN or outcome is Outcome.REJOIN:
+                    continue
+            except (KafkaError, NotReachable) as error:
+                if isinstance(error, KafkaError) and not error.code.retriable:
+                    self.membership.rejoin("the last try failed")
+                    raise
+                self._moved(error)
+            await asyncio.sleep(self._settings.retry_backoff_ms / 1000)
+
+    async def _join_once(self) -> tuple[Outcome, tuple[TopicPartition, ...]]:
+        membership, settings = self.membership, self._settings
+        topics = await self._owner.subscribed()
+        connection = await self._coordinator()
+        # The coordinator answers when all members have joined: that may take what each of them may take between polls.
+        patience_ms = settings.max_poll_interval_ms + settings.request_timeout_ms
+        request = membership.join_request(topics, self._owner.owned())
+        joined = await connection.call(request, JoinGroupResponse, timeout_ms=patience_ms)
+        outcome = membership.join_answered(joined)
+        if outcome is not Outcome.GOOD:
+            return outcome, ()
+        partitions = None
+        if membership.leads(joined):
+            partitions = await self._counts(joined)
+        sync = membership.sync_request(joined, partitions, self._cluster.metadata.racks(partitions or ()))
+        synced = await connection.call(sync, SyncGroupResponse, timeout_ms=patience_ms)
+        return membership.sync_answered(synced)
+
+    async def _counts(self, joined: JoinGroupResponse) -> dict[str, int]:
+        wanted = {topic for one in candidates(joined) for topic in one.subscription.topics}
+        await self._cluster.update(wanted)
+        known = self._cluster.metadata.topics
+        self._partitions = {topic: len(known[topic].partitions) for topic in wanted if topic in known}
+        return self._partitions
+
+    def subscription_changed(self) -> None:
+        self.membership.rejoin("the subscription or its topics have changed")
+
+    def topics_changed(self) -> bool:
+        """Has a topic that we assigned as leader other partitions now?"""
+        known = self._cluster.metadata.topics
+        return any(
+            topic in known and len(known[topic].partitions) != count for topic, count in self._partitions.items()
+        )
+
+    def _pause_ms(self) -> int:
+        return self._settings.heartbeat_interval_ms
+
+    async def _beat(self) -> None:
+        if not self.membership.joined or (self._joining is not None and not self._joining.done()):
+            return
+        connection = await self._coordinator("")
+        request = self.membership.heartbeat_request()
+        response = await connection.call(request, HeartbeatResponse, timeout_ms=self._settings.request_timeout_ms)
+        if self._speaks_of_the_past(response.error_code, request.member_id, request.generation_id):
+            return
+        outcome = self.membership.heartbeat_answered(response.error_code)
+        if outcome is Outcome.COORDINATOR:
+            self._coordinator_moved()
+        elif outcome is Outcome.LOST:
+            self._lost = True
+        if self.busy:
+            self._owner.something_to_do()
+
+    def _speaks_of_the_past(self, code: int, member_id: str, generation: int) -> bool:
+        """Is this error about a generation that we have left, or are leaving? The join has its own answer."""
+        joining = self._joining is not None and not self._joining.done()
+        now = (self.membership.member_id, self.membership.generation)
+        return code in _OF_A_GENERATION and (joining or now != (member_id, generation))
+
+    async def leave(self, reason: str) -> None:
+        if self._joining is not None:
+            self._joining.cancel()
+            await asyncio.gather(self._joining, return_exceptions=True)
+            self._joining = None
+        # A static member only goes away for a while: its session says for how long.
+        if self.membership.member_id and self._settings.group_instance_id is None:
+            try:
+                connection = await self._coordinator("")
+                version = connection.version_of(ApiKey.LEAVE_GROUP)
+                request = self.membership.leave_request(reason)
+                if version < 3:
+                    request.members, request.member_id = [], self.membership.member_id
+                await connection.call(
+                    request, LeaveGroupResponse, timeout_ms=self._settings.request_timeout_ms, version=version
+                )
+            except OttlaError as error:
+                _log.info("group %s: leaving was not confirmed: %s", self.id, error)
+            except KafkaError as error:
+                _log.info("group %s: leaving was not confirmed: %s", self.id, error)
+        self.membership.lost(reason)
+        self._lost = True
+
+    def identity(self) -> tuple[str, int, str | None]:
+        if not self.membership.joined:
+            return "", -1, None
+        return self.membership.member_id, self.membership.generation, self._settings.group_instance_id
+
+    def _commit_failed(self, code: int, member_id: str, generation: int) -> Outcome:
+        if self._speaks_of_the_past(code, member_id, generation):
+            return Outcome.REJOIN
+        outcome = self.membership.commit_failed(code)
+        if outcome is Outcome.LOST:
+            self._lost = True
+        return outcome

@@ -1,0 +1,146 @@
+"""A consumer in a group of the consumer protocol: heartbeats only, the broker assigns (KIP-848)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from ottla.client.connection.clock import random_uuid
+from ottla.client.connection.cluster import Cluster
+from ottla.client.membership.group import Group, Owner
+from ottla.client.membership.membership import ConsumerMembership, Outcome
+from ottla.client.settings.consumer import ConsumerSettings
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.ids import TopicPartition, Uuid, uuid_text
+from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+
+_log = logging.getLogger("ottla.client")
+
+
+class ConsumerGroupMember(Group):
+    """A member of a group of the consumer protocol (KIP-848)."""
+
+    #: What answers a heartbeat.
+    response: type[Any] = ConsumerGroupHeartbeatResponse
+
+    def __init__(self, cluster: Cluster, settings: ConsumerSettings, owner: Owner) -> None:
+        super().__init__(cluster, settings, owner)
+        self.membership: ConsumerMembership = ConsumerMembership(settings, uuid_text(random_uuid()))
+        self._lost = False
+        self._wake: asyncio.Event = asyncio.Event()
+        self._first: asyncio.Future[None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self._lost or self.error is not None or not self._beats() or self._differs()
+
+    def _beats(self) -> bool:
+        return self._beating is not None and not self._beating.done()
+
+    def _differs(self) -> bool:
+        return self.membership.target is not None and self._target() != self._owner.owned()
+
+    def _target(self) -> set[TopicPartition]:
+        names = self._cluster.metadata.topic_names
+        return {
+            TopicPartition(names[topic_id], number)
+            for topic_id, numbers in (self.membership.target or {}).items()
+            if topic_id in names
+            for number in numbers
+        }
+
+    async def poll(self) -> asyncio.Future[None] | None:
+        if self.error is not None:
+            raise self.error
+        if self._lost:
+            self._lost = False
+            await self._owner.revoke(self._owner.owned(), lost=True)
+        if not self._beats():
+            self._first = asyncio.get_running_loop().create_future()
+            self._start_beating()
+        if self.membership.target is None:
+            return self._first
+        if any(topic_id not in self._cluster.metadata.topic_names for topic_id in self.membership.target):
+            await self._cluster.update(await self._owner.subscribed())
+        target, owned = self._target(), self._owner.owned()
+        if target != owned:
+            if owned - target:
+                await self._owner.before_revoke()
+                await self._owner.revoke(owned - target)
+            await self._owner.assign_more(target - owned)
+            # The coordinator waits for this: what we gave back, it gives to others.
+            self._wake.set()
+        return None
+
+    def subscription_changed(self) -> None:
+        self._wake.set()
+
+    def _pause_ms(self) -> int:
+        return self.membership.interval_ms or self._settings.retry_backoff_ms
+
+    async def _nap(self, pause_ms: int) -> None:
+        try:
+            async with asyncio.timeout((self.membership.interval_ms or pause_ms) / 1000):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+        self._wake.clear()
+
+    async def _beat(self) -> None:
+        membership = self.membership
+        pattern = self._owner.pattern_text()
+        topics = set() if pattern is not None else await self._owner.subscribed()
+        owned: dict[Uuid, list[int]] = {}
+        for topic, number in sorted(self._owner.owned()):
+            known = self._cluster.metadata.topics.get(topic)
+            if known is not None:
+                owned.setdefault(known.id, []).append(number)
+        connection = await self._coordinator()
+        request = membership.heartbeat_request(topics, pattern, {key: tuple(some) for key, some in owned.items()})
+        try:
+            response = await connection.call(request, self.response, timeout_ms=self._settings.request_timeout_ms)
+        except KafkaError:
+            membership.unanswered()
+            raise
+        outcome = membership.heartbeat_answered(response)
+        if outcome is Outcome.COORDINATOR:
+            self._coordinator_moved()
+        elif outcome is Outcome.LOST:
+            self._lost = True
+            self._wake.set()
+        if self._first is not None and not self._first.done() and membership.target is not None:
+            self._first.set_result(None)
+        if self.busy:
+            self._owner.something_to_do()
+
+    async def leave(self, reason: str) -> None:
+        if self.membership.joined:
+            try:
+                connection = await self._coordinator("")
+                await connection.call(
+                    self.membership.leave_request(),
+                    self.response,
+                    timeout_ms=self._settings.request_timeout_ms,
+                )
+            except (OttlaError, KafkaError) as error:
+                _log.info("group %s: leaving (%s) was not confirmed: %s", self.id, reason, error)
+        self.membership.lost()
+        self._lost = True
+
+    def identity(self) -> tuple[str, int, str | None]:
+        if not self.membership.joined:
+            return "", -1, None
+        return self.membership.member_id, self.membership.epoch, self._settings.group_instance_id
+
+    def _commit_failed(self, code: int, member_id: str, generation: int) -> Outcome:
+        if code == ErrorCode.STALE_MEMBER_EPOCH:
+            self._wake.set()
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):
+            if self.identity()[:2] != (member_id, generation):
+                # It speaks of who we were.
+                return Outcome.REJOIN
+            self.membership.lost()
+            self._lost = True
+            return Outcome.LOST
+        return Outcome.AGAIN

@@ -1,0 +1,251 @@
+"""A consumer's dealings with its group's coordinator: joining, heartbeats, commits. The deciding is `membership`'s.
+
+Rules:
+- Heartbeats run on their own; whatever takes partitions away or brings them happens in `poll`, in the program's own
+  time.
+- A consumer that does not poll for `max.poll.interval.ms` leaves, and joins again with its next poll.
+- The coordinator is found anew when it moved; that is logged once by `Cluster`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from ottla.client.connection.clock import now_ms
+from ottla.client.connection.cluster import GROUP, Cluster
+from ottla.client.connection.connection import BrokerConnection
+from ottla.client.membership.membership import Outcome
+from ottla.client.settings.consumer import ConsumerSettings
+from ottla.kernel.client_error import NotReachable, check
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import TopicPartition
+from ottla.wire.api import ApiKey
+from ottla.wire.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from ottla.wire.api.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+
+_log = logging.getLogger("ottla.client")
+
+#: The last versions of OffsetCommit and OffsetFetch that name topics.
+_NAMED_TOPICS = 9
+
+
+class Owner(Protocol):
+    """The consumer, as its group sees it."""
+
+    async def subscribed(self) -> set[str]:
+        """The topics of the subscription that exist, a pattern resolved."""
+
+    def pattern_text(self) -> str | None:
+        """The pattern that the broker resolves (KIP-848), or None."""
+
+    def owned(self) -> set[TopicPartition]: ...
+    async def before_revoke(self) -> None:
+        """Commit what was consumed, where that is automatic."""
+
+    async def revoke(self, partitions: set[TopicPartition], *, lost: bool = False) -> None: ...
+    async def assign_more(self, partitions: set[TopicPartition]) -> None: ...
+    def something_to_do(self) -> None:
+        """A poll that waits should look at the group again."""
+
+
+class Group(ABC):
+    """What both protocols share: the coordinator, heartbeats, offsets."""
+
+    def __init__(self, cluster: Cluster, settings: ConsumerSettings, owner: Owner) -> None:
+        assert settings.group_id is not None
+        self.id: str = settings.group_id
+        #: What the next poll raises: fenced, not authorised, ...
+        self.error: KafkaError | None = None
+        self.polled_at_ms = now_ms()
+        self._cluster = cluster
+        self._settings = settings
+        self._owner = owner
+        self._beating: asyncio.Task[None] | None = None
+        self._closed = False
+
+    # ---- to be said by each protocol
+
+    @property
+    @abstractmethod
+    def busy(self) -> bool:
+        """Has `poll` anything to do?"""
+
+    @abstractmethod
+    async def poll(self) -> asyncio.Future[None] | None:
+        """Bring the membership on. What is returned is worth waiting for; then poll again."""
+
+    @abstractmethod
+    async def leave(self, reason: str) -> None:
+        """Say good-bye."""
+
+    @abstractmethod
+    def subscription_changed(self) -> None:
+        """The topics, or their partitions, are others now."""
+
+    @abstractmethod
+    def identity(self) -> tuple[str, int, str | None]:
+        """Member id, generation or epoch, and instance id, as commits bear them."""
+
+    @abstractmethod
+    def _commit_failed(self, code: int, member_id: str, generation: int) -> Outcome:
+        """What the error of a commit, which bore this identity, says of our membership."""
+
+    # ---- coordinator
+
+    async def _coordinator(self, purpose: str = "coordinator") -> BrokerConnection:
+        return await self._cluster.coordinator(GROUP, self.id, purpose)
+
+    def _coordinator_moved(self) -> None:
+        self._cluster.forget_coordinator(GROUP, self.id)
+
+    def _moved(self, error: KafkaError | NotReachable) -> None:
+        if isinstance(error, NotReachable) or error.code in (
+            ErrorCode.NOT_COORDINATOR,
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            ErrorCode.NETWORK_EXCEPTION,
+            ErrorCode.REQUEST_TIMED_OUT,
+        ):
+            self._coordinator_moved()
+
+    async def close(self) -> None:
+        """End the heartbeats."""
+        self._closed = True
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.gather(self._beating, return_exceptions=True)
+
+    # ---- offsets
+
+    async def commit(self, offsets: Mapping[TopicPartition, tuple[int, int, str]], timeout_ms: int) -> None:
+        """Commit (offset, leader epoch, metadata) of each partition. KafkaError if one was refused."""
+        if not offsets:
+            return
+        topics: dict[str, OffsetCommitRequestTopic] = {}
+        for (topic, number), (offset, epoch, metadata) in offsets.items():
+            part = OffsetCommitRequestPartition(
+                partition_index=number,
+                committed_offset=offset,
+                committed_leader_epoch=epoch,
+                committed_metadata=metadata,
+            )
+            topics.setdefault(topic, OffsetCommitRequestTopic(name=topic)).partitions.append(part)
+
+        async def attempt() -> None:
+            connection = await self._coordinator("")
+            member_id, generation, instance_id = self.identity()
+            request = OffsetCommitRequest(
+                group_id=self.id,
+                generation_id_or_member_epoch=generation,
+                member_id=member_id,
+                group_instance_id=instance_id,
+                topics=list(topics.values()),
+            )
+            version = connection.version_of(ApiKey.OFFSET_COMMIT, _NAMED_TOPICS)
+            response = await connection.call(
+                request, OffsetCommitResponse, timeout_ms=self._settings.request_timeout_ms, version=version
+            )
+            for topic in response.topics:
+                for one in topic.partitions:
+                    where = f"committing {topic.name}-{one.partition_index} in group {self.id}"
+                    if one.error_code == ErrorCode.STALE_MEMBER_EPOCH and self.identity()[1] != generation:
+                        # A heartbeat has brought a newer epoch since; the retry's time bounds this.
+                        return await attempt()
+                    if one.error_code and self._commit_failed(one.error_code, member_id, generation) in (
+                        Outcome.REJOIN,
+                        Outcome.LOST,
+                    ):
+                        check(one.error_code, f"{where}: the group has rebalanced, the partition may be another's now")
+                    check(one.error_code, where)
+
+        await self._cluster.retry(attempt, timeout_ms, self._moved)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int
+    ) -> dict[TopicPartition, tuple[int, int, str]]:
+        """(offset, leader epoch, metadata) of those partitions that have a commit."""
+        topics: dict[str, list[int]] = {}
+        for topic, number in partitions:
+            topics.setdefault(topic, []).append(number)
+        stable = self._settings.read_committed
+
+        async def attempt() -> dict[TopicPartition, tuple[int, int, str]]:
+            connection = await self._coordinator("")
+            version = connection.version_of(ApiKey.OFFSET_FETCH, _NAMED_TOPICS)
+            if version >= 8:
+                wanted = [OffsetFetchRequestTopics(name=name, partition_indexes=some) for name, some in topics.items()]
+                group = OffsetFetchRequestGroup(group_id=self.id, topics=wanted)
+                request = OffsetFetchRequest(groups=[group], require_stable=stable)
+            else:
+                old = [OffsetFetchRequestTopic(name=name, partition_indexes=some) for name, some in topics.items()]
+                request = OffsetFetchRequest(group_id=self.id, topics=old, require_stable=stable)
+            response = await connection.call(
+                request, OffsetFetchResponse, timeout_ms=self._settings.request_timeout_ms, version=version
+            )
+            check(response.groups[0].error_code if version >= 8 else response.error_code)
+            found = {}
+            for topic in response.groups[0].topics if version >= 8 else response.topics:
+                for one in topic.partitions:
+                    check(one.error_code)
+                    if one.committed_offset >= 0:
+                        where = TopicPartition(topic.name, one.partition_index)
+                        found[where] = (one.committed_offset, one.committed_leader_epoch, one.metadata or "")
+            return found
+
+        return await self._cluster.retry(attempt, timeout_ms, self._moved) if topics else {}
+
+    # ---- heartbeats
+
+    def _start_beating(self) -> None:
+        if self._beating is None or self._beating.done():
+            self._beating = asyncio.get_running_loop().create_task(self._beat_on())
+
+    async def _beat_on(self) -> None:
+        while not self._closed:
+            pause_ms = self._pause_ms()
+            if now_ms() - self.polled_at_ms > self._settings.max_poll_interval_ms:
+                _log.warning(
+                    "no poll for max.poll.interval.ms=%d: leaving group %s; poll more often, or process fewer records",
+                    self._settings.max_poll_interval_ms,
+                    self.id,
+                )
+                await self.leave("no poll for max.poll.interval.ms")
+                return
+            try:
+                await self._beat()
+            except KafkaError as error:
+                if not error.code.retriable:
+                    self.error = error
+                    self._owner.something_to_do()
+                    return
+                self._moved(error)
+                pause_ms = self._settings.retry_backoff_ms
+            except NotReachable as error:
+                self._moved(error)
+                pause_ms = self._settings.retry_backoff_max_ms
+            await self._nap(pause_ms)
+
+    async def _nap(self, pause_ms: int) -> None:
+        await asyncio.sleep(pause_ms / 1000)
+
+    @abstractmethod
+    def _pause_ms(self) -> int:
+        """How long to the next heartbeat."""
+
+    @abstractmethod
+    async def _beat(self) -> None:
+        """One heartbeat."""

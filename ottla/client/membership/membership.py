@@ -1,0 +1,308 @@
+"""A member of a group, as the member sees itself: what to send next, and what an answer means. Pure.
+
+Two protocols: `ClassicMembership` (join, sync, heartbeat; a member leads and assigns) and `ConsumerMembership`
+(heartbeats only; the broker assigns, KIP-848). The consumer sends their requests, feeds the answers back, and runs
+what they decide.
+
+Rules:
+- A member that the coordinator does not know any more has lost its partitions: others may have them already.
+- A fenced instance id is the end: another process has our name.
+
+KIPs: 62 (heartbeats apart from polls), 345 (static members), 394 (member id first), 429 (cooperative), 848.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+from ottla.client.assignment.assignor import ASSIGNORS, CandidateMember
+from ottla.client.assignment.consumer_protocol import (
+    Subscription,
+    assignment_bytes,
+    parse_assignment,
+    parse_subscription,
+    subscription_bytes,
+)
+from ottla.client.assignment.rack import Racks
+from ottla.client.settings.consumer import ConsumerSettings
+from ottla.kernel.client_error import error_of
+from ottla.kernel.error import ErrorCode
+from ottla.kernel.ids import TopicPartition, Uuid
+from ottla.wire.api import consumer_group_heartbeat as modern
+from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from ottla.wire.api.heartbeat import HeartbeatRequest
+from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from ottla.wire.api.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+
+
+class Outcome(Enum):
+    """What an answer means for the consumer."""
+
+    GOOD = "go on"
+    REJOIN = "join again; the partitions are still ours"
+    LOST = "join again; the partitions are lost"
+    COORDINATOR = "find the coordinator again"
+    AGAIN = "try the same again after a pause"
+
+
+_COORDINATOR = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+
+
+class ClassicMembership:
+    """One consumer in a group of the classic protocol."""
+
+    def __init__(self, settings: ConsumerSettings) -> None:
+        self.member_id = ""
+        self.generation = -1
+        #: The assignor that the group has agreed on; None while not in the group.
+        self.assignor: str | None = None
+        #: Why a join is due; None if none is.
+        self.join_reason: str | None = "the consumer subscribed"
+        self._settings = settings
+
+    @property
+    def cooperative(self) -> bool:
+        """May partitions be kept through a rebalance? Only if every assignor on offer can do that."""
+        return all(name == "cooperative-sticky" for name in self._settings.partition_assignment_strategy)
+
+    @property
+    def joined(self) -> bool:
+        """Is it in the group, in a generation that the coordinator has confirmed?"""
+        return self.assignor is not None and self.generation >= 0
+
+    def join_request(self, topics: Iterable[str], owned: Iterable[TopicPartition]) -> JoinGroupRequest:
+        """Ask to be in the next generation."""
+        settings = self._settings
+        subscription = Subscription(
+            tuple(sorted(topics)), tuple(sorted(owned)), self.generation, settings.client_rack or None
+        )
+        metadata = subscription_bytes(subscription)
+        return JoinGroupRequest(
+            group_id=settings.group_id or "",
+            session_timeout_ms=settings.session_timeout_ms,
+            rebalance_timeout_ms=settings.max_poll_interval_ms,
+            member_id=self.member_id,
+            group_instance_id=settings.group_instance_id,
+            protocol_type="consumer",
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=metadata)
+                for name in settings.partition_assignment_strategy
+            ],
+            reason=self.join_reason,
+        )
+
+    def join_answered(self, response: JoinGroupResponse) -> Outcome:
+        """GOOD: sync comes next."""
+        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = response.member_id
+            return Outcome.AGAIN
+        outcome = self._failed(response.error_code, "joining")
+        if outcome is Outcome.GOOD:
+            self.member_id = response.member_id
+            self.generation = response.generation_id
+            self.assignor = response.protocol_name
+        return outcome
+
+    def sync_request(
+        self, response: JoinGroupResponse, partitions: dict[str, int] | None, racks: Racks | None = None
+    ) -> SyncGroupRequest:
+        """Ask for the assignment; the leader gives `partitions` (counts by topic) and so brings it along."""
+        assignments: list[SyncGroupRequestAssignment] = []
+        if partitions is not None and self.leads(response) and not response.skip_assignment:
+            members = candidates(response)
+            assigned = ASSIGNORS[self.assignor or ""](members, partitions, racks or {})
+            assignments = [
+                SyncGroupRequestAssignment(member_id=member, assignment=assignment_bytes(given))
+                for member, given in assigned.items()
+            ]
+        return SyncGroupRequest(
+            group_id=self._settings.group_id or "",
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self._settings.group_instance_id,
+            protocol_type="consumer",
+            protocol_name=self.assignor,
+            assignments=assignments,
+        )
+
+    def leads(self, response: JoinGroupResponse) -> bool:
+        """Are we the member that assigns?"""
+        return response.leader == response.member_id
+
+    def sync_answered(self, response: SyncGroupResponse) -> tuple[Outcome, tuple[TopicPartition, ...]]:
+        """GOOD: we are in, with these partitions."""
+        outcome = self._failed(response.error_code, "syncing")
+        if outcome is not Outcome.GOOD:
+            return outcome, ()
+        self.join_reason = None
+        return outcome, parse_assignment(response.assignment)
+
+    def heartbeat_request(self) -> HeartbeatRequest:
+        """Show that we live."""
+        return HeartbeatRequest(
+            group_id=self._settings.group_id or "",
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self._settings.group_instance_id,
+        )
+
+    def heartbeat_answered(self, error_code: int) -> Outcome:
+        """REJOIN when the group rebalances: the next poll joins."""
+        return self._failed(error_code, "heartbeat")
+
+    def commit_failed(self, error_code: int) -> Outcome:
+        """What a commit's error says of our membership. REJOIN and LOST: the commit did not count."""
+        return self._failed(error_code, "committing")
+
+    def rejoin(self, reason: str) -> None:
+        """The subscription or its topics have changed."""
+        self.join_reason = self.join_reason or reason
+
+    def leave_request(self, reason: str) -> LeaveGroupRequest:
+        """Say good-bye, so that the others need not wait for our session to end."""
+        member = MemberIdentity(
+            member_id=self.member_id, group_instance_id=self._settings.group_instance_id, reason=reason
+        )
+        return LeaveGroupRequest(group_id=self._settings.group_id or "", member_id="", members=[member])
+
+    def lost(self, reason: str, *, known: bool = False) -> None:
+        """We are out: the next join is as a newcomer, or under our old id where the coordinator still knows that."""
+        if not known:
+            self.member_id = ""
+        self.generation = -1
+        self.assignor = None
+        self.join_reason = reason
+
+    def _failed(self, error_code: int, what: str) -> Outcome:
+        if error_code == ErrorCode.NONE:
+            return Outcome.GOOD
+        error = error_of(error_code, f"{what} in group {self._settings.group_id}")
+        assert error is not None
+        if error.code in _COORDINATOR:
+            return Outcome.COORDINATOR
+        if error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return Outcome.AGAIN
+        if error.code == ErrorCode.REBALANCE_IN_PROGRESS:
+            self.join_reason = self.join_reason or "the group rebalances"
+            return Outcome.REJOIN
+        if error.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
+            # An id that is dropped though the coordinator knows it would hold up the group until its session ends.
+            self.lost(f"{what}: {error.code.name}", known=error.code == ErrorCode.ILLEGAL_GENERATION)
+            return Outcome.LOST
+        raise error
+
+
+def candidates(response: JoinGroupResponse) -> list[CandidateMember]:
+    """The members as the assignors want them."""
+    return [
+        CandidateMember(one.member_id, parse_subscription(one.metadata), one.group_instance_id)
+        for one in response.members
+    ]
+
+
+#: Member epochs with a meaning (KIP-848).
+_JOIN, _LEAVE, _LEAVE_STATIC = 0, -1, -2
+
+
+class ConsumerMembership:
+    """One consumer in a group of the consumer protocol."""
+
+    def __init__(self, settings: ConsumerSettings, member_id: str) -> None:
+        #: Ours for good: the client makes it (KIP-1082).
+        self.member_id = member_id
+        self.epoch = _JOIN
+        self.interval_ms = 0
+        #: What the coordinator last gave us, by topic id; None until it has.
+        self.target: dict[Uuid, tuple[int, ...]] | None = None
+        #: What we have told the coordinator that we own; None when it must be told anew.
+        self.told_owned: dict[Uuid, tuple[int, ...]] | None = None
+        self._told_subscription: tuple[tuple[str, ...], str | None] | None = None
+        self._settings = settings
+
+    @property
+    def joined(self) -> bool:
+        """Has the coordinator taken us in?"""
+        return self.epoch > _JOIN
+
+    def heartbeat_request(
+        self, topics: Iterable[str], pattern: str | None, owned: dict[Uuid, tuple[int, ...]]
+    ) -> ConsumerGroupHeartbeatRequest:
+        """Everything when we join, else what is new since the last one."""
+        settings = self._settings
+        subscription = (tuple(sorted(topics)), pattern)
+        full = self.epoch == _JOIN
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=settings.group_id or "", member_id=self.member_id, member_epoch=self.epoch
+        )
+        request.instance_id = settings.group_instance_id
+        if full:
+            request.rack_id = settings.client_rack or None
+            request.rebalance_timeout_ms = settings.max_poll_interval_ms
+            request.server_assignor = settings.group_remote_assignor
+        if full or subscription != self._told_subscription:
+            request.subscribed_topic_names = list(subscription[0])
+            if pattern is not None or self._told_subscription is not None:
+                request.subscribed_topic_regex = pattern or ""
+            self._told_subscription = subscription
+        if full or owned != self.told_owned:
+            own = {} if full else owned
+            request.topic_partitions = [
+                modern.TopicPartitions(topic_id=topic_id, partitions=list(numbers)) for topic_id, numbers in own.items()
+            ]
+            self.told_owned = dict(own)
+        return request
+
+    def heartbeat_answered(self, response: ConsumerGroupHeartbeatResponse) -> Outcome:
+        """A new target assignment, if any, is in `target`."""
+        code = response.error_code
+        if code == ErrorCode.NONE:
+            self.epoch = response.member_epoch
+            self.interval_ms = response.heartbeat_interval_ms
+            if response.assignment is not None:
+                self.target = {
+                    Uuid(bytes(one.topic_id)): tuple(one.partitions) for one in response.assignment.topic_partitions
+                }
+            return Outcome.GOOD
+        if code in _COORDINATOR:
+            self.unanswered()
+            return Outcome.COORDINATOR
+        if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            self.unanswered()
+            return Outcome.AGAIN
+        if code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.STALE_MEMBER_EPOCH):
+            self.lost()
+            return Outcome.LOST
+        error = error_of(code, response.error_message)
+        assert error is not None
+        raise error
+
+    def unanswered(self) -> None:
+        """What we said last may not have arrived: say it again."""
+        self.told_owned = None
+        self._told_subscription = None
+
+    def lost(self) -> None:
+        """We are out: join again at epoch 0."""
+        self.epoch = _JOIN
+        self.target = None
+        self.unanswered()
+
+    def leave_request(self) -> ConsumerGroupHeartbeatRequest:
+        """Say good-bye; a static member only for a while."""
+        instance = self._settings.group_instance_id
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self._settings.group_id or "",
+            member_id=self.member_id,
+            member_epoch=_LEAVE if instance is None else _LEAVE_STATIC,
+        )
+        request.instance_id = instance
+        return request

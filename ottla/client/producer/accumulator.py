@@ -1,0 +1,322 @@
+"""The producer's records before they are sent: by partition a batch that is open, batches that wait, and how many are
+on their way. Pure: it has a clock and randomness given, and never waits.
+
+Rules:
+- A batch is ready when it has `batch.size` bytes, has lingered, or somebody waits for it (flush, full memory). While
+  the broker is busy it stays open and grows, up to `max.request.size`: under load batches become large by themselves.
+- A partition's batches leave in their order. A batch that is sent again waits until nothing else of its partition is on
+  its way, so that nothing overtakes it.
+- Memory is counted by reservation: a batch reserves `batch.size` when it opens, and as much again each time it grows.
+
+KIPs: 98 (sequences), 480 (sticky partitions), 91 (delivery timeout).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from ottla.client.producer.delivery import Delivery, ProducerBatch
+from ottla.client.producer.partitioner import key_hash, next_sticky
+from ottla.client.settings.producer import ProducerSettings
+from ottla.kernel.argument import whole
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ports import Clock, Rng
+from ottla.wire.batch import HEADER_BYTES, Header
+
+#: The most that a record takes beside key and value: lengths, deltas and header count as varints, attributes.
+RECORD_OVERHEAD = 24
+#: The most that a header takes beside its name and content: two lengths.
+_HEADER_OVERHEAD = 10
+
+
+class PartitionQueue:
+    """One partition's batches."""
+
+    __slots__ = ("closed", "in_flight", "next_sequence", "number", "open", "topic")
+
+    def __init__(self, topic: str, number: int) -> None:
+        self.topic = topic
+        self.number = number
+        #: Takes records; None until one comes.
+        self.open: ProducerBatch | None = None
+        #: Wait to be sent, first first. Those to be sent again stand before those that never were.
+        self.closed: deque[ProducerBatch] = deque()
+        #: On their way, in the order of sending.
+        self.in_flight: list[ProducerBatch] = []
+        self.next_sequence = 0
+
+    def waiting(self) -> list[ProducerBatch]:
+        """The batches that are not on their way."""
+        return [*self.closed, *([self.open] if self.open is not None else [])]
+
+
+class TopicQueue:
+    """One topic's partitions, as many as the metadata shows."""
+
+    __slots__ = ("available", "name", "partitions", "sticky")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.partitions: list[PartitionQueue] = []
+        #: Numbers of the partitions that have a leader; all, if none has.
+        self.available: Sequence[int] = ()
+        #: Where records without a key go now.
+        self.sticky = 0
+
+
+class Accumulator:
+    """All records of a producer that are not delivered yet. Its owner serialises the calls."""
+
+    def __init__(self, settings: ProducerSettings, clock: Clock, rng: Rng) -> None:
+        self.topics: dict[str, TopicQueue] = {}
+        #: Partitions with records that wait, in the order in which these came.
+        self.active: dict[PartitionQueue, None] = {}
+        #: Batches that are not over.
+        self.incomplete: dict[ProducerBatch, None] = {}
+        #: How many flushes are under way; any makes every batch ready.
+        self.flushing = 0
+        #: Set when a batch was opened or has grown: the sender should look.
+        self.stirred = False
+        #: Does somebody wait for memory?
+        self.starved = False
+        self.memory_used = 0
+        self._serial = 0
+        self._settings = settings
+        self._clock = clock
+        self._rng = rng
+        self._batch_size = max(1, settings.batch_size)
+        self._batch_bytes_max = settings.max_request_size - HEADER_BYTES
+        self._round_robin = settings.partitioner == "round_robin"
+        self._custom = settings.partitioner if callable(settings.partitioner) else None
+
+    # ---- in
+
+    def set_partitions(self, topic: str, count: int, available: Sequence[int]) -> None:
+        """What the metadata says of a topic; partitions are only ever added."""
+        queue = self.topics.get(topic)
+        if queue is None:
+            queue = self.topics[topic] = TopicQueue(topic)
+        for number in range(len(queue.partitions), count):
+            queue.partitions.append(PartitionQueue(topic, number))
+        queue.available = available or range(count)
+        if queue.sticky not in queue.available or (len(queue.partitions) == count and queue.sticky == 0):
+            self.turn(queue)
+
+    def append(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        headers: Sequence[Header] | None,
+        timestamp: int,
+    ) -> Delivery | None:
+        """Take a record. None if there is no room: the caller waits and tries again. KeyError for a topic not set
+        yet.
+        """
+        queue = self.topics[topic]
+        size = RECORD_OVERHEAD
+        if value is not None:
+            size += len(value)
+        if key is not None:
+            size += len(key)
+        if partition is None:
+            if self._custom is not None:
+                partition = whole(self._custom(topic, key, len(queue.partitions)), "what the partitioner gives")
+                if not 0 <= partition < len(queue.partitions):
+                    raise _no_partition(queue, partition)
+            elif key is not None:
+                partition = key_hash(key) % len(queue.partitions)
+            else:
+                partition = queue.sticky
+        elif not 0 <= partition < len(queue.partitions):
+            raise _no_partition(queue, partition)
+        if headers:
+            for name, content in headers:
+                size += _HEADER_OVERHEAD + 3 * len(name) + len(content or b"")
+        batch = queue.partitions[partition].open
+        if batch is None or batch.size + size > batch.limit:
+            batch = self._room(queue, partition, size)
+            if batch is None:
+                return None
+            self.stirred = True
+        index = len(batch.values)
+        batch.values.append(value)
+        batch.size += size
+        if timestamp != batch.timestamp:
+            batch.stamp(index, timestamp)
+        if key is not None or batch.keys is not None:
+            if batch.keys is None:
+                batch.keys = [None] * index
+            batch.keys.append(key)
+        if headers or batch.headers is not None:
+            if batch.headers is None:
+                batch.headers = [()] * index
+            batch.headers.append(headers or ())
+        if self._round_robin and key is None:
+            self._next_in_turn(queue)
+        return Delivery((batch, index))
+
+    def _room(self, queue: TopicQueue, number: int, size: int) -> ProducerBatch | None:
+        """A batch of this partition that can take `size` more bytes, grown or new; None if memory is out."""
+        partition = queue.partitions[number]
+        if size > self._batch_bytes_max:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a record of {size} bytes: max.request.size is {self._settings.max_request_size}",
+            )
+        if size > self._settings.buffer_memory:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a record of {size} bytes: buffer.memory is {self._settings.buffer_memory}",
+            )
+        batch = partition.open
+        if batch is not None:
+            if batch.size + size <= self._batch_bytes_max:
+                more = max(self._batch_size, size)
+                if not self._reserve(more):
+                    return None
+                batch.reserved += more
+                batch.limit = min(batch.limit + more, self._batch_bytes_max)
+                return batch
+            self.close_batch(partition)
+            if queue.sticky == number and not self._round_robin:
+                # The caller's record was meant for this partition and stays; the next ones go elsewhere.
+                self.turn(queue)
+        wanted = max(self._batch_size, size)
+        if not self._reserve(wanted):
+            return None
+        now_ms = self._clock.monotonic_ms()
+        batch = ProducerBatch(queue.name, number, now_ms, now_ms + self._settings.delivery_timeout_ms)
+        batch.reserved = wanted
+        batch.limit = min(wanted, self._batch_bytes_max)
+        partition.open = batch
+        self.active[partition] = None
+        self.incomplete[batch] = None
+        return batch
+
+    def put(self, partition: PartitionQueue, batch: ProducerBatch) -> bool:
+        """Take a batch whose records are encoded already. False if there is no room for it."""
+        if not self._reserve(batch.size):
+            return False
+        batch.reserved = batch.size
+        self.close_batch(partition)
+        partition.closed.append(batch)
+        self.active[partition] = None
+        self.incomplete[batch] = None
+        return True
+
+    def _reserve(self, size: int) -> bool:
+        # One batch always fits, however small the memory is: else nothing would ever be sent.
+        if self.memory_used + size > self._settings.buffer_memory and self.memory_used:
+            self.starved = True
+            return False
+        self.memory_used += size
+        return True
+
+    def turn(self, queue: TopicQueue) -> int:
+        """Records without a key go to another partition from now on; its number."""
+        load = [len(one.closed) + len(one.in_flight) for one in queue.partitions]
+        queue.sticky = next_sticky(queue.available, load, queue.sticky, self._rng)
+        return queue.sticky
+
+    def _next_in_turn(self, queue: TopicQueue) -> None:
+        later = [number for number in queue.available if number > queue.sticky]
+        queue.sticky = later[0] if later else queue.available[0]
+
+    def close_batch(self, partition: PartitionQueue) -> None:
+        """The open batch takes no more records."""
+        if partition.open is not None:
+            partition.closed.append(partition.open)
+            partition.open = None
+
+    # ---- out
+
+    def due_ms(self, partition: PartitionQueue, now_ms: int) -> int | None:
+        """When the partition's first batch should be sent: now or earlier if it is ready. None while it must wait."""
+        if partition.closed:
+            batch = partition.closed[0]
+            if batch.attempts and partition.in_flight:
+                return None
+            return batch.retry_at_ms
+        batch_open = partition.open
+        if batch_open is None or not batch_open.values:
+            return None
+        if self.flushing or self.starved or batch_open.size >= self._threshold(partition):
+            return now_ms
+        return batch_open.created_ms + self._settings.linger_ms
+
+    def _threshold(self, partition: PartitionQueue) -> int:
+        """Bytes at which the open batch need not linger. The more is on its way, the longer it may grow."""
+        return min(self._batch_size << len(partition.in_flight), self._batch_bytes_max >> 1)
+
+    def take(self, partition: PartitionQueue) -> ProducerBatch:
+        """The partition's first batch, to be sent; it counts as on its way from now on."""
+        if not partition.closed:
+            self.close_batch(partition)
+            queue = self.topics[partition.topic]
+            if queue.sticky == partition.number and not self._round_robin:
+                self.turn(queue)
+        batch = partition.closed.popleft()
+        if batch.serial < 0:
+            batch.serial = self._serial
+            self._serial += 1
+        partition.in_flight.append(batch)
+        if not partition.closed and partition.open is None:
+            self.active.pop(partition, None)
+        return batch
+
+    def put_back(self, partition: PartitionQueue, batch: ProducerBatch, retry_at_ms: int) -> None:
+        """It is to be sent again, in its old place: before all with a later sequence."""
+        partition.in_flight.remove(batch)
+        batch.attempts += 1
+        batch.retry_at_ms = retry_at_ms
+        self._insert(partition, batch)
+
+    def _insert(self, partition: PartitionQueue, batch: ProducerBatch) -> None:
+        waiting = partition.closed
+        place = 0
+        while place < len(waiting) and waiting[place].attempts and waiting[place].serial <= batch.serial:
+            place += 1
+        waiting.insert(place, batch)
+        self.active[partition] = None
+
+    def complete(self, partition: PartitionQueue, batch: ProducerBatch) -> None:
+        """It is over; its memory is free."""
+        if batch in partition.in_flight:
+            partition.in_flight.remove(batch)
+        elif batch in partition.closed:
+            partition.closed.remove(batch)
+            if not partition.closed and partition.open is None:
+                self.active.pop(partition, None)
+        elif batch is partition.open:
+            partition.open = None
+            self.active.pop(partition, None)
+        self.incomplete.pop(batch, None)
+        self.memory_used -= batch.reserved
+        batch.reserved = 0
+        self.starved = False
+
+    def split(self, partition: PartitionQueue, batch: ProducerBatch) -> None:
+        """Make two of a batch on its way that the broker finds too large; it must have more than one record."""
+        partition.in_flight.remove(batch)
+        self.incomplete.pop(batch, None)
+        for half in batch.halves():
+            half.reserved = batch.reserved // 2
+            self.incomplete[half] = None
+            self._insert(partition, half)
+        self.memory_used -= batch.reserved - 2 * (batch.reserved // 2)
+        batch.reserved = 0
+
+    def expired(self, now_ms: int) -> list[tuple[PartitionQueue, ProducerBatch]]:
+        """Batches that wait to be sent and whose delivery.timeout.ms is over."""
+        found = []
+        for partition in self.active:
+            found += [(partition, batch) for batch in partition.waiting() if now_ms >= batch.deadline_ms]
+        return found
+
+
+def _no_partition(queue: TopicQueue, partition: int) -> KafkaError:
+    why = f"topic {queue.name} has {len(queue.partitions)} partitions: there is no {partition}"
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)

@@ -1,0 +1,372 @@
+"""A batch on its way to a broker, and what the sender of a record holds of it.
+
+`Accumulator` makes a batch and fills it, `Sender` encodes and sends it, and ends it by `succeed` or `fail`; then
+whoever waits for one of its records is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import threading
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NamedTuple
+
+from ottla.columns.encode_records import Run, encode_records
+from ottla.kernel.argument import optional_seconds
+from ottla.kernel.client_error import RequestTimedOut
+from ottla.kernel.error import KafkaError
+from ottla.kernel.ports import Buffer
+from ottla.wire.batch import HEADER_BYTES, TRANSACTIONAL, Header, assemble, read, seal
+from ottla.wire.codec import Codec, compress
+
+_CHECKED = struct.Struct(">hiqqqhii")
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record has come to lie. `offset` is -1 if the broker did not say (acks=0, or an old duplicate)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+class ProducerBatch:
+    """The records of one partition that travel together."""
+
+    __slots__ = (
+        "append_time",
+        "attempts",
+        "base_sequence",
+        "body",
+        "count",
+        "created_ms",
+        "deadline_ms",
+        "done",
+        "encoded",
+        "parts",
+        "error",
+        "headers",
+        "keys",
+        "limit",
+        "max_timestamp",
+        "offset",
+        "partition",
+        "producer",
+        "reserved",
+        "retry_at_ms",
+        "runs",
+        "seen",
+        "serial",
+        "since_ns",
+        "size",
+        "timestamp",
+        "topic",
+        "transactional",
+        "until_ns",
+        "values",
+        "waiters",
+        "whole",
+    )
+
+    def __init__(self, topic: str, partition: int, created_ms: int, deadline_ms: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.values: list[bytes | None] = []
+        #: None as long as no record has a key, or headers.
+        self.keys: list[bytes | None] | None = None
+        self.headers: list[Sequence[Header]] | None = None
+        self.runs: list[Run] = []
+        #: Of the last record, ms; and the nanoseconds from when and until when it is that ms.
+        self.timestamp = -1
+        self.since_ns = self.until_ns = 0
+        self.max_timestamp = -1
+        #: An upper bound of the encoded size, up to which `limit` it may grow, and what is reserved of buffer.memory.
+        self.size = 0
+        self.limit = 0
+        self.reserved = 0
+        #: Monotonic times.
+        self.created_ms = created_ms
+        self.deadline_ms = deadline_ms
+        self.retry_at_ms = 0
+        self.attempts = 0
+        #: Its place in the order of sending; -1 before the first send.
+        self.serial = -1
+        #: The two halves, by the index of their first record, of a batch that was too large.
+        self.parts: list[tuple[int, ProducerBatch]] = []
+        #: Producer id and epoch under which `base_sequence` was given; None before the first send.
+        self.producer: tuple[int, int] | None = None
+        self.base_sequence = -1
+        self.transactional = False
+        #: The compressed records, and the whole batch.
+        self.body: bytes | None = None
+        self.count = 0
+        self.encoded: Buffer | None = None
+        #: Uncompressed records behind room for the header: a copy of them all would cost as much as their encoding.
+        self.whole: memoryview | None = None
+        #: The end of it.
+        self.done = False
+        self.offset = -1
+        self.append_time = -1
+        self.error: KafkaError | None = None
+        self.seen = False
+        self.waiters: list[Callable[[], None]] = []
+
+    @property
+    def records(self) -> int:
+        """How many there are."""
+        return self.count or len(self.values)
+
+    def stamp(self, index: int, timestamp: int) -> None:
+        """From this record on it is another ms."""
+        self.timestamp = timestamp
+        self.since_ns = timestamp * 1_000_000
+        self.until_ns = self.since_ns + 1_000_000
+        self.runs.append((index, timestamp))
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+
+    def encode(self, codec: Codec, level: int | None) -> Buffer:
+        """The bytes to send; made anew only when the producer id, epoch or sequence has changed."""
+        if self.encoded is None:
+            if self.body is None and self.whole is None:
+                room = HEADER_BYTES if codec is Codec.NONE else 0
+                records = encode_records(self.values, self.keys, self.headers, self.runs, room=room)
+                if codec is Codec.NONE:
+                    self.whole = memoryview(records)
+                else:
+                    self.body = compress(codec, records, level)
+            count = self.records
+            producer_id, epoch = self.producer or (-1, -1)
+            checked = _CHECKED.pack(
+                codec | TRANSACTIONAL if self.transactional else codec,
+                count - 1,
+                self.runs[0][1],
+                self.max_timestamp,
+                producer_id,
+                epoch,
+                self.base_sequence,
+                count,
+            )
+            if self.whole is None:
+                assert self.body is not None
+                self.encoded = assemble(0, -1, checked, self.body)
+            else:
+                # What was sent before may still be on its way: a retry under another number has bytes of its own.
+                self.encoded = seal(
+                    self.whole if not self.attempts else memoryview(bytearray(self.whole)), 0, -1, checked
+                )
+        return self.encoded
+
+    def sequence(self, producer: tuple[int, int], base_sequence: int, *, transactional: bool = False) -> None:
+        """Number it; the same records under another number are other bytes."""
+        self.transactional = transactional
+        self.producer = producer
+        self.base_sequence = base_sequence
+        self.encoded = None
+
+    def halves(self) -> tuple[ProducerBatch, ProducerBatch]:
+        """Two batches with this one's records. This one is over when both are."""
+        if not self.values:
+            self._decode()
+        middle = len(self.values) // 2
+        made = tuple(self._part(start, end) for start, end in ((0, middle), (middle, len(self.values))))
+        self.parts = [(0, made[0]), (middle, made[1])]
+        left = [2]
+
+        def one_is_over() -> None:
+            left[0] -= 1
+            if not left[0]:
+                self._finish()
+
+        for half in made:
+            half.when_done(one_is_over)
+        self.values = []
+        return made[0], made[1]
+
+    def _decode(self) -> None:
+        """Get the records back out of the bytes: rows of a table were never objects."""
+        assert self.encoded is not None
+        (batch,) = read(self.encoded)
+        records = batch.records()
+        self.values = [one.value for one in records]
+        self.keys = [one.key for one in records]
+        self.headers = [one.headers for one in records]
+        self.runs = [(index, one.timestamp) for index, one in enumerate(records)]
+
+    def _part(self, start: int, end: int) -> ProducerBatch:
+        part = ProducerBatch(self.topic, self.partition, self.created_ms, self.deadline_ms)
+        part.values = self.values[start:end]
+        part.keys = None if self.keys is None else self.keys[start:end]
+        part.headers = None if self.headers is None else self.headers[start:end]
+        part.runs = [(0, self.timestamp_of(start))]
+        part.runs += [(first - start, timestamp) for first, timestamp in self.runs if start < first < end]
+        part.max_timestamp = max(timestamp for _, timestamp in part.runs)
+        part.size = self.size // 2
+        part.serial = self.serial
+        part.attempts = self.attempts + 1
+        if self.producer is not None:
+            sequence = (self.base_sequence + start) & 0x7FFFFFFF
+            part.sequence(self.producer, sequence, transactional=self.transactional)
+        return part
+
+    def succeed(self, offset: int, append_time: int) -> None:
+        """The broker has it. `append_time` is -1 if records keep their own timestamps."""
+        self.offset = offset
+        self.append_time = append_time
+        self._finish()
+
+    def fail(self, error: KafkaError) -> None:
+        """It will not get there."""
+        self.error = error
+        self._finish()
+
+    def _finish(self) -> None:
+        self.count = self.records
+        self.done = True
+        # Deliveries may be kept for long; the records need not be.
+        self.encoded = self.body = self.whole = self.keys = self.headers = None
+        self.values = []
+        waiters, self.waiters = self.waiters, []
+        for told in waiters:
+            told()
+
+    def when_done(self, told: Callable[[], None]) -> None:
+        """Call `told` at the end, or now. Any thread may ask; the sender's thread tells."""
+        self.waiters.append(told)
+        if self.done and told in self.waiters:
+            # It ended between the caller's look and the append; whoever takes it off the list tells.
+            try:
+                self.waiters.remove(told)
+            except ValueError:
+                return
+            told()
+
+    def timestamp_of(self, index: int) -> int:
+        """A record's timestamp in ms."""
+        if self.append_time >= 0:
+            return self.append_time
+        found = -1
+        for first, timestamp in self.runs:
+            if first > index:
+                break
+            found = timestamp
+        return found
+
+
+class Delivery(tuple["ProducerBatch", int]):
+    """One record on its way. Await it, or ask for its `result`, to know where it lies or why it failed."""
+
+    # A tuple of its batch and its index there: `send` makes one for each record, and no `__init__` is run for a tuple.
+    __slots__ = ()
+
+    @property
+    def done(self) -> bool:
+        """Is it over, one way or the other?"""
+        return self[0].done
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Wait, at most `timeout` seconds (then RequestTimedOut). Raises the KafkaError for which it failed."""
+        batch = self[0]
+        if not batch.done:
+            over = threading.Event()
+            timeout = optional_seconds(timeout)
+            batch.when_done(over.set)
+            if not over.wait(timeout):
+                raise RequestTimedOut(f"no answer for the record within {timeout} s")
+        return self._outcome()
+
+    def when_done(self, told: Callable[[RecordMetadata | None, KafkaError | None], Any]) -> None:
+        """Call `told(metadata, error)` when it is over, one of them None. It runs on the client's loop: be brief."""
+        batch = self[0]
+
+        def tell() -> None:
+            try:
+                outcome = self._outcome()
+            except KafkaError as error:
+                told(None, error)
+            else:
+                told(outcome, None)
+
+        batch.when_done(tell)
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        batch = self[0]
+        if not batch.done:
+            loop = asyncio.get_running_loop()
+            over: asyncio.Future[None] = loop.create_future()
+
+            def tell() -> None:
+                loop.call_soon_threadsafe(_resolve, over)
+
+            batch.when_done(tell)
+            yield from over
+        return self._outcome()
+
+    def __repr__(self) -> str:
+        batch, index = self._place()
+        where = f"<Delivery to {batch.topic}-{batch.partition}: "
+        if not self.done:
+            return f"{where}on its way>"
+        if batch.error is not None:
+            return f"{where}failed, {batch.error}>"
+        return f"{where}at offset {batch.offset + index}>" if batch.offset >= 0 else f"{where}sent>"
+
+    def _place(self) -> tuple[ProducerBatch, int]:
+        """The batch that the record travels in, which may be a half of its first one, and its index there."""
+        batch, index = self
+        while batch.parts:
+            first, part = batch.parts[1] if index >= batch.parts[1][0] else batch.parts[0]
+            batch, index = part, index - first
+        return batch, index
+
+    def _outcome(self) -> RecordMetadata:
+        batch, index = self._place()
+        if batch.error is not None:
+            batch.seen = True
+            raise batch.error.with_traceback(None)
+        offset = batch.offset + index if batch.offset >= 0 else -1
+        return RecordMetadata(batch.topic, batch.partition, offset, batch.timestamp_of(index))
+
+
+class TableDelivery:
+    """The rows of a table on their way. Await it, or ask for its `result`."""
+
+    __slots__ = ("_deliveries",)
+
+    def __init__(self, batches: Sequence[ProducerBatch]) -> None:
+        self._deliveries = [Delivery((batch, 0)) for batch in batches]
+
+    @property
+    def done(self) -> bool:
+        """Are all rows delivered, or has one failed?"""
+        return all(one.done for one in self._deliveries)
+
+    def result(self, timeout: float | None = None) -> list[RecordMetadata]:
+        """Where the first row of each batch has come to lie. Raises the first KafkaError; `timeout` is for each."""
+        for one in self._deliveries:
+            one.result(timeout)
+        return self._outcomes()
+
+    def __await__(self) -> Generator[Any, None, list[RecordMetadata]]:
+        for one in self._deliveries:
+            yield from one.__await__()
+        return self._outcomes()
+
+    def _outcomes(self) -> list[RecordMetadata]:
+        """Of every batch, or of its halves if it was too large."""
+        left = [batch for batch, _ in reversed(self._deliveries)]
+        found: list[RecordMetadata] = []
+        while left:
+            batch = left.pop()
+            if batch.parts:
+                left += [part for _, part in reversed(batch.parts)]
+            else:
+                found.append(Delivery((batch, 0)).result())
+        return found
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,408 @@
+"""Carries the accumulator's batches to the leaders: requests out, answers in, retries, sequence numbers.
+
+It lives on the client's loop and is driven by `wake` and by timers; it never blocks and runs no loop of its own.
+
+Rules:
+- One request to a broker holds at most one batch a partition, and `max.request.size` bytes.
+- What becomes of a batch that was refused is for `produce` to say; here it is carried out.
+- With idempotence a batch keeps its producer id and sequence through all retries. When a numbered batch is given up,
+  or the broker has lost track of us, nothing more is sent until all answers are in; then a new producer id begins at
+  sequence 0.
+
+KIPs: 98 (idempotence), 360 (recovery from it), 91 (delivery timeout), 516 (topic ids), 951 (leader hints).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import threading
+from collections.abc import Callable, Iterable
+
+from ottla.client.connection.clock import now_ms
+from ottla.client.connection.cluster import Cluster
+from ottla.client.connection.metadata import ClusterNode
+from ottla.client.connection.wake_loop import WakeLoop
+from ottla.client.producer.accumulator import Accumulator, PartitionQueue
+from ottla.client.producer.classify_error import (
+    ErrorClass,
+    Item,
+    classify_error,
+    explained,
+    parts_of,
+    pause_ms,
+    topic_data,
+    version_at_most,
+)
+from ottla.client.producer.delivery import ProducerBatch
+from ottla.client.producer.metric import ProducerMeter
+from ottla.client.settings.producer import ProducerSettings
+from ottla.client.transaction.state import Transactions
+from ottla.kernel.client_error import RequestTimedOut, check, error_of
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.ids import TopicPartition
+from ottla.wire.api import ApiKey
+from ottla.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.wire.api.produce import ProduceRequest, ProduceResponse
+
+_log = logging.getLogger("ottla.client")
+
+
+class Sender(WakeLoop):
+    """One producer's way out. The producer makes it, wakes it, and closes it."""
+
+    purpose = "produce"
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        accumulator: Accumulator,
+        settings: ProducerSettings,
+        lock: threading.Lock,
+        transactions: Transactions | None,
+    ) -> None:
+        super().__init__(cluster, settings, lock)
+        #: Producer id and epoch; None while there is none, or with idempotence off.
+        self.producer: tuple[int, int] | None = None
+        #: Called on the loop, without the lock, when batches have ended or memory is free.
+        self.on_progress: list[Callable[[], None]] = []
+        #: Called on the loop when partitions wait to be added to the transaction.
+        self.on_pending: Callable[[], None] | None = None
+        self.meter = ProducerMeter(now_ms())
+        #: A failure that nobody has looked at yet.
+        self.failed: list[ProducerBatch] = []
+        self._accumulator = accumulator
+        self._settings = settings
+        self._transactions = transactions
+        self._timer: asyncio.TimerHandle | None = None
+        self._in_flight: dict[int, int] = {}
+        self._renewing = False
+        self._initialising = False
+        cluster.on_update.append(self._metadata_came)
+
+    def _topics(self) -> Iterable[str]:
+        return self._accumulator.topics
+
+    def close(self) -> None:
+        """Send nothing more; what is not over fails."""
+        super().close()
+        if self._timer is not None:
+            self._timer.cancel()
+        with self._lock:
+            left = list(self._accumulator.incomplete)
+            self._accumulator.incomplete.clear()
+            self._accumulator.memory_used = 0
+        for batch in left:
+            batch.fail(KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer was closed before the record was sent"))
+        self._tell()
+
+    # ---- out
+
+    def _pass(self, now: int) -> None:
+        ended: list[ProducerBatch] = []
+        loads: dict[int, list[Item]] = {}
+        with self._lock:
+            for partition, batch in self._accumulator.expired(now):
+                self._end(partition, batch, self._too_late(batch), ended)
+            next_ms = self._collect(now, loads) if self._may_send() else None
+        for node_id, items in loads.items():
+            self._transmit(node_id, items)
+        self._finish(ended)
+        if self._transactions is not None:
+            if self._transactions.pending and self.on_pending is not None:
+                self.on_pending()
+            if self._transactions.error is not None and self._accumulator.active:
+                # Nothing of it will be sent any more.
+                self.abort(self._transactions.error)
+        if next_ms is not None:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_later(max(0, next_ms - now) / 1000, self.wake)
+
+    def _may_send(self) -> bool:
+        if self._transactions is not None:
+            return self._transactions.sends
+        if not self._settings.enable_idempotence or (self.producer is not None and not self._renewing):
+            return True
+        if self._accumulator.active and not self._initialising and not any(self._in_flight.values()):
+            self._initialising = True
+            self._start(self._init_producer())
+        return False
+
+    def _collect(self, now: int, loads: dict[int, list[Item]]) -> int | None:
+        """Take what can be sent now, by node. Returns when there will be more, if that is known."""
+        next_ms: int | None = None
+        transactions = self._transactions
+        bytes_by_node: dict[int, int] = {}
+        for partition in list(self._accumulator.active):
+            due = self._accumulator.due_ms(partition, now)
+            if due is None:
+                continue
+            if due > now:
+                next_ms = due if next_ms is None else min(next_ms, due)
+                continue
+            state = self._cluster.metadata.leader(partition.topic, partition.number)
+            if state is None:
+                self._cluster.metadata.request_update(now)
+                continue
+            node_id = state.leader
+            if self._in_flight.get(node_id, 0) >= self._settings.max_in_flight_requests_per_connection:
+                continue
+            if self._open_connection(node_id) is None:
+                continue
+            if transactions is not None and not transactions.admit(TopicPartition(partition.topic, partition.number)):
+                continue
+            waiting = partition.closed[0] if partition.closed else partition.open
+            assert waiting is not None
+            load = bytes_by_node.get(node_id, 0)
+            if load and load + waiting.size > self._settings.max_request_size:
+                next_ms = now
+                continue
+            bytes_by_node[node_id] = load + waiting.size
+            batch = self._accumulator.take(partition)
+            if self.producer is not None and batch.producer != self.producer:
+                batch.sequence(self.producer, partition.next_sequence, transactional=transactions is not None)
+                partition.next_sequence = (partition.next_sequence + batch.records) & 0x7FFFFFFF
+            loads.setdefault(node_id, []).append((partition, batch))
+            if partition in self._accumulator.active and (next_ms is None or next_ms > now):
+                # More of it may be ready, for the next request.
+                next_ms = now
+        return next_ms
+
+    def _transmit(self, node_id: int, items: list[Item]) -> None:
+        items = self._encoded(items)
+        if not items:
+            return self.wake()
+        connection = self._connections[node_id]
+        settings, transactions = self._settings, self._transactions
+        request = ProduceRequest(
+            transactional_id=None if transactions is None else transactions.transactional_id,
+            acks=settings.acks,
+            timeout_ms=settings.request_timeout_ms,
+            topic_data=topic_data(items, self._cluster.metadata, settings),
+        )
+        now = now_ms()
+        self._count(items, request, now)
+        try:
+            version = connection.version_of(ApiKey.PRODUCE, version_at_most(request, transactions))
+            if settings.acks == 0:
+                connection.send_unanswered(request, version)
+                return self._sent_unanswered(items)
+            answer = connection.send(request, timeout_ms=settings.request_timeout_ms, version=version)
+        except KafkaError as error:
+            return self._all_failed(items, error)
+        except OttlaError as error:
+            return self._all_failed(items, KafkaError(ErrorCode.INVALID_REQUEST, str(error)))
+        self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
+        answer.add_done_callback(functools.partial(self._answered, node_id, items, now))
+
+    def _encoded(self, items: list[Item]) -> list[Item]:
+        """The batches that can be encoded; another one fails alone, and the producer goes on."""
+        good: list[Item] = []
+        ended: list[ProducerBatch] = []
+        for partition, batch in items:
+            try:
+                batch.encode(self._settings.compression_type, self._settings.compression_level)
+            except Exception as error:
+                why = f"{batch.topic}-{batch.partition}: the batch cannot be encoded: {type(error).__name__}: {error}"
+                with self._lock:
+                    self._end(partition, batch, KafkaError(ErrorCode.INVALID_RECORD, why), ended)
+            else:
+                good.append((partition, batch))
+        self._finish(ended)
+        return good
+
+    def _count(self, items: list[Item], request: ProduceRequest, now: int) -> None:
+        total = records = 0
+        data = {(topic.name, part.index): part for topic in request.topic_data for part in topic.partition_data}
+        for _, batch in items:
+            size = len(data[batch.topic, batch.partition].records or b"")
+            self.meter.batch_sent(batch.topic, batch.records, size, now - batch.created_ms, now)
+            total += size
+            records += batch.records
+        self.meter.request_sent(records, total, now)
+
+    # ---- in
+
+    def abort(self, error: KafkaError) -> None:
+        """Give up every batch that is not on its way; those that are get their answer."""
+        ended: list[ProducerBatch] = []
+        with self._lock:
+            for partition in list(self._accumulator.active):
+                for batch in partition.waiting():
+                    self._end(partition, batch, error, ended)
+        for batch in ended:
+            # Nobody has to be told twice: the program aborts.
+            batch.seen = True
+            batch.fail(error)
+        self._tell()
+
+    def renumber(self, producer: tuple[int, int] | None) -> None:
+        """Another producer id or epoch: every partition's sequence begins at 0. Under the lock."""
+        if producer != self.producer:
+            self.producer = producer
+            for topic in self._accumulator.topics.values():
+                for partition in topic.partitions:
+                    partition.next_sequence = 0
+
+    def _sent_unanswered(self, items: list[Item]) -> None:
+        with self._lock:
+            for partition, batch in items:
+                self._accumulator.complete(partition, batch)
+        for _, batch in items:
+            batch.succeed(-1, -1)
+        self._tell()
+        self.wake()
+
+    def _answered(self, node_id: int, items: list[Item], sent_ms: int, answer: asyncio.Future[ProduceResponse]) -> None:
+        self._in_flight[node_id] -= 1
+        if answer.cancelled():
+            return self._all_failed(items, KafkaError(ErrorCode.NETWORK_EXCEPTION, "the request was given up"))
+        error = answer.exception()
+        if error is not None:
+            if not isinstance(error, KafkaError):
+                raise error
+            return self._all_failed(items, error)
+        response = answer.result()
+        now = now_ms()
+        self.meter.answered(now - sent_ms, now)
+        metadata = self._cluster.metadata
+        metadata.add_nodes(ClusterNode(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints)
+        parts = parts_of(response, metadata)
+        ended: list[ProducerBatch] = []
+        good: list[tuple[ProducerBatch, int, int]] = []
+        with self._lock:
+            for partition, batch in items:
+                part = parts.get((batch.topic, batch.partition))
+                if part is None:
+                    why = KafkaError(ErrorCode.NETWORK_EXCEPTION, "the broker's answer left the partition out")
+                    self._failed(partition, batch, why, ended)
+                elif part.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                    self._accumulator.complete(partition, batch)
+                    good.append((batch, part.base_offset, part.log_append_time_ms))
+                else:
+                    hint = part.current_leader
+                    if hint.leader_id >= 0:
+                        metadata.leader_moved(batch.topic, batch.partition, hint.leader_id, hint.leader_epoch)
+                    error_found = error_of(part.error_code, explained(part, batch))
+                    assert error_found is not None
+                    self._failed(partition, batch, error_found, ended)
+        for batch, offset, append_time in good:
+            batch.succeed(offset, append_time)
+        self._finish(ended)
+        self._tell()
+        self.wake()
+
+    def _all_failed(self, items: list[Item], error: KafkaError) -> None:
+        ended: list[ProducerBatch] = []
+        with self._lock:
+            for partition, batch in items:
+                self._failed(partition, batch, error, ended)
+        self._finish(ended)
+        self.wake()
+
+    def _failed(
+        self, partition: PartitionQueue, batch: ProducerBatch, error: KafkaError, ended: list[ProducerBatch]
+    ) -> None:
+        """A batch that was on its way was refused. Under the lock."""
+        now = now_ms()
+        verdict = classify_error(batch, partition, error, self._transactions, self._settings, now)
+        if verdict is ErrorClass.SPLIT:
+            return self._accumulator.split(partition, batch)
+        if verdict is ErrorClass.OVER:
+            late = now >= batch.deadline_ms
+            return self._end(partition, batch, self._too_late(batch, error) if late else error, ended)
+        self._renewing = self._renewing or verdict is ErrorClass.RENEWED
+        self._cluster.metadata.request_update(now)
+        self.meter.retried(batch.topic, batch.records, now)
+        self._accumulator.put_back(partition, batch, now + pause_ms(batch, error, self._settings))
+
+    def _end(
+        self, partition: PartitionQueue, batch: ProducerBatch, error: KafkaError, ended: list[ProducerBatch]
+    ) -> None:
+        self._accumulator.complete(partition, batch)
+        if self._transactions is not None:
+            self._transactions.given_up(error, numbered=batch.producer is not None)
+        elif batch.producer is not None:
+            # Its sequence numbers are a gap now, or were written without our knowing.
+            self._renewing = True
+        self.meter.failed(batch.topic, batch.records, now_ms())
+        batch.error = error
+        ended.append(batch)
+
+    def _finish(self, ended: list[ProducerBatch]) -> None:
+        """Tell those who wait for batches that failed. Without the lock: they may send again."""
+        for batch in ended:
+            assert batch.error is not None
+            if not batch.waiters:
+                _log.warning(
+                    "%d records for %s-%d were not delivered: %s",
+                    batch.records,
+                    batch.topic,
+                    batch.partition,
+                    batch.error,
+                )
+            self.failed.append(batch)
+            batch.fail(batch.error)
+        if ended:
+            self._tell()
+
+    def _too_late(self, batch: ProducerBatch, last: KafkaError | None = None) -> KafkaError:
+        reason = last or self.refusal
+        why = f" (last: {reason})" if reason is not None else ""
+        return RequestTimedOut(f"not delivered within delivery.timeout.ms={self._settings.delivery_timeout_ms}{why}")
+
+    def _tell(self) -> None:
+        for told in self.on_progress:
+            told()
+
+    # ---- what takes time
+
+    def _metadata_came(self) -> None:
+        topics = self._cluster.metadata.topics
+        with self._lock:
+            for name in self._accumulator.topics:
+                if name in topics:
+                    self.set_partitions(name)
+        self.wake()
+
+    @property
+    def requests_in_flight(self) -> int:
+        """How many wait for their answer."""
+        return sum(self._in_flight.values())
+
+    def set_partitions(self, topic: str) -> None:
+        """Give the accumulator what the metadata says of a topic that it shows. Under the lock."""
+        states = self._cluster.metadata.topics[topic].partitions
+        nodes = self._cluster.metadata.nodes
+        self._accumulator.set_partitions(topic, len(states), [one.partition for one in states if one.leader in nodes])
+
+    async def _init_producer(self) -> None:
+        """Get a (new) producer id; all sequences begin at 0 with it."""
+        settings = self._settings
+
+        async def attempt() -> InitProducerIdResponse:
+            connection = await self._cluster.any()
+            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF)
+            response = await connection.call(request, InitProducerIdResponse, timeout_ms=settings.request_timeout_ms)
+            check(response.error_code, "a producer id for idempotence was refused")
+            return response
+
+        try:
+            response = await self._cluster.retry(attempt, settings.delivery_timeout_ms)
+        except (KafkaError, OttlaError) as error:
+            why = error if isinstance(error, KafkaError) else RequestTimedOut(str(error))
+            ended: list[ProducerBatch] = []
+            with self._lock:
+                for partition in list(self._accumulator.active):
+                    for batch in partition.waiting():
+                        self._end(partition, batch, why, ended)
+            self._finish(ended)
+        else:
+            with self._lock:
+                self.renumber((response.producer_id, response.producer_epoch))
+                self._renewing = False
+        finally:
+            self._initialising = False
+            self.wake()

@@ -1,0 +1,264 @@
+"""Acquires records of a share group for one consumer, and sends its acknowledgements.
+
+It lives on the client's loop, driven by `wake`; one request a broker is under way at a time.
+
+Rules:
+- Records are acquired when a poll waits for them, not ahead: their lock runs from then on.
+- Acknowledgements go with the next fetch of their broker, or alone when nobody waits for records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ottla.client.acknowledgement import GAP, Acknowledge, Acknowledgements, Range, ShareRecord
+from ottla.client.connection.clock import now_ms
+from ottla.client.connection.cluster import Cluster
+from ottla.client.connection.connection import BrokerConnection
+from ottla.client.connection.metadata import ClusterNode
+from ottla.client.connection.wake_loop import WakeLoop
+from ottla.client.settings.share import ShareConsumerSettings
+from ottla.client.share.session import ShareFetchSession, offsets_of
+from ottla.columns.record import Unread, batches
+from ottla.kernel.client_error import error_of
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.ids import TopicPartition, Uuid
+from ottla.wire.api import ApiKey
+from ottla.wire.api.share_acknowledge import ShareAcknowledgeResponse
+from ottla.wire.api.share_fetch import AcquiredRecords, PartitionData, ShareFetchResponse
+
+#: Called with a partition, the offsets, and why they were not acknowledged (None: they were).
+Told = Callable[[TopicPartition, list[int], KafkaError | None], Any]
+Said = Mapping[TopicPartition, list[Range]]
+
+
+class ShareFetcher(WakeLoop):
+    """One share consumer's requests to leaders. The consumer makes it, wakes it and closes it."""
+
+    purpose = "share"
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: ShareConsumerSettings,
+        acknowledgements: Acknowledgements,
+        lock: threading.Lock,
+        told: Told,
+    ) -> None:
+        super().__init__(cluster, settings, lock)
+        #: The assigned partitions.
+        self.assigned: set[TopicPartition] = set()
+        #: Does a poll wait for records?
+        self.hungry = False
+        #: Acquired, and not given to the program yet.
+        self.records: list[ShareRecord] = []
+        #: What the next poll raises.
+        self.error: KafkaError | OttlaError | None = None
+        self.lock_timeout_ms: int | None = None
+        self.on_data: list[Callable[[], None]] = []
+        self._settings = settings
+        self._acknowledgements = acknowledgements
+        self._told = told
+        self._sessions: dict[int, tuple[BrokerConnection, ShareFetchSession]] = {}
+        self._busy: dict[int, Said] = {}
+        cluster.on_update.append(self.wake)
+
+    def _topics(self) -> set[str]:
+        return {one.topic for one in self.assigned}
+
+    @property
+    def idle(self) -> bool:
+        """Is nothing to be sent, and no acknowledgement on its way?"""
+        return not self._acknowledgements.ready and not any(self._busy.values())
+
+    def _pass(self, now: int) -> None:
+        metadata = self._cluster.metadata
+        wanted: dict[int, dict[TopicPartition, Uuid]] = {}
+        for partition in sorted({*self.assigned, *self._acknowledgements.ready}):
+            leader = metadata.leader(*partition)
+            if leader is None:
+                metadata.request_update(now)
+                continue
+            wanted.setdefault(leader.leader, {})[partition] = metadata.topics[partition.topic].id
+        for node_id, ids in wanted.items():
+            if node_id not in self._busy:
+                connection = self._open_connection(node_id)
+                if connection is not None:
+                    self._ask(node_id, connection, ids)
+
+    def _ask(self, node_id: int, connection: BrokerConnection, ids: dict[TopicPartition, Uuid]) -> None:
+        session = self._session(node_id, connection)
+        hungry = self.hungry and not self.records
+        ready = [one for one in ids if one in self._acknowledgements.ready]
+        renews = any(Acknowledge.RENEW in self._acknowledgements.ready[one].values() for one in ready)
+        with self._lock:
+            said = self._acknowledgements.take(ready) if session.began else {}
+        settings = self._settings
+        request: Any
+        if said and (renews or not hungry):
+            request = session.acknowledge(ids, said)
+            request.is_renew_ack = renews
+        elif hungry or ready:
+            request = session.fetch({one: ids[one] for one in ids if one in self.assigned}, said)
+            # A session that only begins so that acknowledgements can be sent waits for nothing.
+            request.max_wait_ms = settings.fetch_max_wait_ms if hungry else 0
+            request.min_bytes = settings.fetch_min_bytes
+            request.max_bytes = settings.fetch_max_bytes
+            request.max_records = request.batch_size = settings.max_poll_records
+            request.share_acquire_mode = int(settings.share_acquire_mode == "record_limit")
+        else:
+            return
+        request.group_id, request.member_id = settings.group_id, self.member_id
+        self._busy[node_id] = said
+        try:
+            timeout_ms = settings.request_timeout_ms + settings.fetch_max_wait_ms
+            answer = connection.send(request, timeout_ms=timeout_ms)
+        except KafkaError as error:
+            return self._failed(node_id, session, error)
+        answer.add_done_callback(functools.partial(self._answered, node_id, session))
+
+    #: Set by the consumer before the first wake.
+    member_id = ""
+
+    def _session(self, node_id: int, connection: BrokerConnection) -> ShareFetchSession:
+        kept = self._sessions.get(node_id)
+        if kept is None or kept[0] is not connection:
+            kept = self._sessions[node_id] = (connection, ShareFetchSession())
+        return kept[1]
+
+    # ---- answers
+
+    def _answered(self, node_id: int, session: ShareFetchSession, answer: asyncio.Future[Any]) -> None:
+        if answer.cancelled() or answer.exception() is not None:
+            error = None if answer.cancelled() else answer.exception()
+            why = KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error or "the request was given up"))
+            return self._failed(node_id, session, why)
+        response: ShareFetchResponse | ShareAcknowledgeResponse = answer.result()
+        if not session.answered(response.error_code):
+            return self._failed(node_id, session, error_of(response.error_code, response.error_message))
+        if error := error_of(response.error_code, response.error_message):
+            if not error.code.retriable:
+                self.error = error
+            return self._failed(node_id, session, error)
+        said = self._busy.pop(node_id)
+        self.lock_timeout_ms = response.acquisition_lock_timeout_ms or self.lock_timeout_ms
+        metadata = self._cluster.metadata
+        metadata.add_nodes(ClusterNode(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints)
+        heard: set[TopicPartition] = set()
+        troubled = False
+        for topic in response.responses:
+            name = metadata.topic_names.get(bytes(topic.topic_id), "")
+            for data in topic.partitions:
+                partition = TopicPartition(name, data.partition_index)
+                heard.add(partition)
+                if isinstance(data, PartitionData):
+                    self._tell(partition, said, error_of(data.acknowledge_error_code, data.acknowledge_error_message))
+                    troubled = not self._took(partition, data) or troubled
+                else:
+                    self._tell(partition, said, error_of(data.error_code, data.error_message))
+        for partition in set(said) - heard:
+            self._tell(partition, said, None)
+        self._look_again(troubled)
+
+    def _failed(self, node_id: int, session: ShareFetchSession, error: KafkaError | None) -> None:
+        """A request came to nothing: its acknowledgements are not repeated, the session begins anew."""
+        session.reset()
+        said = self._busy.pop(node_id, {})
+        for partition in said:
+            self._tell(partition, said, error)
+        if not self._closed:
+            self._cluster.metadata.request_update(now_ms())
+            self._look_again(True)
+
+    def _tell(self, partition: TopicPartition, said: Said, error: KafkaError | None) -> None:
+        if partition in said:
+            self._told(partition, offsets_of(said[partition]), error)
+
+    def _look_again(self, later: bool) -> None:
+        for told in self.on_data:
+            told()
+        if later:
+            self._loop.call_later(self._settings.retry_backoff_ms / 1000, self.wake)
+        else:
+            self.wake()
+
+    def _took(self, partition: TopicPartition, data: PartitionData) -> bool:
+        """False if it is better not to ask again at once."""
+        if data.error_code:
+            error = error_of(data.error_code, f"{partition}: {data.error_message}")
+            assert error is not None
+            hint = data.current_leader
+            metadata = self._cluster.metadata
+            if hint.leader_id >= 0 and metadata.leader_moved(*partition, hint.leader_id, hint.leader_epoch):
+                return True
+            metadata.request_update(now_ms())
+            if not error.code.retriable:
+                self.error = error
+            return False
+        if data.acquired_records:
+            try:
+                self._acquire(partition, data)
+            except KafkaError as error:
+                # Nobody will be able to read them.
+                with self._lock:
+                    self._acknowledgements.say(partition, _offsets(data.acquired_records), Acknowledge.REJECT)
+                self.error = error
+        return True
+
+    def _acquire(self, partition: TopicPartition, data: PartitionData) -> None:
+        counts = {
+            offset: one.delivery_count
+            for one in data.acquired_records
+            for offset in range(one.first_offset, one.last_offset + 1)
+        }
+        found: list[ShareRecord] = []
+        whole = data.records if data.records is not None else b""
+        for position, header in batches(whole, min(counts), aborted=None, check_crcs=self._settings.check_crcs):
+            unread = Unread(whole, position, header, *partition, header.base_offset)
+            for record in unread.take(header.count):
+                count = counts.pop(record.offset, None)
+                if count is not None:
+                    found.append(ShareRecord(*record, count))
+        with self._lock:
+            self._acknowledgements.say(partition, counts, GAP)
+            if partition in self.assigned:
+                self.records += found
+            else:
+                self._acknowledgements.say(partition, [one.offset for one in found], Acknowledge.RELEASE)
+
+    # ---- the end
+
+    async def finish(self) -> None:
+        """Send what is ready and end the sessions: what is still locked is released."""
+        self._closed = True
+        ready = self._acknowledgements
+        for node_id, (connection, session) in self._sessions.items():
+            if connection.closed is not None or not session.began:
+                continue
+            metadata = self._cluster.metadata
+            led = [one for one in ready.ready if (state := metadata.leader(*one)) and state.leader == node_id]
+            ids = {one: metadata.topics[one.topic].id for one in led}
+            said = ready.take(led)
+            request = session.acknowledge(ids, said, last=True)
+            request.group_id, request.member_id = self._settings.group_id, self.member_id
+            try:
+                connection.version_of(ApiKey.SHARE_ACKNOWLEDGE)
+                response = await connection.call(
+                    request, ShareAcknowledgeResponse, timeout_ms=self._settings.request_timeout_ms
+                )
+                error = error_of(response.error_code, response.error_message)
+            except KafkaError as failure:
+                error = failure
+            except OttlaError:
+                continue
+            for partition in said:
+                self._tell(partition, said, error)
+        self.close()
+
+
+def _offsets(acquired: list[AcquiredRecords]) -> list[int]:
+    return [offset for one in acquired for offset in range(one.first_offset, one.last_offset + 1)]

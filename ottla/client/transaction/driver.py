@@ -1,0 +1,252 @@
+"""Carries out what `Transactions` decides: its requests to the two coordinators, repeated while their errors may pass.
+
+It lives on the producer's loop. A call that was cut short (max.block.ms, Ctrl-C) can be made again: it goes on where
+the last one stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+from ottla.client.connection.clock import Backoff
+from ottla.client.connection.cluster import GROUP, TRANSACTION, Cluster
+from ottla.client.connection.connection import BrokerConnection
+from ottla.client.membership.commit import CommittedAt, GroupMetadata
+from ottla.client.producer.classify_error import TRANSACTION_PAUSE_MS
+from ottla.client.producer.sender import Sender
+from ottla.client.settings.producer import ProducerSettings
+from ottla.client.transaction.state import Phase, Transactions
+from ottla.kernel.client_error import NotReachable, RequestTimedOut
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.ids import TopicPartition
+from ottla.wire.api import ApiKey
+from ottla.wire.api.add_offsets_to_txn import AddOffsetsToTxnResponse
+from ottla.wire.api.add_partitions_to_txn import AddPartitionsToTxnResponse
+from ottla.wire.api.end_txn import EndTxnResponse
+from ottla.wire.api.init_producer_id import InitProducerIdResponse
+from ottla.wire.api.txn_offset_commit import TxnOffsetCommitResponse
+
+T = TypeVar("T")
+
+_log = logging.getLogger("ottla.client")
+
+#: The last versions of the first protocol, in which partitions and offsets are added at the coordinator (KIP-890).
+_ADD_PARTITIONS, _END_TXN, _TXN_OFFSET_COMMIT = 3, 4, 4
+#: The first version of EndTxn that answers with the next epoch, and of TxnOffsetCommit that adds by writing.
+_EPOCH_BUMPS_FROM, _OFFSETS_JOIN_FROM = 5, 5
+_MOVED = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+
+
+class Transactor:
+    """One producer's way to its coordinators. The producer makes it and closes it."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        sender: Sender,
+        settings: ProducerSettings,
+        lock: threading.Lock,
+        transactions: Transactions,
+    ) -> None:
+        self.transactions = transactions
+        self._cluster = cluster
+        self._sender = sender
+        self._settings = settings
+        self._lock = lock
+        self._adding: asyncio.Task[None] | None = None
+        sender.on_pending = self._pending
+
+    async def close(self, flush: Callable[[], Awaitable[None]]) -> None:
+        """Abort what is open, so that nobody has to wait until it times out."""
+        if self.transactions.phase in (Phase.OPEN, Phase.FAILED, Phase.COMMITTING, Phase.ABORTING):
+            try:
+                await self.abort(flush)
+            except (KafkaError, OttlaError) as error:
+                name = self.transactions.transactional_id
+                _log.warning("the open transaction of %s was not aborted: %s", name, error)
+        if self._adding is not None:
+            self._adding.cancel()
+
+    # ---- what the program asks for
+
+    async def init(self) -> None:
+        """Get the producer id; lock every earlier producer of this transactional id out."""
+        if self.transactions.phase is Phase.NEW:
+            await self._init()
+
+    async def begin(self) -> None:
+        """Open a transaction, by the newest protocol that the coordinator has switched on."""
+        connection = await self._patiently(self._own(lambda connection: _itself(connection)))
+        with self._lock:
+            self.transactions.begin(_protocol(connection))
+
+    async def send_offsets(self, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedAt]) -> None:
+        """Put offsets of a group into the open transaction."""
+        transactions = self.transactions
+        transactions.check_open()
+        if not offsets:
+            return
+        request = transactions.group_request(group.group_id)
+        if request is not None:
+
+            async def add(connection: BrokerConnection) -> None:
+                response = await self._call(connection, request, AddOffsetsToTxnResponse)
+                self._answered(transactions.group_answered, group.group_id, response.error_code)
+
+            await self._patiently(self._own(add))
+
+        async def commit(connection: BrokerConnection) -> None:
+            at_most = _TXN_OFFSET_COMMIT if transactions.version < 2 else _OFFSETS_JOIN_FROM
+            commit_request = transactions.offsets_request(group, offsets)
+            response = await self._call(connection, commit_request, TxnOffsetCommitResponse, at_most)
+            self._answered(transactions.offsets_answered, response)
+
+        await self._patiently(self._at_coordinator(GROUP, group.group_id, commit))
+
+    async def commit(self, flush: Callable[[], Awaitable[None]]) -> None:
+        """Deliver all of the transaction, then commit it. Raises why it cannot be committed; abort it then."""
+        with self._lock:
+            self.transactions.committing()
+        try:
+            async with asyncio.timeout(self._settings.max_block_ms / 1000):
+                await flush()
+        except TimeoutError:
+            raise self._late("not all records were delivered") from None
+        await self._end()
+
+    async def abort(self, flush: Callable[[], Awaitable[None]]) -> None:
+        """Give up what was not sent, wait for what was, then abort."""
+        with self._lock:
+            error = self.transactions.aborting()
+        self._sender.abort(error)
+        try:
+            async with asyncio.timeout(self._settings.max_block_ms / 1000):
+                await flush()
+                if self._adding is not None:
+                    await asyncio.gather(self._adding, return_exceptions=True)
+        except TimeoutError:
+            raise self._late("the broker has not answered for all records") from None
+        # What failed was told by the error for which the transaction is aborted.
+        self._sender.failed.clear()
+        await self._end()
+
+    async def _end(self) -> None:
+        transactions = self.transactions
+        if transactions.error is not None and transactions.phase in (Phase.FAILED, Phase.FATAL):
+            raise transactions.error.with_traceback(None)
+        if not transactions.needs_init:
+            await self._patiently(self._own(self._end_once))
+        if transactions.needs_init:
+            await self._init()
+
+    async def _end_once(self, connection: BrokerConnection) -> None:
+        transactions = self.transactions
+        request = transactions.end_request()
+        if request is None:
+            with self._lock:
+                return transactions.ended()
+        at_most = _END_TXN if transactions.version < 2 else _EPOCH_BUMPS_FROM
+        response = await self._call(connection, request, EndTxnResponse, at_most)
+        self._answered(transactions.end_answered, response)
+        self._renumber()
+
+    async def _init(self) -> None:
+        async def attempt(connection: BrokerConnection) -> None:
+            response = await self._call(connection, self.transactions.init_request(), InitProducerIdResponse)
+            self._answered(self.transactions.init_answered, response)
+
+        await self._patiently(self._own(attempt))
+        self._renumber()
+
+    def _renumber(self) -> None:
+        with self._lock:
+            self._sender.renumber(self.transactions.producer)
+
+    # ---- partitions of the first protocol
+
+    def _pending(self) -> None:
+        if self._adding is None or self._adding.done():
+            self._adding = asyncio.get_running_loop().create_task(self._add())
+
+    async def _add(self) -> None:
+        try:
+            await self._cluster.retry(
+                self._own(self._add_once), self._settings.delivery_timeout_ms, backoff=self._backoff()
+            )
+        except (KafkaError, NotReachable) as error:
+            why = error if isinstance(error, KafkaError) else RequestTimedOut(str(error))
+            with self._lock:
+                self.transactions.pending.clear()
+                self.transactions.failed(why)
+        self._sender.wake()
+
+    async def _add_once(self, connection: BrokerConnection) -> None:
+        if self.transactions.pending and self.transactions.sends:
+            request = self.transactions.add_request()
+            response = await self._call(connection, request, AddPartitionsToTxnResponse, _ADD_PARTITIONS)
+            self._answered(self.transactions.add_answered, response)
+
+    # ---- requests
+
+    def _answered(self, take_in: Callable[..., None], *answer: object) -> None:
+        try:
+            with self._lock:
+                take_in(*answer)
+        finally:
+            self._sender.wake()
+
+    async def _call(
+        self, connection: BrokerConnection, request: object, response: type[T], at_most: int | None = None
+    ) -> T:
+        return await connection.call(request, response, timeout_ms=self._settings.request_timeout_ms, at_most=at_most)
+
+    def _own(self, attempt: Callable[[BrokerConnection], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
+        return self._at_coordinator(TRANSACTION, self.transactions.transactional_id, attempt)
+
+    def _at_coordinator(
+        self, kind: int, key: str, attempt: Callable[[BrokerConnection], Awaitable[T]]
+    ) -> Callable[[], Awaitable[T]]:
+        """`attempt` on the coordinator, which is found anew when it has moved."""
+
+        async def once() -> T:
+            try:
+                return await attempt(await self._cluster.coordinator(kind, key, purpose=""))
+            except NotReachable:
+                self._cluster.forget_coordinator(kind, key)
+                raise
+            except KafkaError as error:
+                if error.code in _MOVED:
+                    self._cluster.forget_coordinator(kind, key)
+                raise
+
+        return once
+
+    async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        return await self._cluster.retry(attempt, self._settings.max_block_ms, backoff=self._backoff())
+
+    def _backoff(self) -> Backoff:
+        # The end of the last transaction is what is mostly waited for, and it is short.
+        return Backoff(min(TRANSACTION_PAUSE_MS, self._settings.retry_backoff_ms), self._settings.retry_backoff_max_ms)
+
+    def _late(self, what: str) -> KafkaError:
+        return RequestTimedOut(f"{what} within max.block.ms={self._settings.max_block_ms}: try again, or abort")
+
+
+def _protocol(connection: BrokerConnection) -> int:
+    switched_on = connection.features.get("transaction.version", 0) >= 2
+    return 2 if switched_on and connection.supports(ApiKey.END_TXN, _EPOCH_BUMPS_FROM) else 1
+
+
+async def _itself(connection: BrokerConnection) -> BrokerConnection:
+    return connection

@@ -1,0 +1,320 @@
+"""A producer's transactions, as the producer sees them: what it may do next, and what an answer means. Pure.
+
+    NEW -> READY -> OPEN -> COMMITTING -> READY
+                    OPEN -> ABORTING -> READY
+                    OPEN, COMMITTING -> FAILED -> ABORTING
+                    anything -> FATAL
+
+`Transactor` carries out the requests and feeds the answers back, `Sender` asks whether a batch may leave.
+
+Rules:
+- With the first protocol a partition is added at the coordinator before anything is written to it; with the second
+  (`transaction.version` 2, KIP-890) writing adds it, and every end gives the producer a new epoch.
+- What cannot be mended inside of a transaction makes it FAILED: it can only be aborted, and then the producer goes on.
+  FATAL is the end of the producer: another one has its transactional id, or it may not use it.
+- A new epoch begins at sequence 0. A sequence that was sent and given up leaves a gap: no record goes out under that
+  epoch again.
+- An end that was not answered is asked for again as it was: the coordinator knows a repetition.
+
+KIPs: 98 (transactions), 360 (a new epoch mends a gap), 447 (offsets of a member), 588, 691, 890, 1050.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from ottla.client.membership.commit import CommittedAt, GroupMetadata
+from ottla.kernel.client_error import TransactionAborted, check, error_of
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.ids import TopicPartition
+from ottla.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest
+from ottla.wire.api.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from ottla.wire.api.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.wire.api.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+
+
+class Phase(Enum):
+    """Where a producer stands; the text is how errors say it."""
+
+    NEW = "it has no producer id yet: call init_transactions first"
+    READY = "no transaction is open: begin one first"
+    OPEN = "a transaction is open"
+    COMMITTING = "a commit is under way: only commit can be repeated"
+    ABORTING = "an abort is under way: only abort can be repeated"
+    FAILED = "the transaction has failed: abort it"
+    FATAL = "the producer cannot go on: close it"
+
+
+#: Another producer has the transactional id, or this one may not use it.
+_FATAL = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    }
+)
+#: The same from a coordinator. A partition's leader that says so may only be behind: the coordinator decides.
+_FATAL_OF_COORDINATOR = _FATAL | {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE}
+
+
+class Transactions:
+    """One producer's transactions. The producer makes it; whoever owns both serialises the calls."""
+
+    def __init__(self, transactional_id: str, timeout_ms: int) -> None:
+        self.transactional_id = transactional_id
+        self.phase = Phase.NEW
+        #: Why it is FAILED or FATAL.
+        self.error: KafkaError | None = None
+        #: Producer id and epoch; None before the first answer.
+        self.producer: tuple[int, int] | None = None
+        #: Of the protocol: 1, or 2 (KIP-890). It stays the same through a transaction.
+        self.version = 1
+        #: In the open transaction, and those that wait to be added to it (by the first protocol).
+        self.partitions: set[TopicPartition] = set()
+        self.pending: dict[TopicPartition, None] = {}
+        #: Does the coordinator know of the open transaction, or may it?
+        self.begun = False
+        self._groups: set[str] = set()
+        self._gap = False
+        self._timeout_ms = timeout_ms
+
+    # ---- what the program asks for
+
+    def begin(self, version: int) -> None:
+        """Open a transaction."""
+        self._demand(Phase.READY)
+        self.version = version
+        self.partitions, self.pending, self._groups = set(), {}, set()
+        self.begun = False
+        self.phase = Phase.OPEN
+
+    def check_open(self) -> None:
+        """May a record be sent, or offsets? Raises what stands against it."""
+        if self.phase is not Phase.OPEN:
+            self._demand(Phase.OPEN)
+
+    def committing(self) -> None:
+        """From now on the transaction takes nothing more; what it has may still go out."""
+        self._demand(Phase.OPEN, Phase.COMMITTING)
+        self.phase = Phase.COMMITTING
+
+    def aborting(self) -> TransactionAborted:
+        """From now on nothing goes out. Returns the error of the records that had not."""
+        self._demand(Phase.OPEN, Phase.FAILED, Phase.COMMITTING, Phase.ABORTING)
+        self.phase = Phase.ABORTING
+        self.pending.clear()
+        why = f"the transaction of {self.transactional_id} was aborted before the record was sent"
+        return TransactionAborted(f"{why} ({self.error})" if self.error is not None else why)
+
+    def _demand(self, *phases: Phase) -> None:
+        if self.phase in phases:
+            return
+        if self.phase in (Phase.FAILED, Phase.FATAL) and self.error is not None:
+            raise self.error.with_traceback(None)
+        raise OttlaError(f"producer {self.transactional_id}: {self.phase.value}")
+
+    # ---- records
+
+    @property
+    def sends(self) -> bool:
+        """May batches go out at all?"""
+        return self.phase is Phase.OPEN or self.phase is Phase.COMMITTING
+
+    def admit(self, partition: TopicPartition) -> bool:
+        """May a batch of this partition go out now? Otherwise it is to be added first."""
+        if partition in self.partitions:
+            return True
+        if self.version >= 2:
+            self.partitions.add(partition)
+            self.begun = True
+            return True
+        self.pending[partition] = None
+        return False
+
+    def given_up(self, error: KafkaError, *, numbered: bool) -> None:
+        """A batch of the transaction will not be delivered. `numbered`: it has (or had) a sequence."""
+        self._gap = self._gap or numbered
+        self.failed(error, _FATAL)
+
+    def failed(self, error: KafkaError, fatal: frozenset[ErrorCode] = _FATAL_OF_COORDINATOR) -> None:
+        """What a transaction cannot get over; the first such error is the one that is told."""
+        if self.phase is Phase.FATAL:
+            return
+        if error.code in fatal:
+            self.phase, self.error = Phase.FATAL, error
+        elif self.sends:
+            self.phase, self.error = Phase.FAILED, error
+
+    def _refused(self, code: int, what: str, fatal: frozenset[ErrorCode] = _FATAL_OF_COORDINATOR) -> None:
+        """Raise what an answer says, if it is an error: one that may pass as it is, others after they are taken in."""
+        if error := error_of(code, f"{what} ({self.transactional_id})"):
+            if not error.code.retriable:
+                self.failed(error, fatal)
+            raise error
+
+    # ---- a producer id
+
+    def init_request(self) -> InitProducerIdRequest:
+        """Ask for a producer id; with one, for its next epoch."""
+        producer_id, epoch = self.producer or (-1, -1)
+        return InitProducerIdRequest(
+            transactional_id=self.transactional_id,
+            transaction_timeout_ms=self._timeout_ms,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+        )
+
+    def init_answered(self, response: InitProducerIdResponse) -> None:
+        """READY, or raises. Every producer before this one is locked out, and its transaction aborted."""
+        self._refused(response.error_code, "beginning to use the transactional id")
+        self._ready((response.producer_id, response.producer_epoch))
+
+    def _ready(self, producer: tuple[int, int]) -> None:
+        self.producer = producer
+        self.phase, self.error = Phase.READY, None
+        self._gap = self.begun = False
+
+    # ---- partitions
+
+    def add_request(self) -> AddPartitionsToTxnRequest:
+        """Add the partitions that wait."""
+        assert self.producer is not None
+        topics: dict[str, AddPartitionsToTxnTopic] = {}
+        for topic, number in self.pending:
+            topics.setdefault(topic, AddPartitionsToTxnTopic(name=topic)).partitions.append(number)
+        # Even unanswered it may have begun the transaction at the coordinator.
+        self.begun = True
+        return AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=self.producer[0],
+            v3_and_below_producer_epoch=self.producer[1],
+            v3_and_below_topics=list(topics.values()),
+        )
+
+    def add_answered(self, response: AddPartitionsToTxnResponse) -> None:
+        """What was added may be written to. Raises the worst of what was not: an error for good before one to retry."""
+        codes: dict[TopicPartition, int] = {
+            TopicPartition(topic.name, one.partition_index): one.partition_error_code
+            for topic in response.results_by_topic_v3_and_below
+            for one in topic.results_by_partition
+        }
+        again: tuple[TopicPartition, int] | None = None
+        for partition, code in codes.items():
+            if code == 0:
+                self.pending.pop(partition, None)
+                self.partitions.add(partition)
+            elif code != ErrorCode.OPERATION_NOT_ATTEMPTED:
+                error = error_of(code)
+                if error is not None and not error.code.retriable:
+                    self._refused(code, f"adding {partition} to the transaction")
+                again = (partition, code)
+        if again is not None:
+            check(again[1], f"adding {again[0]} to the transaction ({self.transactional_id})")
+
+    # ---- offsets
+
+    def group_request(self, group_id: str) -> AddOffsetsToTxnRequest | None:
+        """Add a group's offsets; None if that is not needed."""
+        assert self.producer is not None
+        if self.version >= 2 or group_id in self._groups:
+            return None
+        self.begun = True
+        return AddOffsetsToTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer[0],
+            producer_epoch=self.producer[1],
+            group_id=group_id,
+        )
+
+    def group_answered(self, group_id: str, code: int) -> None:
+        """Its offsets may be written, or raises."""
+        self._refused(code, f"adding the offsets of group {group_id} to the transaction")
+        self._groups.add(group_id)
+
+    def offsets_request(
+        self, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedAt]
+    ) -> TxnOffsetCommitRequest:
+        """Write offsets that count when the transaction is committed."""
+        assert self.producer is not None
+        self.begun = True
+        topics: dict[str, TxnOffsetCommitRequestTopic] = {}
+        for (topic, number), (offset, epoch, metadata) in offsets.items():
+            part = TxnOffsetCommitRequestPartition(
+                partition_index=number,
+                committed_offset=offset,
+                committed_leader_epoch=epoch,
+                committed_metadata=metadata,
+            )
+            topics.setdefault(topic, TxnOffsetCommitRequestTopic(name=topic)).partitions.append(part)
+        return TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            group_id=group.group_id,
+            producer_id=self.producer[0],
+            producer_epoch=self.producer[1],
+            generation_id_or_member_epoch=group.generation_id,
+            member_id=group.member_id,
+            group_instance_id=group.group_instance_id,
+            topics=list(topics.values()),
+        )
+
+    def offsets_answered(self, response: TxnOffsetCommitResponse) -> None:
+        """All are written, or raises."""
+        for topic in response.topics:
+            for one in topic.partitions:
+                where = f"committing {topic.name}-{one.partition_index} in the transaction"
+                self._refused(one.error_code, where)
+
+    # ---- the end
+
+    def end_request(self) -> EndTxnRequest | None:
+        """Commit or abort, as was decided; None if the coordinator need not hear of it: then it is over by `ended`."""
+        assert self.producer is not None
+        if not self.begun:
+            return None
+        return EndTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer[0],
+            producer_epoch=self.producer[1],
+            committed=self.phase is Phase.COMMITTING,
+        )
+
+    def end_answered(self, response: EndTxnResponse) -> None:
+        """It is over, or raises."""
+        commits = self.phase is Phase.COMMITTING
+        fatal = _FATAL_OF_COORDINATOR
+        if commits and self.version >= 2:
+            # It was open for too long and the coordinator has aborted it: our abort is then a repetition of that, and
+            # brings the next epoch.
+            fatal = fatal - {ErrorCode.INVALID_TXN_STATE}
+        self._refused(response.error_code, f"{'committing' if commits else 'aborting'} the transaction", fatal)
+        if self.version >= 2 and response.producer_id >= 0:
+            self._ready((response.producer_id, response.producer_epoch))
+        else:
+            self.ended()
+
+    def ended(self) -> None:
+        """The coordinator has nothing open of us. After a gap a new epoch comes first (`needs_init`)."""
+        self.begun = False
+        if not self._gap:
+            assert self.producer is not None
+            self._ready(self.producer)
+
+    @property
+    def needs_init(self) -> bool:
+        """Is the transaction over, and only a new epoch lacking?"""
+        return self.phase in (Phase.COMMITTING, Phase.ABORTING) and not self.begun and self._gap

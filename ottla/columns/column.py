@@ -1,0 +1,160 @@
+"""Columns from the fields of records: keys and values as Arrow arrays, or as objects a few at a time.
+
+`stretch` has the short way for records of one layout; here are those for records of any.
+
+Needs the extra `ottla[arrow]` (NumPy and pyarrow); this module is imported where columns are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+
+from ottla.columns.field import Fields, fields_of
+from ottla.columns.record import ConsumerRecord, read_headers
+from ottla.columns.uniform_layout import VIEW_INLINE, Bytes, Ints, corrupt
+from ottla.wire.batch import BatchHeader, Header
+
+
+def gather(data: Bytes, buffer: Any, at: Ints, sizes: Ints) -> Any:
+    """An Arrow binary array of the pieces of `data` that begin at `at`, in order and apart; a size of -1 is null.
+
+    `buffer` is an Arrow buffer of the same bytes.
+    """
+    import pyarrow as pa
+
+    count = at.size
+    if not count:
+        return pa.array([], pa.binary())
+    missing = sizes < 0
+    nulls = int(missing.sum())
+    if nulls == count:
+        return pa.nulls(count, pa.binary())
+    size = int(sizes[0])
+    if not nulls and size and (sizes == size).all():
+        rows = _windows(data, size)[at]
+        offsets = np.arange(0, (count + 1) * size, size, dtype=np.int32)
+        return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(rows)])
+    # Pieces and the gaps between them are neighbours: as one array over the same bytes they need no copy, and taking
+    # every second one is Arrow's own loop.
+    edges = np.empty(2 * count + 1, dtype=np.int32)
+    edges[0:-1:2] = at
+    edges[1::2] = at + np.maximum(sizes, 0)
+    edges[-1] = data.size
+    both = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(edges), buffer])
+    index = np.arange(0, 2 * count, 2, dtype=np.int32)
+    return both.take(pa.array(index, mask=missing) if nulls else pa.array(index))
+
+
+def views(data: Bytes, buffer: Any, at: Ints, sizes: Ints) -> Any:
+    """The same pieces as views into `buffer`: nothing is copied but 16 bytes each, and the array keeps it alive."""
+    import pyarrow as pa
+
+    rows = np.zeros((at.size, 4), dtype=np.int32)
+    missing = sizes < 0
+    rows[:, 0] = np.maximum(sizes, 0)
+    # Up to 12 bytes stand in the view itself; of longer ones the first four do, then which buffer, and where.
+    text = rows.view(np.uint8).reshape(at.size, 16)[:, 4:]
+    long = sizes > VIEW_INLINE
+    if long.all():
+        rows[:, 1] = _windows(data, 4)[at].view(np.int32).ravel()
+        rows[:, 3] = at
+    else:
+        for place in range(VIEW_INLINE):
+            index = np.flatnonzero(sizes > place) if place < 4 else np.flatnonzero((sizes > place) & ~long)
+            text[index, place] = data[at[index] + place]
+        rows[:, 3][long] = at[long]
+    valid = None if not missing.any() else pa.py_buffer(np.packbits(~missing, bitorder="little"))
+    return pa.Array.from_buffers(pa.binary_view(), at.size, [valid, pa.py_buffer(rows), buffer])
+
+
+class Decoded:
+    """A batch field by field; its records become objects a few at a time: what is handed out at once stays in cache.
+
+    `body` is uncompressed; `fixed` is LogAppendTime's timestamp, or -1.
+    """
+
+    __slots__ = ("_headers", "_keys", "_same", "_timestamp", "_timestamps", "_values", "offsets")
+
+    def __init__(self, body: bytes, header: BatchHeader, topic: str, partition: int, fixed: int) -> None:
+        fields = fields_of(np.frombuffer(body, dtype=np.uint8), body, 0, len(body), header.count)
+        self._keys = _Pieces(body, fields.key_at, fields.key_size)
+        self._values = _Pieces(body, fields.value_at, fields.value_size)
+        self.offsets = fields.offset_delta + header.base_offset
+        self._timestamps = fields.timestamp_delta + header.base_timestamp
+        #: The one of all records; None if they differ.
+        self._timestamp = fixed if fixed >= 0 else _one_of_all(self._timestamps)
+        self._headers = headers_of(body, fields) if fields.header_count.any() else None
+        self._same = (topic, partition, header.partition_leader_epoch)
+
+    def part(self, start: int, end: int) -> list[ConsumerRecord]:
+        """These records."""
+        topic, partition, epoch = self._same
+        rows = zip(
+            repeat(topic, end - start),
+            repeat(partition),
+            self.offsets[start:end].tolist(),
+            self._timestamps[start:end].tolist() if self._timestamp is None else repeat(self._timestamp),
+            self._keys.part(start, end),
+            self._values.part(start, end),
+            repeat(()) if self._headers is None else self._headers[start:end],
+            repeat(epoch),
+            strict=False,
+        )
+        return list(map(tuple.__new__, repeat(ConsumerRecord), rows))
+
+
+class _Pieces:
+    """The keys of a batch, or its values: a part of them at a time as bytes, None for a null."""
+
+    __slots__ = ("_at", "_body", "_cells", "_sizes")
+
+    def __init__(self, body: bytes, at: Ints, sizes: Ints) -> None:
+        self._body = body
+        self._at = at
+        self._sizes = sizes
+        size = _one_of_all(sizes)
+        #: If all have one size: of each position of the body so many bytes as one element. Elements become Python's
+        #: in one call. An array of none: all are null.
+        self._cells: Any = None
+        if size is not None and size:
+            self._cells = np.ndarray((len(body) - size + 1 if size > 0 else 0,), f"V{max(size, 1)}", body, 0, (1,))
+
+    def part(self, start: int, end: int) -> Any:
+        """From one index to another."""
+        cells = self._cells
+        if cells is not None:
+            return cells[self._at[start:end]].tolist() if cells.size else repeat(None)
+        body, at, sizes = self._body, self._at[start:end], self._sizes[start:end]
+        if (sizes < 0).any():
+            pairs = zip(at.tolist(), sizes.tolist(), strict=True)
+            return [body[first : first + size] if size >= 0 else None for first, size in pairs]
+        return [body[first:last] for first, last in zip(at.tolist(), (at + sizes).tolist(), strict=True)]
+
+
+def _one_of_all(numbers: Ints) -> int | None:
+    """The one number that all are; None if they differ."""
+    first = numbers[0]
+    return int(first) if (numbers == first).all() else None
+
+
+def _windows(data: Bytes, size: int) -> Bytes:
+    """Of each position the bytes that follow, so many."""
+    return np.lib.stride_tricks.sliding_window_view(data, size)
+
+
+def headers_of(body: bytes, fields: Fields) -> list[Sequence[Header]]:
+    """Of each record its headers: nearly always none; those that have some are read one by one."""
+    found: list[Sequence[Header]] = [()] * fields.size
+    for index in np.flatnonzero(fields.header_count).tolist():
+        # `header_at` stands behind the count, whose width follows from it.
+        count = int(fields.header_count[index])
+        width = 1 if count < 64 else 2 if count < 8192 else 3
+        try:
+            found[index], _ = read_headers(body, int(fields.header_at[index]) - width)
+        except (IndexError, ValueError) as error:
+            raise corrupt(f"a record's headers cannot be read: {error}") from error
+    return found

@@ -1,0 +1,364 @@
+"""Columns to the bytes of a batch: Arrow arrays in, records out, without a Python object a record.
+
+Rules:
+- The bytes equal `encode.encode_records`'s, and so the Java producer's, for the same records.
+- Values of one size (and keys of one size, or none) are laid out as rows of a table, a stretch at a time in which all
+  numbers take the same number of bytes: what is between keys and values is written in words. Anything else is joined
+  piece by piece by Arrow.
+
+Needs the extra `ottla[arrow]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ottla.columns.uniform_layout import STEPS, Bytes, Ints, codes_of
+from ottla.kernel.memory import new_memory
+from ottla.wire.varint import encode_varint
+
+#: More stretches than one in so many records: laying out stretches would cost more than joining pieces.
+_STRETCH_MIN = 32
+#: How many offset deltas are kept as varints.
+_OFFSETS_KEPT = 1 << 16
+
+
+def encode_columns(
+    values: Any,
+    keys: Any | None,
+    headers: Any | None,
+    timestamps: Ints,
+    *,
+    room: int = 0,
+    memory: Callable[[int], memoryview] = new_memory,
+) -> memoryview:
+    """The records of one batch from Arrow binary arrays (and lists of headers), uncompressed.
+
+    `timestamps` are in ms; the first is the batch's base. With `room`, so many bytes are left free in front. They are
+    written into what `memory(size)` gives.
+    """
+    stamps = timestamps - timestamps[0]
+    laid = _rows(values, keys, stamps, room, memory) if headers is None else None
+    if laid is not None:
+        return laid
+    joined = _joined(values, keys, headers, stamps)
+    out = memory(room + len(joined))
+    out[room:] = joined
+    return out
+
+
+# ---- rows of a table
+
+
+def _rows(
+    values: Any, keys: Any | None, stamps: Ints, room: int, memory: Callable[[int], memoryview]
+) -> memoryview | None:
+    """Values of one size, keys of one size. None if they are not, or where too many stretches would be needed."""
+    count = len(values)
+    value_size, key_size = size_of_all(values), -1 if keys is None else size_of_all(keys)
+    if value_size is None or key_size is None:
+        return None
+    stamp_bytes: Varints = _ZERO if not stamps.any() else Varints(stamps)
+    edges = _edges(stamp_bytes, count)
+    if len(edges) - 1 > max(8, count // _STRETCH_MIN):
+        return None
+    table, key_table = _table(values, value_size), _table(keys, key_size) if keys is not None else None
+    key_head = encode_varint(key_size)
+    value_head = encode_varint(value_size)
+    after = len(key_head) + max(key_size, 0) + len(value_head) + value_size + 1
+    plans = []
+    total = room
+    for start, end in pairwise(edges):
+        stamp_width, offset_width = stamp_bytes.width_at(start), len(encode_varint(start))
+        length = encode_varint(1 + stamp_width + offset_width + after)
+        size = len(length) + 1 + stamp_width + offset_width + after
+        plans.append((start, end, stamp_width, offset_width, length, size, total))
+        total += size * (end - start)
+    out = memory(total)
+    cells = np.frombuffer(out, dtype=np.uint8)
+    for start, end, stamp_width, offset_width, length, size, at in plans:
+        rows = (end - start, size)
+        stamp_at = at + len(length) + 1
+        offset_at = stamp_at + stamp_width
+        place = offset_at + offset_width + len(key_head)
+        head = length + bytes(1 + stamp_width + offset_width) + key_head
+        if key_table is None:
+            head += value_head
+            place += len(value_head)
+        _write(cells, at, rows, head, (codes_of(start, end - start), offset_at - at))
+        if stamp_bytes is not _ZERO:
+            _copy(cells, stamp_at, rows, stamp_bytes.bytes(start, end, stamp_width))
+        if key_table is not None:
+            _copy(cells, place, rows, key_table[start:end])
+            place += key_size
+            _write(cells, place, rows, value_head)
+            place += len(value_head)
+        _copy(cells, place, rows, table[start:end])
+        # No headers.
+        _write(cells, place + value_size, rows, b"\x00")
+    return out
+
+
+def _write(
+    cells: Bytes, at: int, rows: tuple[int, int], content: bytes, counted: tuple[Any, int] | None = None
+) -> None:
+    """Write the same bytes into so many rows of some size, eight at a time, with numbers of their own if `counted`.
+
+    These are varints as words (`codes_of`), and where in these bytes they stand.
+    """
+    count, size = rows
+    width = next(width for width in (8, 4, 2, 1) if width <= len(content))
+    kind = np.dtype(f"<u{width}")
+    words = list(range(0, len(content) - width + 1, width))
+    if words[-1] + width < len(content):
+        words.append(len(content) - width)
+    for word in words:
+        same = int.from_bytes(content[word : word + width], "little")
+        value: Any = kind.type(same)
+        if counted is not None:
+            codes, start = counted
+            shift = 8 * (start - word)
+            if -64 < shift < 8 * width:
+                moved = codes << np.uint64(shift) if shift >= 0 else codes >> np.uint64(-shift)
+                value = moved.astype(kind, copy=False) | value
+        np.ndarray((count,), kind, cells, at + word, (size,))[...] = value
+
+
+def _copy(cells: Bytes, at: int, rows: tuple[int, int], content: Any) -> None:
+    """Write an element of `content` into each row: a row's bytes are moved at once, not in a loop over bytes."""
+    if content.dtype.itemsize:
+        np.copyto(np.ndarray((rows[0],), content.dtype, cells, at, (rows[1],)), content)
+
+
+def _edges(stamps: Varints, count: int) -> list[int]:
+    """Where a number begins to take more or fewer bytes than in the row before; and both ends."""
+    found = {0, count, *(step for step in STEPS if step < count)}
+    if stamps.width is not None:
+        found.update((np.flatnonzero(np.diff(stamps.width)) + 1).tolist())
+    return sorted(found)
+
+
+def _table(array: Any, size: int) -> NDArray[np.void]:
+    """The values of an array whose values all have `size` bytes, one element each."""
+    if not size:
+        return np.zeros(len(array), dtype="V0")
+    _, offsets, data = array.buffers()
+    first = int(np.frombuffer(offsets, dtype=np.int32)[array.offset])
+    return np.frombuffer(data, dtype=f"V{size}", count=len(array), offset=first)
+
+
+def size_of_all(array: Any) -> int | None:
+    """The one size of all values; None if they differ or some are null."""
+    if array.null_count:
+        return None
+    offsets = offsets_of(array)
+    size = int(offsets[1] - offsets[0])
+    if int(offsets[-1] - offsets[0]) != size * len(array) or not (np.diff(offsets) == size).all():
+        return None
+    return size
+
+
+# ---- varints
+
+
+class Varints:
+    """A column of numbers as zigzag varints: a row of bytes for each, and how many of them count."""
+
+    __slots__ = ("rows", "width")
+
+    #: None: all have one byte.
+    width: Ints | None
+
+    def __init__(self, numbers: Ints) -> None:
+        zigzag = ((numbers << 1) ^ (numbers >> 63)).astype(np.uint64)
+        most = max(1, -(-int(zigzag.max()).bit_length() // 7))
+        rows = np.empty((numbers.size, most), dtype=np.uint8)
+        width = np.ones(numbers.size, dtype=np.int64)
+        for place in range(most):
+            left = zigzag >> np.uint64(7 * place) if place else zigzag
+            rows[:, place] = left & np.uint64(127)
+            if place:
+                more = left > 0
+                width += more
+                rows[:, place - 1] |= more.astype(np.uint8) << 7
+        self.rows: Bytes = rows
+        self.width = width if most > 1 else None
+
+    def widths(self) -> Any:
+        """Of each its bytes: an array, or 1."""
+        return 1 if self.width is None else self.width
+
+    def width_at(self, row: int) -> int:
+        return 1 if self.width is None else int(self.width[row])
+
+    def bytes(self, start: int, end: int, width: int) -> Any:
+        """The first `width` bytes of these rows, one element each."""
+        return np.ascontiguousarray(self.rows[start:end, :width]).view(f"V{width}").reshape(end - start)
+
+    def part(self, count: int) -> Varints:
+        """The first so many."""
+        part = Varints.__new__(Varints)
+        part.rows = self.rows[:count]
+        part.width = None if self.width is None else self.width[:count]
+        return part
+
+
+class _Same(Varints):
+    """One byte, the same in all rows."""
+
+    def __init__(self, byte: int) -> None:
+        self.byte = bytes((byte,))
+        self.width = None
+
+    __slots__ = ("byte",)
+
+    def bytes(self, start: int, end: int, width: int) -> Any:
+        return self.byte
+
+    def filled(self, count: int) -> Varints:
+        same = Varints.__new__(Varints)
+        same.rows = np.full((count, 1), self.byte[0], dtype=np.uint8)
+        same.width = None
+        return same
+
+
+_ZERO = _Same(0)
+
+
+@cache
+def _kept_offsets() -> Varints:
+    return Varints(np.arange(_OFFSETS_KEPT, dtype=np.int64))
+
+
+def _offsets(count: int) -> Varints:
+    if count > _OFFSETS_KEPT:
+        return Varints(np.arange(count, dtype=np.int64))
+    return _kept_offsets().part(count)
+
+
+# ---- pieces joined
+
+
+def _joined(values: Any, keys: Any | None, headers: Any | None, stamps: Ints) -> memoryview:
+    count = len(values)
+    value_sizes = sizes_of(values)
+    value_bytes = Varints(value_sizes)
+    stamp_bytes, offset_bytes = Varints(stamps), _offsets(count)
+    total: Any = 1 + stamp_bytes.widths() + offset_bytes.widths() + value_bytes.widths() + np.maximum(value_sizes, 0)
+    head: list[Varints] = [_ZERO.filled(count), stamp_bytes, offset_bytes]
+    if keys is None:
+        middle: list[Any] = []
+        head += [_Same(1).filled(count), value_bytes]
+        total = total + 1
+    else:
+        key_sizes = sizes_of(keys)
+        key_bytes = Varints(key_sizes)
+        head.append(key_bytes)
+        middle = [_no_nulls(keys), packed([value_bytes])]
+        total = total + key_bytes.widths() + np.maximum(key_sizes, 0)
+    if headers is None:
+        tail: Any = pa.scalar(b"\x00", pa.binary())
+        total = total + 1
+    else:
+        tail = _header_bytes(headers)
+        total = total + sizes_of(tail)
+    pieces = [packed([Varints(total), *head]), *middle, _no_nulls(values), tail]
+    joined = pc.binary_join_element_wise(*pieces, pa.scalar(b"", pa.binary()))
+    _, _, data = joined.buffers()
+    edges = offsets_of(joined)
+    return memoryview(data).cast("B")[int(edges[0]) : int(edges[-1])]
+
+
+def _header_bytes(headers: Any) -> Any:
+    """Of each record the count of its headers and their bytes, from a list of (key, value) each."""
+    counts = np.asarray(pc.list_value_length(headers).fill_null(0)).astype(np.int64)
+    flat = headers.flatten()
+    if not len(flat):
+        return packed([Varints(counts)])
+    names, contents = flat.field(0), flat.field(1)
+    parts = [
+        packed([Varints(sizes_of(names))]),
+        names.cast(pa.binary()),
+        packed([Varints(sizes_of(contents))]),
+        _no_nulls(contents),
+    ]
+    each = pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.binary()))
+    offsets = np.zeros(len(headers) + 1, dtype=np.int32)
+    np.cumsum(counts, out=offsets[1:])
+    all_of_one = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), each), pa.scalar(b"", pa.binary()))
+    return pc.binary_join_element_wise(packed([Varints(counts)]), all_of_one, pa.scalar(b"", pa.binary()))
+
+
+def packed(columns: list[Varints]) -> Any:
+    """The columns' bytes, row after row, as an Arrow binary array."""
+    rows = np.hstack([one.rows for one in columns])
+    count = len(rows)
+    widths: Any = sum(one.widths() for one in columns)
+    offsets = np.zeros(count + 1, dtype=np.int32)
+    np.cumsum(np.broadcast_to(widths, count), out=offsets[1:])
+    if int(offsets[-1]) != rows.size:
+        counts = [np.arange(one.rows.shape[1]) < np.broadcast_to(one.widths(), count)[:, None] for one in columns]
+        rows = rows[np.hstack(counts)]
+    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(rows)])
+
+
+def offsets_of(array: Any) -> NDArray[np.int32]:
+    """Where the values of a binary or list array begin, and where the last ends."""
+    return np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset : array.offset + len(array) + 1]
+
+
+def sizes_of(array: Any) -> Ints:
+    """Of each value its bytes, -1 for a null."""
+    sizes = np.diff(offsets_of(array)).astype(np.int64)
+    if array.null_count:
+        sizes[np.asarray(array.is_null())] = -1
+    return sizes
+
+
+def _no_nulls(array: Any) -> Any:
+    return array.fill_null(b"") if array.null_count else array
+
+
+# ---- which partition
+
+
+def murmur2_all(keys: Any) -> NDArray[np.uint32]:
+    """Murmur2 of each value of an Arrow binary array, as `partitioner.murmur2` computes it."""
+    sizes = sizes_of(keys)
+    data = np.frombuffer(keys.buffers()[2] or b"", dtype=np.uint8)
+    offsets = offsets_of(keys)[:-1].astype(np.int64)
+    hashes = np.zeros(len(keys), dtype=np.uint32)
+    for size in np.unique(sizes[sizes >= 0]).tolist():
+        index = np.flatnonzero(sizes == size)
+        hashes[index] = _murmur2_of_size(data, offsets[index], size)
+    return hashes
+
+
+def _murmur2_of_size(data: Bytes, at: Ints, size: int) -> NDArray[np.uint32]:
+    multiplier = np.uint32(0x5BD1E995)
+    value = np.full(at.size, np.uint32(0x9747B28C ^ size), dtype=np.uint32)
+    whole = size & ~3
+    for place in range(0, whole, 4):
+        piece = np.zeros(at.size, dtype=np.uint32)
+        for byte in range(4):
+            piece |= data[at + place + byte].astype(np.uint32) << np.uint32(8 * byte)
+        piece *= multiplier
+        piece ^= piece >> np.uint32(24)
+        piece *= multiplier
+        value = (value * multiplier) ^ piece
+    if size != whole:
+        rest = np.zeros(at.size, dtype=np.uint32)
+        for byte in range(size - whole):
+            rest |= data[at + whole + byte].astype(np.uint32) << np.uint32(8 * byte)
+        value = (value ^ rest) * multiplier
+    value ^= value >> np.uint32(13)
+    value *= multiplier
+    return value ^ (value >> np.uint32(15))

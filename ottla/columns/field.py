@@ -1,0 +1,344 @@
+"""Where the fields of records are: arrays of positions, sizes and numbers, without a Python object a record.
+
+Where the records of a batch begin follows from their lengths, one after another. Four ways find it:
+
+- Records of one layout are recognised by comparing the bytes between the values (`stretch`).
+- Records whose bytes hold few zeros but their own are found between these (`_between_zeros`): text, mostly.
+- Records of one size are recognised by their length bytes alone.
+- The others are walked, one short step a record.
+
+All else is vectorised: the varints of a field are decoded for all records at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ottla.columns.uniform_layout import (
+    RUN_MIN,
+    STEPS,
+    Bytes,
+    Ints,
+    Stretch,
+    codes_of,
+    corrupt,
+    counts,
+    length_at,
+    run_of,
+)
+from ottla.kernel.error import KafkaError
+from ottla.wire.varint import decode_varint
+
+#: After so many steps of walking a run is looked for again.
+_WALK_STEPS = 512
+#: More places that look like the end of a record than so many a record: walking costs less than looking at them.
+_PLACES_MAX = 8
+
+
+def as_bytes(buffer: Any) -> Bytes:
+    """A buffer as an array, without a copy."""
+    return np.frombuffer(buffer, dtype=np.uint8) if len(buffer) else np.empty(0, dtype=np.uint8)
+
+
+def fields_of(data: Bytes, raw: Any, start: int, end: int, count: int) -> Fields:
+    """The fields of the `count` records that fill `data` from `start` to `end`. `raw` are the same bytes.
+
+    CORRUPT_MESSAGE if they do not fill it exactly.
+    """
+    if count >= RUN_MIN:
+        run = run_of(data, raw, start, end, count)
+        if run is not None:
+            return Fields.joined([Fields.of(stretch) for stretch in run.stretches])
+        found = _between_zeros(data, raw, start, end, count)
+        if found is not None:
+            return _alike_heads(data, raw, *found) or Fields(data, found[0])
+    return Fields(data, record_starts(data, raw, start, end, count))
+
+
+class Fields:
+    """The fields of many records: arrays of one length. Sizes of -1 are nulls."""
+
+    timestamp_delta: Ints
+    offset_delta: Ints
+    key_at: Ints
+    key_size: Ints
+    value_at: Ints
+    value_size: Ints
+    header_count: Ints
+    #: Behind the count.
+    header_at: Ints
+    #: Of the record.
+    end_at: Ints
+
+    __slots__ = (
+        "end_at",
+        "header_at",
+        "header_count",
+        "key_at",
+        "key_size",
+        "offset_delta",
+        "timestamp_delta",
+        "value_at",
+        "value_size",
+    )
+
+    def __init__(self, data: Bytes, starts: Ints) -> None:
+        """From records that begin at `starts`. CORRUPT_MESSAGE if a field leaves its record."""
+        try:
+            length, at = varints(data, starts)
+            ends = at + length
+            # The attributes are a byte that nobody uses.
+            self.timestamp_delta, at = varints(data, at + 1)
+            self.offset_delta, at = varints(data, at)
+            self.key_size, self.key_at = varints(data, at)
+            self.value_size, self.value_at = varints(data, self.key_at + np.maximum(self.key_size, 0))
+            self.header_count, self.header_at = varints(data, self.value_at + np.maximum(self.value_size, 0))
+        except IndexError:
+            raise corrupt("a record's field leaves its batch") from None
+        self.end_at = ends
+        plain = self.header_count == 0
+        if not (plain & (self.header_at == ends) | ~plain & (self.header_at < ends)).all():
+            raise corrupt("a record's fields do not add up to its length")
+
+    @classmethod
+    def of(cls, stretch: Stretch) -> Fields:
+        """Those of records of one layout, of a single batch."""
+        found = cls.__new__(cls)
+        count, size = stretch.records, stretch.size
+        base = np.arange(0, size * count, size, dtype=np.int64)
+        stamp, offset = stretch.timestamp_delta, stretch.offset_delta
+        found.timestamp_delta = np.full(count, stamp, dtype=np.int64) if isinstance(stamp, int) else stamp[0]
+        found.offset_delta = np.arange(offset, offset + count) if isinstance(offset, int) else offset[0]
+        found.key_at, found.value_at = base + stretch.key_at, base + stretch.value_at
+        found.header_at = found.end_at = base + (stretch.at + size)
+        found.key_size = np.full(count, stretch.key_size, dtype=np.int64)
+        found.value_size = np.full(count, stretch.value_size, dtype=np.int64)
+        found.header_count = np.zeros(count, dtype=np.int64)
+        return found
+
+    @classmethod
+    def joined(cls, parts: Sequence[Fields]) -> Fields:
+        """The fields of several, one after another; positions are in the same bytes."""
+        if len(parts) == 1:
+            return parts[0]
+        found = cls.__new__(cls)
+        for name in cls.__slots__:
+            setattr(found, name, np.concatenate([getattr(part, name) for part in parts]))
+        return found
+
+    def part(self, start: int, end: int) -> Fields:
+        """Those of some records."""
+        found = Fields.__new__(Fields)
+        for name in self.__slots__:
+            setattr(found, name, getattr(self, name)[start:end])
+        return found
+
+    @property
+    def size(self) -> int:
+        """How many records there are."""
+        return int(self.key_size.size)
+
+
+# ---- where records begin
+
+
+def _between_zeros(data: Bytes, raw: Any, start: int, end: int, count: int) -> tuple[Ints, Ints, Ints] | None:
+    """Where `count` records begin that fill `data` from `start` to `end`, if it can be seen; None where it cannot.
+
+    And where their length ends, and where they do. A record without headers ends in a zero byte, and its attributes,
+    behind its length, are one. So all places are tried that follow a zero and have another one as far away as in the
+    first record, and whose length leads to another such place: in text there are no others than the records' own. The
+    places found are right if they lead from one to the next, from the first to the end: that is what walking finds.
+    """
+    try:
+        width = length_at(raw, start)[1]
+    except KafkaError:
+        return None
+    zero = data[start:end] == 0
+    if zero.size < width + 2 or not zero[-1]:
+        return None
+    edge = zero[: -width - 1] & zero[width + 1 :]
+    if width > 1:
+        edge &= data[start + 1 : end - width] > 127
+    edges = np.flatnonzero(edge)
+    if edges.size < count - 1 or edges.size > _PLACES_MAX * count:
+        return None
+    at = np.empty(edges.size + 1, dtype=np.int64)
+    at[0] = start
+    np.add(edges, start + 1, out=at[1:])
+    try:
+        length, after = _raw_varints(data, at)
+    except (IndexError, KafkaError):
+        return None
+    following = after + (length >> 1)
+    if at.size > count:
+        place = np.minimum(np.searchsorted(at, following), at.size - 1)
+        leads = (at[place] == following) | (following == end)
+        at, after, following = at[leads], after[leads], following[leads]
+    if at.size != count or at[0] != start or following[-1] != end or (at[1:] != following[:-1]).any():
+        return None
+    return at, after, following
+
+
+def _alike_heads(data: Bytes, raw: Any, starts: Ints, after: Ints, ends: Ints) -> Fields | None:
+    """The fields of records without keys and headers whose numbers take as many bytes in each as in the first.
+
+    What stands before the values is eight bytes or fewer then: one word a record. None where it is otherwise.
+    """
+    windows = np.ndarray((max(0, data.size - 7),), "<u8", data, 0, (1,))
+    parts = []
+    first, count = 0, starts.size
+    while first < count:
+        some = slice(first, min(count, next(step for step in STEPS if step > first)))
+        part = _of_heads(windows, raw, after[some], ends[some])
+        if part is None:
+            return None
+        parts.append(part)
+        first = some.stop
+    # Every record's end is its header count, which has to be 0.
+    return Fields.joined(parts) if not data[ends - 1].any() else None
+
+
+def _of_heads(windows: Any, raw: Any, after: Ints, ends: Ints) -> Fields | None:
+    """Those of records whose heads begin (behind the length) at `after`."""
+    begin, count = int(after[0]), after.size
+    try:
+        stamp, offset_at = decode_varint(raw, begin + 1)
+        offset, key_at = decode_varint(raw, offset_at)
+        value_at = decode_varint(raw, key_at + 1)[1]
+    except (IndexError, ValueError):
+        return None
+    width = value_at - begin
+    if raw[key_at] != 1 or width > 8 or after[-1] >= windows.size:
+        return None
+    if not counts(offset, count, bytes(raw[offset_at:key_at])):
+        return None
+    word = windows[after]
+    # The offset deltas count up; the timestamps and the sizes of values take as many bytes as the first one's.
+    code = codes_of(offset, count) << np.uint64(8 * (offset_at - begin))
+    differs = (word ^ code) ^ (word[0] ^ code[0])
+    looked_at = b"\xff" + b"\x80" * (offset_at - begin - 1) + b"\xff" * (key_at + 1 - offset_at)
+    looked_at += b"\x80" * (value_at - key_at - 1)
+    if (differs & np.uint64(int.from_bytes(looked_at, "little"))).any():
+        return None
+    size = _number(word, key_at + 1 - begin, value_at - begin)
+    found = Fields.__new__(Fields)
+    found.value_at = after + width
+    found.value_size = size
+    if (found.value_at + np.maximum(size, 0) != ends - 1).any():
+        return None
+    stamps = looked_at[1 : offset_at - begin].replace(b"\x80", b"\x7f")
+    same = not (differs & np.uint64(int.from_bytes(b"\0" + stamps, "little"))).any()
+    found.timestamp_delta = np.full(count, stamp, dtype=np.int64) if same else _number(word, 1, offset_at - begin)
+    found.offset_delta = np.arange(offset, offset + count)
+    found.key_at = after + (key_at + 1 - begin)
+    found.key_size = np.full(count, -1, dtype=np.int64)
+    found.header_count = np.zeros(count, dtype=np.int64)
+    found.header_at = found.end_at = ends
+    return found
+
+
+def _number(word: Any, start: int, end: int) -> Ints:
+    """The zigzag varints in these bytes of the words."""
+    value = (word >> np.uint64(8 * start)) & np.uint64(127)
+    for place in range(1, end - start):
+        value |= ((word >> np.uint64(8 * (start + place))) & np.uint64(127)) << np.uint64(7 * place)
+    signed: Ints = value.view(np.int64)
+    return (signed >> 1) ^ -(signed & 1)
+
+
+def record_starts(data: Bytes, raw: Any, start: int, end: int, count: int) -> Ints:
+    """Where `count` records begin that fill `data` from `start` to `end`. `raw` are the same bytes, for the walk.
+
+    CORRUPT_MESSAGE if they do not fill it exactly.
+    """
+    pieces: list[Any] = []
+    position, left = start, count
+    while left > 0:
+        length, width = length_at(raw, position)
+        size = length + width
+        most = min(left, (end - position) // size if size > 0 else 0)
+        if most <= 0:
+            raise corrupt("a record is longer than its batch")
+        run = 1
+        # A short look first: where sizes vary, comparing to the end of the batch again and again would cost most.
+        if most >= RUN_MIN and _run(data, position, size, width, RUN_MIN) == RUN_MIN:
+            run = _run(data, position, size, width, most)
+        if run >= RUN_MIN:
+            pieces.append(np.arange(position, position + run * size, size, dtype=np.int64))
+            position += run * size
+            left -= run
+        else:
+            steps = min(left, _WALK_STEPS)
+            walked, position = _walk(raw, position, steps)
+            pieces.append(np.array(walked, dtype=np.int64))
+            left -= steps
+    if position != end:
+        raise corrupt("the records do not fill their batch")
+    return np.concatenate(pieces) if len(pieces) != 1 else pieces[0]
+
+
+def _run(data: Bytes, position: int, size: int, width: int, most: int) -> int:
+    """How many of the next `most` records bear the same length as the first."""
+    table = data[position : position + most * size].reshape(most, size)[:, :width]
+    same = (table == table[0]).all(axis=1) if width > 1 else table[:, 0] == table[0, 0]
+    return most if same.all() else int(same.argmin())
+
+
+def _walk(raw: Any, position: int, steps: int) -> tuple[list[int], int]:
+    found: list[int] = []
+    append = found.append
+    try:
+        for _ in range(steps):
+            append(position)
+            byte = raw[position]
+            if byte < 128:
+                position += (byte >> 1) + 1
+            else:
+                second = raw[position + 1]
+                if second < 128:
+                    position += ((byte & 127 | second << 7) >> 1) + 2
+                else:
+                    length, width = length_at(raw, position)
+                    position += length + width
+    except IndexError:
+        raise corrupt("a record is longer than its batch") from None
+    return found, position
+
+
+# ---- varints
+
+
+def varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
+    """The zigzag varints that begin at each of `at`, and where each ends."""
+    value, end = _raw_varints(data, at)
+    # The shift is of an unsigned number: 64 bits may all be in use.
+    return (value.view(np.uint64) >> np.uint64(1)).view(np.int64) ^ -(value & 1), end
+
+
+def _raw_varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
+    byte = data[at]
+    value = (byte & 127).astype(np.int64)
+    end = at + 1
+    more = byte > 127
+    if not more.any():
+        return value, end
+    if more.all():
+        # Sizes are alike more often than not: two bytes in all records need no selection.
+        second = data[end]
+        if not (second > 127).any():
+            return value | (second.astype(np.int64) << 7), end + 1
+    index = np.flatnonzero(more)
+    shift = 7
+    while index.size:
+        if shift > 63:
+            raise corrupt("a varint has more than ten bytes")
+        byte = data[end[index]]
+        value[index] |= (byte & 127).astype(np.int64) << shift
+        end[index] += 1
+        index = index[byte > 127]
+        shift += 7
+    return value, end

@@ -1,0 +1,405 @@
+"""Records of one layout: where they lie, and their parts as columns, by comparing words and copying rows.
+
+Records that a table or a program with values of one size has made are alike but for their numbers: the same sizes, the
+same fields at the same places. A stretch is such records one after another, a run such batches. That they are alike is
+checked at all of them: the bytes between keys and values are compared, eight at a time, with those of the first record
+(by induction from it, a record begins where the one before ends).
+
+Rules:
+- The offset deltas of a batch count from 0, and at 64, 8,192 and 1,048,576 their varints become longer: there a stretch
+  ends and the next one begins.
+- None, where records are not alike, says nothing about their being right: `column` looks at each.
+
+Needs the extra `ottla[arrow]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.wire.varint import decode_varint, encode_varint
+
+Bytes = NDArray[np.uint8]
+Ints = NDArray[np.int64]
+
+#: Fewer records than these are not worth the calls.
+RUN_MIN = 32
+#: So many records pay for a run that is shorter.
+_SMALL_EVERY = 512
+#: Where the varint of an offset delta becomes longer.
+STEPS = (64, 8_192, 1_048_576, 1 << 31)
+#: So many offset deltas are kept as varints.
+_KEPT = 1 << 16
+#: Arrow's views hold shorter values themselves.
+VIEW_INLINE = 12
+
+
+class Stretch(NamedTuple):
+    """Records of one layout. Positions are those of the first one, in the first batch of the run."""
+
+    at: int
+    #: From one record to the next.
+    size: int
+    #: In each batch.
+    records: int
+    #: Sizes of -1 are nulls.
+    key_at: int
+    key_size: int
+    value_at: int
+    value_size: int
+    #: One for all, or those of all records, a row a batch.
+    timestamp_delta: int | Ints
+    #: The first one's where they count up, or those of all records, a row a batch.
+    offset_delta: int | Ints
+
+
+class UniformRun(NamedTuple):
+    """Batches of one layout: each begins `pitch` behind the one before."""
+
+    batches: int
+    pitch: int
+    #: Of each batch.
+    records: int
+    stretches: list[Stretch]
+
+
+def runs_of(data: Bytes, raw: Any, places: Sequence[tuple[int, int, int]]) -> list[UniformRun] | None:
+    """The records of these batches, each given as (start, end, count); None if they are not of few layouts.
+
+    `raw` are the same bytes as `data`.
+    """
+    found: list[UniformRun] = []
+    at = 0
+    together = True
+    # A few small batches among large ones do no harm; where all are small, and unlike, looking at each record is less.
+    small_max = 1 + sum(count for *_, count in places) // _SMALL_EVERY
+    while at < len(places):
+        start, end, count = places[at]
+        batches = _alike(places, at) if together else 1
+        pitch = places[at + 1][0] - start if batches > 1 else end - start
+        small_max -= count * batches < RUN_MIN
+        if small_max < 0:
+            return None
+        run = run_of(data, raw, start, end, count, batches, pitch)
+        if run is None and batches > 1:
+            # Looking ahead again and again would cost most where it never helps.
+            together = False
+            run = run_of(data, raw, start, end, count)
+        if run is None:
+            return None
+        found.append(run)
+        at += run.batches
+    return found
+
+
+def _alike(places: Sequence[tuple[int, int, int]], at: int) -> int:
+    """How many batches from this one on have its size and its number of records, and lie at one distance."""
+    start, end, count = places[at]
+    if at + 1 == len(places):
+        return 1
+    pitch = places[at + 1][0] - start
+    batches = 1
+    while at + batches < len(places) and places[at + batches] == (
+        start + batches * pitch,
+        end + batches * pitch,
+        count,
+    ):
+        batches += 1
+    return batches
+
+
+def run_of(
+    data: Bytes, raw: Any, start: int, end: int, count: int, batches: int = 1, pitch: int = 0
+) -> UniformRun | None:
+    """The `count` records that fill `data` from `start` to `end`, and in `batches` at every `pitch` from there."""
+    found = []
+    first = 0
+    position = start
+    while first < count:
+        some = min(next(step for step in STEPS if step > first), count) - first
+        stretch = _stretch(data, raw, position, end, (batches, some), pitch)
+        if stretch is None:
+            return None
+        found.append(stretch)
+        position += stretch.size * some
+        first += some
+    return UniformRun(batches, pitch, count, found) if found and position == end else None
+
+
+def _stretch(data: Bytes, raw: Any, position: int, end: int, shape: tuple[int, int], pitch: int) -> Stretch | None:
+    """So many records in so many batches of the first one's layout; None if they are not alike."""
+    count = shape[1]
+    try:
+        length, width = length_at(raw, position)
+        size = width + length
+        if length < 6 or position + size * count > end:
+            return None
+        stamp_at = position + width + 1
+        stamp, offset_at = decode_varint(raw, stamp_at)
+        offset, key_head_at = decode_varint(raw, offset_at)
+        key_size, key_at = decode_varint(raw, key_head_at)
+        value_head_at = key_at + max(key_size, 0)
+        value_size, value_at = decode_varint(raw, value_head_at)
+        tail_at = value_at + max(value_size, 0)
+    except (IndexError, ValueError, KafkaError):
+        return None
+    # The last byte is the header count, which has to be 0: headers differ too much to be of one layout.
+    if tail_at != position + size - 1 or key_size < -1 or value_size < -1 or raw[tail_at]:
+        return None
+    if offset_at - stamp_at > 9 or key_head_at - offset_at > 9:
+        # Numbers of so many bytes are no times and no offsets.
+        return None
+    strides = (pitch, size)
+    rest = [(value_head_at, value_at), (tail_at, tail_at + 1)]
+    head_end = key_at
+    if key_size <= 0:
+        head_end = rest.pop(0)[1]
+    for gap in rest:
+        if not _agrees(data, gap, bytes(raw[gap[0] : gap[1]]), bytes([0xFF]) * (gap[1] - gap[0]), shape, strides):
+            return None
+    head = bytes(raw[position:head_end])
+    stamp_part = slice(stamp_at - position, offset_at - position)
+    offset_part = slice(offset_at - position, key_head_at - position)
+    codes = codes_of(offset, count) if counts(offset, count, head[offset_part]) else None
+    # The rarer it is, the later: one timestamp and offsets that count, then any timestamps, then any offsets.
+    for same_stamp, counting in ((True, True), (False, True), (False, False)):
+        if counting and codes is None:
+            continue
+        mask = bytearray(b"\xff" * len(head))
+        # Numbers may differ in all but the bits that say how wide they are.
+        if not same_stamp:
+            mask[stamp_part] = b"\x80" * (offset_at - stamp_at)
+        if not counting:
+            mask[offset_part] = b"\x80" * (key_head_at - offset_at)
+        counted = (codes, offset_part.start) if counting else None
+        if _agrees(data, (position, head_end), head, bytes(mask), shape, strides, counted):
+            stamps = stamp if same_stamp else _numbers(data, stamp_at, offset_at, shape, strides)
+            offsets = offset if counting else _numbers(data, offset_at, key_head_at, shape, strides)
+            return Stretch(position, size, count, key_at, key_size, value_at, value_size, stamps, offsets)
+    return None
+
+
+def _agrees(
+    data: Bytes,
+    place: tuple[int, int],
+    first: bytes,
+    mask: bytes,
+    shape: tuple[int, int],
+    strides: tuple[int, int],
+    counted: tuple[Any, int] | None = None,
+) -> bool:
+    """Do all records have the first one's bytes at this place, as far as the mask looks?
+
+    `counted` are numbers that count up in each batch, as varints, and where in these bytes they stand.
+    """
+    at, end = place
+    width = next(width for width in (8, 4, 2, 1) if width <= end - at)
+    kind = np.dtype(f"<u{width}")
+    full = (1 << 8 * width) - 1
+    words = list(range(0, end - at - width + 1, width))
+    if words[-1] + width < end - at:
+        words.append(end - at - width)
+    for word in words:
+        found = np.ndarray(shape, kind, data, at + word, strides).copy()
+        wanted = int.from_bytes(first[word : word + width], "little")
+        looked_at = int.from_bytes(mask[word : word + width], "little")
+        if counted is not None:
+            codes, start = counted
+            shift = 8 * (start - word)
+            if -64 < shift < 8 * width:
+                moved = codes << np.uint64(shift) if shift >= 0 else codes >> np.uint64(-shift)
+                found ^= moved.astype(kind, copy=False)
+                wanted ^= int(moved[0]) & full
+        if looked_at != full:
+            found &= kind.type(looked_at)
+            wanted &= looked_at
+        if (found != kind.type(wanted)).any():
+            return False
+    return True
+
+
+def counts(first: int, count: int, code: bytes) -> bool:
+    """Are there so many numbers from the first one on whose varints are as long? Not if the first is written longer."""
+    last = first + count - 1
+    alike = first >= 0 and last < STEPS[-1] and not any(first < step <= last for step in STEPS)
+    return alike and code == encode_varint(first)
+
+
+@cache
+def _kept_codes() -> Any:
+    return _coded(np.arange(_KEPT, dtype=np.uint64))
+
+
+def codes_of(first: int, count: int) -> Any:
+    """The zigzag varints of so many numbers from `first` on, the first byte lowest."""
+    if first + count <= _KEPT:
+        return _kept_codes()[first : first + count]
+    return _coded(np.arange(first, first + count, dtype=np.uint64))
+
+
+def _coded(numbers: Any) -> Any:
+    left = numbers << np.uint64(1)
+    code = np.zeros(numbers.size, dtype=np.uint64)
+    for place in range(5):
+        code |= (left & np.uint64(127)) << np.uint64(8 * place)
+        left = left >> np.uint64(7)
+        code |= (left > 0).astype(np.uint64) << np.uint64(8 * place + 7)
+    return code
+
+
+def _numbers(data: Bytes, at: int, end: int, shape: tuple[int, int], strides: tuple[int, int]) -> Ints:
+    """The zigzag varints that stand from `at` to `end` in the first record and there in all others."""
+    value = np.zeros(shape, dtype=np.int64)
+    for place in range(end - at):
+        byte = np.ndarray(shape, np.uint8, data, at + place, strides) & np.uint8(127)
+        value |= byte.astype(np.int64) << (7 * place)
+    return (value >> 1) ^ -(value & 1)
+
+
+# ---- the columns
+
+
+def records_of(runs: Sequence[UniformRun]) -> int:
+    """How many there are."""
+    return sum(run.batches * run.records for run in runs)
+
+
+def _blocks(runs: Sequence[UniformRun], column: Any) -> Iterator[tuple[UniformRun, slice, Stretch, Any]]:
+    """Of each stretch its run, which of all batches these are, and the rows of `column` for it, one a batch."""
+    at = batch = 0
+    for run in runs:
+        block = column[at : at + run.batches * run.records].reshape(run.batches, run.records, *column.shape[1:])
+        first = 0
+        for stretch in run.stretches:
+            yield run, slice(batch, batch + run.batches), stretch, block[:, first : first + stretch.records]
+            first += stretch.records
+        at += run.batches * run.records
+        batch += run.batches
+
+
+def offsets_of(runs: Sequence[UniformRun], bases: Ints) -> Ints:
+    """The offset of each record; `bases` are those of the batches."""
+    found = np.empty(records_of(runs), dtype=np.int64)
+    for _, batches, stretch, rows in _blocks(runs, found):
+        delta = stretch.offset_delta
+        counted = np.arange(delta, delta + stretch.records) if isinstance(delta, int) else delta
+        np.add(bases[batches, None], counted, out=rows)
+    return found
+
+
+def timestamps_of(runs: Sequence[UniformRun], bases: Ints) -> Ints:
+    """The timestamp of each record; `bases` are those of the batches."""
+    found = np.empty(records_of(runs), dtype=np.int64)
+    for _, batches, stretch, rows in _blocks(runs, found):
+        np.add(bases[batches, None], stretch.timestamp_delta, out=rows)
+    return found
+
+
+def pieces_of(data: Bytes, runs: Sequence[UniformRun], *, keys: bool) -> Any:
+    """The keys or the values as an Arrow binary array of its own: a copy of so many bytes a record, and no more."""
+    import pyarrow as pa
+
+    total = records_of(runs)
+    edges, valid = _edges(runs, total, keys)
+    if edges is None:
+        return pa.nulls(total, pa.binary())
+    # Arrow keeps what is freed for the next table; NumPy gives it back to the system, page by page.
+    memory = pa.allocate_buffer(int(edges[-1]))
+    found = np.frombuffer(memory, dtype=np.uint8)
+    at = 0
+    for run in runs:
+        row = sum(max(_piece(one, keys)[1], 0) * one.records for one in run.stretches)
+        block = found[at : at + run.batches * row].reshape(run.batches, row)
+        first = 0
+        for one in run.stretches:
+            start, size = _piece(one, keys)
+            if size > 0:
+                # As elements of so many bytes each is moved in one go.
+                kind = f"V{size}"
+                into = block[:, first : first + one.records * size].view(kind)
+                np.copyto(into, np.ndarray((run.batches, one.records), kind, data, start, (run.pitch, one.size)))
+                first += one.records * size
+        at += run.batches * row
+    return pa.Array.from_buffers(pa.binary(), total, [valid, pa.py_buffer(edges), memory])
+
+
+def _edges(runs: Sequence[UniformRun], total: int, keys: bool) -> tuple[Any, Any]:
+    """Where each piece begins and the last ends, and Arrow's bits for those that are not null; None if all are."""
+    import pyarrow as pa
+
+    of_stretches = {_piece(stretch, keys)[1] for run in runs for stretch in run.stretches}
+    if of_stretches == {-1}:
+        return None, None
+    if len(of_stretches) == 1:
+        (size,) = of_stretches
+        if size:
+            return np.arange(0, (total + 1) * size, size, dtype=np.int32), None
+    sizes = np.empty(total, dtype=np.int32)
+    for _, _, stretch, rows in _blocks(runs, sizes):
+        rows[...] = _piece(stretch, keys)[1]
+    valid = pa.py_buffer(np.packbits(sizes >= 0, bitorder="little")) if -1 in of_stretches else None
+    edges = np.zeros(total + 1, dtype=np.int32)
+    np.cumsum(np.maximum(sizes, 0), out=edges[1:])
+    return edges, valid
+
+
+def views_of(data: Bytes, buffer: Any, runs: Sequence[UniformRun], *, keys: bool) -> Any:
+    """The same as views into `buffer`, Arrow's of the same bytes."""
+    import pyarrow as pa
+
+    total = records_of(runs)
+    _, valid = _edges(runs, total, keys)
+    views = np.zeros((total, 4), dtype=np.int32)
+    for run, _, one, rows in _blocks(runs, views):
+        start, size = _piece(one, keys)
+        shape, strides = (run.batches, one.records), (run.pitch, one.size)
+        if size > VIEW_INLINE:
+            # How long, the first four bytes, in which buffer, where.
+            rows[..., 0] = size
+            rows[..., 1] = np.ndarray(shape, "<i4", data, start, strides)
+            places = np.arange(one.records, dtype=np.int32) * one.size + start
+            rows[..., 3] = places + (np.arange(run.batches, dtype=np.int32) * run.pitch)[:, None]
+        elif size > 0:
+            rows[..., 0] = size
+            rows.view(np.uint8)[..., 4 : 4 + size] = np.ndarray((*shape, size), np.uint8, data, start, (*strides, 1))
+    if _piece(runs[0].stretches[0], keys)[1] < 0 and valid is None:
+        return pa.nulls(total, pa.binary_view())
+    return pa.Array.from_buffers(pa.binary_view(), total, [valid, pa.py_buffer(views), buffer])
+
+
+def _piece(stretch: Stretch, keys: bool) -> tuple[int, int]:
+    return (stretch.key_at, stretch.key_size) if keys else (stretch.value_at, stretch.value_size)
+
+
+# ---- what records of any layout need as well
+
+
+def length_at(raw: Any, position: int) -> tuple[int, int]:
+    """The varint there, at least 0, and its width. CORRUPT_MESSAGE if it is none."""
+    value = shift = width = 0
+    try:
+        while True:
+            byte = raw[position + width]
+            value |= (byte & 127) << shift
+            width += 1
+            if byte < 128:
+                break
+            shift += 7
+            if shift > 28:
+                raise corrupt("a record's length has more than five bytes")
+    except IndexError:
+        raise corrupt("a record's length is cut off") from None
+    if value & 1:
+        raise corrupt("a record's length is negative")
+    return value >> 1, width
+
+
+def corrupt(why: str) -> KafkaError:
+    """An error of the bytes."""
+    return KafkaError(ErrorCode.CORRUPT_MESSAGE, why)

@@ -1,0 +1,40 @@
+"""What a controller that has just come to lead writes first (KIP-868, KIP-966).
+
+Rules:
+- An empty log gets the bootstrap records of `format`, within a metadata transaction where there are any.
+- A transaction that its writer left open is aborted; if it was the bootstrap itself, that is written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ottla.metadata.feature import METADATA_VERSION_LATEST, TRANSACTIONS_FROM, feature_records, new_cluster_levels
+from ottla.metadata.image import BROKER, METADATA_VERSION, Image
+from ottla.wire.record.metadata import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+)
+
+_ELR = "eligible.leader.replicas.version"
+
+
+def activation_records(image: Image, *, in_transaction: bool, bootstrap: Sequence[Any], min_isr: int) -> list[Any]:
+    """The records of a new leader; often none. `bootstrap` is what `format` left, empty if it left nothing."""
+    records: list[Any] = [AbortTransactionRecord(reason="Controller failover")] if in_transaction else []
+    if image.metadata_version:
+        return records
+    made: list[Any] = list(bootstrap) or feature_records(new_cluster_levels(METADATA_VERSION_LATEST, {}))
+    levels = {record.name: record.feature_level for record in made if isinstance(record, FeatureLevelRecord)}
+    if levels.get(_ELR, 0) > 0:
+        # Eligible leaders are counted by the cluster's minimum of in-sync replicas, so there must be one.
+        made.append(
+            ConfigRecord(resource_type=BROKER, resource_name="", name="min.insync.replicas", value=str(min_isr))
+        )
+    if levels.get(METADATA_VERSION, 0) >= TRANSACTIONS_FROM:
+        return [*records, BeginTransactionRecord(name="Bootstrap records"), *made, EndTransactionRecord()]
+    return [*records, *made]

@@ -1,0 +1,374 @@
+"""Settings of topics, brokers, groups and client metrics: AlterConfigs (key 33), IncrementalAlterConfigs (key 44).
+
+Rules:
+- A resource fails alone and whole: one bad value, and nothing of it is changed.
+- What is checked is the resource as it would be after the change.
+- A broker's settings are written also when nothing changed: the record makes the broker read its files again
+  (KAFKA-14136).
+- With eligible leader replicas the cluster has a `min.insync.replicas`, and a single broker none of its own (KIP-966).
+
+KIPs: 133, 226 dynamic brokers, 339 incremental, 714 client metrics, 848 groups.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ottla.controller.decision import Decision, message_or_none
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.re2.pattern import Expression, InvalidExpression
+from ottla.kernel.topic_name import check_name
+from ottla.metadata.feature import CORDONED_DIRECTORIES_FROM, METADATA_VERSIONS
+from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, Image
+from ottla.settings.group.settings import GroupSettings
+from ottla.settings.schema import ConfigType, Setting, Settings
+from ottla.settings.server.settings import CONNECTION_LIMITS, ServerSettings
+from ottla.settings.topic.settings import TopicSettings
+from ottla.wire.api import alter_configs as legacy
+from ottla.wire.api import incremental_alter_configs as incremental
+from ottla.wire.record.metadata import ClearElrRecord, ConfigRecord
+
+_SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
+_OPERATIONS = {_APPEND: "APPEND", _SUBTRACT: "SUBTRACT"}
+_MIN_ISR = "min.insync.replicas"
+_CORDONED = "cordoned.log.dirs"
+#: A value is a string with an int16 length in old versions of the responses.
+_VALUE_LENGTH_MAX = 32767
+
+#: KIP-714. None is a list to APPEND and SUBTRACT.
+_CLIENT_METRICS = ("metrics", "interval.ms", "match")
+_CLIENT_METRICS_MATCH = (
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+)
+_INTERVAL_MS_MIN, _INTERVAL_MS_MAX = 100, 3_600_000
+
+#: Pools of threads grow and shrink step by step (KIP-226).
+_THREADS = (
+    "background.threads",
+    "log.cleaner.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+)
+
+Resource = tuple[int, str]
+#: Setting -> (operation, value).
+Changes = dict[str, tuple[int, str | None]]
+
+
+# ---- the commands
+
+
+def incremental_alter_configs(
+    image: Image, settings: ServerSettings, request: incremental.IncrementalAlterConfigsRequest
+) -> Decision:
+    """Set, delete, append to and subtract from settings."""
+    records: list[Any] = []
+    response = incremental.IncrementalAlterConfigsResponse()
+    twice = _twice((each.resource_type, each.resource_name) for each in request.resources)
+    for each in request.resources:
+        resource = (each.resource_type, each.resource_name)
+        answer = incremental.AlterConfigsResourceResponse(
+            resource_type=each.resource_type, resource_name=each.resource_name, error_message=None
+        )
+        try:
+            _check_request(resource, twice, [config.name for config in each.configs])
+            missing = [each.name for each in each.configs if each.config_operation != _DELETE and each.value is None]
+            _check_values(missing)
+            _check_node(settings, resource)
+            changes = {config.name: (config.config_operation, config.value) for config in each.configs}
+            records += _changed(image, settings, resource, changes)
+        except KafkaError as error:
+            answer.error_code, answer.error_message = error.code, message_or_none(error)
+        response.responses.append(answer)
+    return Decision([] if request.validate_only else records + _clear_elr(image, records), response)
+
+
+def alter_configs(image: Image, settings: ServerSettings, request: legacy.AlterConfigsRequest) -> Decision:
+    """Replace all settings of a resource by those given."""
+    records: list[Any] = []
+    response = legacy.AlterConfigsResponse()
+    twice = _twice((each.resource_type, each.resource_name) for each in request.resources)
+    for each in request.resources:
+        resource = (each.resource_type, each.resource_name)
+        answer = legacy.AlterConfigsResourceResponse(
+            resource_type=each.resource_type, resource_name=each.resource_name, error_message=None
+        )
+        try:
+            _check_request(resource, twice, [config.name for config in each.configs])
+            _check_values([config.name for config in each.configs if config.value is None])
+            _check_node(settings, resource)
+            changes: Changes = {config.name: (_SET, config.value) for config in each.configs}
+            changes |= {name: (_DELETE, None) for name in image.config(*resource) if name not in changes}
+            records += _changed(image, settings, resource, changes)
+        except KafkaError as error:
+            answer.error_code, answer.error_message = error.code, message_or_none(error)
+        response.responses.append(answer)
+    return Decision([] if request.validate_only else records + _clear_elr(image, records), response)
+
+
+def _twice(resources: Iterable[Resource]) -> set[Resource]:
+    seen: set[Resource] = set()
+    twice: set[Resource] = set()
+    for resource in resources:
+        (twice if resource in seen else seen).add(resource)
+    return twice
+
+
+def _check_request(resource: Resource, twice: set[Resource], names: list[str]) -> None:
+    if resource in twice:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+    if len(set(names)) < len(names):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    if resource[0] not in (TOPIC, BROKER, CLIENT_METRICS, GROUP):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource[0]}")
+
+
+def _check_values(missing: list[str]) -> None:
+    if missing:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(missing)}")
+
+
+def _changed(image: Image, settings: ServerSettings, resource: Resource, changes: Changes) -> list[ConfigRecord]:
+    """The records of one resource, after all checks."""
+    kind, name = resource
+    before = image.config(kind, name)
+    after = dict(before)
+    records = []
+    for key, (operation, given) in changes.items():
+        old = before.get(key)
+        new = _result(kind, settings, key, operation, given, old)
+        if new is None:
+            after.pop(key, None)
+        else:
+            after[key] = new
+        if new != old or kind == BROKER:
+            records.append(ConfigRecord(resource_type=kind, resource_name=name, name=key, value=new))
+    _check_resource(image, settings, resource, {record.name: record.value for record in records}, after)
+    _check_levels(image, resource, records)
+    return records
+
+
+def _result(
+    kind: int, settings: ServerSettings, key: str, operation: int, given: str | None, old: str | None
+) -> str | None:
+    """The value after one operation; None when it is deleted."""
+    if operation == _SET:
+        return given
+    if operation == _DELETE:
+        return None
+    if operation not in _OPERATIONS:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {operation}")
+    if not _is_list(kind, key):
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"Can't {_OPERATIONS[operation]} to key {key} because its type is not LIST."
+        )
+    base = _default(kind, settings, key) if old is None else old
+    parts = [part for part in base.split(",") if part]
+    for value in (given or "").split(","):
+        if operation == _APPEND and value not in parts:
+            parts.append(value)
+        elif operation == _SUBTRACT and value in parts:
+            parts.remove(value)
+    return ",".join(parts)
+
+
+# ---- the checks
+
+
+def check_topic(configs: Mapping[str, str], settings: ServerSettings) -> None:
+    """Settings of a topic, all of them; INVALID_CONFIG for what cannot be."""
+    if configs:
+        for value in configs.values():
+            _check_length(value)
+        TopicSettings.check_together(configs, settings)
+
+
+def _check_resource(
+    image: Image,
+    settings: ServerSettings,
+    resource: Resource,
+    changes: Mapping[str, str | None],
+    after: Mapping[str, str],
+) -> None:
+    kind, name = resource
+    for value in changes.values():
+        _check_length(value)
+    if kind == TOPIC:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+        check_name(name)
+        check_topic(after, settings)
+        if name not in image.topics:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    elif kind == BROKER:
+        _check_broker(settings, name, changes)
+        _check_brokers_together(image, settings, name, after)
+    elif kind == GROUP:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+        GroupSettings.check_together(after, settings)
+    else:
+        _check_client_metrics(name, after)
+
+
+def _check_length(value: str | None) -> None:
+    if value is not None and len(value) > _VALUE_LENGTH_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"The configuration value cannot be added because it exceeds the maximum value size of {_VALUE_LENGTH_MAX} "
+            "bytes.",
+        )
+
+
+def _check_levels(image: Image, resource: Resource, records: list[ConfigRecord]) -> None:
+    """What a broker may not have at the levels of the cluster's features."""
+    kind, name = resource
+    if kind != BROKER:
+        return
+    for record in records:
+        if record.name == _CORDONED and image.metadata_version < CORDONED_DIRECTORIES_FROM:
+            level = METADATA_VERSIONS[CORDONED_DIRECTORIES_FROM].text
+            why = f"The {_CORDONED} configuration value cannot be set because it requires metadata.version >= {level}"
+            raise KafkaError(ErrorCode.INVALID_CONFIG, why)
+        if image.has_elr and record.name == _MIN_ISR and (name or record.value is None):
+            level, what = ("Broker", "altered") if name else ("Cluster", "removed")
+            why = f"{level}-level {_MIN_ISR} cannot be {what} while ELR is enabled."
+            raise KafkaError(ErrorCode.INVALID_CONFIG, why)
+
+
+def _check_node(settings: ServerSettings, resource: Resource) -> None:
+    """A broker's own settings are for that broker to change."""
+    kind, name = resource
+    if kind == BROKER and name:
+        if not re.fullmatch(r"[+-]?\d+", name):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
+        if int(name) != settings.node_id:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {settings.node_id}, but received {name}"
+            )
+
+
+def _check_broker(settings: ServerSettings, name: str, changes: Mapping[str, str | None]) -> None:
+    for key, value in changes.items():
+        if value is not None:
+            try:
+                ServerSettings.check(key, value, per_broker=bool(name))
+            except KafkaError as error:
+                # Kafka says so of a bad value too (KAFKA-13609).
+                raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
+
+
+def _check_brokers_together(image: Image, settings: ServerSettings, name: str, after: Mapping[str, str]) -> None:
+    """The node's settings as they would be: what does not fit together must not come into force."""
+    node = after if name else image.config(BROKER, str(settings.node_id))
+    cluster = image.config(BROKER, "") if name else after
+    now = settings.with_dynamic(image.config(BROKER, str(settings.node_id)), image.config(BROKER, ""))
+    try:
+        then = settings.with_dynamic(node, cluster)
+    except OttlaError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    for listener, limits in then.connection_limits.items():
+        for key, value in zip(CONNECTION_LIMITS, limits, strict=True):
+            if value <= 0 and limits != now.connection_limits.get(listener):
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid {key} {value}")
+    for threads in _THREADS:
+        attribute = settings.declared()[threads].attribute
+        before, after_change = getattr(now, attribute), getattr(then, attribute)
+        if not max(1, before // 2) <= after_change <= before * 2:
+            why = f"{threads} cannot go from {before} to {after_change} at once: at most twice as many, at least half"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+
+
+def _check_client_metrics(name: str, after: Mapping[str, str]) -> None:
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+    for key in after:
+        if key not in _CLIENT_METRICS:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {key}")
+    interval = after.get("interval.ms")
+    if interval is not None:
+        if not re.fullmatch(r"[+-]?\d+", interval):
+            why = f"Invalid value {interval} for configuration interval.ms: Not a number of type INT"
+            raise KafkaError(ErrorCode.INVALID_CONFIG, why)
+        if not _INTERVAL_MS_MIN <= int(interval) <= _INTERVAL_MS_MAX:
+            why = f"Invalid value {interval} for interval.ms, interval must be between 100 and 3600000 (1 hour)"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+    for pattern in filter(None, after.get("match", "").split(",")):
+        _check_match(pattern)
+
+
+def _check_match(pattern: str) -> None:
+    parts = pattern.split("=")
+    if len(parts) == 2 and parts[0].strip() in _CLIENT_METRICS_MATCH:
+        try:
+            Expression(parts[1].strip())
+        except InvalidExpression:
+            pass
+        else:
+            return
+    raise KafkaError(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
+
+
+# ---- what is declared
+
+
+def _declared(kind: int) -> Mapping[str, Setting[Any]]:
+    declaring: type[Settings] = TopicSettings if kind == TOPIC else ServerSettings if kind == BROKER else GroupSettings
+    return declaring.declared()
+
+
+def _is_list(kind: int, key: str) -> bool:
+    if kind == CLIENT_METRICS:
+        return False
+    setting = _declared(kind).get(key)
+    return setting is not None and setting.type is ConfigType.LIST
+
+
+def _default(kind: int, settings: ServerSettings, key: str) -> str:
+    """The value of a list before anything was set on the resource."""
+    if kind == TOPIC:
+        return TopicSettings.resolve({}, settings).text(key) or ""
+    if kind == BROKER:
+        return settings.text(key) or ""
+    return ""
+
+
+def _clear_elr(image: Image, records: list[Any]) -> list[Any]:
+    """A change of min.insync.replicas makes what is known of eligible leaders void."""
+    if not image.has_elr:
+        return []
+    return [
+        ClearElrRecord(topic_name=record.resource_name if record.resource_type == TOPIC else "")
+        for record in records
+        if record.name == _MIN_ISR
+    ]
+
+
+class Effective(NamedTuple):
+    """One setting of a topic with where its value comes from."""
+
+    name: str
+    value: str | None
+    source: int
+    sensitive: bool
+
+
+def effective_topic_configs(configs: Mapping[str, str], image: Image, settings: ServerSettings) -> list[Effective]:
+    """Every setting of a topic with these of its own, by name."""
+    node, cluster = image.config(BROKER, str(settings.node_id)), image.config(BROKER, "")
+    resolved = TopicSettings.resolve(configs, settings.with_dynamic(node, cluster) if node or cluster else settings)
+    return [
+        # As it was written where the topic has it, `0.50` and not `0.5`: so Apache Kafka answers.
+        Effective(name, configs.get(name, resolved.text(name)), resolved.source_of(name), setting.sensitive)
+        for name, setting in TopicSettings.declared().items()
+        if not setting.internal or name in configs
+    ]

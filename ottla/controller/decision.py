@@ -1,0 +1,30 @@
+"""What a command of the controller comes to: records to write and the response that may leave after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ottla.kernel.error import KafkaError
+
+
+class Decision(NamedTuple):
+    """The records stand in the log together or not at all; the response leaves when they are committed."""
+
+    records: list[Any]
+    response: Any
+    #: The kraft.version that the quorum must have from now on; None leaves it. It goes into the log before `records`.
+    kraft_version: int | None = None
+
+
+#: Told how many partitions a command makes or deletes, before it does; a KafkaError refuses them (KIP-599).
+MutationQuota = Callable[[int], None]
+
+
+def unlimited(partitions: int) -> None:
+    """Of whom nothing is asked."""
+
+
+def message_or_none(error: KafkaError) -> str | None:
+    """The text that goes with an error, or None where the code says all."""
+    return error.message or None

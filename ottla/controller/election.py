@@ -1,0 +1,132 @@
+"""Who leads a partition: ElectLeaders (key 43), and what a broker that comes back takes over.
+
+Rules:
+- A leader is active, and the directory of its replica is online: in any other it would lead an empty log.
+- A clean leader is of the ISR or, with KIP-966, of the eligible leader replicas.
+- A broker that comes back after a crash may have lost what it had not synced, so each partition that it led begins a
+  new leader epoch: consumers that read past its new end find out by the epoch (KIP-101, KIP-320).
+
+KIPs: 460 elections, 704 recovery state, 966 eligible leader replicas.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.controller.decision import Decision, message_or_none
+from ottla.controller.placement import is_offline, may_lead
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import Uuid
+from ottla.metadata.image import NO_LEADER, Image, PartitionImage
+from ottla.wire.api.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from ottla.wire.record.metadata import PartitionChangeRecord
+
+_PREFERRED, _UNCLEAN = 0, 1
+_RECOVERED, _RECOVERING = 0, 1
+
+
+def elect_leaders(image: Image, request: ElectLeadersRequest) -> Decision:
+    """Elect the first replica, or any when none in sync is left."""
+    if request.topic_partitions == []:
+        return Decision([], ElectLeadersResponse())
+    if request.election_type not in (_PREFERRED, _UNCLEAN):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
+    everything = request.topic_partitions is None
+    wanted: list[tuple[str, list[int]]] = (
+        [(name, list(range(len(topic.partitions)))) for name, topic in image.topics.items()]
+        if request.topic_partitions is None
+        else [(topic.topic, list(topic.partitions)) for topic in request.topic_partitions]
+    )
+    records: list[Any] = []
+    response = ElectLeadersResponse()
+    for name, indexes in wanted:
+        answers = []
+        for index in indexes:
+            answer = PartitionResult(partition_id=index, error_message=None)
+            try:
+                records.append(_elect(image, name, index, request.election_type))
+            except KafkaError as error:
+                if everything and error.code is ErrorCode.ELECTION_NOT_NEEDED:
+                    continue
+                answer.error_code, answer.error_message = error.code, message_or_none(error)
+            answers.append(answer)
+        response.replica_election_results.append(ReplicaElectionResult(topic=name, partition_result=answers))
+    return Decision(records, response)
+
+
+def _elect(image: Image, name: str, index: int, election_type: int) -> PartitionChangeRecord:
+    topic = image.topics.get(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+    if not 0 <= index < len(topic.partitions):
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
+    partition = topic.partitions[index]
+    preferred = partition.replicas[0]
+    if partition.leader == preferred or (election_type == _UNCLEAN and partition.leader != NO_LEADER):
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+    if election_type == _PREFERRED:
+        if preferred not in clean_leaders(partition) or not may_lead(image, partition, preferred):
+            why = "The preferred leader was not available."
+            raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, why)
+        return elected(topic.topic_id, index, partition, preferred)
+    for replica in (*clean_leaders(partition), *partition.replicas):
+        if may_lead(image, partition, replica):
+            return elected(topic.topic_id, index, partition, replica)
+    why = "Eligible topic partition leaders are not available."
+    raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, why)
+
+
+def clean_leaders(partition: PartitionImage) -> tuple[int, ...]:
+    """The replicas that hold every committed record, in the order in which they would be asked to lead."""
+    eligible = partition.isr + partition.eligible_leader_replicas
+    return tuple(replica for replica in partition.replicas if replica in eligible)
+
+
+def elected(topic_id: Uuid, index: int, partition: PartitionImage, leader: int) -> PartitionChangeRecord:
+    """The record by which `leader` begins a leader epoch."""
+    record = PartitionChangeRecord(topic_id=topic_id, partition_id=index, leader=leader)
+    is_sole = len(partition.replicas) == 1
+    if leader not in partition.isr:
+        eligible = partition.eligible_leader_replicas
+        clean = leader in eligible
+        record.isr = [leader]
+        if eligible:
+            record.eligible_leader_replicas = [replica for replica in eligible if replica != leader] if clean else []
+        if partition.last_known_elr:
+            record.last_known_elr = []
+        if not clean and not is_sole and not partition.leader_recovery_state:
+            record.leader_recovery_state = _RECOVERING
+    # What an unclean leader lost is lost; a sole replica has nobody to tell, and is recovered at once.
+    if is_sole and partition.leader_recovery_state:
+        record.leader_recovery_state = _RECOVERED
+    return record
+
+
+def take_over(image: Image, broker_id: int, *, crashed: bool) -> list[PartitionChangeRecord]:
+    """What a broker that was just unfenced leads: partitions without a leader and, after a crash, its own again."""
+    records = []
+    for topic in image.topics.values():
+        for index, partition in enumerate(topic.partitions):
+            if is_offline(image, partition, broker_id):
+                takes = False
+            elif partition.leader == broker_id:
+                takes = crashed
+            elif partition.leader == NO_LEADER:
+                # The last leader known comes back as the leader when nobody else was left (KIP-966).
+                takes = broker_id in clean_leaders(partition) or (
+                    not partition.isr and not partition.eligible_leader_replicas and broker_id in _last(partition)
+                )
+            else:
+                takes = False
+            if takes:
+                records.append(elected(topic.topic_id, index, partition, broker_id))
+    return records
+
+
+def _last(partition: PartitionImage) -> tuple[int, ...]:
+    return partition.last_known_elr or (partition.replicas if len(partition.replicas) == 1 else ())

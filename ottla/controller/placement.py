@@ -1,0 +1,143 @@
+"""Which brokers carry the replicas of a new partition.
+
+Rules:
+- Only active brokers lead; fenced ones may carry replicas when there are not enough active ones.
+- Without a choice of the user's, leaders go round the active brokers from a random start, and each partition's next
+  replicas are the brokers that follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import Uuid
+from ottla.kernel.ports import Rng
+from ottla.metadata.feature import DIRECTORIES_FROM
+from ottla.metadata.image import BrokerImage, Image, PartitionImage
+from ottla.wire.record.metadata import PartitionRecord
+
+#: Ids that say where a replica lies without naming a directory (KIP-858): Uuid(0, 0), before directories had ids, and
+#: Uuid(0, 1), wherever the broker likes.
+MIGRATING_DIRECTORY = Uuid(bytes(16))
+UNASSIGNED_DIRECTORY = Uuid(bytes(15) + b"\x01")
+#: Uuid(0, 2): it was lost.
+LOST_DIRECTORY = Uuid(bytes(15) + b"\x02")
+#: Ids that do not say which directory it is; it counts as online.
+_UNKNOWN = (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)
+
+
+def place(image: Image, rng: Rng, count: int, replication_factor: int) -> list[list[int]]:
+    """Replicas for `count` partitions, leaders first. INVALID_REPLICATION_FACTOR when it cannot be."""
+    active = [broker.broker_id for broker in image.active_brokers() if not _is_cordoned(broker)]
+    usable = [broker_id for broker_id in sorted(image.brokers) if not _is_cordoned(image.brokers[broker_id])]
+    fenced = [broker_id for broker_id in usable if broker_id not in active]
+    if not active:
+        raise _unplaceable("All brokers are currently fenced, or have all their log directories cordoned.")
+    if replication_factor > len(usable):
+        raise _unplaceable(
+            f"The target replication factor of {replication_factor} cannot be reached because only "
+            f"{len(usable)} broker(s) are registered or some brokers have all their log directories cordoned."
+        )
+    start = rng.randrange(len(active))
+    placed = []
+    for index in range(count):
+        turn = (start + index) % len(active)
+        in_turn = active[turn:] + active[:turn] + fenced
+        placed.append(in_turn[:replication_factor])
+    return placed
+
+
+def _is_cordoned(broker: BrokerImage) -> bool:
+    """Has it no directory for new replicas?"""
+    return bool(broker.cordoned_log_dirs) and set(broker.log_dirs) <= set(broker.cordoned_log_dirs or ())
+
+
+def check_assignment(image: Image, replicas: Sequence[int], replication_factor: int | None) -> None:
+    """A user's choice of replicas; INVALID_REPLICA_ASSIGNMENT when it cannot be."""
+    if not replicas:
+        raise _misplaced("The manual partition assignment includes an empty replica list.")
+    before = None
+    for broker_id in sorted(replicas):
+        if broker_id not in image.brokers:
+            raise _misplaced(
+                f"The manual partition assignment includes broker {broker_id}, but no such broker is registered."
+            )
+        if broker_id == before:
+            raise _misplaced(f"The manual partition assignment includes the broker {broker_id} more than once.")
+        before = broker_id
+    if replication_factor is not None and len(replicas) != replication_factor:
+        raise _misplaced(
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
+            f"consistent with previous partitions, which have {replication_factor} replica(s)."
+        )
+
+
+def active_of(image: Image, replicas: Sequence[int]) -> list[int]:
+    """Those of `replicas` that may lead."""
+    return [broker_id for broker_id in replicas if image.brokers[broker_id].is_active]
+
+
+def partition_record(image: Image, topic_id: Uuid, index: int, replicas: Sequence[int], isr: Sequence[int]) -> Any:
+    """The record of a new partition, led by the first in `isr`."""
+    return PartitionRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        replicas=list(replicas),
+        isr=list(isr),
+        leader=isr[0],
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=directories_of(image, replicas),
+    )
+
+
+def directories_of(image: Image, replicas: Sequence[int]) -> list[Uuid]:
+    """The directory of each replica: a broker that has only one has no choice."""
+    if image.metadata_version < DIRECTORIES_FROM:
+        return []
+    found: list[Uuid] = []
+    for broker_id in replicas:
+        own = image.brokers[broker_id].log_dirs
+        found.append(own[0] if len(own) == 1 else UNASSIGNED_DIRECTORY if own else MIGRATING_DIRECTORY)
+    return found
+
+
+def may_lead(image: Image, partition: PartitionImage, broker_id: int) -> bool:
+    """An active broker whose replica lies in a directory that it has may lead (Apache Kafka's LeaderAcceptor)."""
+    broker = image.brokers.get(broker_id)
+    return broker is not None and broker.is_active and not lies_elsewhere(partition, broker_id, broker.log_dirs)
+
+
+def is_offline(image: Image, partition: PartitionImage, broker_id: int) -> bool:
+    """Does this replica lie in a directory that its broker does not have?"""
+    broker = image.brokers.get(broker_id)
+    return broker is not None and lies_elsewhere(partition, broker_id, broker.log_dirs)
+
+
+def lies_elsewhere(partition: PartitionImage, broker_id: int, directories: Sequence[Uuid]) -> bool:
+    """Does the broker's replica lie in another directory than these?
+
+    A broker that registered before directories had ids has none; its replicas count as online.
+    """
+    directory = directory_of(partition, broker_id)
+    if directory is None or directory == LOST_DIRECTORY:
+        return directory is not None
+    return bool(directories) and directory not in directories
+
+
+def directory_of(partition: PartitionImage, broker_id: int) -> Uuid | None:
+    """The directory of a broker's replica as the metadata names it, None where it does not."""
+    if not partition.directories or broker_id not in partition.replicas:
+        return None
+    directory = partition.directories[partition.replicas.index(broker_id)]
+    return None if directory in _UNKNOWN else directory
+
+
+def _unplaceable(why: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, why)
+
+
+def _misplaced(why: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)

@@ -1,0 +1,192 @@
+"""Client quotas in the metadata: AlterClientQuotas (key 49) and DescribeClientQuotas (key 48).
+
+Rules:
+- An entity is a user, a client id, both, or an ip; a name of None is the default of its kind.
+- An entity fails alone and whole, and nothing is written where nothing changes.
+- Rates of bytes and of connections are whole numbers, the two others are not; all are more than 0.
+
+KIPs: 13, 55 user and client quotas, 546 this API, 599 controller mutations, 612 connections by ip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.controller.decision import Decision, message_or_none
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.metadata.image import Image, QuotaEntity
+from ottla.wire.api import alter_client_quotas as alter
+from ottla.wire.api import describe_client_quotas as describe
+from ottla.wire.record.metadata import ClientQuotaRecord, EntityData
+
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+PRODUCER_BYTE_RATE = "producer_byte_rate"
+CONSUMER_BYTE_RATE = "consumer_byte_rate"
+REQUEST_PERCENTAGE = "request_percentage"
+CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
+CONNECTION_CREATION_RATE = "connection_creation_rate"
+
+_LONG_MAX, _INT_MAX = (1 << 63) - 1, (1 << 31) - 1
+#: Key -> (the largest value and its type) of whole numbers, None of others.
+_USER_KEYS: Mapping[str, tuple[int, str] | None] = {
+    PRODUCER_BYTE_RATE: (_LONG_MAX, "a LONG"),
+    CONSUMER_BYTE_RATE: (_LONG_MAX, "a LONG"),
+    REQUEST_PERCENTAGE: None,
+    CONTROLLER_MUTATION_RATE: None,
+}
+_IP_KEYS: Mapping[str, tuple[int, str] | None] = {CONNECTION_CREATION_RATE: (_INT_MAX, "an INT")}
+_FRACTION = 1e-6
+
+_EXACT, _DEFAULT, _SPECIFIED = 0, 1, 2
+
+
+def alter_client_quotas(image: Image, request: alter.AlterClientQuotasRequest) -> Decision:
+    """Set and remove quotas, entity by entity."""
+    records: list[Any] = []
+    errors: dict[QuotaEntity, KafkaError | None] = {}
+    for entry in request.entries:
+        entity = tuple(sorted({each.entity_type: each.entity_name for each in entry.entity}.items()))
+        try:
+            if entity in errors:
+                raise _invalid(f"Ignoring duplicate entity {_words(entity)}")
+            records += _changed(image, entity, entry.ops)
+            errors[entity] = None
+        except KafkaError as error:
+            errors[entity] = error
+    response = alter.AlterClientQuotasResponse(
+        entries=[
+            alter.ResponseEntryData(
+                error_code=ErrorCode.NONE if error is None else error.code,
+                error_message=None if error is None else message_or_none(error),
+                entity=[alter.EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+            )
+            for entity, error in errors.items()
+        ]
+    )
+    return Decision([] if request.validate_only else records, response)
+
+
+def _changed(image: Image, entity: QuotaEntity, operations: list[alter.OpData]) -> list[ClientQuotaRecord]:
+    changes = {each.key: None if each.remove else each.value for each in operations}
+    if len(changes) < len(operations):
+        raise _invalid(f"A quota key appears twice; the quotas of {_words(entity)} stay as they are")
+    keys = _keys(entity)
+    current = image.quotas.get(entity, {})
+    records = []
+    for key, value in changes.items():
+        if value is None:
+            if key not in current:
+                continue
+        else:
+            _check_value(keys, key, value)
+            if current.get(key) == value:
+                continue
+        where = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
+        records.append(ClientQuotaRecord(entity=where, key=key, value=value or 0.0, remove=value is None))
+    return records
+
+
+def _keys(entity: QuotaEntity) -> Mapping[str, tuple[int, str] | None]:
+    """What may be set on this entity."""
+    names = dict(entity)
+    if not names:
+        raise _invalid("Invalid empty client quota entity")
+    for kind, name in entity:
+        if kind not in (USER, CLIENT_ID, IP):
+            raise _invalid(f"Unhandled client quota entity type: {kind}")
+        if name == "":
+            raise _invalid(f"Empty {kind} not supported")
+    if IP not in names:
+        return _USER_KEYS
+    if len(names) > 1:
+        raise _invalid("Invalid quota entity combination, IP entity should not be combined with User or ClientId")
+    name = names[IP]
+    if name is not None and not _is_address(name):
+        raise _invalid(f"{name} is not a valid IP.")
+    return _IP_KEYS
+
+
+def _is_address(name: str) -> bool:
+    from ipaddress import ip_address
+
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_value(keys: Mapping[str, tuple[int, str] | None], key: str, value: float) -> None:
+    if key not in keys:
+        raise _invalid(f"Invalid configuration key {key}")
+    # Written so that what is not a number is refused too.
+    if not value > 0:
+        raise _invalid(f"Quota {key} must be greater than 0")
+    whole = keys[key]
+    if whole is not None:
+        most, kind = whole
+        if value > most:
+            raise _invalid(f"Proposed value for {key} is too large for {kind}.")
+        if value % 1 > _FRACTION:
+            raise _invalid(f"{key} cannot be a fractional value.")
+
+
+def describe_client_quotas(
+    image: Image, request: describe.DescribeClientQuotasRequest
+) -> describe.DescribeClientQuotasResponse:
+    """The entities that match every component of the filter; a strict filter wants no other kinds in them."""
+    exact, specified = _filter(request)
+    entries = []
+    for entity, quotas in image.quotas.items():
+        names = dict(entity)
+        if request.strict and len(names) != len(exact) + len(specified):
+            continue
+        if all(kind in names and names[kind] == name for kind, name in exact.items()) and specified <= names.keys():
+            entries.append(
+                describe.EntryData(
+                    entity=[describe.EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+                    values=[describe.ValueData(key=key, value=value) for key, value in quotas.items()],
+                )
+            )
+    return describe.DescribeClientQuotasResponse(entries=entries)
+
+
+def _filter(request: describe.DescribeClientQuotasRequest) -> tuple[dict[str, str | None], set[str]]:
+    """(kind -> the name it must have, kinds of which any name will do)."""
+    exact: dict[str, str | None] = {}
+    specified: set[str] = set()
+    for each in request.components:
+        kind = each.entity_type
+        if not kind:
+            raise _invalid("Invalid empty entity type.")
+        if kind in exact or kind in specified:
+            raise _invalid(f"Entity type {kind} cannot appear more than once in the filter.")
+        if kind not in (USER, CLIENT_ID, IP):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
+        if each.match_type not in (_EXACT, _DEFAULT, _SPECIFIED):
+            raise _invalid(f"Unknown match type {each.match_type}")
+        if each.match_type == _EXACT and each.match is None:
+            raise _invalid("Request specified MATCH_TYPE_EXACT, but set match string to null.")
+        if each.match_type != _EXACT and each.match is not None:
+            name = "MATCH_TYPE_DEFAULT" if each.match_type == _DEFAULT else "MATCH_TYPE_SPECIFIED"
+            raise _invalid(f"Request specified {name}, but also specified a match string.")
+        if each.match_type == _SPECIFIED:
+            specified.add(kind)
+        else:
+            exact[kind] = each.match
+    kinds = exact.keys() | specified
+    if IP in kinds and len(kinds) > 1:
+        raise _invalid(
+            "Invalid entity filter component combination. IP filter component should not be used with user or "
+            "clientId filter component."
+        )
+    return exact, specified
+
+
+def _words(entity: QuotaEntity) -> str:
+    return ", ".join(f"{kind} {'<default>' if name is None else name}" for kind, name in entity)
+
+
+def _invalid(why: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, why)

@@ -1,0 +1,253 @@
+"""Faults on request, for tests against an embedded node: `node.faults`.
+
+    node.faults.error(ApiKey.PRODUCE, ErrorCode.NOT_LEADER_OR_FOLLOWER, times=2, topic="orders")
+    with node.faults.coordinator_unavailable(group="billing") as fault:
+        fault.wait()
+
+Rules:
+- A fault stands between dispatch and the handler: everything else of the request's way is the real one.
+- The first fault that fits a request takes it; delays, holds and watches let it go on to the next one.
+- Without `carried_out` the request never reaches its handler. With it the request is carried out and only its answer
+  is lost: what a client must not repeat carelessly.
+- Where partitions fail alone (produce, fetch, list offsets) so do they here, by the partition's own lookup.
+- While there is no fault the node's handlers are called as ever: nothing is asked, nothing is slower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ottla.broker.dispatch.dispatch import HANDLERS, Call, Handler
+from ottla.embedded.fault_rule import AnswerInstead, CoordinatorAway, Disconnect, Error, Fault, Hold, Watch, Where
+from ottla.kernel.error import ErrorCode, OttlaError
+from ottla.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from ottla.broker.node import BrokerNode
+
+__all__ = ["Fault", "Faults", "Hold", "Watch"]
+
+_T = TypeVar("_T")
+_F = TypeVar("_F", bound=Fault)
+
+#: One API, several, or with None every one that the node serves.
+Apis = ApiKey | Iterable[ApiKey] | None
+
+
+class Faults:
+    """All faults of one embedded node, which makes it. They outlive a restart of the node.
+
+    `topic` and `partition`, `group`, `transactional_id` and `client_id` say which requests are meant; of those the
+    first `after` pass unharmed, and then `times` are taken (None: all of them until `remove` or `clear`).
+    """
+
+    def __init__(self, on_loop: Callable[[Callable[[], None]], None]) -> None:
+        self._on_loop = on_loop
+        self._faults: tuple[Fault, ...] = ()
+        self._node: BrokerNode | None = None
+
+    def attach(self, node: BrokerNode | None) -> None:
+        """Stand before this node's handlers from now on, or before nobody's. Called on the node's thread."""
+        self._node = node
+        self._put()
+
+    def _put(self) -> None:
+        if self._node is not None:
+            self._node.dispatch.put_around(self._around if self._faults else None)
+
+    # ---- what can be asked for
+
+    def error(
+        self,
+        api: Apis,
+        code: ErrorCode,
+        *,
+        times: int | None = 1,
+        after: int = 0,
+        carried_out: bool = False,
+        topic: str | None = None,
+        partition: int | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        client_id: str | None = None,
+    ) -> Fault:
+        """Answer with this error."""
+        where = Where(_keys(api), topic, partition, group, transactional_id, client_id)
+        return self._add(Error(where, times, after, code, carried_out=carried_out))
+
+    def disconnect(
+        self,
+        api: Apis,
+        *,
+        times: int | None = 1,
+        after: int = 0,
+        carried_out: bool = False,
+        topic: str | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        client_id: str | None = None,
+    ) -> Fault:
+        """Close the connection instead of an answer."""
+        where = Where(_keys(api), topic, None, group, transactional_id, client_id)
+        return self._add(Disconnect(where, times, after, carried_out=carried_out))
+
+    def delay(
+        self,
+        api: Apis,
+        ms: int,
+        *,
+        times: int | None = None,
+        after: int = 0,
+        topic: str | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        client_id: str | None = None,
+    ) -> Fault:
+        """Carry out at once and answer `ms` later, on the node's clock: `node.clock.advance(ms)` ends the wait."""
+        where = Where(_keys(api), topic, None, group, transactional_id, client_id)
+        return self._add(Hold(where, times, after, self._on_loop, delay_ms=ms))
+
+    def hold(
+        self,
+        api: Apis,
+        *,
+        times: int | None = None,
+        after: int = 0,
+        topic: str | None = None,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        client_id: str | None = None,
+    ) -> Hold:
+        """Carry out at once and keep the answers until `release()`: a slow node without any sleep in the test."""
+        where = Where(_keys(api), topic, None, group, transactional_id, client_id)
+        return self._add(Hold(where, times, after, self._on_loop))
+
+    def answer(
+        self,
+        api: ApiKey,
+        answer: Callable[[Any, int], Any],
+        *,
+        times: int | None = 1,
+        after: int = 0,
+        client_id: str | None = None,
+    ) -> Fault:
+        """Let `answer(request, version)` give the response; None of it lets the request go on.
+
+        It is called on the node's thread, must not block, and may raise KafkaError.
+        """
+        return self._add(AnswerInstead(Where(_keys(api), client_id=client_id), times, after, answer))
+
+    def watch(self, api: Apis = None, *, client_id: str | None = None) -> Watch:
+        """No fault: count and list the requests that come."""
+        return self._add(Watch(Where(_keys(api), client_id=client_id), None, 0))
+
+    def coordinator_unavailable(
+        self, group: str | None = None, *, transactional_id: str | None = None, times: int | None = None
+    ) -> Fault:
+        """The coordinator of a group or of a transactional id is nowhere to be found until the fault is removed.
+
+        Who looks for it is told COORDINATOR_NOT_AVAILABLE, who asks the one it knew NOT_COORDINATOR.
+        """
+        if (group is None) == (transactional_id is None):
+            raise ValueError("give a group or a transactional_id")
+        where = Where(frozenset(HANDLERS), group=group, transactional_id=transactional_id)
+        return self._add(CoordinatorAway(where, times, 0))
+
+    def unreachable(self) -> Fault:
+        """Nobody gets an answer: every connection is dropped, and each new one at its first request."""
+        fault = self._add(Disconnect(Where(frozenset(HANDLERS)), None, 0))
+        self.drop_connections()
+        return fault
+
+    # ---- what happens once, now
+
+    def drop_connections(self) -> int:
+        """Close every client's connection; the number of them."""
+
+        def drop(node: BrokerNode) -> int:
+            connections = [each for listener in node.listeners for each in listener.connections]
+            for connection in connections:
+                connection.close("dropped on request")
+            return len(connections)
+
+        return self._do(drop)
+
+    def move_coordinator(self, group: str | None = None, *, transactional_id: str | None = None) -> None:
+        """Let the coordinator of a group or of a transactional id fail over: a new one is loaded from its log.
+
+        Whoever waits for an answer of the old one is told NOT_COORDINATOR.
+        """
+        if (group is None) == (transactional_id is None):
+            raise ValueError("give a group or a transactional_id")
+
+        def move(node: BrokerNode) -> None:
+            coordinators: Any = node.groups if group is not None else node.transactions
+            index = coordinators.partition_of(group if group is not None else transactional_id)
+            coordinators.resign(index)
+            coordinators.lead(node.partitions[coordinators.topic, index])
+
+        self._do(move)
+
+    def clear(self) -> None:
+        """Remove every fault; what they held back is answered."""
+        for fault in self._faults:
+            fault.remove()
+
+    # ---- how it comes about
+
+    def _do(self, work: Callable[[BrokerNode], _T]) -> _T:
+        """Do something to the running node, on its thread."""
+        done: list[_T] = []
+
+        def run() -> None:
+            if self._node is None:
+                raise OttlaError("the node is not running; use `with ottla.Node() as node:` or call start()")
+            done.append(work(self._node))
+
+        self._on_loop(run)
+        return done[0]
+
+    def _add(self, fault: _F) -> _F:
+        fault.on_removal = self._remove
+
+        def add() -> None:
+            self._faults = (*self._faults, fault)
+            self._put()
+
+        self._on_loop(add)
+        return fault
+
+    def _remove(self, fault: Fault) -> None:
+        def remove() -> None:
+            self._faults = tuple(each for each in self._faults if each is not fault)
+            fault.removed()
+            self._put()
+
+        self._on_loop(remove)
+
+    def _around(self, handler: Handler) -> Handler:
+        """A handler before which the faults stand."""
+        key = handler.api.key
+
+        def perform(call: Call, request: Any) -> Any:
+            return through(self._faults, call, request)
+
+        def through(faults: tuple[Fault, ...], call: Call, request: Any) -> Any:
+            for position, fault in enumerate(faults, 1):
+                if fault.fits(call, request, key):
+                    return fault.perform(call, request, key, partial(through, faults[position:], call, request))
+            return handler.function(call, request)
+
+        return Handler(handler.api, perform, handler.refuse)
+
+
+def _keys(api: Apis) -> frozenset[int]:
+    if api is None:
+        return frozenset(HANDLERS)
+    keys = frozenset([api] if isinstance(api, ApiKey) else api)
+    unknown = keys - HANDLERS.keys()
+    if unknown:
+        raise ValueError(f"this node does not serve {', '.join(ApiKey(key).name for key in sorted(unknown))}")
+    return keys

@@ -1,0 +1,210 @@
+"""JoinGroup (0-9) to a classic group: who may come in, under which id, and what that sets going.
+
+Rules:
+- A dynamic member that does not know its id is given one and must join again with it (version 4 and later): a client
+  that times out and retries must not leave ghosts behind.
+- A static member that comes back without its id takes its old place under a new id, and whoever still uses the old
+  one is fenced. In a stable group that starts no rebalance unless the group's protocol would change.
+- A follower that joins a stable group with the metadata it has already is told the present generation; the leader's
+  join always starts a rebalance, for it is how the leader asks for one.
+
+KIPs: 62 rebalance timeout, 345 static members, 394 promised ids, 814 skip assignment.
+"""
+
+from ottla.group.classic.consumer_members import join_consumer_group
+from ottla.group.deletion import group_tombstones
+from ottla.group.event import Called
+from ottla.group.rebalance import (
+    NEW_MEMBER_JOIN_TIMEOUT_MS,
+    answer_join_error,
+    answer_sync_error,
+    complete_if_all_joined,
+    join_response,
+    keep_alive,
+    park_join,
+    prepare_rebalance,
+    rebalance_or_complete,
+)
+from ottla.group.records.encode import classic_group_entry, empty_classic_group_entry
+from ottla.group.state.classic import ClassicGroup, ClassicMember, ClassicState, Protocols
+from ottla.group.state.consumer import ConsumerGroup
+from ottla.group.state.shard import CommandContext
+from ottla.group.state.share import ShareGroup
+from ottla.group.state.streams import StreamsGroup
+from ottla.group.timer import Alarm, TimerKey
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
+
+#: From this version on a client can join again with an id it was given (KIP-394).
+_PROMISES_FROM = 4
+#: From this version on the leader may be told to keep the assignment (KIP-814).
+_SKIP_ASSIGNMENT_FROM = 9
+
+
+def join_group(turn: CommandContext, call: Called) -> None:
+    """Let a member in, and answer at once or when the group's next generation stands."""
+    request: JoinGroupRequest = call.request
+    settings = turn.settings
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    if not settings.group_min_session_timeout_ms <= request.session_timeout_ms <= settings.group_max_session_timeout_ms:
+        raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
+    group = turn.shard.groups.get(request.group_id)
+    if isinstance(group, ShareGroup) or (isinstance(group, StreamsGroup) and group.members):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if isinstance(group, ConsumerGroup) and group.members:
+        try:
+            join_consumer_group(turn, call, group)
+        except KafkaError as error:
+            # Here Apache Kafka does not repeat the member's id in an error.
+            turn.answer(call.ticket, JoinGroupResponse(error_code=error.code))
+        return
+    if not isinstance(group, ClassicGroup):
+        if request.member_id:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if not request.protocol_type or not request.protocols:
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if group is not None:
+            # A consumer or streams group without members makes place for a classic one; its offsets stay.
+            turn.extend(group_tombstones(group))
+            turn.timers.cancel_group(request.group_id)
+        group = ClassicGroup(request.group_id, state_timestamp_ms=turn.now_ms)
+        turn.shard.groups[request.group_id] = group
+        # The group is written before anybody is in it, so that it is there after a restart.
+        turn.append(empty_classic_group_entry(group))
+    _join(turn, call, group)
+
+
+def _join(turn: CommandContext, call: Called, group: ClassicGroup) -> None:
+    request: JoinGroupRequest = call.request
+    member_id = request.member_id
+    if not _has_room(turn, group, member_id):
+        group.remove(member_id)
+        raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    if not group.supports(request.protocol_type, protocols_of(request)):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if not member_id:
+        _join_newcomer(turn, call, group)
+    elif member_id in group.promised:
+        if request.group_instance_id is not None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        _add_member(turn, call, group, member_id)
+    else:
+        _join_again(turn, call, group, group.check_member(member_id, request.group_instance_id))
+
+
+def protocols_of(request: JoinGroupRequest) -> Protocols:
+    """The protocols of a request, each name once."""
+    return tuple({protocol.name: protocol.metadata for protocol in request.protocols}.items())
+
+
+def rebalance_timeout_of(request: JoinGroupRequest, version: int) -> int:
+    """Version 0 has no rebalance timeout: the session timeout stands for it."""
+    return request.session_timeout_ms if version == 0 else request.rebalance_timeout_ms
+
+
+def _has_room(turn: CommandContext, group: ClassicGroup, member_id: str) -> bool:
+    size_max = turn.settings.group_max_size
+    if group.state is ClassicState.EMPTY:
+        return True
+    if group.state is ClassicState.PREPARING_REBALANCE:
+        # Counted are those who wait, not those who are members: when the limit was lowered, the last ones to
+        # join again are the ones to go.
+        return member_id in group.joins or len(group.joins) < size_max
+    return member_id in group.members or len(group.members) < size_max
+
+
+def _join_newcomer(turn: CommandContext, call: Called, group: ClassicGroup) -> None:
+    request: JoinGroupRequest = call.request
+    instance_id = request.group_instance_id
+    prefix = call.client_id if instance_id is None else instance_id
+    member_id = f"{prefix}-{turn.new_uuid_text()}"
+    if instance_id is not None:
+        if instance_id in group.static_members:
+            _return_static(turn, call, group, member_id)
+        else:
+            _add_member(turn, call, group, member_id)
+    elif call.version >= _PROMISES_FROM:
+        group.promised[member_id] = None
+        key = TimerKey(Alarm.CLASSIC_SESSION, group.group_id, member_id)
+        turn.alarm_in(key, request.session_timeout_ms)
+        turn.answer(call.ticket, JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+    else:
+        _add_member(turn, call, group, member_id)
+
+
+def _add_member(turn: CommandContext, call: Called, group: ClassicGroup, member_id: str) -> None:
+    request: JoinGroupRequest = call.request
+    member = ClassicMember(
+        member_id=member_id,
+        instance_id=request.group_instance_id,
+        client_id=call.client_id,
+        client_host=call.client_host,
+        rebalance_timeout_ms=rebalance_timeout_of(request, call.version),
+        session_timeout_ms=request.session_timeout_ms,
+        protocols=protocols_of(request),
+        is_new=True,
+    )
+    if group.state is ClassicState.PREPARING_REBALANCE and group.previous_state is ClassicState.EMPTY:
+        group.member_was_added = True
+    group.add(member, request.protocol_type)
+    group.joins[member_id] = call.ticket
+    keep_alive(turn, group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
+    rebalance_or_complete(turn, group)
+
+
+def _join_again(turn: CommandContext, call: Called, group: ClassicGroup, member: ClassicMember) -> None:
+    request: JoinGroupRequest = call.request
+    changed = member.protocols != protocols_of(request)
+    match group.state:
+        case ClassicState.PREPARING_REBALANCE:
+            _update_and_wait(turn, call, group, member)
+        case ClassicState.COMPLETING_REBALANCE if changed:
+            _update_and_wait(turn, call, group, member)
+        case ClassicState.STABLE if changed or member.member_id == group.leader:
+            _update_and_wait(turn, call, group, member)
+        case _:
+            # It may not have got the first answer.
+            turn.answer(call.ticket, join_response(group, member.member_id))
+
+
+def _update_and_wait(turn: CommandContext, call: Called, group: ClassicGroup, member: ClassicMember) -> None:
+    request: JoinGroupRequest = call.request
+    # A join ends the sync that the member may still wait for.
+    answer_sync_error(turn, group, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
+    rebalance_ms = rebalance_timeout_of(request, call.version)
+    group.update(member, protocols_of(request), rebalance_ms, request.session_timeout_ms)
+    park_join(turn, group, member.member_id, call.ticket)
+    rebalance_or_complete(turn, group)
+
+
+def _return_static(turn: CommandContext, call: Called, group: ClassicGroup, member_id: str) -> None:
+    request: JoinGroupRequest = call.request
+    assert request.group_instance_id is not None
+    old_id = group.static_members[request.group_instance_id]
+    leader_before = group.leader
+    answer_join_error(turn, group, old_id, ErrorCode.FENCED_INSTANCE_ID, old_id)
+    answer_sync_error(turn, group, old_id, ErrorCode.FENCED_INSTANCE_ID)
+    turn.timers.cancel(TimerKey(Alarm.CLASSIC_SESSION, group.group_id, old_id))
+    member = group.replace_static(request.group_instance_id, member_id)
+    rebalance_ms = rebalance_timeout_of(request, call.version)
+    group.update(member, protocols_of(request), rebalance_ms, request.session_timeout_ms)
+    keep_alive(turn, group, member)
+    if group.state is not ClassicState.STABLE or group.choose_protocol() != group.protocol_name:
+        group.joins[member_id] = call.ticket
+        if group.state is ClassicState.PREPARING_REBALANCE:
+            complete_if_all_joined(turn, group)
+        else:
+            # The leader may have been told the old id: what it assigns would not reach the new one.
+            prepare_rebalance(turn, group)
+        return
+    turn.append(classic_group_entry(group, {one.member_id: one.assignment for one in group.members.values()}))
+    if call.version >= _SKIP_ASSIGNMENT_FROM:
+        skip = group.leader == member_id
+        turn.answer(call.ticket, join_response(group, member_id, skip_assignment=skip))
+    else:
+        # Told an id that is not its own for the leader's, it takes itself for a follower and leaves the assignment.
+        response = join_response(group, member_id)
+        response.leader = leader_before or ""
+        response.members = []
+        turn.answer(call.ticket, response)

@@ -1,0 +1,163 @@
+"""SyncGroup (0-5), Heartbeat (0-4) and LeaveGroup (0-5) of classic groups.
+
+Rules:
+- The leader's sync brings the assignment. It counts when it is in the log: then the group is stable, and all who wait
+  get their part.
+- A heartbeat says "rejoin" (REBALANCE_IN_PROGRESS) through the whole join phase.
+- An administrator takes out static members by instance id alone (LeaveGroup 3 and later).
+
+KIPs: 345 static members, 559 protocol type and name in SyncGroup, 800 reasons.
+"""
+
+from ottla.group.classic.consumer_members import heartbeat_consumer_group, leave_consumer_group, sync_consumer_group
+from ottla.group.event import Called
+from ottla.group.rebalance import (
+    answer_sync_error,
+    complete_if_all_joined,
+    keep_alive,
+    prepare_rebalance,
+    remove_member,
+)
+from ottla.group.records.encode import classic_group_entry
+from ottla.group.state.classic import ClassicGroup, ClassicState
+from ottla.group.state.consumer import ConsumerGroup
+from ottla.group.state.shard import CommandContext
+from ottla.group.state.share import ShareGroup
+from ottla.group.state.streams import StreamsGroup
+from ottla.group.timer import Alarm, TimerKey
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
+
+#: From this version on the request must name the protocol (KIP-559).
+_PROTOCOL_NAMED_FROM = 5
+#: From this version on a request names several members, which may be static.
+_LEAVE_MANY_FROM = 3
+
+
+def sync_group(turn: CommandContext, call: Called) -> None:
+    """Take the leader's assignment; give each member its own."""
+    request: SyncGroupRequest = call.request
+    if call.version >= _PROTOCOL_NAMED_FROM and (request.protocol_type is None or request.protocol_name is None):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    group = turn.shard.groups.get(request.group_id)
+    if group is None or group.is_empty or isinstance(group, ShareGroup | StreamsGroup):
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    if isinstance(group, ConsumerGroup):
+        sync_consumer_group(turn, call, group)
+        return
+    member = group.check_member(request.member_id, request.group_instance_id)
+    if request.generation_id != group.generation:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    if _differs(request.protocol_type, group.protocol_type) or _differs(request.protocol_name, group.protocol_name):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if group.state is ClassicState.PREPARING_REBALANCE:
+        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+    group.unsynced.pop(member.member_id, None)
+    if not group.unsynced:
+        turn.timers.cancel(TimerKey(Alarm.CLASSIC_SYNC, group.group_id))
+    if group.state is ClassicState.STABLE:
+        turn.answer(call.ticket, _sync_response(group, member.assignment))
+        return
+    answer_sync_error(turn, group, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
+    group.syncs[member.member_id] = call.ticket
+    if member.member_id == group.leader:
+        _take_assignment(turn, group, request)
+
+
+def _differs(asked: str | None, held: str | None) -> bool:
+    return asked is not None and held is not None and asked != held
+
+
+def _take_assignment(turn: CommandContext, group: ClassicGroup, request: SyncGroupRequest) -> None:
+    given = {one.member_id: one.assignment for one in request.assignments}
+    assignment = {member_id: given.get(member_id, b"") for member_id in group.members}
+    # Replay of this record makes the group stable; the answers wait for its commit.
+    turn.append(classic_group_entry(group, assignment))
+    for member_id, ticket in group.syncs.items():
+        turn.answer(ticket, _sync_response(group, assignment[member_id]))
+        keep_alive(turn, group, group.members[member_id])
+    group.syncs.clear()
+
+
+def _sync_response(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=assignment
+    )
+
+
+def heartbeat(turn: CommandContext, call: Called) -> None:
+    """Note that a member is alive and tell it whether it must rejoin."""
+    request: HeartbeatRequest = call.request
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    group = turn.shard.groups.get(request.group_id)
+    if group is None or isinstance(group, ShareGroup | StreamsGroup):
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    if isinstance(group, ConsumerGroup):
+        heartbeat_consumer_group(turn, call, group)
+        return
+    member = group.check_member(request.member_id, request.group_instance_id)
+    if request.generation_id != group.generation:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    keep_alive(turn, group, member)
+    rejoin = group.state is ClassicState.PREPARING_REBALANCE
+    turn.answer(
+        call.ticket, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if rejoin else ErrorCode.NONE)
+    )
+
+
+def leaving_members(request: LeaveGroupRequest, version: int) -> list[MemberIdentity]:
+    """Who leaves: until version 2 a request is for one member."""
+    return request.members if version >= _LEAVE_MANY_FROM else [MemberIdentity(member_id=request.member_id)]
+
+
+def leave_group(turn: CommandContext, call: Called) -> None:
+    """Take members out; the others rebalance."""
+    request: LeaveGroupRequest = call.request
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    identities = leaving_members(request, call.version)
+    group = turn.shard.groups.get(request.group_id)
+    if group is None or isinstance(group, ShareGroup | StreamsGroup):
+        results = [(one, ErrorCode.UNKNOWN_MEMBER_ID) for one in identities]
+    elif isinstance(group, ConsumerGroup):
+        results = leave_consumer_group(turn, group, identities)
+    else:
+        results = [(one, _leave(turn, group, one)) for one in identities]
+        if any(error is ErrorCode.NONE for _, error in results):
+            if group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
+                prepare_rebalance(turn, group)
+            else:
+                complete_if_all_joined(turn, group)
+    turn.answer(call.ticket, _leave_response(results, call.version))
+
+
+def _leave(turn: CommandContext, group: ClassicGroup, identity: MemberIdentity) -> ErrorCode:
+    member_id = identity.member_id
+    if not member_id:
+        named = group.static_members.get(identity.group_instance_id or "")
+        if named is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        member_id = named
+    elif member_id not in group.promised:
+        try:
+            group.check_member(member_id, identity.group_instance_id)
+        except KafkaError as error:
+            return error.code
+    remove_member(turn, group, member_id)
+    return ErrorCode.NONE
+
+
+def _leave_response(results: list[tuple[MemberIdentity, ErrorCode]], version: int) -> LeaveGroupResponse:
+    if version < _LEAVE_MANY_FROM:
+        return LeaveGroupResponse(error_code=results[0][1])
+    return LeaveGroupResponse(
+        members=[
+            MemberResponse(member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=error)
+            for one, error in results
+        ]
+    )

@@ -1,0 +1,177 @@
+"""Who is in a consumer group: coming, coming back, falling silent, being fenced.
+
+Rules:
+- A static member that comes back takes over the place, the target and the partitions of the one with its instance id.
+  Two of the consumer protocol cannot have it at once: the first must have left for a while (epoch -2).
+- A member that is silent for its session timeout, or that does not give up partitions within its rebalance timeout,
+  is fenced: its partitions are free at once.
+- When only classic members stay, the group becomes a classic one again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ottla.group.consumer.group_epoch import Claimed
+from ottla.group.conversion import downgrade, may_downgrade
+from ottla.group.metadata_hash import metadata_hash
+from ottla.group.records.encode import (
+    current_entry,
+    epoch_entry,
+    member_entry,
+    member_tombstones,
+    regex_tombstone,
+    target_entry,
+)
+from ottla.group.state.consumer import LEAVE_STATIC_EPOCH, ConsumerGroup, ConsumerMember, MemberState, subscribed_topics
+from ottla.group.state.shard import CommandContext, Shard
+from ottla.group.state.share import ShareGroup
+from ottla.group.state.streams import StreamsGroup
+from ottla.group.timer import Alarm, TimerKey
+from ottla.kernel.error import ErrorCode, KafkaError
+
+_OF_MEMBERS = (Alarm.SESSION, Alarm.REBALANCE, Alarm.MEMBER_JOIN, Alarm.MEMBER_SYNC)
+
+
+def check_room(turn: CommandContext, group: ConsumerGroup, member_id: str) -> None:
+    """Raise GROUP_MAX_SIZE_REACHED if a new member does not fit in."""
+    size_max = turn.settings.group_consumer_max_size
+    if len(group.members) >= size_max and member_id not in group.members:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The consumer group has reached its maximum capacity of {size_max} members.",
+        )
+
+
+def check_instance(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
+    """The static member, if it is this one."""
+    member = group.static_member(instance_id)
+    if member is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if member.member_id != member_id:
+        raise KafkaError(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
+        )
+    return member
+
+
+def check_epoch(member: ConsumerMember, epoch: int, claimed: Claimed) -> None:
+    """Raise FENCED_MEMBER_EPOCH unless the epoch is the member's, or the one before and it owns no more than it has."""
+    if epoch in (0, member.epoch):
+        return
+    lost_answer = (
+        epoch < member.epoch
+        and epoch == member.previous_epoch
+        and claimed is not None
+        and all(partitions <= set(member.assigned.get(topic_id, {})) for topic_id, partitions in claimed.items())
+    )
+    if not lost_answer:
+        size = "greater" if epoch > member.epoch else "smaller"
+        raise KafkaError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The consumer group member has a {size} member epoch ({epoch}) than the one known by the group "
+            f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
+        )
+
+
+def take_static_place(
+    turn: CommandContext, group: ConsumerGroup, member_id: str, instance_id: str, *, classic: bool
+) -> ConsumerMember:
+    """The static member that joins: new, or its predecessor under its own id, the records of that written."""
+    before = group.static_member(instance_id)
+    if before is None:
+        return group.members.get(member_id) or ConsumerMember(member_id)
+    if not classic and before.classic is None and before.epoch != LEAVE_STATIC_EPOCH:
+        raise KafkaError(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
+            f"is owned by {before.member_id} member.",
+        )
+    after = replace(before, member_id=member_id, epoch=0, previous_epoch=0)
+    turn.extend(member_tombstones(group.group_id, before.member_id))
+    turn.append(
+        member_entry(group.group_id, after),
+        target_entry(group.group_id, member_id, group.target_of(before.member_id)),
+        current_entry(group.group_id, after),
+    )
+    return after
+
+
+def leave_for_a_while(turn: CommandContext, group: ConsumerGroup, member: ConsumerMember) -> None:
+    """A static member will be back: it keeps its partitions, and whoever comes back has had them since ever."""
+    away = replace(
+        member,
+        epoch=LEAVE_STATIC_EPOCH,
+        assigned={topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned.items()},
+        revoking={},
+    )
+    turn.append(current_entry(group.group_id, away))
+
+
+def fence(turn: CommandContext, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> None:
+    """Take members out: the group epoch rises, or the group becomes a classic one."""
+    if not members:
+        return
+    if may_downgrade(turn, group, members):
+        downgrade(turn, group, members, rebalance=True)
+        return
+    gone = {member.member_id for member in members}
+    staying = [member for member in group.members.values() if member.member_id not in gone]
+    for member in members:
+        turn.extend(member_tombstones(group.group_id, member.member_id))
+        cancel_timers(turn, group, member.member_id)
+    used = {member.regex for member in staying}
+    for regex in dict.fromkeys(member.regex for member in members):
+        if regex and regex not in used:
+            turn.append(regex_tombstone(group.group_id, regex))
+    fresh_hash = metadata_hash(subscribed_topics(staying, group.resolved), turn.shard.topics)
+    turn.append(epoch_entry(group.group_id, group.epoch + 1, fresh_hash))
+
+
+# -- sessions
+
+
+def keep_session(turn: CommandContext, group: ConsumerGroup, member: ConsumerMember) -> None:
+    """The member gave a sign of life."""
+    if member.classic is not None:
+        timeout_ms = member.classic.session_timeout_ms
+    else:
+        override_ms = turn.shard.override(group.group_id).consumer_session_timeout_ms
+        timeout_ms = turn.settings.group_consumer_session_timeout_ms if override_ms is None else override_ms
+    turn.alarm_in(TimerKey(Alarm.SESSION, group.group_id, member.member_id), timeout_ms)
+
+
+def cancel_timers(turn: CommandContext, group: ConsumerGroup, member_id: str) -> None:
+    """The member is gone: nothing of it is waited for."""
+    for alarm in _OF_MEMBERS:
+        turn.timers.cancel(TimerKey(alarm, group.group_id, member_id))
+
+
+def start_sessions(turn: CommandContext, group: ConsumerGroup) -> None:
+    """The log is loaded: every member gets its full time."""
+    for member in group.members.values():
+        keep_session(turn, group, member)
+        if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
+            key = TimerKey(Alarm.REBALANCE, group.group_id, member.member_id)
+            turn.alarm_in(key, member.rebalance_timeout_ms)
+
+
+def expire_rebalance(turn: CommandContext, group: ConsumerGroup, member: ConsumerMember) -> None:
+    """The member was told to give up partitions and has not done so in its rebalance timeout."""
+    if member.state is MemberState.UNREVOKED_PARTITIONS:
+        fence(turn, group, [member])
+
+
+def notice_topics(shard: Shard, names: Sequence[str]) -> None:
+    """Let the groups that subscribe to these topics look at them at their next heartbeat."""
+    for group in shard.groups.values():
+        if isinstance(group, ConsumerGroup):
+            subscribed = subscribed_topics(group.members.values(), group.resolved)
+        elif isinstance(group, ShareGroup):
+            subscribed = dict.fromkeys(name for member in group.members.values() for name in member.topics)
+        elif isinstance(group, StreamsGroup):
+            subscribed = dict.fromkeys(() if group.topology is None else group.topology.required_topics)
+        else:
+            continue
+        if any(name in subscribed for name in names):
+            group.refresh_deadline_ms = 0

@@ -1,0 +1,68 @@
+"""The target: what each member of a consumer group shall have, computed when the group epoch has risen.
+
+Rules:
+- The assignor is the one that most members name; none named, the first of `group.consumer.assignors`.
+- At most one target in `group.consumer.assignment.interval.ms`; between, members live by the last one.
+- Only members whose target changes are written.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from ottla.group.consumer.assignor import ASSIGNORS, Subscriber
+from ottla.group.records.encode import assignment_epoch_entry, target_entry
+from ottla.group.setting import CoordinatorSettings
+from ottla.group.state.consumer import ConsumerGroup, ConsumerMember, Resolved, Target, topics_of
+from ottla.group.state.shard import CommandContext
+from ottla.group.topic import TopicView
+from ottla.kernel.ids import Uuid
+
+
+def preferred_assignor(members: Iterable[ConsumerMember], settings: CoordinatorSettings) -> str:
+    """The assignor with the most votes; of equals `uniform`, which Apache Kafka's map has first."""
+    votes: dict[str, int] = {}
+    for member in members:
+        if member.assignor:
+            votes[member.assignor] = votes.get(member.assignor, 0) + 1
+    return max(votes, key=lambda name: (votes[name], name)) if votes else settings.group_consumer_assignors[0]
+
+
+def update_target(
+    turn: CommandContext, group: ConsumerGroup, member: ConsumerMember, epoch: int, resolved: Mapping[str, Resolved]
+) -> tuple[int, Target]:
+    """(assignment epoch, what this member shall have), after a new target if one is due."""
+    present = group.target_of(member.member_id, member.instance_id)
+    if group.assignment_epoch >= epoch or not _may_compute(turn, group):
+        return group.assignment_epoch, present
+    members = group.members_with(member)
+    topics = turn.shard.topics
+    subscribers: dict[str, Subscriber] = {}
+    counts: dict[Uuid, int] = {}
+    for member_id, one in members.items():
+        topic_ids = []
+        for name in topics_of(one, resolved):
+            topic_id = topics.topic_id(name)
+            if topic_id is not None:
+                topic_ids.append(topic_id)
+                counts[topic_id] = topics.partition_count(name)
+        before = group.target_of(member_id, one.instance_id) if one is member else group.target_of(member_id)
+        subscribers[member_id] = Subscriber(tuple(topic_ids), before, one.instance_id)
+    assign = ASSIGNORS[preferred_assignor(members.values(), turn.settings)]
+    targets = assign(subscribers, counts)
+    for member_id, target in targets.items():
+        if group.targets.get(member_id) != target:
+            turn.append(target_entry(group.group_id, member_id, target))
+    turn.append(assignment_epoch_entry(group.group_id, epoch, turn.now_ms))
+    return epoch, targets[member.member_id]
+
+
+def _may_compute(turn: CommandContext, group: ConsumerGroup) -> bool:
+    interval_ms = turn.shard.override(group.group_id).consumer_assignment_interval_ms
+    if interval_ms is None:
+        interval_ms = turn.settings.group_consumer_assignment_interval_ms
+    return group.may_assign(interval_ms, turn.now_ms)
+
+
+def topic_ids(names: Iterable[str], topics: TopicView) -> frozenset[Uuid]:
+    """The ids of those of the topics that exist."""
+    found = (topics.topic_id(name) for name in names)
+    return frozenset(topic_id for topic_id in found if topic_id is not None)

@@ -1,0 +1,334 @@
+"""OffsetCommit (2-10), TxnOffsetCommit (0-6) and OffsetDelete (0): who may change which offsets.
+
+Rules:
+- Without a member id and a generation (an administrator, or a consumer that assigns itself) one may commit only while
+  the group has no members; a group that is not there is made by its first offset.
+- A partition fails alone. Of a member of a consumer or streams group that lags behind its epoch a commit still counts
+  for the partitions it has had since before.
+- A transactional commit becomes visible with its marker; the group's state does not matter to it, its members do.
+
+KIPs: 211 expiry, 345 static members, 447 fencing in transactions, 516 topic ids, 848 member epochs, 1071 streams
+groups, 1251 assignment epochs.
+"""
+
+from collections.abc import Callable
+
+from ottla.group.event import Called
+from ottla.group.rebalance import keep_alive
+from ottla.group.records.encode import offset_entry, offset_tombstone
+from ottla.group.state.classic import ClassicGroup, ClassicState
+from ottla.group.state.consumer import ConsumerGroup, ConsumerMember
+from ottla.group.state.offsets import Committed
+from ottla.group.state.shard import CommandContext, Group
+from ottla.group.state.share import ShareGroup
+from ottla.group.state.streams import StreamsGroup
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import NO_UUID, Uuid
+from ottla.wire.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from ottla.wire.api.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from ottla.wire.api.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+#: From this version on topics are named by id.
+_TOPIC_IDS_FROM = 10
+_TXN_TOPIC_IDS_FROM = 6
+#: From this version on members of consumer groups may commit, and a group that is not there has an error of its own.
+_MEMBER_EPOCHS_FROM = 9
+
+#: Raises if the member may not commit this partition (topic id, topic, partition).
+_PartitionCheck = Callable[[Uuid, str, int], None]
+
+
+def commit_offsets(turn: CommandContext, call: Called) -> None:
+    """Write the offsets that may be committed."""
+    request: OffsetCommitRequest = call.request
+    by_id = call.version >= _TOPIC_IDS_FROM
+    found = [(topic, _topic_of(turn, topic, by_id=by_id)) for topic in request.topics]
+    # A topic that is there, and of which nothing is committed, is not answered.
+    found = [each for each in found if each[0].partitions or not _is_there(turn, each[1][1])]
+    if not any(any(exists) for _, (_, _, exists) in found) and request.topics:
+        turn.answer(call.ticket, _refused(found, ErrorCode.NONE))
+        return
+    try:
+        check = _check_commit(turn, call, request.group_id)
+        for topic, (topic_id, name, exists) in found:
+            for partition, there in zip(topic.partitions, exists, strict=True):
+                if there and name is not None and not _is_too_long(turn, partition.committed_metadata):
+                    check(topic_id, name, partition.partition_index)
+    except KafkaError as refusal:
+        turn.answer(call.ticket, _refused(found, refusal.code))
+        return
+    expire_ms = -1 if request.retention_time_ms == -1 else turn.now_ms + request.retention_time_ms
+    response = OffsetCommitResponse()
+    for topic, (_, name, exists) in found:
+        results = []
+        for partition, there in zip(topic.partitions, exists, strict=True):
+            error = ErrorCode.NONE
+            if name is None:
+                error = ErrorCode.UNKNOWN_TOPIC_ID
+            elif not there:
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif _is_too_long(turn, partition.committed_metadata):
+                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                committed = Committed(
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    partition.committed_metadata or "",
+                    turn.now_ms,
+                    expire_ms,
+                    topic.topic_id,
+                )
+                turn.append(offset_entry(request.group_id, name, partition.partition_index, committed))
+            results.append(OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error))
+        response.topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=results))
+    turn.answer(call.ticket, response)
+
+
+def _topic_of(
+    turn: CommandContext, topic: OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic, *, by_id: bool
+) -> tuple[Uuid, str | None, list[bool]]:
+    """(id, name or None if the id is unknown, for each partition whether it is there)."""
+    topics = turn.shard.topics
+    name = topics.topic_name(topic.topic_id) if by_id else topic.name
+    count = 0 if name is None else topics.partition_count(name)
+    topic_id = topic.topic_id if name is None else topics.topic_id(name) or NO_UUID
+    return topic_id, name, [0 <= partition.partition_index < count for partition in topic.partitions]
+
+
+def _is_there(turn: CommandContext, name: str | None) -> bool:
+    return name is not None and turn.shard.topics.partition_count(name) > 0
+
+
+def _refused(
+    found: list[tuple[OffsetCommitRequestTopic, tuple[Uuid, str | None, list[bool]]]], code: ErrorCode
+) -> OffsetCommitResponse:
+    """Nothing is committed: `code` says why, except of what is not there."""
+    response = OffsetCommitResponse()
+    for topic, (_, name, exists) in found:
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        partitions = [
+            OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code if there else unknown)
+            for one, there in zip(topic.partitions, exists, strict=True)
+        ]
+        response.topics.append(
+            OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+        )
+    return response
+
+
+def _is_too_long(turn: CommandContext, metadata: str | None) -> bool:
+    return metadata is not None and len(metadata) > turn.settings.offset_metadata_max_bytes
+
+
+def _check_commit(turn: CommandContext, call: Called, group_id: str) -> _PartitionCheck:
+    request: OffsetCommitRequest = call.request
+    generation = request.generation_id_or_member_epoch
+    group = turn.shard.groups.get(group_id)
+    if group is None:
+        if generation >= 0:
+            by_version = call.version >= _MEMBER_EPOCHS_FROM
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if by_version else ErrorCode.ILLEGAL_GENERATION)
+        return _anything
+    check = check_member(group, request.member_id, request.group_instance_id, generation, call.version)
+    if isinstance(group, ClassicGroup) and group.state in (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE):
+        # A commit is a sign of life.
+        keep_alive(turn, group, group.members[request.member_id])
+    return check
+
+
+def check_member(
+    group: Group, member_id: str, instance_id: str | None, generation: int, version: int, transactional: bool = False
+) -> _PartitionCheck:
+    """Whether this member may commit at all; what is returned says it for a partition."""
+    if isinstance(group, ShareGroup):
+        raise _no_consumers(group)
+    if isinstance(group, ConsumerGroup):
+        return _check_consumer(group, member_id, instance_id, generation, version, transactional)
+    if isinstance(group, StreamsGroup):
+        return _check_streams(group, member_id, instance_id, generation, version, transactional)
+    if generation < 0 and group.is_empty:
+        return _anything
+    if generation >= 0 or member_id or instance_id is not None:
+        group.check_member(member_id, instance_id)
+        if generation != group.generation:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    elif not transactional and not group.is_empty:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    if not transactional and group.state is ClassicState.COMPLETING_REBALANCE:
+        # The member knows the generation and not yet its assignment: it has nothing to commit for.
+        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+    return _anything
+
+
+def _no_consumers(group: ShareGroup) -> KafkaError:
+    """A share group has its offsets elsewhere."""
+    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a consumer group.")
+
+
+def _anything(topic_id: Uuid, topic: str, partition: int) -> None:
+    """The commit does not depend on the partition."""
+
+
+def _check_consumer(
+    group: ConsumerGroup, member_id: str, instance_id: str | None, epoch: int, version: int, transactional: bool
+) -> _PartitionCheck:
+    if epoch < 0 and not group.members:
+        return _anything
+    if transactional and epoch == -1 and not member_id and instance_id is None:
+        return _anything
+    member = group.member(member_id)
+    if not transactional and member.classic is None and version < _MEMBER_EPOCHS_FROM:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    if epoch == member.epoch:
+        return _anything
+    if epoch > member.epoch:
+        raise _stale(member)
+
+    def check(topic_id: Uuid, topic: str, partition: int) -> None:
+        since = member.epoch_of(topic_id, partition)
+        if since is None or epoch < since:
+            raise _stale(member)
+
+    return check
+
+
+def _check_streams(
+    group: StreamsGroup, member_id: str, instance_id: str | None, epoch: int, version: int, transactional: bool
+) -> _PartitionCheck:
+    if epoch < 0 and not group.members:
+        return _anything
+    if transactional and epoch == -1 and not member_id and instance_id is None:
+        return _anything
+    member = group.member(member_id)
+    if not transactional and version < _MEMBER_EPOCHS_FROM:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    if epoch == member.epoch:
+        return _anything
+    if epoch > member.epoch or group.topology is None:
+        raise KafkaError(ErrorCode.STALE_MEMBER_EPOCH)
+    subtopologies = group.topology.sources
+
+    def check(topic_id: Uuid, topic: str, partition: int) -> None:
+        subtopology = subtopologies.get(topic)
+        since = None if subtopology is None else member.epoch_of(subtopology, partition)
+        if since is None or epoch < since:
+            raise KafkaError(ErrorCode.STALE_MEMBER_EPOCH)
+
+    return check
+
+
+def _stale(member: ConsumerMember) -> KafkaError:
+    """A member that speaks the classic protocol knows its epoch as a generation."""
+    return KafkaError(ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION)
+
+
+def commit_transactional_offsets(turn: CommandContext, call: Called) -> None:
+    """Write offsets that count when the producer's transaction is committed."""
+    request: TxnOffsetCommitRequest = call.request
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    check: _PartitionCheck = _anything
+    group = turn.shard.groups.get(request.group_id)
+    if group is not None:
+        check = _check_transactional(group, request, call.version)
+    elif request.generation_id_or_member_epoch >= 0:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    response = TxnOffsetCommitResponse()
+    for topic in request.topics:
+        topic_id, name, exists = _topic_of(turn, topic, by_id=call.version >= _TXN_TOPIC_IDS_FROM)
+        results = []
+        for partition, there in zip(topic.partitions, exists, strict=True):
+            error = ErrorCode.NONE
+            if name is None:
+                error = ErrorCode.UNKNOWN_TOPIC_ID
+            elif not there:
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif _is_too_long(turn, partition.committed_metadata):
+                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                try:
+                    check(topic_id, name, partition.partition_index)
+                except KafkaError as failure:
+                    raise KafkaError(ErrorCode.ILLEGAL_GENERATION) from failure
+                committed = Committed(
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    partition.committed_metadata or "",
+                    turn.now_ms,
+                    topic_id=topic.topic_id,
+                )
+                turn.append(offset_entry(request.group_id, name, partition.partition_index, committed))
+            results.append(
+                TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
+            )
+        response.topics.append(
+            TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=results)
+        )
+    turn.producer_id, turn.producer_epoch = request.producer_id, request.producer_epoch
+    turn.answer(call.ticket, response)
+
+
+def _check_transactional(group: Group, request: TxnOffsetCommitRequest, version: int) -> _PartitionCheck:
+    try:
+        return check_member(
+            group,
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
+            version,
+            transactional=True,
+        )
+    except KafkaError as failure:
+        if failure.code is ErrorCode.STALE_MEMBER_EPOCH:
+            # Producers know no other word for it.
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION) from failure
+        raise
+
+
+def delete_offsets(turn: CommandContext, call: Called) -> None:
+    """Forget offsets of topics that the group does not use any more."""
+    request: OffsetDeleteRequest = call.request
+    group_id = request.group_id
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    group = turn.shard.groups.get(group_id)
+    if group is None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+    if isinstance(group, ShareGroup):
+        raise _no_consumers(group)
+    if isinstance(group, ClassicGroup) and not group.is_empty and not group.is_of_consumers:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+    offsets = turn.shard.offsets
+    response = OffsetDeleteResponse()
+    for topic in request.topics:
+        count = turn.shard.topics.partition_count(topic.name)
+        results = []
+        for index in dict.fromkeys(partition.partition_index for partition in topic.partitions):
+            error = ErrorCode.NONE
+            if not 0 <= index < count:
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif group.subscribes(topic.name):
+                error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            present = offsets.get(group_id, topic.name, index) is not None
+            if error is ErrorCode.NONE and (present or offsets.has_pending(group_id, topic.name, index)):
+                turn.append(offset_tombstone(group_id, topic.name, index))
+            results.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error))
+        response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=results))
+    turn.answer(call.ticket, response)

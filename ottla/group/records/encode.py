@@ -1,0 +1,238 @@
+"""The records of `__consumer_offsets`: from state to bytes, in the versions that Apache Kafka 4.3 writes.
+
+A record that deletes has the key of the record it deletes and no value.
+"""
+
+from collections.abc import Mapping
+
+from ottla.group.event import Entry
+from ottla.group.state.classic import ClassicGroup
+from ottla.group.state.consumer import ConsumerGroup, ConsumerMember, Owned, Resolved, Target
+from ottla.group.state.offsets import Committed
+from ottla.wire.record.consumer_group import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    TopicPartition,
+    TopicPartitions,
+)
+from ottla.wire.record.offset import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    key_bytes,
+    value_bytes,
+)
+
+_GROUP_METADATA_VERSION = 3
+#: Version 4 has the topic id; only version 1 has the expiry that old clients set.
+_OFFSET_VERSION = 4
+_OFFSET_VERSION_WITH_EXPIRY = 1
+
+
+# -- classic groups
+
+
+def classic_group_entry(group: ClassicGroup, assignment: Mapping[str, bytes]) -> Entry:
+    """The group with its members and their assignment."""
+    return _classic_entry(
+        group.group_id,
+        GroupMetadataValue(
+            protocol_type=group.protocol_type or "",
+            generation=group.generation,
+            protocol=group.protocol_name,
+            leader=group.leader,
+            current_state_timestamp=group.state_timestamp_ms,
+            members=[
+                MemberMetadata(
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    rebalance_timeout=member.rebalance_timeout_ms,
+                    session_timeout=member.session_timeout_ms,
+                    subscription=member.metadata(group.protocol_name or ""),
+                    assignment=assignment[member.member_id],
+                )
+                for member in group.members.values()
+            ],
+        ),
+    )
+
+
+def empty_classic_group_entry(group: ClassicGroup) -> Entry:
+    """A group that was just made."""
+    value = GroupMetadataValue(
+        protocol_type="", generation=0, protocol=None, leader=None, current_state_timestamp=group.state_timestamp_ms
+    )
+    return _classic_entry(group.group_id, value)
+
+
+def _classic_entry(group_id: str, value: GroupMetadataValue) -> Entry:
+    return key_bytes(GroupMetadataKey(group=group_id)), value_bytes(value, _GROUP_METADATA_VERSION)
+
+
+def classic_group_tombstone(group_id: str) -> Entry:
+    """What removes a classic group."""
+    return key_bytes(GroupMetadataKey(group=group_id)), None
+
+
+# -- offsets
+
+
+def offset_entry(group_id: str, topic: str, partition: int, committed: Committed) -> Entry:
+    """A committed offset."""
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.commit_timestamp_ms,
+        expire_timestamp=committed.expire_timestamp_ms,
+        topic_id=committed.topic_id,
+    )
+    version = _OFFSET_VERSION if committed.expire_timestamp_ms == -1 else _OFFSET_VERSION_WITH_EXPIRY
+    return _offset_key(group_id, topic, partition), value_bytes(value, version)
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int) -> Entry:
+    """What removes a committed offset."""
+    return _offset_key(group_id, topic, partition), None
+
+
+def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    return key_bytes(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
+
+
+# -- consumer groups
+
+
+def member_entry(group_id: str, member: ConsumerMember) -> Entry:
+    """What a member says of itself."""
+    classic = member.classic
+    value = ConsumerGroupMemberMetadataValue(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topics),
+        subscribed_topic_regex=member.regex,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=member.assignor,
+        classic_member_metadata=None
+        if classic is None
+        else ClassicMemberMetadata(
+            session_timeout_ms=classic.session_timeout_ms,
+            supported_protocols=[ClassicProtocol(name=name, metadata=metadata) for name, metadata in classic.protocols],
+        ),
+    )
+    return key_bytes(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id)), value_bytes(
+        value, 0
+    )
+
+
+def epoch_entry(group_id: str, epoch: int, metadata_hash: int) -> Entry:
+    """The group itself."""
+    value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
+    return key_bytes(ConsumerGroupMetadataKey(group_id=group_id)), value_bytes(value, 0)
+
+
+def target_entry(group_id: str, member_id: str, target: Target) -> Entry:
+    """What a member shall have."""
+    value = ConsumerGroupTargetAssignmentMemberValue(
+        topic_partitions=[
+            TopicPartition(topic_id=topic_id, partitions=list(partitions)) for topic_id, partitions in target.items()
+        ]
+    )
+    return (
+        key_bytes(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)),
+        value_bytes(value, 0),
+    )
+
+
+def assignment_epoch_entry(group_id: str, epoch: int, timestamp_ms: int) -> Entry:
+    """Of which group epoch the target is, and when it was computed."""
+    value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms)
+    return key_bytes(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)), value_bytes(value, 0)
+
+
+def current_entry(group_id: str, member: ConsumerMember) -> Entry:
+    """What a member has."""
+    value = ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=member.epoch,
+        previous_member_epoch=member.previous_epoch,
+        state=member.state,
+        assigned_partitions=_owned(member.assigned),
+        partitions_pending_revocation=_owned(member.revoking),
+    )
+    return (
+        key_bytes(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)),
+        value_bytes(value, 0),
+    )
+
+
+def _owned(owned: Owned) -> list[TopicPartitions]:
+    return [
+        TopicPartitions(topic_id=topic_id, partitions=list(epochs), assignment_epochs=list(epochs.values()))
+        for topic_id, epochs in owned.items()
+    ]
+
+
+def regex_entry(group_id: str, regex: str, resolved: Resolved) -> Entry:
+    """What a regular expression means."""
+    value = ConsumerGroupRegularExpressionValue(
+        topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.timestamp_ms
+    )
+    return _regex_key(group_id, regex), value_bytes(value, 0)
+
+
+def regex_tombstone(group_id: str, regex: str) -> Entry:
+    """Nobody uses the regular expression any more."""
+    return _regex_key(group_id, regex), None
+
+
+def _regex_key(group_id: str, regex: str) -> bytes:
+    return key_bytes(ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex))
+
+
+def partition_metadata_tombstone(group_id: str) -> Entry:
+    """What removes the record for which the metadata hash has come."""
+    return key_bytes(ConsumerGroupPartitionMetadataKey(group_id=group_id)), None
+
+
+def member_tombstones(group_id: str, member_id: str) -> list[Entry]:
+    """What removes a member: what it has, what it shall have, itself."""
+    return [
+        (key_bytes(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)), None),
+        (key_bytes(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)), None),
+        (key_bytes(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id)), None),
+    ]
+
+
+def consumer_group_tombstones(group: ConsumerGroup, renamed: Mapping[str, str] | None = None) -> list[Entry]:
+    """What removes a group with its members; `renamed` says who has meanwhile taken whose place."""
+    group_id = group.group_id
+    members = [(renamed or {}).get(member_id, member_id) for member_id in group.members]
+    removed = [member_tombstones(group_id, member_id) for member_id in members]
+    return [
+        *(current for current, _, _ in removed),
+        *(target for _, target, _ in removed),
+        (key_bytes(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)), None),
+        *(member for _, _, member in removed),
+        *(regex_tombstone(group_id, regex) for regex in group.resolved),
+        partition_metadata_tombstone(group_id),
+        (key_bytes(ConsumerGroupMetadataKey(group_id=group_id)), None),
+    ]

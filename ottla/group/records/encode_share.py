@@ -1,0 +1,119 @@
+"""The records of share groups in `__consumer_offsets`: from state to bytes, as Apache Kafka 4.3 writes them.
+
+A record that deletes has the key of the record it deletes and no value.
+"""
+
+from collections.abc import Collection, Mapping
+
+from ottla.group.event import Entry
+from ottla.group.state.consumer import MemberState, Target
+from ottla.group.state.share import Held, ShareGroup, ShareMember
+from ottla.kernel.ids import Uuid
+from ottla.wire.record.offset import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMetadataValue,
+    key_bytes,
+    value_bytes,
+)
+from ottla.wire.record.share_group import TopicInfo, TopicPartition, TopicPartitions, TopicPartitionsInfo
+
+
+def share_member_entry(group_id: str, member: ShareMember) -> Entry:
+    """What a member says of itself."""
+    value = ShareGroupMemberMetadataValue(
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.topics),
+    )
+    return key_bytes(ShareGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id)), value_bytes(value)
+
+
+def share_epoch_entry(group_id: str, epoch: int, metadata_hash: int) -> Entry:
+    """The group itself."""
+    value = ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
+    return key_bytes(ShareGroupMetadataKey(group_id=group_id)), value_bytes(value)
+
+
+def share_target_entry(group_id: str, member_id: str, target: Target) -> Entry:
+    """What a member shall have."""
+    value = ShareGroupTargetAssignmentMemberValue(
+        topic_partitions=[
+            TopicPartition(topic_id=topic_id, partitions=list(partitions)) for topic_id, partitions in target.items()
+        ]
+    )
+    return (
+        key_bytes(ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)),
+        value_bytes(value),
+    )
+
+
+def share_assignment_epoch_entry(group_id: str, epoch: int, timestamp_ms: int) -> Entry:
+    """Of which group epoch the target is, and when it was computed."""
+    value = ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms)
+    return key_bytes(ShareGroupTargetAssignmentMetadataKey(group_id=group_id)), value_bytes(value)
+
+
+def share_current_entry(group_id: str, member: ShareMember) -> Entry:
+    """What a member has."""
+    value = ShareGroupCurrentMemberAssignmentValue(
+        member_epoch=member.epoch,
+        previous_member_epoch=member.previous_epoch,
+        state=MemberState.STABLE,
+        assigned_partitions=[
+            TopicPartitions(topic_id=topic_id, partitions=list(partitions))
+            for topic_id, partitions in member.assigned.items()
+        ],
+    )
+    return (
+        key_bytes(ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)),
+        value_bytes(value),
+    )
+
+
+def state_partition_entry(
+    group_id: str, initializing: Held, initialized: Held, deleting: Mapping[Uuid, str] | Collection[tuple[Uuid, str]]
+) -> Entry:
+    """Of which partitions the share coordinator holds the state, or is about to."""
+    names = deleting.items() if isinstance(deleting, Mapping) else deleting
+    value = ShareGroupStatePartitionMetadataValue(
+        initializing_topics=_infos(initializing),
+        initialized_topics=_infos(initialized),
+        deleting_topics=[TopicInfo(topic_id=topic_id, topic_name=name) for topic_id, name in names],
+    )
+    return key_bytes(ShareGroupStatePartitionMetadataKey(group_id=group_id)), value_bytes(value)
+
+
+def _infos(held: Held) -> list[TopicPartitionsInfo]:
+    return [
+        TopicPartitionsInfo(topic_id=topic_id, topic_name=each.name, partitions=sorted(each.partitions))
+        for topic_id, each in held.items()
+    ]
+
+
+def share_member_tombstones(group_id: str, member_id: str) -> list[Entry]:
+    """What removes a member: what it has, what it shall have, itself."""
+    return [
+        (key_bytes(ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)), None),
+        (key_bytes(ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)), None),
+        (key_bytes(ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id)), None),
+    ]
+
+
+def share_group_tombstones(group: ShareGroup) -> list[Entry]:
+    """What removes a group without members."""
+    return [
+        (key_bytes(ShareGroupTargetAssignmentMetadataKey(group_id=group.group_id)), None),
+        (key_bytes(ShareGroupStatePartitionMetadataKey(group_id=group.group_id)), None),
+        (key_bytes(ShareGroupMetadataKey(group_id=group.group_id)), None),
+    ]

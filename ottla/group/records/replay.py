@@ -1,0 +1,226 @@
+"""The fold: what each record of `__consumer_offsets` does to the state. Leader and follower run the same code.
+
+Rules:
+- A record alone says what to do; the order of the log is kept, but compaction may have taken out any record that a
+  later one replaces, so tombstones of what is not there are nothing.
+- An offset for a group that is not there makes a classic group without members ("simple group"), which gives way to
+  a consumer group when records of that follow.
+- While this node leads, joins in progress live in memory only. The leader's own `GroupMetadata` record then brings
+  the assignment to the members that are there; on load it makes the group from nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ottla.group.records import replaying
+from ottla.group.records.subscription import subscribed_topics
+from ottla.group.state.classic import ClassicGroup, ClassicMember, ClassicState
+from ottla.group.state.consumer import (
+    LEAVE_EPOCH,
+    ClassicMetadata,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    Owned,
+    Resolved,
+)
+from ottla.group.state.offsets import Committed
+from ottla.group.state.shard import Shard
+from ottla.wire.record.consumer_group import TopicPartitions
+from ottla.wire.record.offset import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    LegacyOffsetCommitKey,
+    LegacyOffsetCommitValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+
+
+def replay_offset(
+    shard: Shard,
+    key: OffsetCommitKey | LegacyOffsetCommitKey,
+    value: OffsetCommitValue | LegacyOffsetCommitValue | None,
+    offset: int,
+    producer_id: int,
+) -> None:
+    """Store, hold back (in a transaction) or forget a committed offset."""
+    if value is None:
+        shard.offsets.remove(key.group, key.topic, key.partition)
+        return
+    if key.group not in shard.groups:
+        shard.groups[key.group] = ClassicGroup(key.group)
+    committed = Committed(value.offset, -1, value.metadata, value.commit_timestamp, record_offset=offset)
+    if isinstance(value, OffsetCommitValue):
+        committed = replace(
+            committed,
+            leader_epoch=value.leader_epoch,
+            expire_timestamp_ms=value.expire_timestamp,
+            topic_id=value.topic_id,
+        )
+    shard.offsets.put(key.group, key.topic, key.partition, committed, producer_id)
+
+
+def replay_classic(shard: Shard, key: GroupMetadataKey, value: GroupMetadataValue | None, leading: bool) -> None:
+    """Make, complete or remove a classic group."""
+    group = shard.groups.get(key.group)
+    if value is None:
+        if isinstance(group, ClassicGroup):
+            del shard.groups[key.group]
+        return
+    if leading and isinstance(group, ClassicGroup):
+        _confirm(group, value)
+        return
+    shard.groups[key.group] = _load_classic(key.group, value)
+
+
+def _confirm(group: ClassicGroup, value: GroupMetadataValue) -> None:
+    """Our own record is in the log."""
+    if group.state is not ClassicState.COMPLETING_REBALANCE or group.generation != value.generation:
+        return
+    for member in value.members:
+        group.members[member.member_id].assignment = member.assignment
+    group.become(ClassicState.STABLE, value.current_state_timestamp)
+
+
+def _load_classic(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+    group = ClassicGroup(group_id)
+    for member in value.members:
+        rebalance_ms = member.session_timeout if member.rebalance_timeout == -1 else member.rebalance_timeout
+        group.add(
+            ClassicMember(
+                member_id=member.member_id,
+                instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout_ms=rebalance_ms,
+                session_timeout_ms=member.session_timeout,
+                protocols=((value.protocol or "", member.subscription),),
+                assignment=member.assignment,
+            ),
+            value.protocol_type,
+        )
+    group.state = ClassicState.STABLE if value.members else ClassicState.EMPTY
+    group.state_timestamp_ms = value.current_state_timestamp
+    group.generation = value.generation
+    group.protocol_type = value.protocol_type or None
+    group.protocol_name = value.protocol
+    if value.leader in group.members:
+        group.leader = value.leader
+    group.subscribed_topics = subscribed_topics(group)
+    return group
+
+
+# -- consumer groups
+
+
+_consumer_group = replaying.in_place_of_offsets(ConsumerGroup)
+
+
+def _replay_member(
+    shard: Shard, key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue | None
+) -> None:
+    group = _consumer_group(shard, key.group_id, value is not None)
+    if group is None:
+        return
+    if value is None:
+        if key.member_id in group.members:
+            group.remove(key.member_id)
+        return
+    classic = value.classic_member_metadata
+    member = group.members.get(key.member_id) or ConsumerMember(key.member_id)
+    group.put(
+        replace(
+            member,
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            topics=tuple(sorted(set(value.subscribed_topic_names))),
+            regex=value.subscribed_topic_regex,
+            assignor=value.server_assignor,
+            classic=None
+            if classic is None
+            else ClassicMetadata(
+                classic.session_timeout_ms,
+                tuple((protocol.name, protocol.metadata) for protocol in classic.supported_protocols),
+            ),
+        )
+    )
+
+
+def _replay_partition_metadata(shard: Shard, key: ConsumerGroupPartitionMetadataKey, value: Any) -> None:
+    group = _consumer_group(shard, key.group_id, value is not None)
+    if group is not None:
+        group.has_partition_metadata = value is not None
+
+
+def _replay_current(
+    shard: Shard, key: ConsumerGroupCurrentMemberAssignmentKey, value: ConsumerGroupCurrentMemberAssignmentValue | None
+) -> None:
+    group = _consumer_group(shard, key.group_id, value is not None)
+    if group is None:
+        return
+    if value is None:
+        if key.member_id in group.members:
+            gone = replace(group.members[key.member_id], epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH)
+            group.put(replace(gone, assigned={}, revoking={}))
+        return
+    member = group.members.get(key.member_id) or ConsumerMember(key.member_id)
+    group.put(
+        replace(
+            member,
+            epoch=value.member_epoch,
+            previous_epoch=value.previous_member_epoch,
+            state=MemberState(value.state),
+            assigned=_owned(value.assigned_partitions, value.member_epoch),
+            revoking=_owned(value.partitions_pending_revocation, value.member_epoch),
+        )
+    )
+
+
+def _owned(topics: Sequence[TopicPartitions], epoch: int) -> Owned:
+    owned = {}
+    for topic in topics:
+        epochs = topic.assignment_epochs
+        if epochs is None or len(epochs) != len(topic.partitions):
+            # Written before Kafka 4.3: each partition counts from the member's epoch.
+            epochs = [max(epoch, 0)] * len(topic.partitions)
+        owned[topic.topic_id] = dict(zip(topic.partitions, epochs, strict=True))
+    return owned
+
+
+def _replay_regex(
+    shard: Shard, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
+) -> None:
+    group = _consumer_group(shard, key.group_id, value is not None)
+    if group is None:
+        return
+    if value is None:
+        group.resolved.pop(key.regular_expression, None)
+        return
+    group.resolved[key.regular_expression] = Resolved(tuple(value.topics), value.version, value.timestamp)
+
+
+#: What to do for each kind of key of consumer groups.
+CONSUMER_RECORDS: dict[type, replaying.Fold] = {
+    ConsumerGroupMemberMetadataKey: _replay_member,
+    ConsumerGroupMetadataKey: replaying.epoch(_consumer_group),
+    ConsumerGroupPartitionMetadataKey: _replay_partition_metadata,
+    ConsumerGroupTargetAssignmentMemberKey: replaying.target(_consumer_group),
+    ConsumerGroupTargetAssignmentMetadataKey: replaying.assignment_epoch(_consumer_group),
+    ConsumerGroupCurrentMemberAssignmentKey: _replay_current,
+    ConsumerGroupRegularExpressionKey: _replay_regex,
+}

@@ -1,0 +1,153 @@
+"""The fold of streams groups: what each of their records in `__consumer_offsets` does to the state.
+
+As in `replay`: a record alone says what to do, tombstones of what is not there are nothing, and a group that was made
+by an offset alone gives way.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from ottla.group.records import replaying
+from ottla.group.state.consumer import LEAVE_EPOCH
+from ottla.group.state.shard import Shard
+from ottla.group.state.streams import StreamsGroup, StreamsMember, TaskState
+from ottla.group.topology.task import OwnedTasks, TaskEpochs, TaskSet, read_tasks
+from ottla.group.topology.topology import read_topology
+from ottla.wire.record.offset import (
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupCurrentMemberAssignmentValue,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMemberMetadataValue,
+    StreamsGroupMetadataKey,
+    StreamsGroupMetadataValue,
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMemberValue,
+    StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupTopologyKey,
+    StreamsGroupTopologyValue,
+)
+from ottla.wire.record.streams_group import TaskIdsWithEpochs
+
+_streams_group = replaying.in_place_of_offsets(StreamsGroup)
+
+
+def _replay_member(
+    shard: Shard, key: StreamsGroupMemberMetadataKey, value: StreamsGroupMemberMetadataValue | None
+) -> None:
+    group = _streams_group(shard, key.group_id, value is not None)
+    if group is None:
+        return
+    if value is None:
+        if key.member_id in group.members:
+            group.remove(key.member_id)
+        return
+    member = group.members.get(key.member_id) or StreamsMember(key.member_id)
+    endpoint = value.user_endpoint
+    group.put(
+        replace(
+            member,
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            topology_epoch=value.topology_epoch,
+            process_id=value.process_id,
+            endpoint=None if endpoint is None else (endpoint.host, endpoint.port),
+            client_tags={tag.key: tag.value for tag in value.client_tags},
+        )
+    )
+
+
+def _replay_topology(shard: Shard, key: StreamsGroupTopologyKey, value: StreamsGroupTopologyValue | None) -> None:
+    group = _streams_group(shard, key.group_id, value is not None)
+    if group is not None:
+        group.topology = None if value is None else read_topology(value)
+
+
+_epoch = replaying.epoch(_streams_group)
+
+
+def _replay_epoch(shard: Shard, key: StreamsGroupMetadataKey, value: StreamsGroupMetadataValue | None) -> None:
+    _epoch(shard, key, value)
+    if value is None:
+        return
+    group = _streams_group(shard, key.group_id, True)
+    assert group is not None
+    group.validated_topology_epoch = value.validated_topology_epoch
+    group.assignment_configs = {each.key: each.value for each in value.last_assignment_configs or ()}
+
+
+def _replay_target(
+    shard: Shard, key: StreamsGroupTargetAssignmentMemberKey, value: StreamsGroupTargetAssignmentMemberValue | None
+) -> None:
+    group = _streams_group(shard, key.group_id, value is not None)
+    if group is None:
+        return
+    if value is None:
+        group.targets.pop(key.member_id, None)
+        return
+    group.targets[key.member_id] = TaskSet(
+        read_tasks(value.active_tasks), read_tasks(value.standby_tasks), read_tasks(value.warmup_tasks)
+    )
+
+
+def _replay_current(
+    shard: Shard, key: StreamsGroupCurrentMemberAssignmentKey, value: StreamsGroupCurrentMemberAssignmentValue | None
+) -> None:
+    group = _streams_group(shard, key.group_id, value is not None)
+    if group is None:
+        return
+    member = group.members.get(key.member_id)
+    if value is None:
+        if member is not None:
+            gone = replace(member, epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH, state=TaskState.STABLE)
+            group.put(replace(gone, assigned=OwnedTasks(), revoking=OwnedTasks()))
+        return
+    group.put(
+        replace(
+            member or StreamsMember(key.member_id),
+            epoch=value.member_epoch,
+            previous_epoch=value.previous_member_epoch,
+            state=TaskState(value.state),
+            assigned=_owned(value.active_tasks, value.standby_tasks, value.warmup_tasks, value.member_epoch),
+            revoking=_owned(
+                value.active_tasks_pending_revocation,
+                value.standby_tasks_pending_revocation,
+                value.warmup_tasks_pending_revocation,
+                value.member_epoch,
+            ),
+        )
+    )
+
+
+def _owned(
+    active: Iterable[TaskIdsWithEpochs],
+    standby: Iterable[TaskIdsWithEpochs],
+    warmup: Iterable[TaskIdsWithEpochs],
+    epoch: int,
+) -> OwnedTasks:
+    return OwnedTasks(_epochs(active, epoch), read_tasks(standby), read_tasks(warmup))
+
+
+def _epochs(ids: Iterable[TaskIdsWithEpochs], epoch: int) -> TaskEpochs:
+    tasks = {}
+    for each in ids:
+        epochs = each.assignment_epochs
+        if epochs is None or len(epochs) != len(each.partitions):
+            # Written before Kafka 4.3: each task counts from the member's epoch.
+            epochs = [max(epoch, 0)] * len(each.partitions)
+        tasks[each.subtopology_id] = dict(zip(each.partitions, epochs, strict=True))
+    return tasks
+
+
+#: What to do for each kind of key of streams groups.
+STREAMS_RECORDS: dict[type, Any] = {
+    StreamsGroupMemberMetadataKey: _replay_member,
+    StreamsGroupTopologyKey: _replay_topology,
+    StreamsGroupMetadataKey: _replay_epoch,
+    StreamsGroupTargetAssignmentMemberKey: _replay_target,
+    StreamsGroupTargetAssignmentMetadataKey: replaying.assignment_epoch(_streams_group),
+    StreamsGroupCurrentMemberAssignmentKey: _replay_current,
+}

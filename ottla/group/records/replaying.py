@@ -1,0 +1,85 @@
+"""What the records of consumer, share and streams groups have in common: epochs, and what each member shall have.
+
+Each function takes how a group of the kind is found, and gives what a record of the kind does to the state. A value of
+None is a tombstone; of what is not there it is nothing.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ottla.group.state.classic import ClassicGroup
+from ottla.group.state.consumer import ConsumerGroup
+from ottla.group.state.server_assigned_group import ModernGroup
+from ottla.group.state.shard import Shard
+from ottla.group.state.streams import StreamsGroup
+
+#: (shard, group id, is it to be made if it is not there?) -> the group, if it is of this kind.
+Find = Callable[[Shard, str, bool], ModernGroup[Any, Any] | None]
+#: (shard, key, value) -> the state changed.
+Fold = Callable[[Shard, Any, Any], None]
+
+G = TypeVar("G", ConsumerGroup, StreamsGroup)
+
+
+def in_place_of_offsets(kind: type[G]) -> Callable[[Shard, str, bool], G | None]:
+    """How groups of a kind are found that take the place of a group which only its offsets made."""
+
+    def find(shard: Shard, group_id: str, create: bool) -> G | None:
+        group = shard.groups.get(group_id)
+        if isinstance(group, kind):
+            return group
+        if not create:
+            return None
+        if group is not None:
+            text = f"{group_id} is a group of another kind, with records of its own"
+            assert isinstance(group, ClassicGroup) and group.protocol_type is None and group.is_empty, text
+        made = shard.groups[group_id] = kind(group_id)
+        return made
+
+    return find
+
+
+def epoch(find: Find) -> Fold:
+    """The epoch of a group; its tombstone ends the group."""
+
+    def replay(shard: Shard, key: Any, value: Any) -> None:
+        group = find(shard, key.group_id, value is not None)
+        if group is None:
+            return
+        if value is None:
+            assert not group.members, f"the tombstone of {key.group_id} comes before those of its members"
+            del shard.groups[key.group_id]
+            return
+        group.epoch = value.epoch
+        group.metadata_hash = value.metadata_hash
+
+    return replay
+
+
+def target(find: Find) -> Fold:
+    """What one member shall have."""
+
+    def replay(shard: Shard, key: Any, value: Any) -> None:
+        group = find(shard, key.group_id, value is not None)
+        if group is None:
+            return
+        if value is None:
+            group.targets.pop(key.member_id, None)
+            return
+        topics = value.topic_partitions
+        group.targets[key.member_id] = {topic.topic_id: tuple(sorted(topic.partitions)) for topic in topics}
+
+    return replay
+
+
+def assignment_epoch(find: Find) -> Fold:
+    """For which epoch of the group that was decided, and when."""
+
+    def replay(shard: Shard, key: Any, value: Any) -> None:
+        group = find(shard, key.group_id, value is not None)
+        if group is None:
+            return
+        group.assignment_epoch = -1 if value is None else value.assignment_epoch
+        group.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
+
+    return replay

@@ -1,0 +1,258 @@
+"""ShareGroupHeartbeat (1): all of a share group's membership in one call (KIP-932).
+
+Rules:
+- Epoch 0 joins, -1 leaves; any other is a member's present epoch, or the one before when the answer with the present
+  one was lost.
+- A member sends its topics when they change; null means as before. The answer has the assignment when it changed, and
+  when the member joins or sends everything.
+- The group epoch rises when subscriptions or their topics change, and when partitions have got state that nobody was
+  given yet. Nobody waits for anybody: a member takes its target at its next heartbeat.
+- A heartbeat that needs state to be begun is answered when that is done, with what it brought: otherwise the first
+  member of a group would wait for its first records until its second heartbeat.
+- A group of another kind, with members or without, is no share group: GROUP_ID_NOT_FOUND.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ottla.group.consumer.target import topic_ids
+from ottla.group.event import Called, Continue, HeldHeartbeat
+from ottla.group.metadata_hash import metadata_hash
+from ottla.group.records.encode_share import (
+    share_assignment_epoch_entry,
+    share_current_entry,
+    share_epoch_entry,
+    share_member_entry,
+    share_member_tombstones,
+    share_target_entry,
+)
+from ottla.group.share.assignor import assign_simple
+from ottla.group.share.state import begin_state, missing_state, not_a_share_group, share_group
+from ottla.group.state.consumer import LEAVE_EPOCH, Target
+from ottla.group.state.shard import CommandContext
+from ottla.group.state.share import ShareGroup, ShareMember, subscribed_topics
+from ottla.group.timer import Alarm, TimerKey
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import Uuid
+from ottla.wire.api.share_group_heartbeat import (
+    Assignment,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+#: Apache Kafka's numbers, not settings.
+_MEMBER_ID_MAX = 36
+_REFRESH_INTERVAL_MS = 2_147_483_647
+
+
+def share_heartbeat(turn: CommandContext, call: Called) -> None:
+    """Let a member join, leave, or go on."""
+    request: ShareGroupHeartbeatRequest = call.request
+    _check_request(request)
+    if request.member_epoch == LEAVE_EPOCH:
+        group = share_group(turn, request.group_id)
+        fence_share_member(turn, group, group.member(request.member_id))
+        turn.answer(
+            call.ticket, ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+        )
+        return
+    response = _go_on(turn, call, resumed=False)
+    if response is not None:
+        turn.answer(call.ticket, response)
+
+
+def resume_heartbeat(turn: CommandContext, held: HeldHeartbeat) -> None:
+    """The state that a heartbeat needed was begun, or could not be: answer it now."""
+    response = held.response
+    try:
+        response = _go_on(turn, held.call, resumed=True) or response
+    except KafkaError:
+        # The member was fenced meanwhile. What it was to be told is still true; its next heartbeat tells it the rest.
+        turn.entries.clear()
+    turn.answer(held.call.ticket, response)
+
+
+def _check_request(request: ShareGroupHeartbeatRequest) -> None:
+    problem = ""
+    for what, value in (("MemberId", request.member_id), ("GroupId", request.group_id), ("RackId", request.rack_id)):
+        if value is not None and not value.strip() and not problem:
+            problem = f"{what} can't be empty."
+    if not problem and len(request.member_id) > _MEMBER_ID_MAX:
+        problem = "Invalid member id in the request."
+    if not problem and request.member_epoch == 0 and not request.subscribed_topic_names:
+        problem = "SubscribedTopicNames must be set in first request."
+    if not problem and request.member_epoch < LEAVE_EPOCH:
+        problem = "MemberEpoch is invalid."
+    if problem:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
+
+
+def _go_on(turn: CommandContext, call: Called, *, resumed: bool) -> ShareGroupHeartbeatResponse | None:
+    """The response, or None when the call is held until state was begun."""
+    request: ShareGroupHeartbeatRequest = call.request
+    group, before = _member_for(turn, request)
+    after = replace(
+        before,
+        rack_id=before.rack_id if request.rack_id is None else request.rack_id,
+        topics=before.topics
+        if request.subscribed_topic_names is None
+        else tuple(sorted(set(request.subscribed_topic_names))),
+        client_id=call.client_id,
+        client_host=call.client_host,
+    )
+    epoch, changed = _revise(turn, group, before, after)
+    member = _advance(turn, after, _update_target(turn, group, after, epoch), group.group_id, changed)
+    _keep_session(turn, group, member.member_id)
+    says_all = request.member_epoch == 0 or request.subscribed_topic_names is not None
+    told = resumed or says_all or before.assigned != member.assigned
+    response = _response(turn, group, member, told=told)
+    missing = missing_state(turn, group, subscribed_topics(group.members_with(member).values()))
+    if not missing:
+        return response
+    held = HeldHeartbeat(call, response)
+    if resumed:
+        begin_state(turn, group, epoch, missing, lambda _: None)
+        return response
+    begin_state(turn, group, epoch, missing, lambda later: later.then(Continue(held)), [call])
+    return None
+
+
+def _member_for(turn: CommandContext, request: ShareGroupHeartbeatRequest) -> tuple[ShareGroup, ShareMember]:
+    joins = request.member_epoch == 0
+    known = turn.shard.groups.get(request.group_id)
+    if known is None and joins:
+        group = ShareGroup(request.group_id)
+    elif isinstance(known, ShareGroup):
+        group = known
+    else:
+        raise not_a_share_group(request.group_id, known)
+    size_max = turn.settings.group_share_max_size
+    if len(group.members) >= size_max and request.member_id not in group.members:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The share group has reached its maximum capacity of {size_max} members.",
+        )
+    if joins:
+        return group, group.members.get(request.member_id) or ShareMember(request.member_id)
+    member = group.member(request.member_id)
+    member.check_epoch(request.member_epoch)
+    return group, member
+
+
+def _revise(turn: CommandContext, group: ShareGroup, before: ShareMember, after: ShareMember) -> tuple[int, bool]:
+    """(the group epoch as it will be, whether it rose); writes the member and the epoch as far as they changed."""
+    if after != before or before.member_id not in group.members:
+        turn.append(share_member_entry(group.group_id, after))
+    rises = after.topics != before.topics
+    if group.assignment_epoch >= group.epoch:
+        rises = rises or group.has_unassigned
+    epoch = group.epoch
+    if rises or group.refresh_is_due(turn.monotonic_ms):
+        names = subscribed_topics(group.members_with(after).values())
+        fresh_hash = metadata_hash(names, turn.shard.topics)
+        rises = rises or fresh_hash != group.metadata_hash
+        if rises:
+            epoch += 1
+            turn.append(share_epoch_entry(group.group_id, epoch, fresh_hash))
+        group.refresh_deadline_ms = turn.monotonic_ms + _REFRESH_INTERVAL_MS
+        # If what is written here is lost, the epoch in memory stays behind this one and the refresh is due again.
+        group.refresh_epoch = epoch
+    return epoch, rises
+
+
+def _update_target(turn: CommandContext, group: ShareGroup, member: ShareMember, epoch: int) -> tuple[int, Target]:
+    """(assignment epoch, what this member shall have), after a new target if one is due."""
+    if group.assignment_epoch >= epoch or not _may_compute(turn, group):
+        return group.assignment_epoch, group.targets.get(member.member_id, {})
+    topics = turn.shard.topics
+    subscriptions: dict[str, Sequence[Uuid]] = {
+        member_id: sorted(topic_ids(each.topics, topics)) for member_id, each in group.members_with(member).items()
+    }
+    partitions: dict[Uuid, Sequence[int]] = {}
+    for topic_id, held in group.initialized.items():
+        name = topics.topic_name(topic_id)
+        if name is not None:
+            partitions[topic_id] = [index for index in sorted(held.partitions) if index < topics.partition_count(name)]
+    targets = assign_simple(subscriptions, group.targets, partitions)
+    for member_id, target in targets.items():
+        if group.targets.get(member_id) != target:
+            turn.append(share_target_entry(group.group_id, member_id, target))
+    turn.append(share_assignment_epoch_entry(group.group_id, epoch, turn.now_ms))
+    return epoch, targets[member.member_id]
+
+
+def _may_compute(turn: CommandContext, group: ShareGroup) -> bool:
+    interval_ms = turn.shard.override(group.group_id).share_assignment_interval_ms
+    if interval_ms is None:
+        interval_ms = turn.settings.group_share_assignment_interval_ms
+    # With nobody to take from, or one member that was given everything early, nothing changes too often: those who join
+    # a new group beside its first member would wait for their share until their second heartbeat.
+    few = sum(map(bool, group.targets.values())) <= 1
+    # A timestamp in the future: the clock was set.
+    return few or not 0 <= turn.now_ms - group.assignment_timestamp_ms < interval_ms
+
+
+def _advance(
+    turn: CommandContext, member: ShareMember, target: tuple[int, Target], group_id: str, changed: bool
+) -> ShareMember:
+    """The member as it takes over its target; written if that changes it."""
+    assignment_epoch, partitions = target
+    if member.epoch == assignment_epoch and not changed:
+        return member
+    subscribed = topic_ids(member.topics, turn.shard.topics)
+    assigned = {topic_id: indexes for topic_id, indexes in partitions.items() if topic_id in subscribed}
+    advanced = replace(member, assigned=assigned)
+    if member.epoch != assignment_epoch:
+        advanced = replace(advanced, epoch=assignment_epoch, previous_epoch=member.epoch)
+    if advanced != member:
+        turn.append(share_current_entry(group_id, advanced))
+    return advanced
+
+
+def _response(
+    turn: CommandContext, group: ShareGroup, member: ShareMember, *, told: bool
+) -> ShareGroupHeartbeatResponse:
+    interval_ms = turn.shard.override(group.group_id).share_heartbeat_interval_ms
+    if interval_ms is None:
+        interval_ms = turn.settings.group_share_heartbeat_interval_ms
+    assignment = None
+    if told:
+        assignment = Assignment(
+            topic_partitions=[
+                TopicPartitions(topic_id=topic_id, partitions=list(partitions))
+                for topic_id, partitions in member.assigned.items()
+            ]
+        )
+    return ShareGroupHeartbeatResponse(
+        member_id=member.member_id,
+        member_epoch=member.epoch,
+        heartbeat_interval_ms=interval_ms,
+        assignment=assignment,
+    )
+
+
+# -- sessions
+
+
+def _keep_session(turn: CommandContext, group: ShareGroup, member_id: str) -> None:
+    """The member gave a sign of life."""
+    timeout_ms = turn.shard.override(group.group_id).share_session_timeout_ms
+    if timeout_ms is None:
+        timeout_ms = turn.settings.group_share_session_timeout_ms
+    turn.alarm_in(TimerKey(Alarm.SESSION, group.group_id, member_id), timeout_ms)
+
+
+def start_share_sessions(turn: CommandContext, group: ShareGroup) -> None:
+    """The log is loaded: every member gets its full time."""
+    for member_id in group.members:
+        _keep_session(turn, group, member_id)
+
+
+def fence_share_member(turn: CommandContext, group: ShareGroup, member: ShareMember) -> None:
+    """Take a member out: the group epoch rises, and the others share what it had."""
+    turn.extend(share_member_tombstones(group.group_id, member.member_id))
+    staying = [each for each in group.members.values() if each is not member]
+    fresh_hash = metadata_hash(subscribed_topics(staying), turn.shard.topics)
+    turn.append(share_epoch_entry(group.group_id, group.epoch + 1, fresh_hash))
+    turn.timers.cancel(TimerKey(Alarm.SESSION, group.group_id, member.member_id))

@@ -1,0 +1,265 @@
+"""What a share group has the share coordinator hold: beginning, setting and ending the state of its partitions.
+
+Rules:
+- First the group's log says what is about to happen, then the share coordinator is asked, then the log says that it
+  has: whatever happens between, a later leader knows what to ask again.
+- State begins when a topic is first subscribed to, and for partitions that it gains. A leader asks again after
+  `group.share.initialize.retry.interval.ms`, and a new leader at once.
+- Offsets are set and deleted only while the group has no members.
+- When a topic is deleted the share coordinators drop its state by themselves; the group only forgets it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ottla.group.event import Called, DeleteShareState, InitializeShareState
+from ottla.group.records.encode_share import state_partition_entry
+from ottla.group.state.shard import CommandContext, ShareCall, StateErrors
+from ottla.group.state.share import NamedPartitions, ShareGroup, merge, without
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import NO_UUID, Uuid
+from ottla.wire.api import alter_share_group_offsets as alter
+from ottla.wire.api import delete_share_group_offsets as delete
+
+#: The share coordinator finds the start by `share.auto.offset.reset`.
+_UNSET_OFFSET = -1
+_UNKNOWN_NAME = "<UNKNOWN>"
+_NO_TOPIC = "This server does not host this topic-partition."
+
+
+def share_group(turn: CommandContext, group_id: str) -> ShareGroup:
+    """The group, or GROUP_ID_NOT_FOUND."""
+    group = turn.shard.groups.get(group_id)
+    if not isinstance(group, ShareGroup):
+        raise not_a_share_group(group_id, group)
+    return group
+
+
+def not_a_share_group(group_id: str, group: object) -> KafkaError:
+    """What to answer when there is no such share group."""
+    text = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a share group."
+    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
+
+
+def _ask(turn: CommandContext, then: Callable[[CommandContext, StateErrors], None], calls: Sequence[Called]) -> int:
+    shard = turn.shard
+    shard.share_calls_made += 1
+    shard.share_calls[shard.share_calls_made] = ShareCall(then, tuple(calls))
+    return shard.share_calls_made
+
+
+def _write(turn: CommandContext, group: ShareGroup, **change: object) -> None:
+    """The group's record of state partitions, with these fields changed."""
+    fields = {
+        "initializing": group.initializing,
+        "initialized": group.initialized,
+        "deleting": group.deleting,
+        **change,
+    }
+    deleting = fields.pop("deleting")
+    assert isinstance(deleting, Iterable)
+    names = [(topic_id, turn.shard.topics.topic_name(topic_id) or _UNKNOWN_NAME) for topic_id in deleting]
+    turn.append(state_partition_entry(group.group_id, deleting=names, **fields))  # type: ignore[arg-type]
+
+
+# -- beginning
+
+
+def missing_state(turn: CommandContext, group: ShareGroup, topics: Iterable[str]) -> dict[Uuid, NamedPartitions]:
+    """Partitions of these topics whose state was not begun yet."""
+    retry_ms = turn.settings.group_share_initialize_retry_interval_ms
+    missing = {}
+    for name in topics:
+        topic_id = turn.shard.topics.topic_id(name)
+        if topic_id is None:
+            continue
+        wanted = frozenset(range(turn.shard.topics.partition_count(name)))
+        if topic_id in group.initialized:
+            wanted -= group.initialized[topic_id].partitions
+        asked_ms = group.asked_ms.get(topic_id)
+        if topic_id in group.initializing and asked_ms is not None and turn.monotonic_ms - asked_ms < retry_ms:
+            wanted -= group.initializing[topic_id].partitions
+        if wanted:
+            missing[topic_id] = NamedPartitions(name, wanted)
+    return missing
+
+
+def begin_state(
+    turn: CommandContext,
+    group: ShareGroup,
+    epoch: int,
+    missing: Mapping[Uuid, NamedPartitions],
+    then: Callable[[CommandContext], None],
+    calls: Sequence[Called] = (),
+) -> None:
+    """Have the state of these partitions begun; `then` is called when that is done or has failed."""
+    group.asked_ms.update(dict.fromkeys(missing, turn.monotonic_ms))
+    _write(
+        turn,
+        group,
+        initializing=merge(group.initializing, missing),
+        deleting=group.deleting - missing.keys(),
+    )
+    offsets = {topic_id: dict.fromkeys(sorted(each.partitions), _UNSET_OFFSET) for topic_id, each in missing.items()}
+    group_id = group.group_id
+
+    def answered(later: CommandContext, errors: StateErrors) -> None:
+        finish_begin(later, group_id, missing, errors)
+        then(later)
+
+    call_id = _ask(turn, answered, calls)
+    turn.then(InitializeShareState(call_id, group_id, epoch, offsets))
+
+
+def finish_begin(
+    turn: CommandContext, group_id: str, asked: Mapping[Uuid, NamedPartitions], errors: StateErrors
+) -> None:
+    """The share coordinator has begun the state of these partitions, or of none if one of them failed."""
+    group = turn.shard.groups.get(group_id)
+    if not isinstance(group, ShareGroup):
+        return
+    left = without(group.initializing, {topic_id: each.partitions for topic_id, each in asked.items()})
+    _write(turn, group, initializing=left, initialized=group.initialized if errors else merge(group.initialized, asked))
+
+
+# -- setting
+
+
+def alter_share_offsets(turn: CommandContext, call: Called) -> None:
+    """AlterShareGroupOffsets: let a group without members begin elsewhere; it is made if it is not there."""
+    request: alter.AlterShareGroupOffsetsRequest = call.request
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    known = turn.shard.groups.get(request.group_id)
+    if known is not None and not isinstance(known, ShareGroup):
+        raise not_a_share_group(request.group_id, known)
+    group = known or ShareGroup(request.group_id)
+    if not group.is_empty:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+    response = alter.AlterShareGroupOffsetsResponse()
+    offsets: dict[Uuid, dict[int, int]] = {}
+    asked: dict[Uuid, NamedPartitions] = {}
+    for topic in request.topics:
+        answer, found = _alter_topic(turn, topic)
+        if answer.topic_id == NO_UUID and not topic.partitions:
+            continue
+        # As in Apache Kafka, topics that are not there come first.
+        response.responses.insert(0 if answer.topic_id == NO_UUID else len(response.responses), answer)
+        if found:
+            offsets[answer.topic_id] = found
+            asked[answer.topic_id] = NamedPartitions(topic.topic_name, frozenset(found))
+    if not asked:
+        turn.answer(call.ticket, response)
+        return
+    _write(turn, group, initializing=merge(group.initializing, asked), deleting=group.deleting - asked.keys())
+
+    def answered(later: CommandContext, errors: StateErrors) -> None:
+        for topic in response.responses:
+            for partition in topic.partitions:
+                error = errors.get((topic.topic_id, partition.partition_index))
+                if error is not None and not partition.error_code:
+                    partition.error_code, partition.error_message = error.code, error.message or None
+        finish_begin(later, request.group_id, asked, errors)
+        later.answer(call.ticket, response)
+
+    call_id = _ask(turn, answered, [call])
+    turn.then(InitializeShareState(call_id, request.group_id, group.epoch, offsets))
+
+
+def _alter_topic(
+    turn: CommandContext, topic: alter.AlterShareGroupOffsetsRequestTopic
+) -> tuple[alter.AlterShareGroupOffsetsResponseTopic, dict[int, int]]:
+    """The answer for one topic, and the offsets that can be set."""
+    topic_id = turn.shard.topics.topic_id(topic.topic_name)
+    count = 0 if topic_id is None else turn.shard.topics.partition_count(topic.topic_name)
+    answer = alter.AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic_id or NO_UUID)
+    offsets = {}
+    for partition in topic.partitions:
+        result = alter.AlterShareGroupOffsetsResponsePartition(partition_index=partition.partition_index)
+        if 0 <= partition.partition_index < count:
+            offsets[partition.partition_index] = partition.start_offset
+        else:
+            result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            result.error_message = _NO_TOPIC
+        answer.partitions.append(result)
+    return answer, offsets
+
+
+# -- ending
+
+
+def delete_share_offsets(turn: CommandContext, call: Called) -> None:
+    """DeleteShareGroupOffsets: forget where a group without members stands in some topics."""
+    request: delete.DeleteShareGroupOffsetsRequest = call.request
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    group = share_group(turn, request.group_id)
+    if not group.is_empty:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+    response = delete.DeleteShareGroupOffsetsResponse()
+    gone: dict[Uuid, Sequence[int]] = {}
+    for topic in request.topics:
+        answer = delete.DeleteShareGroupOffsetsResponseTopic(topic_name=topic.topic_name)
+        response.responses.append(answer)
+        topic_id = turn.shard.topics.topic_id(topic.topic_name)
+        if topic_id is not None and topic_id in group.initialized:
+            gone[topic_id] = sorted(group.initialized[topic_id].partitions)
+        elif topic_id is not None and topic_id in group.deleting:
+            gone[topic_id] = range(turn.shard.topics.partition_count(topic.topic_name))
+        else:
+            answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            text = "There is no offset information to delete."
+            answer.error_message = _NO_TOPIC if topic_id is None else text
+            continue
+        answer.topic_id = topic_id
+    if not gone:
+        turn.answer(call.ticket, response)
+        return
+    _write(turn, group, initialized=without(group.initialized, gone), deleting=group.deleting | gone.keys())
+
+    def answered(later: CommandContext, errors: StateErrors) -> None:
+        failed = {topic_id: error for (topic_id, _), error in errors.items()}
+        for topic in response.responses:
+            error = failed.get(topic.topic_id)
+            if error is not None:
+                topic.error_code, topic.error_message = error.code, error.message or None
+        present = later.shard.groups.get(request.group_id)
+        if isinstance(present, ShareGroup):
+            _write(later, present, deleting=present.deleting - (gone.keys() - failed.keys()))
+        later.answer(call.ticket, response)
+
+    call_id = _ask(turn, answered, [call])
+    turn.then(DeleteShareState(call_id, request.group_id, gone))
+
+
+def end_state(
+    turn: CommandContext, group: ShareGroup, call: Called, then: Callable[[CommandContext, ErrorCode], None]
+) -> None:
+    """Have all state of a group without members ended; `then` gets the error of that."""
+    every = merge(group.initialized, group.initializing)
+    gone: dict[Uuid, Sequence[int]] = {topic_id: sorted(each.partitions) for topic_id, each in every.items()}
+    for topic_id in group.deleting - every.keys():
+        name = turn.shard.topics.topic_name(topic_id)
+        if name is not None:
+            gone[topic_id] = range(turn.shard.topics.partition_count(name))
+    if not gone:
+        then(turn, ErrorCode.NONE)
+        return
+    _write(turn, group, initializing={}, initialized={}, deleting=frozenset(gone))
+
+    def answered(later: CommandContext, errors: StateErrors) -> None:
+        then(later, next((error.code for error in errors.values()), ErrorCode.NONE))
+
+    call_id = _ask(turn, answered, [call])
+    turn.then(DeleteShareState(call_id, group.group_id, gone))
+
+
+def forget_state(turn: CommandContext, group: ShareGroup, deleted: Iterable[Uuid]) -> None:
+    """Topics are gone, and their state with them."""
+    gone = frozenset(deleted)
+    if not gone & {*group.initializing, *group.initialized, *group.deleting}:
+        return
+    kept = [
+        {topic_id: each for topic_id, each in held.items() if topic_id not in gone}
+        for held in (group.initializing, group.initialized)
+    ]
+    _write(turn, group, initializing=kept[0], initialized=kept[1], deleting=group.deleting - gone)

@@ -1,0 +1,113 @@
+"""What one partition of `__consumer_offsets` holds in memory, and what one step does with it."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ottla.group.event import Answer, Append, Called, Effect, Entry
+from ottla.group.setting import CoordinatorSettings, GroupOverride
+from ottla.group.state.classic import ClassicGroup
+from ottla.group.state.consumer import ConsumerGroup
+from ottla.group.state.offsets import OffsetStore
+from ottla.group.state.share import ShareGroup
+from ottla.group.state.streams import StreamsGroup
+from ottla.group.timer import TimerKey, Timers
+from ottla.group.topic import TopicView
+from ottla.kernel.error import KafkaError
+from ottla.kernel.ids import Uuid
+from ottla.kernel.now import Now
+from ottla.kernel.ports import Rng
+
+Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
+#: What the share coordinator could not do, by topic id and partition.
+StateErrors = Mapping[tuple[Uuid, int], KafkaError]
+
+
+class ShareCall(NamedTuple):
+    """A question to the share coordinator that it has not answered yet."""
+
+    then: "Callable[[Turn, StateErrors], None]"
+    #: The requests that wait for it.
+    calls: tuple[Called, ...]
+
+
+@dataclass(slots=True)
+class Shard:
+    """The state of one partition. Made empty; filled by replay; thrown away when the node no longer leads."""
+
+    settings: CoordinatorSettings
+    rng: Rng
+    topics: TopicView
+    #: By group id. A group is durable when its records are; joins and timers are of this leader only.
+    groups: dict[str, Group] = field(default_factory=dict)
+    offsets: OffsetStore = field(default_factory=OffsetStore)
+    timers: Timers = field(default_factory=Timers)
+    overrides: dict[str, GroupOverride] = field(default_factory=dict)
+    #: `topics.version` when a topic was last created: regular expressions resolved before it are stale.
+    topics_created_version: int = -1
+    #: By the number under which the share coordinator was asked. Of this leader only.
+    share_calls: dict[int, ShareCall] = field(default_factory=dict)
+    share_calls_made: int = 0
+
+    def override(self, group_id: str) -> GroupOverride:
+        return self.overrides.get(group_id, _NO_OVERRIDE)
+
+
+class CommandContext:
+    """One step: what it wants appended, as one batch, and whom it answers once that is committed."""
+
+    def __init__(self, shard: Shard, now: Now) -> None:
+        self.shard = shard
+        #: Wall time, for timestamps and for what is counted from them.
+        self.now_ms = now.wall_ms
+        #: For deadlines.
+        self.monotonic_ms = now.monotonic_ms
+        self.entries: list[Entry] = []
+        self.answers: list[Answer] = []
+        self.actions: list[Effect] = []
+        self.producer_id = -1
+        self.producer_epoch = -1
+
+    @property
+    def settings(self) -> CoordinatorSettings:
+        return self.shard.settings
+
+    @property
+    def timers(self) -> Timers:
+        return self.shard.timers
+
+    def alarm_in(self, key: TimerKey, delay_ms: int) -> None:
+        """Set a deadline so far ahead."""
+        self.shard.timers.set(key, self.monotonic_ms + delay_ms)
+
+    def append(self, *entries: Entry) -> None:
+        self.entries.extend(entries)
+
+    def extend(self, entries: Iterable[Entry]) -> None:
+        self.entries.extend(entries)
+
+    def answer(self, ticket: int, response: Any) -> None:
+        self.answers.append(Answer(ticket, response))
+
+    def then(self, action: Effect) -> None:
+        """Have this done when the records are written and the answers given."""
+        self.actions.append(action)
+
+    def effects(self) -> list[Effect]:
+        effects: list[Effect] = []
+        if self.entries:
+            effects.append(Append(self.entries, self.producer_id, self.producer_epoch))
+        effects.extend(self.answers)
+        effects.extend(self.actions)
+        return effects
+
+    def new_uuid_text(self) -> str:
+        """A random UUID (version 4) as Java prints it; it makes member ids."""
+        raw = bytearray(self.shard.rng.randbytes(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        text = raw.hex()
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+_NO_OVERRIDE = GroupOverride()

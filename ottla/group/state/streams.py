@@ -1,0 +1,215 @@
+"""A streams group (KIP-1071): instances of a Kafka Streams application, their topology and who does which task.
+
+Rules:
+- An active task is one member's at most, counting what a member was told to give up until it has. A task is in one
+  role only within a process: its state lies in one directory there.
+- Nothing is assigned before the topology is ready: all its topics exist and fit together. Which epoch of the topology
+  was found so is in the log.
+- A member is immutable: every change makes another one and is in the log.
+
+All of it is durable except `configured`, `endpoint_epoch` and `shutdown_member`. What it has in common with other
+kinds of groups is in `modern`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+
+from ottla.group.state.server_assigned_group import ModernGroup
+from ottla.group.topology.configuration import ConfiguredTopology
+from ottla.group.topology.task import OwnedTasks, Role, RoleTask, TaskSet
+from ottla.group.topology.topology import Topology
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.frozen import frozen
+
+
+class StreamsState(StrEnum):
+    """Its text is what tools show."""
+
+    EMPTY = "Empty"
+    NOT_READY = "NotReady"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+class TaskState(IntEnum):
+    """Where a member stands on its way to the target. The numbers are in the log."""
+
+    STABLE = 1
+    #: It was told to give up tasks and still owns some of them.
+    UNREVOKED_TASKS = 2
+    #: It waits for tasks that others have not given up yet.
+    UNRELEASED_TASKS = 3
+    #: Written by a newer version of Kafka.
+    UNKNOWN = 127
+
+    @classmethod
+    def _missing_(cls, value: object) -> "TaskState":
+        return cls.UNKNOWN
+
+
+@frozen
+class StreamsMember:
+    """One member: a thread of an instance of the application."""
+
+    member_id: str
+    epoch: int = 0
+    previous_epoch: int = 0
+    state: TaskState = TaskState.STABLE
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    topology_epoch: int = -1
+    #: Members of one process share its state directory.
+    process_id: str = ""
+    #: Where the process answers interactive queries: host and port.
+    endpoint: tuple[str, int] | None = None
+    client_tags: Mapping[str, str] = field(default_factory=dict)
+    assigned: OwnedTasks = field(default_factory=OwnedTasks)
+    #: What it shall give up and may still work on.
+    revoking: OwnedTasks = field(default_factory=OwnedTasks)
+
+    def is_reconciled_to(self, assignment_epoch: int) -> bool:
+        return self.state is TaskState.STABLE and self.epoch == assignment_epoch
+
+    def held(self) -> list[RoleTask]:
+        """Everything it has or may still work on."""
+        return [*self.assigned.each(), *self.revoking.each()]
+
+    def epoch_of(self, subtopology: str, partition: int) -> int | None:
+        """Since when the active task is the member's, or None."""
+        for owned in (self.assigned, self.revoking):
+            epoch = owned.active.get(subtopology, {}).get(partition)
+            if epoch is not None:
+                return epoch
+        return None
+
+
+@dataclass(slots=True)
+class StreamsGroup(ModernGroup[StreamsMember, TaskSet]):
+    """One group."""
+
+    topology: Topology | None = None
+    #: The epoch of the topology that was found to be ready when the group epoch last rose; -1 if it was not.
+    validated_topology_epoch: int = 0
+    #: By what settings the last assignment was made.
+    assignment_configs: dict[str, str] = field(default_factory=dict)
+    #: Which processes have a task in a role, and with how many members.
+    processes: dict[RoleTask, dict[str, int]] = field(default_factory=dict)
+    #: The topology as the topics are; None until a heartbeat asks.
+    configured: ConfiguredTopology | None = None
+    #: Rises when what is told of endpoints changes.
+    endpoint_epoch: int = 0
+    #: Who has asked for the end of the whole application.
+    shutdown_member: str | None = None
+
+    # -- members
+
+    def put(self, member: StreamsMember) -> None:
+        self._release(member.member_id)
+        self.members[member.member_id] = member
+        for task in member.held():
+            holders = self.processes.setdefault(task, {})
+            holders[member.process_id] = holders.get(member.process_id, 0) + 1
+
+    def remove(self, member_id: str) -> None:
+        self._release(member_id)
+        del self.members[member_id]
+        if not self.members:
+            self.shutdown_member = None
+
+    def _release(self, member_id: str) -> None:
+        member = self.members.get(member_id)
+        for task in () if member is None else member.held():
+            assert member is not None
+            holders = self.processes[task]
+            holders[member.process_id] -= 1
+            if not holders[member.process_id]:
+                del holders[member.process_id]
+            if not holders:
+                del self.processes[task]
+
+    # -- what can be said of it
+
+    @property
+    def state(self) -> StreamsState:
+        if not self.members:
+            return StreamsState.EMPTY
+        if self.topology is None or self.topology.epoch != self.validated_topology_epoch:
+            return StreamsState.NOT_READY
+        if self.epoch > self.assignment_epoch:
+            return StreamsState.ASSIGNING
+        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
+            return StreamsState.STABLE
+        return StreamsState.RECONCILING
+
+    def target_of(self, member_id: str) -> TaskSet:
+        return self.targets.get(member_id, NO_TASKS)
+
+    def subscribes(self, topic: str) -> bool:
+        return bool(self.members) and self.topology is not None and topic in self.topology.sources
+
+    def may_take(self, role: Role, subtopology: str, partition: int, process_id: str) -> bool:
+        """Is the task free for a member of this process?"""
+        if role is Role.ACTIVE and (Role.ACTIVE, subtopology, partition) in self.processes:
+            return False
+        return not any(process_id in self.processes.get((each, subtopology, partition), ()) for each in Role)
+
+    def validate(self) -> None:
+        """Raise AssertionError if an invariant is broken."""
+        processes: dict[RoleTask, dict[str, int]] = {}
+        for member in self.members.values():
+            assert member.epoch <= self.epoch
+            assert member.state is TaskState.UNREVOKED_TASKS or member.revoking.is_empty
+            for task in member.held():
+                holders = processes.setdefault(task, {})
+                holders[member.process_id] = holders.get(member.process_id, 0) + 1
+        assert processes == self.processes
+        for (role, *_), holders in processes.items():
+            assert role is not Role.ACTIVE or sum(holders.values()) == 1, "an active task is two members'"
+        assert set(self.targets) <= set(self.members)
+        assert self.assignment_epoch <= self.epoch
+        targets = [
+            (subtopology, partition)
+            for target in self.targets.values()
+            for subtopology, partitions in target.active.items()
+            for partition in partitions
+        ]
+        assert len(targets) == len(set(targets)), "an active task has two target members"
+
+
+NO_TASKS = TaskSet()
+
+
+def check_epoch(member: StreamsMember, epoch: int, claimed: TaskSet | None) -> None:
+    """Raise FENCED_MEMBER_EPOCH unless the epoch is the member's, or the one before and it owns no more than it has."""
+    if epoch in (0, member.epoch):
+        return
+    has = member.assigned
+    lost_answer = (
+        epoch < member.epoch
+        and epoch == member.previous_epoch
+        and claimed is not None
+        and _within(claimed.active, has.active)
+        and _within(claimed.standby, has.standby)
+        and _within(claimed.warmup, has.warmup)
+    )
+    if not lost_answer:
+        size = "greater" if epoch > member.epoch else "smaller"
+        raise KafkaError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The streams group member has a {size} member epoch ({epoch}) than the one known by the group "
+            f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
+        )
+
+
+def _within(claimed: Mapping[str, tuple[int, ...]], has: Mapping[str, object]) -> bool:
+    for subtopology, partitions in claimed.items():
+        known = has.get(subtopology, ())
+        assert isinstance(known, Mapping | tuple)
+        if not set(partitions) <= set(known):
+            return False
+    return True

@@ -1,0 +1,39 @@
+"""Which partitions are worked on where: what members of a streams group are told for interactive queries (KIP-67).
+
+A process that answers queries says its host and port; every member then knows where the state of a key lies.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from ottla.group.state.streams import StreamsGroup, StreamsMember
+from ottla.group.topic import TopicView
+from ottla.wire.api.streams_group_heartbeat import Endpoint, EndpointToPartitions, TopicPartition
+
+
+def endpoints(group: StreamsGroup, member: StreamsMember, topics: TopicView) -> list[EndpointToPartitions]:
+    """The partitions of every member that has an endpoint; of this one as it will be."""
+    members = [each for each in group.members.values() if each.member_id != member.member_id]
+    found = []
+    for each in (*members, member):
+        if each.endpoint is not None:
+            host, port = each.endpoint
+            found.append(
+                EndpointToPartitions(
+                    user_endpoint=Endpoint(host=host, port=port),
+                    active_partitions=_partitions(group, each.assigned.active, topics),
+                    standby_partitions=_partitions(group, each.assigned.standby, topics),
+                )
+            )
+    return found
+
+
+def _partitions(group: StreamsGroup, tasks: Mapping[str, Iterable[int]], topics: TopicView) -> list[TopicPartition]:
+    """The partitions that tasks read; a small topic of a large subtopology has none for some of them."""
+    configured = {} if group.configured is None else group.configured.subtopologies
+    found = []
+    for subtopology, partitions in tasks.items():
+        known = configured.get(subtopology)
+        for topic in () if known is None else known.subtopology.inputs:
+            count = topics.partition_count(topic)
+            found.append(TopicPartition(topic=topic, partitions=[index for index in partitions if index < count]))
+    return found

@@ -1,0 +1,412 @@
+"""StreamsGroupHeartbeat (0): all that a member of a streams group says and is told (KIP-1071).
+
+Rules:
+- Epoch 0 joins and brings the topology, -1 leaves; any other is a member's present epoch, or the one before when the
+  answer with the present one was lost.
+- The first topology is the group's. Who joins with an older one stays and is told so; with another one it is refused.
+- The group epoch rises when a member comes, goes or says something new of itself, when the topics of the topology
+  change, when the topology becomes ready or stops being so, and when a setting of the assignment changes.
+- The answer has the tasks when they changed, when the member joins, and when it says that it owns something else: the
+  answer that told it may be lost. Who does what elsewhere is told to members that have not heard of the latest change.
+- A group of another kind is no streams group, except an empty classic one: that makes place.
+
+Not obvious: internal topics are not made here. The answer says which are missing (`StreamsHeartbeat`), and the driver
+has them made in the client's name when the answer leaves.
+"""
+
+from dataclasses import replace
+
+from ottla.group.deletion import group_tombstones
+from ottla.group.event import Called, StreamsHeartbeat
+from ottla.group.metadata_hash import metadata_hash
+from ottla.group.records.encode_streams import (
+    streams_current_entry,
+    streams_epoch_entry,
+    streams_member_entry,
+    streams_member_tombstones,
+    topology_entry,
+)
+from ottla.group.state.classic import ClassicGroup
+from ottla.group.state.consumer import LEAVE_EPOCH, LEAVE_STATIC_EPOCH
+from ottla.group.state.shard import CommandContext
+from ottla.group.state.streams import StreamsGroup, StreamsMember, TaskState, check_epoch
+from ottla.group.streams.endpoint import endpoints
+from ottla.group.streams.reconciliation import TaskGoal, reconcile_tasks
+from ottla.group.streams.target import StreamsTarget, assignment_configs, streams_settings, update_streams_target
+from ottla.group.timer import Alarm, TimerKey
+from ottla.group.topology.configuration import ConfiguredTopology, Status, configure, invalid
+from ottla.group.topology.task import TaskEpochs, Tasks, TaskSet, read_tasks
+from ottla.group.topology.topology import Topology, read_topology
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.wire.api import streams_group_heartbeat as api
+
+#: Apache Kafka's number, not a setting.
+_REFRESH_INTERVAL_MS = 2_147_483_647
+
+
+def streams_heartbeat(turn: CommandContext, call: Called) -> None:
+    """Let a member join, leave, or go on."""
+    request: api.StreamsGroupHeartbeatRequest = call.request
+    _check_request(request)
+    if request.member_epoch == LEAVE_EPOCH:
+        _leave(turn, call)
+    else:
+        _go_on(turn, call)
+
+
+# -- what may be asked
+
+
+def _check_request(request: api.StreamsGroupHeartbeatRequest) -> None:
+    problem = _unsupported(request) or _empty_name(request)
+    if not problem and request.member_epoch == 0:
+        problem = _join_problem(request)
+    if not problem and request.member_epoch < LEAVE_EPOCH:
+        # Static members cannot join, so none can leave for a while.
+        problem = "InstanceId can't be null."
+        if request.member_epoch != LEAVE_STATIC_EPOCH:
+            problem = f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2."
+    given = [tasks is not None for tasks in (request.active_tasks, request.standby_tasks, request.warmup_tasks)]
+    if not problem and any(given) and not all(given):
+        problem = "If one task-type is non-null, all must be non-null."
+    if not problem and request.member_epoch != 0 and request.topology is not None:
+        problem = "Topology can only be provided when (re-)joining."
+    if problem:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
+
+
+def _unsupported(request: api.StreamsGroupHeartbeatRequest) -> str:
+    """What the protocol has a place for and Kafka 4.3 does not do."""
+    if request.instance_id is not None:
+        return "Static membership is not yet supported."
+    if request.task_offsets is not None:
+        return "TaskOffsets are not supported yet."
+    if request.task_end_offsets is not None:
+        return "TaskEndOffsets are not supported yet."
+    if request.warmup_tasks:
+        return "WarmupTasks are not supported yet."
+    if request.topology is not None and any(each.source_topic_regex for each in request.topology.subtopologies):
+        return "Regular expressions for source topics are not supported yet."
+    return ""
+
+
+def _empty_name(request: api.StreamsGroupHeartbeatRequest) -> str:
+    for what, value in (("MemberId", request.member_id), ("GroupId", request.group_id), ("RackId", request.rack_id)):
+        if value is not None and not value.strip():
+            return f"{what} can't be empty."
+    return ""
+
+
+def _join_problem(request: api.StreamsGroupHeartbeatRequest) -> str:
+    if request.rebalance_timeout_ms == -1:
+        return "RebalanceTimeoutMs must be provided in first request."
+    for what, tasks in (
+        ("ActiveTasks", request.active_tasks),
+        ("StandbyTasks", request.standby_tasks),
+        ("WarmupTasks", request.warmup_tasks),
+    ):
+        if tasks is None or tasks:
+            return f"{what} must be empty when (re-)joining."
+    if request.topology is None:
+        return "Topology must be non-null when (re-)joining."
+    for each in request.topology.subtopologies:
+        for topic in each.state_changelog_topics:
+            if topic.partitions:
+                raise invalid(
+                    f"Changelog topic {topic.name} must have an undefined partition count, "
+                    f"but it is set to {topic.partitions}."
+                )
+    return ""
+
+
+# -- leaving
+
+
+def _leave(turn: CommandContext, call: Called) -> None:
+    request: api.StreamsGroupHeartbeatRequest = call.request
+    group = turn.shard.groups.get(request.group_id)
+    if not isinstance(group, StreamsGroup):
+        raise not_a_streams_group(request.group_id, group, what="Group")
+    if request.shutdown_application:
+        _shut_down(group, request.member_id)
+    fence_streams_member(turn, group, group.member(request.member_id))
+    response = api.StreamsGroupHeartbeatResponse(
+        member_id=request.member_id, member_epoch=request.member_epoch, status=[]
+    )
+    turn.answer(call.ticket, StreamsHeartbeat(response))
+
+
+def not_a_streams_group(group_id: str, group: object, what: str = "Streams group") -> KafkaError:
+    """What to answer when there is no such streams group."""
+    text = f"{what} {group_id} not found." if group is None else f"Group {group_id} is not a streams group."
+    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
+
+
+def _shut_down(group: StreamsGroup, member_id: str) -> None:
+    """Everybody shall end: the first who asks for it is named."""
+    group.shutdown_member = group.shutdown_member or member_id
+
+
+# -- joining and going on
+
+
+def _go_on(turn: CommandContext, call: Called) -> None:
+    request: api.StreamsGroupHeartbeatRequest = call.request
+    group = _group_for(turn, request)
+    claimed = _claimed(request)
+    if request.member_epoch == 0:
+        before = group.members.get(request.member_id) or StreamsMember(request.member_id)
+    else:
+        before = group.member(request.member_id)
+        check_epoch(before, request.member_epoch, claimed)
+    after = _said(before, call)
+    if after != before:
+        turn.append(streams_member_entry(group.group_id, after))
+    topology = _topology(turn, group, request)
+    epoch, configured = _revise(turn, group, topology, claimed, changed=after != before)
+    _begin_initial_delay(turn, group)
+    target = update_streams_target(turn, group, after, epoch, configured)
+    member = _advance(turn, group, after, target, claimed)
+    _keep_session(turn, group, member.member_id)
+    if request.shutdown_application:
+        _shut_down(group, member.member_id)
+    changed = request.member_epoch == 0 or before.assigned != member.assigned
+    if changed and member.endpoint is not None:
+        group.endpoint_epoch += 1
+    told = changed or (claimed is not None and claimed != member.assigned.as_target())
+    response = _response(turn, group, member, request, told=told)
+    response.status = _statuses(group, after, target, configured)
+    turn.answer(call.ticket, StreamsHeartbeat(response, configured.missing))
+
+
+def _group_for(turn: CommandContext, request: api.StreamsGroupHeartbeatRequest) -> StreamsGroup:
+    """The group; on joining one is made, in place of an empty classic group too."""
+    joins = request.member_epoch == 0
+    known = turn.shard.groups.get(request.group_id)
+    if isinstance(known, ClassicGroup) and known.is_empty and joins:
+        turn.extend(group_tombstones(known))
+    elif known is not None or not joins:
+        if not isinstance(known, StreamsGroup):
+            raise not_a_streams_group(request.group_id, known)
+        size_max = turn.settings.group_streams_max_size
+        if joins and len(known.members) >= size_max:
+            raise KafkaError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The streams group has reached its maximum capacity of {size_max} members.",
+            )
+        return known
+    return StreamsGroup(request.group_id)
+
+
+def _claimed(request: api.StreamsGroupHeartbeatRequest) -> TaskSet | None:
+    """What the member says it owns; None if it does not say."""
+    if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
+        return None
+    return TaskSet(
+        read_tasks(request.active_tasks), read_tasks(request.standby_tasks), read_tasks(request.warmup_tasks)
+    )
+
+
+def _said(before: StreamsMember, call: Called) -> StreamsMember:
+    """The member after what it says of itself; null means as before."""
+    request: api.StreamsGroupHeartbeatRequest = call.request
+    endpoint = before.endpoint
+    if request.user_endpoint is not None:
+        endpoint = (request.user_endpoint.host, request.user_endpoint.port)
+    timeout_ms = request.rebalance_timeout_ms
+    return replace(
+        before,
+        rack_id=before.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=before.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        topology_epoch=before.topology_epoch if request.topology is None else request.topology.epoch,
+        client_id=call.client_id,
+        client_host=call.client_host,
+        process_id=before.process_id if request.process_id is None else request.process_id,
+        client_tags=before.client_tags
+        if request.client_tags is None
+        else {tag.key: tag.value for tag in request.client_tags},
+        endpoint=endpoint,
+    )
+
+
+def _topology(turn: CommandContext, group: StreamsGroup, request: api.StreamsGroupHeartbeatRequest) -> Topology:
+    """The group's topology, which is the first that a member brings."""
+    if request.topology is None:
+        if group.topology is None:
+            # Its record was lost with a log that was cut: whoever joins brings it again.
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group.group_id} has no topology.")
+        return group.topology
+    brought = read_topology(request.topology)
+    if group.topology is None:
+        turn.append(topology_entry(group.group_id, brought))
+        return brought
+    if group.topology.epoch <= brought.epoch and not group.topology.is_same_as(brought):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
+    return group.topology
+
+
+def _revise(
+    turn: CommandContext, group: StreamsGroup, topology: Topology, claimed: TaskSet | None, *, changed: bool
+) -> tuple[int, ConfiguredTopology]:
+    """(the group epoch as it will be, the topology as the topics are); writes the epoch if it rises."""
+    configured = group.configured
+    fresh_hash = group.metadata_hash
+    if group.topology is None or configured is None or group.refresh_is_due(turn.monotonic_ms):
+        fresh_hash = metadata_hash(topology.required_topics, turn.shard.topics)
+        if group.topology is None or configured is None or fresh_hash != group.metadata_hash:
+            configured = configure(topology, turn.shard.topics)
+    if configured.is_ready:
+        _check_tasks(configured, claimed)
+    validated = topology.epoch if configured.is_ready else -1
+    configs = assignment_configs(turn, group.group_id)
+    epoch = group.epoch
+    if (
+        changed
+        or fresh_hash != group.metadata_hash
+        or validated != group.validated_topology_epoch
+        or configs != group.assignment_configs
+    ):
+        epoch += 1
+        turn.append(streams_epoch_entry(group.group_id, epoch, fresh_hash, validated, configs))
+    group.configured = configured
+    group.refresh_deadline_ms = turn.monotonic_ms + _REFRESH_INTERVAL_MS
+    # If what is written here is lost, the epoch in memory stays behind this one and the refresh is due again.
+    group.refresh_epoch = epoch
+    return epoch, configured
+
+
+def _check_tasks(configured: ConfiguredTopology, claimed: TaskSet | None) -> None:
+    for tasks in () if claimed is None else (claimed.active, claimed.standby, claimed.warmup):
+        for subtopology, partitions in tasks.items():
+            known = configured.subtopologies.get(subtopology)
+            if known is None:
+                text = f"Subtopology {subtopology} does not exist in the topology."
+                raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+            for partition in partitions:
+                if not 0 <= partition < known.tasks:
+                    raise KafkaError(
+                        ErrorCode.INVALID_REQUEST,
+                        f"Task {partition} for subtopology {subtopology} is invalid. "
+                        f"Number of tasks for this subtopology: {known.tasks}",
+                    )
+
+
+def _begin_initial_delay(turn: CommandContext, group: StreamsGroup) -> None:
+    """The application starts: those who come within the delay get their tasks together."""
+    delay_ms = streams_settings(turn, group.group_id).initial_rebalance_delay_ms
+    key = TimerKey(Alarm.STREAMS_INITIAL, group.group_id)
+    if group.is_empty and delay_ms > 0 and key not in turn.timers:
+        turn.alarm_in(key, delay_ms)
+
+
+def _advance(
+    turn: CommandContext, group: StreamsGroup, member: StreamsMember, target: StreamsTarget, claimed: TaskSet | None
+) -> StreamsMember:
+    """Take the member's next step towards its target and write it."""
+    if member.is_reconciled_to(target.assignment_epoch):
+        return member
+    goal = TaskGoal(target.assignment_epoch, target.tasks, group.may_take, claimed)
+    advanced = reconcile_tasks(member, goal)
+    if advanced != member:
+        turn.append(streams_current_entry(group.group_id, advanced))
+        key = TimerKey(Alarm.REBALANCE, group.group_id, member.member_id)
+        if advanced.state is TaskState.UNREVOKED_TASKS:
+            turn.alarm_in(key, advanced.rebalance_timeout_ms)
+        else:
+            turn.timers.cancel(key)
+    return advanced
+
+
+# -- the answer
+
+
+def _response(
+    turn: CommandContext,
+    group: StreamsGroup,
+    member: StreamsMember,
+    request: api.StreamsGroupHeartbeatRequest,
+    *,
+    told: bool,
+) -> api.StreamsGroupHeartbeatResponse:
+    response = api.StreamsGroupHeartbeatResponse(
+        member_id=member.member_id,
+        member_epoch=member.epoch,
+        heartbeat_interval_ms=streams_settings(turn, group.group_id).heartbeat_interval_ms,
+    )
+    if told:
+        response.active_tasks = _task_ids(member.assigned.active)
+        response.standby_tasks = _task_ids(member.assigned.standby)
+        response.warmup_tasks = _task_ids(member.assigned.warmup)
+    if group.endpoint_epoch != request.endpoint_information_epoch:
+        response.partitions_by_user_endpoint = endpoints(group, member, turn.shard.topics)
+    if group.group_id in turn.shard.groups:
+        # What a group counts before its first record is replayed is not kept.
+        response.endpoint_information_epoch = group.endpoint_epoch
+    return response
+
+
+def _task_ids(tasks: Tasks | TaskEpochs) -> list[api.TaskIds]:
+    return [
+        api.TaskIds(subtopology_id=subtopology, partitions=sorted(partitions))
+        for subtopology, partitions in sorted(tasks.items())
+    ]
+
+
+def _statuses(
+    group: StreamsGroup, member: StreamsMember, target: StreamsTarget, configured: ConfiguredTopology
+) -> list[api.Status]:
+    statuses: list[tuple[Status, str]] = []
+    if group.topology is not None and member.topology_epoch < group.topology.epoch:
+        text = f"The member's topology epoch {member.topology_epoch} is behind the group's topology epoch"
+        statuses.append((Status.STALE_TOPOLOGY, f"{text} {group.topology.epoch}."))
+    if target.delay:
+        statuses.append((Status.ASSIGNMENT_DELAYED, target.delay))
+    if configured.problem is not None:
+        statuses.append((configured.problem.status, configured.problem.detail))
+    if group.shutdown_member is not None:
+        text = "encountered a fatal error and requested a shutdown for the entire application."
+        statuses.append((Status.SHUTDOWN_APPLICATION, f"Streams group member {group.shutdown_member} {text}"))
+    return [api.Status(status_code=status, status_detail=detail) for status, detail in statuses]
+
+
+# -- sessions
+
+
+def _keep_session(turn: CommandContext, group: StreamsGroup, member_id: str) -> None:
+    """The member gave a sign of life."""
+    timeout_ms = streams_settings(turn, group.group_id).session_timeout_ms
+    turn.alarm_in(TimerKey(Alarm.SESSION, group.group_id, member_id), timeout_ms)
+
+
+def start_streams_sessions(turn: CommandContext, group: StreamsGroup) -> None:
+    """The log is loaded: every member gets its full time."""
+    for member_id, member in group.members.items():
+        _keep_session(turn, group, member_id)
+        if member.state is TaskState.UNREVOKED_TASKS:
+            key = TimerKey(Alarm.REBALANCE, group.group_id, member_id)
+            turn.alarm_in(key, member.rebalance_timeout_ms)
+
+
+def streams_deadline(turn: CommandContext, group: StreamsGroup, key: TimerKey) -> None:
+    """A deadline of the group or of one of its members has come."""
+    member = group.members.get(key.member_id)
+    if member is None:
+        return
+    if key.alarm is Alarm.SESSION or (key.alarm is Alarm.REBALANCE and member.state is TaskState.UNREVOKED_TASKS):
+        fence_streams_member(turn, group, member)
+
+
+def fence_streams_member(turn: CommandContext, group: StreamsGroup, member: StreamsMember) -> None:
+    """Take a member out: the group epoch rises, and the others take over what it had."""
+    turn.extend(streams_member_tombstones(group.group_id, member.member_id))
+    turn.append(
+        streams_epoch_entry(
+            group.group_id,
+            group.epoch + 1,
+            group.metadata_hash,
+            group.validated_topology_epoch,
+            group.assignment_configs,
+        )
+    )
+    for alarm in (Alarm.SESSION, Alarm.REBALANCE):
+        turn.timers.cancel(TimerKey(alarm, group.group_id, member.member_id))

@@ -1,0 +1,140 @@
+"""One streams member's way from what it has to what it shall have (KIP-1071), without anybody waiting for anybody else.
+
+    STABLE             it has what the target of its epoch says
+    UNREVOKED_TASKS    it must first give up tasks; it stays in its epoch and asks for nothing new
+    UNRELEASED_TASKS   it is in the target's epoch and waits for tasks that others must give up first
+
+Rules:
+- Revoke before assign: a member that owns something it shall not have gets nothing new until it says it gave it up.
+- An active task is assigned only when nobody owns it any more; a task in any role only when its process does not own
+  it in another one: its state has one directory there.
+- An active task that stays keeps the epoch since when it is the member's, and commits of that epoch stay good.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ottla.group.state.streams import StreamsMember, TaskState
+from ottla.group.topology.task import OwnedTasks, Role, TaskEpochs, Tasks, TaskSet
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.frozen import frozen
+
+#: (role, subtopology, partition, process id) -> is the task free for it?
+_MayTake = Callable[[Role, str, int, str], bool]
+
+
+@frozen
+class TaskGoal:
+    """Where a member must get to, and what stands in its way."""
+
+    assignment_epoch: int
+    target: TaskSet
+    may_take: _MayTake
+    #: What the member says it owns; None if it did not say.
+    claimed: TaskSet | None
+
+
+def reconcile_tasks(member: StreamsMember, goal: TaskGoal) -> StreamsMember:
+    """The member after its next step; the same object if there is none to take."""
+    match member.state:
+        case TaskState.STABLE:
+            return member if member.epoch == goal.assignment_epoch else _advance(member, goal, member.epoch)
+        case TaskState.UNREVOKED_TASKS:
+            return member if _claims(member.revoking, goal) else _advance(member, goal, member.epoch + 1)
+        case TaskState.UNRELEASED_TASKS:
+            return _advance(member, goal, member.epoch)
+        case _:
+            # A newer coordinator left it in a state that we do not know: it starts anew, with nothing.
+            claimed = goal.claimed
+            if claimed is None or claimed.active or claimed.standby or claimed.warmup:
+                raise KafkaError(
+                    ErrorCode.FENCED_MEMBER_EPOCH,
+                    "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin.",
+                )
+            return _advance(member, goal, goal.assignment_epoch)
+
+
+def _claims(owned: OwnedTasks, goal: TaskGoal) -> bool:
+    """Does the member own any of these still? If it does not say, it may."""
+    claimed = goal.claimed
+    if claimed is None:
+        return True
+    said = {Role.ACTIVE: claimed.active, Role.STANDBY: claimed.standby, Role.WARMUP: claimed.warmup}
+    return any(partition in said[role].get(subtopology, ()) for role, subtopology, partition in owned.each())
+
+
+@frozen
+class _Step:
+    """What becomes of the tasks of one role."""
+
+    keeps: dict[str, dict[int, int]]
+    loses: dict[str, dict[int, int]]
+    gains: dict[str, dict[int, int]]
+    waits: bool
+
+    def taken(self) -> dict[str, dict[int, int]]:
+        """What it keeps and what it gains."""
+        return {
+            subtopology: {**self.keeps.get(subtopology, {}), **self.gains.get(subtopology, {})}
+            for subtopology in dict.fromkeys((*self.keeps, *self.gains))
+        }
+
+
+def _step(role: Role, member: StreamsMember, goal: TaskGoal, has: TaskEpochs, wanted: Tasks) -> _Step:
+    keeps: dict[str, dict[int, int]] = {}
+    loses: dict[str, dict[int, int]] = {}
+    gains: dict[str, dict[int, int]] = {}
+    waits = False
+    for subtopology, epochs in has.items():
+        for partition, since in epochs.items():
+            into = keeps if partition in wanted.get(subtopology, ()) else loses
+            into.setdefault(subtopology, {})[partition] = since
+    for subtopology, partitions in wanted.items():
+        for partition in partitions:
+            if partition in has.get(subtopology, {}):
+                continue
+            if goal.may_take(role, subtopology, partition, member.process_id):
+                gains.setdefault(subtopology, {})[partition] = goal.assignment_epoch
+            else:
+                waits = True
+    return _Step(keeps, loses, gains, waits)
+
+
+def _advance(member: StreamsMember, goal: TaskGoal, epoch: int) -> StreamsMember:
+    """Give up what it shall not have; if that is done, take what is free."""
+    has = member.assigned
+    active = _step(Role.ACTIVE, member, goal, has.active, goal.target.active)
+    standby = _step(Role.STANDBY, member, goal, _with_epochs(has.standby), goal.target.standby)
+    warmup = _step(Role.WARMUP, member, goal, _with_epochs(has.warmup), goal.target.warmup)
+    revoking = OwnedTasks(_sorted(active.loses), _plain(standby.loses), _plain(warmup.loses))
+    if not revoking.is_empty and _claims(revoking, goal):
+        return replace(
+            member,
+            state=TaskState.UNREVOKED_TASKS,
+            epoch=epoch,
+            previous_epoch=member.epoch,
+            assigned=OwnedTasks(_sorted(active.keeps), _plain(standby.keeps), _plain(warmup.keeps)),
+            revoking=revoking,
+        )
+    waits = active.waits or standby.waits or warmup.waits
+    return replace(
+        member,
+        state=TaskState.UNRELEASED_TASKS if waits else TaskState.STABLE,
+        epoch=goal.assignment_epoch,
+        previous_epoch=member.epoch,
+        assigned=OwnedTasks(_sorted(active.taken()), _plain(standby.taken()), _plain(warmup.taken())),
+        revoking=OwnedTasks(),
+    )
+
+
+def _with_epochs(tasks: Tasks) -> TaskEpochs:
+    """Only active tasks have epochs; the others are counted as if."""
+    return {subtopology: dict.fromkeys(partitions, 0) for subtopology, partitions in tasks.items()}
+
+
+def _sorted(tasks: TaskEpochs) -> TaskEpochs:
+    return {subtopology: dict(sorted(epochs.items())) for subtopology, epochs in sorted(tasks.items())}
+
+
+def _plain(tasks: TaskEpochs) -> Tasks:
+    return {subtopology: tuple(sorted(epochs)) for subtopology, epochs in sorted(tasks.items())}

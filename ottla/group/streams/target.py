@@ -1,0 +1,112 @@
+"""The target of a streams group: what each member shall have, computed when the group epoch has risen.
+
+Rules:
+- An application that starts waits `group.streams.initial.rebalance.delay.ms` for more members; then it is one target
+  in `group.streams.assignment.interval.ms` at most. Meanwhile members live by the last one, and are told so.
+- Nobody is given anything while the topology is not ready.
+- Only members whose target changes are written.
+"""
+
+from collections.abc import Mapping
+
+from ottla.group.records.encode_streams import streams_assignment_epoch_entry, streams_target_entry
+from ottla.group.state.shard import CommandContext
+from ottla.group.state.streams import NO_TASKS, StreamsGroup, StreamsMember
+from ottla.group.streams.assignor import Worker, assign_sticky
+from ottla.group.timer import Alarm, TimerKey
+from ottla.group.topology.configuration import ConfiguredTopology
+from ottla.group.topology.task import TaskSet
+from ottla.kernel.frozen import frozen
+
+STANDBYS = "num.standby.replicas"
+
+
+@frozen
+class StreamsTarget:
+    """What one member shall have."""
+
+    assignment_epoch: int
+    tasks: TaskSet
+    #: Why there is no newer one yet.
+    delay: str = ""
+
+
+@frozen
+class StreamsSettings:
+    """What is set for one group."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    assignment_interval_ms: int
+    initial_rebalance_delay_ms: int
+    num_standby_replicas: int
+
+
+def streams_settings(turn: CommandContext, group_id: str) -> StreamsSettings:
+    """The group's own settings, and the broker's where it has none."""
+    own, broker = turn.shard.override(group_id), turn.settings
+
+    def first(value: int | None, otherwise: int) -> int:
+        return otherwise if value is None else value
+
+    return StreamsSettings(
+        first(own.streams_session_timeout_ms, broker.group_streams_session_timeout_ms),
+        first(own.streams_heartbeat_interval_ms, broker.group_streams_heartbeat_interval_ms),
+        first(own.streams_assignment_interval_ms, broker.group_streams_assignment_interval_ms),
+        first(own.streams_initial_rebalance_delay_ms, broker.group_streams_initial_rebalance_delay_ms),
+        first(own.streams_num_standby_replicas, broker.group_streams_num_standby_replicas),
+    )
+
+
+def assignment_configs(turn: CommandContext, group_id: str) -> dict[str, str]:
+    """What settings an assignment depends on."""
+    return {STANDBYS: str(streams_settings(turn, group_id).num_standby_replicas)}
+
+
+def update_streams_target(
+    turn: CommandContext, group: StreamsGroup, member: StreamsMember, epoch: int, configured: ConfiguredTopology
+) -> StreamsTarget:
+    """What this member shall have, after a new target if one is due."""
+    if TimerKey(Alarm.STREAMS_INITIAL, group.group_id) in turn.timers:
+        text = "Assignment delayed due to the configured initial rebalance delay."
+        return StreamsTarget(group.assignment_epoch, NO_TASKS, text)
+    present = StreamsTarget(group.assignment_epoch, group.target_of(member.member_id))
+    if group.assignment_epoch >= epoch:
+        return present
+    if not group.may_assign(streams_settings(turn, group.group_id).assignment_interval_ms, turn.now_ms):
+        text = "Assignment delayed due to the configured assignment interval."
+        return StreamsTarget(present.assignment_epoch, present.tasks, text)
+    configs = assignment_configs(turn, group.group_id)
+    targets = _assign(turn, group, group.members_with(member), epoch, configured, int(configs[STANDBYS]))
+    return StreamsTarget(epoch, targets[member.member_id])
+
+
+def end_initial_delay(turn: CommandContext, group: StreamsGroup) -> None:
+    """The first members have gathered: give them their tasks, if it is known what there is to do."""
+    if group.is_empty or group.configured is None or group.epoch <= group.assignment_epoch:
+        return
+    standbys = int(group.assignment_configs.get(STANDBYS, "0"))
+    _assign(turn, group, group.members, group.epoch, group.configured, standbys)
+
+
+def _assign(
+    turn: CommandContext,
+    group: StreamsGroup,
+    members: Mapping[str, StreamsMember],
+    epoch: int,
+    configured: ConfiguredTopology,
+    standbys: int,
+) -> dict[str, TaskSet]:
+    """Compute a target for all and write it."""
+    if configured.is_ready:
+        workers = [
+            Worker(member_id, member.process_id, group.target_of(member_id)) for member_id, member in members.items()
+        ]
+        targets = assign_sticky(workers, configured.subtopologies.values(), standbys)
+    else:
+        targets = dict.fromkeys(members, NO_TASKS)
+    for member_id, target in targets.items():
+        if group.targets.get(member_id) != target:
+            turn.append(streams_target_entry(group.group_id, member_id, target))
+    turn.append(streams_assignment_epoch_entry(group.group_id, epoch, turn.now_ms))
+    return targets

@@ -1,0 +1,259 @@
+"""A topology held against the topics there are: how many partitions its internal topics need, and what is missing.
+
+Pure functions.
+
+Rules:
+- A repartition topic has as many partitions as the largest topic that flows into it, unless the application says how
+  many; a changelog as many as the subtopology has tasks, which is as many as its largest input has partitions.
+- Topics that are joined must have equally many. Repartition topics of such a group take the count of its source
+  topics; where it has none, the count that the application fixed, or the largest.
+- What is wrong with the topics is a status of the heartbeat: somebody may make or mend them. What is wrong with the
+  topology itself is STREAMS_INVALID_TOPOLOGY.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
+from enum import IntEnum
+
+from ottla.group.topic import TopicView
+from ottla.group.topology.topology import InternalTopic, Subtopology, Topology
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.frozen import frozen
+
+
+class Status(IntEnum):
+    """What a heartbeat's answer says of the group beside the assignment. The numbers are the protocol's."""
+
+    STALE_TOPOLOGY = 0
+    MISSING_SOURCE_TOPICS = 1
+    INCORRECTLY_PARTITIONED_TOPICS = 2
+    MISSING_INTERNAL_TOPICS = 3
+    SHUTDOWN_APPLICATION = 4
+    ASSIGNMENT_DELAYED = 5
+
+
+@frozen
+class Problem:
+    """Why nothing can be assigned."""
+
+    status: Status
+    detail: str
+
+
+@frozen
+class ConfiguredSubtopology:
+    """A subtopology whose internal topics have partition counts."""
+
+    subtopology_id: str
+    tasks: int
+    subtopology: Subtopology
+    #: With the counts they shall have.
+    repartition_sources: tuple[InternalTopic, ...]
+    changelogs: tuple[InternalTopic, ...]
+
+    @property
+    def is_stateful(self) -> bool:
+        return bool(self.changelogs)
+
+
+@frozen
+class ConfiguredTopology:
+    """The outcome."""
+
+    epoch: int
+    #: By id, ascending; empty when they cannot be told.
+    subtopologies: Mapping[str, ConfiguredSubtopology] = field(default_factory=dict)
+    #: Internal topics that are not there yet.
+    missing: tuple[InternalTopic, ...] = ()
+    problem: Problem | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        return self.problem is None
+
+
+class _Unfit(Exception):
+    """The topics do not fit the topology."""
+
+    def __init__(self, status: Status, detail: str) -> None:
+        super().__init__(detail)
+        self.problem = Problem(status, detail)
+
+
+def configure(topology: Topology, topics: TopicView) -> ConfiguredTopology:
+    """Hold the topology against the topics. Raises STREAMS_INVALID_TOPOLOGY."""
+    check_topology(topology)
+    try:
+        _check_sources(topology, topics)
+        counts = _Counts(topology, topics)
+        counts.decide()
+        subtopologies = {
+            each.subtopology_id: _configured(each, counts)
+            for each in sorted(topology.subtopologies, key=lambda each: each.subtopology_id)
+        }
+        missing = _missing(subtopologies.values(), topics)
+    except _Unfit as unfit:
+        return ConfiguredTopology(topology.epoch, problem=unfit.problem)
+    problem = None
+    if missing:
+        names = _summary([topic.name for topic in missing])
+        problem = Problem(Status.MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {names}")
+    return ConfiguredTopology(topology.epoch, subtopologies, missing, problem)
+
+
+def invalid(text: str) -> KafkaError:
+    """The topology itself cannot be."""
+    return KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)
+
+
+def check_topology(topology: Topology) -> None:
+    """Raise STREAMS_INVALID_TOPOLOGY for what no set of topics could mend."""
+    if topology.epoch < 0:
+        raise invalid("Topology epoch must be non-negative.")
+    ids = [each.subtopology_id for each in topology.subtopologies]
+    if len(ids) != len(set(ids)):
+        raise invalid("Two subtopologies have the same id.")
+    for each in topology.subtopologies:
+        if not each.inputs:
+            raise invalid(f"No source topics found for subtopology {each.subtopology_id}")
+        if any(topic.partitions < 0 for topic in each.repartition_sources):
+            raise invalid("Number of partitions must be at least 1.")
+        for group in each.copartition_groups:
+            for places, of in (
+                (group.source_topics, each.source_topics),
+                (group.repartition_source_topics, each.repartition_sources),
+            ):
+                if any(not 0 <= place < len(of) for place in places):
+                    raise invalid(f"A copartition group of subtopology {each.subtopology_id} names no topic of it.")
+
+
+def _check_sources(topology: Topology, topics: TopicView) -> None:
+    missing = {
+        name for each in topology.subtopologies for name in each.source_topics if not topics.partition_count(name)
+    }
+    if missing:
+        text = f"Source topics {_summary(sorted(missing))} are missing."
+        raise _Unfit(Status.MISSING_SOURCE_TOPICS, text)
+
+
+class _Counts:
+    """How many partitions each internal topic needs; decided step by step."""
+
+    def __init__(self, topology: Topology, topics: TopicView) -> None:
+        self._subtopologies = topology.subtopologies
+        self._topics = topics
+        self._repartition = {topic.name: topic for each in self._subtopologies for topic in each.repartition_sources}
+        self._fixed = {name: topic.partitions for name, topic in self._repartition.items() if topic.partitions}
+        self.decided: dict[str, int] = {}
+
+    def of(self, name: str) -> int:
+        """What there is counts before what was decided: if they differ, somebody is told."""
+        return self._topics.partition_count(name) or self.decided[name]
+
+    def tasks(self, subtopology: Subtopology) -> int:
+        return max(map(self.of, subtopology.inputs))
+
+    def decide(self) -> None:
+        self._decide_repartition_topics()
+        for each in sorted(self._subtopologies, key=lambda each: each.subtopology_id):
+            for group in each.copartition_groups:
+                names = {
+                    *(each.source_topics[place] for place in group.source_topics),
+                    *(each.repartition_sources[place].name for place in group.repartition_source_topics),
+                }
+                if names:
+                    self._make_equal(names)
+        for each in self._subtopologies:
+            self.decided.update(dict.fromkeys((topic.name for topic in each.changelogs), self.tasks(each)))
+
+    def _decide_repartition_topics(self) -> None:
+        counts = dict(self._fixed)
+        open_sinks = {sink for each in self._subtopologies for sink in each.repartition_sinks if sink not in counts}
+        while open_sinks:
+            decided = {}
+            for each in self._subtopologies:
+                upstream = [counts[topic.name] for topic in each.repartition_sources if topic.name in counts]
+                upstream += [self._topics.partition_count(name) for name in each.source_topics]
+                for sink in each.repartition_sinks:
+                    if sink in open_sinks and sink not in decided and upstream:
+                        decided[sink] = counts[sink] = max(upstream)
+            if not decided:
+                raise invalid(
+                    "Failed to compute number of partitions for all repartition topics. "
+                    "There may be loops in the topology that cannot be resolved."
+                )
+            open_sinks -= decided.keys()
+        if not self._repartition.keys() <= counts.keys():
+            raise invalid(
+                "Failed to compute number of partitions for all repartition topics, because a repartition source "
+                "topic is never used as a sink topic."
+            )
+        self.decided.update(counts)
+
+    def _make_equal(self, names: set[str]) -> None:
+        repartition = {name: self.of(name) for name in sorted(names) if name in self._repartition}
+        others = {name: self.of(name) for name in sorted(names) if name not in self._repartition}
+        if others:
+            count = _same(others)
+        elif self._fixed:
+            # As Apache Kafka has it: every fixed repartition topic of the application counts, not of this group only.
+            count = _same({name: self.of(name) for name in self._fixed})
+        else:
+            count = max(repartition.values())
+        for name, present in repartition.items():
+            if name in self._fixed and present != count:
+                raise _Unfit(
+                    Status.INCORRECTLY_PARTITIONED_TOPICS,
+                    f"Number of partitions [{present}] of repartition topic [{name}] doesn't match number of "
+                    f"partitions [{count}] of the source topic.",
+                )
+            self.decided[name] = count
+
+
+def _same(counts: Mapping[str, int]) -> int:
+    if len(set(counts.values())) > 1:
+        text = ", ".join(f"{name}={count}" for name, count in sorted(counts.items()))
+        raise _Unfit(
+            Status.INCORRECTLY_PARTITIONED_TOPICS,
+            f"Following topics do not have the same number of partitions: [{{{text}}}]",
+        )
+    return next(iter(counts.values()))
+
+
+def _configured(subtopology: Subtopology, counts: _Counts) -> ConfiguredSubtopology:
+    def counted(topics: Iterable[InternalTopic]) -> tuple[InternalTopic, ...]:
+        return tuple(
+            InternalTopic(
+                topic.name, topic.partitions or counts.decided[topic.name], topic.replication_factor, topic.configs
+            )
+            for topic in topics
+        )
+
+    return ConfiguredSubtopology(
+        subtopology.subtopology_id,
+        counts.tasks(subtopology),
+        subtopology,
+        counted(subtopology.repartition_sources),
+        counted(subtopology.changelogs),
+    )
+
+
+def _missing(subtopologies: Iterable[ConfiguredSubtopology], topics: TopicView) -> tuple[InternalTopic, ...]:
+    missing: dict[str, InternalTopic] = {}
+    for each in subtopologies:
+        for topic in (*each.repartition_sources, *each.changelogs):
+            found = topics.partition_count(topic.name)
+            if not found:
+                missing[topic.name] = topic
+            elif found != topic.partitions:
+                raise _Unfit(
+                    Status.INCORRECTLY_PARTITIONED_TOPICS,
+                    f"Existing topic {topic.name} has different number of partitions: "
+                    f"expected {topic.partitions}, found {found}",
+                )
+    return tuple(missing.values())
+
+
+def _summary(names: Sequence[str], most: int = 3) -> str:
+    more = f" and {len(names) - most} additional topics" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -1,0 +1,85 @@
+"""Tasks of a streams application: a subtopology and one of its partitions (KIP-1071).
+
+A member has tasks in three roles: active ones process records, standby ones follow the state of an active one
+elsewhere, warm-up ones catch up before they become active. Kafka 4.3 gives nobody a warm-up task; its records and
+messages have a place for them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
+from enum import IntEnum
+from typing import Protocol
+
+from ottla.kernel.frozen import frozen
+
+#: Subtopology -> partitions, ascending.
+Tasks = Mapping[str, tuple[int, ...]]
+#: Subtopology -> partition -> the epoch since when the task is the member's.
+TaskEpochs = Mapping[str, Mapping[int, int]]
+
+
+class Role(IntEnum):
+    """What a member does with a task."""
+
+    ACTIVE = 0
+    STANDBY = 1
+    WARMUP = 2
+
+
+#: A task in a role: role, subtopology, partition.
+RoleTask = tuple[Role, str, int]
+
+
+class TaskIds(Protocol):
+    """Tasks of one subtopology, as messages and records have them."""
+
+    subtopology_id: str
+    partitions: list[int]
+
+
+@frozen
+class TaskSet:
+    """What a member shall have."""
+
+    active: Tasks = field(default_factory=dict)
+    standby: Tasks = field(default_factory=dict)
+    warmup: Tasks = field(default_factory=dict)
+
+
+@frozen
+class OwnedTasks:
+    """What a member has, or must give up."""
+
+    active: TaskEpochs = field(default_factory=dict)
+    standby: Tasks = field(default_factory=dict)
+    warmup: Tasks = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.active or self.standby or self.warmup)
+
+    def as_target(self) -> TaskSet:
+        """The same tasks, as a member shall have them."""
+        active = {subtopology: tuple(sorted(epochs)) for subtopology, epochs in self.active.items()}
+        return TaskSet(active, self.standby, self.warmup)
+
+    def each(self) -> Iterator[RoleTask]:
+        """Every task, in its role."""
+        yield from role_tasks(Role.ACTIVE, self.active)
+        yield from role_tasks(Role.STANDBY, self.standby)
+        yield from role_tasks(Role.WARMUP, self.warmup)
+
+
+def role_tasks(role: Role, tasks: Mapping[str, Iterable[int]]) -> Iterator[RoleTask]:
+    """The tasks one by one."""
+    for subtopology, partitions in tasks.items():
+        for partition in partitions:
+            yield role, subtopology, partition
+
+
+def read_tasks(ids: Iterable[TaskIds]) -> Tasks:
+    """Tasks from a message or a record."""
+    tasks: dict[str, set[int]] = {}
+    for each in ids:
+        tasks.setdefault(each.subtopology_id, set()).update(each.partitions)
+    return {subtopology: tuple(sorted(tasks[subtopology])) for subtopology in sorted(tasks) if tasks[subtopology]}

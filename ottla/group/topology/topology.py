@@ -1,0 +1,150 @@
+"""A streams application's topology as its members bring it: subtopologies, and the topics they read and write.
+
+It is made of values, so that two can be compared: a group has one topology, and who joins must bring the same or an
+older one.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from ottla.kernel.frozen import frozen
+from ottla.wire.record import streams_group as record
+
+
+@frozen
+class InternalTopic:
+    """A topic that the server makes for the application."""
+
+    name: str
+    #: 0: as many as what flows into it asks for.
+    partitions: int
+    #: 0: the server's default.
+    replication_factor: int
+    configs: tuple[tuple[str, str], ...]
+
+
+@frozen
+class CopartitionGroup:
+    """Topics that must have equally many partitions, as places in the subtopology's lists."""
+
+    source_topics: tuple[int, ...]
+    source_topic_regex: tuple[int, ...]
+    repartition_source_topics: tuple[int, ...]
+
+
+@frozen
+class Subtopology:
+    """A part of the application that runs as tasks of its own, one a partition of what it reads."""
+
+    subtopology_id: str
+    source_topics: tuple[str, ...]
+    source_topic_regex: tuple[str, ...]
+    changelogs: tuple[InternalTopic, ...]
+    repartition_sinks: tuple[str, ...]
+    repartition_sources: tuple[InternalTopic, ...]
+    copartition_groups: tuple[CopartitionGroup, ...]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Every topic it reads."""
+        return (*self.source_topics, *(topic.name for topic in self.repartition_sources))
+
+
+@frozen
+class Topology:
+    """All of an application."""
+
+    epoch: int
+    #: In the order in which the first member said them.
+    subtopologies: tuple[Subtopology, ...]
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """The subtopology that reads a topic, by the topic's name."""
+        return {topic: each.subtopology_id for each in self.subtopologies for topic in each.inputs}
+
+    @property
+    def required_topics(self) -> list[str]:
+        """Every topic that must be there before the application can run."""
+        return [
+            topic
+            for each in self.subtopologies
+            for topic in (*each.inputs, *(changelog.name for changelog in each.changelogs))
+        ]
+
+    def is_same_as(self, other: "Topology") -> bool:
+        """Do they say the same, whatever the order of their parts?"""
+        parts = [{each.subtopology_id: each for each in one.subtopologies} for one in (self, other)]
+        return self.epoch == other.epoch and parts[0] == parts[1]
+
+
+def read_topology(said: Any) -> Topology:
+    """From a heartbeat's topology or from the record's; they have the same form."""
+    return Topology(said.epoch, tuple(_subtopology(each) for each in said.subtopologies))
+
+
+def _subtopology(said: Any) -> Subtopology:
+    return Subtopology(
+        said.subtopology_id,
+        tuple(said.source_topics),
+        tuple(said.source_topic_regex),
+        _internal_topics(said.state_changelog_topics),
+        tuple(said.repartition_sink_topics),
+        _internal_topics(said.repartition_source_topics),
+        tuple(
+            CopartitionGroup(
+                tuple(group.source_topics), tuple(group.source_topic_regex), tuple(group.repartition_source_topics)
+            )
+            for group in said.copartition_groups
+        ),
+    )
+
+
+def _internal_topics(said: Iterable[Any]) -> tuple[InternalTopic, ...]:
+    return tuple(
+        InternalTopic(
+            topic.name,
+            topic.partitions,
+            topic.replication_factor,
+            tuple((config.key, config.value) for config in topic.topic_configs or ()),
+        )
+        for topic in said
+    )
+
+
+def topology_value(topology: Topology) -> record.StreamsGroupTopologyValue:
+    """The topology as it is written."""
+    return record.StreamsGroupTopologyValue(
+        epoch=topology.epoch,
+        subtopologies=[
+            record.Subtopology(
+                subtopology_id=each.subtopology_id,
+                source_topics=list(each.source_topics),
+                source_topic_regex=list(each.source_topic_regex),
+                state_changelog_topics=_infos(each.changelogs),
+                repartition_sink_topics=list(each.repartition_sinks),
+                repartition_source_topics=_infos(each.repartition_sources),
+                copartition_groups=[
+                    record.CopartitionGroup(
+                        source_topics=list(group.source_topics),
+                        source_topic_regex=list(group.source_topic_regex),
+                        repartition_source_topics=list(group.repartition_source_topics),
+                    )
+                    for group in each.copartition_groups
+                ],
+            )
+            for each in topology.subtopologies
+        ],
+    )
+
+
+def _infos(topics: Iterable[InternalTopic]) -> list[record.TopicInfo]:
+    return [
+        record.TopicInfo(
+            name=topic.name,
+            partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            topic_configs=[record.TopicConfig(key=key, value=value) for key, value in topic.configs],
+        )
+        for topic in topics
+    ]

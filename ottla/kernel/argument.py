@@ -1,0 +1,192 @@
+"""What callers give to the public calls, checked before anything is done with it.
+
+Rules:
+- A wrong type is a TypeError, a wrong value a ValueError or OttlaError; the sentence shows the value.
+- A str is never taken for a list of its letters.
+- A partition is a `TopicPartition` or a plain (topic, number) pair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import operator
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any, SupportsIndex, TypeVar, cast
+
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.ids import TopicPartition
+from ottla.kernel.topic_name import is_legal_name
+
+V = TypeVar("V")
+
+#: Timestamps and offsets are int64 on the wire, partitions int32.
+_INT64, _INT32 = 1 << 63, 1 << 31
+
+
+def shown(value: object) -> str:
+    """A value in an error: short."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def topic_fault(name: str) -> str | None:
+    """Why no topic can have this name; None if one can."""
+    if not is_legal_name(name):
+        return (
+            f"{shown(name)} cannot be a topic's name: it takes 1 to 249 letters, digits, dots, _ and -, "
+            "and not . or .. alone"
+        )
+    return None
+
+
+def topic_name(value: object) -> str:
+    """A topic's name. TypeError for anything but a str; INVALID_TOPIC_EXCEPTION for a name that no topic can have."""
+    if not isinstance(value, str):
+        raise TypeError(f"a topic is a str, not {type(value).__name__}: {shown(value)}")
+    if fault := topic_fault(value):
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    return value
+
+
+def text_of(value: object, what: str) -> str:
+    """A str; `what` names it in the TypeError."""
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is a str, not {type(value).__name__}: {shown(value)}")
+    return value
+
+
+def each_of(values: object, what: str) -> list[Any]:
+    """The members of a collection. TypeError for a str or bytes, which are collections of letters, too."""
+    if isinstance(values, (str, bytes, bytearray, memoryview, TopicPartition)) or not isinstance(values, Iterable):
+        one = isinstance(values, (str, bytes, TopicPartition))
+        hint = f": put it into a list, [{shown(values)}]" if one else f": {shown(values)}"
+        raise TypeError(f"expected a list of {what}, not {type(values).__name__}{hint}")
+    return list(values)
+
+
+def texts(values: object, what: str) -> list[str]:
+    """Several str; see `each_of`."""
+    return [text_of(one, what.removesuffix("s")) for one in each_of(values, what)]
+
+
+def topic_names(values: object) -> list[str]:
+    """Topics to read: one str, or several. INVALID_TOPIC_EXCEPTION for a name that no topic can have."""
+    return [topic_name(one) for one in ([values] if isinstance(values, str) else each_of(values, "topics"))]
+
+
+def partition_of(value: object) -> TopicPartition:
+    """A partition from a TopicPartition or a pair. TypeError for anything else."""
+    if isinstance(value, tuple) and len(value) == 2:
+        topic, number = value
+        if isinstance(topic, str) and isinstance(number, int) and not isinstance(number, bool):
+            if not 0 <= number < _INT32:
+                raise ValueError(f"there is no partition {number} of topic {topic}: partitions count from 0")
+            return value if isinstance(value, TopicPartition) else TopicPartition(topic, number)
+    hint = ""
+    if isinstance(value, str):
+        hint = f": name its number too, TopicPartition({shown(value)}, 0), or subscribe to the topic"
+    raise TypeError(f"a partition is a TopicPartition(topic, number), not {shown(value)}{hint}")
+
+
+def partitions_of(values: object) -> list[TopicPartition]:
+    """Several partitions. TypeError for a single one, or anything that is none."""
+    return [partition_of(one) for one in each_of(values, "partitions")]
+
+
+def map_of(values: object, what: str) -> Mapping[Any, Any]:
+    """A mapping; `what` says from what to what."""
+    if not isinstance(values, Mapping):
+        raise TypeError(f"expected a mapping of {what}, not {type(values).__name__}: {shown(values)}")
+    return values
+
+
+def by_partition(values: object, what: str) -> dict[TopicPartition, Any]:
+    """A mapping whose keys are partitions."""
+    return {partition_of(one): value for one, value in map_of(values, f"partitions to {what}").items()}
+
+
+def whole(value: object, what: str, at_least: int = -_INT64, below: int = _INT64) -> int:
+    """A whole number. TypeError for a float or bool, ValueError beyond the bounds."""
+    if isinstance(value, bool) or not hasattr(type(value), "__index__"):
+        hint = f" (int({shown(value)}) cuts it)" if isinstance(value, float) else ""
+        raise TypeError(f"{what} is a whole number (int), not {type(value).__name__}: {shown(value)}{hint}")
+    number = operator.index(cast(SupportsIndex, value))
+    if not at_least <= number < below:
+        bound = f"of at least {at_least}" if number < at_least else f"below {below}"
+        raise ValueError(f"invalid value for {what}: {number} (expected a whole number {bound})")
+    return number
+
+
+def seconds(value: object, what: str = "timeout") -> float:
+    """A time to wait, in seconds. TypeError for anything that is no number, ValueError for a negative one or NaN."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{what} is a number of seconds, not {type(value).__name__}: {shown(value)}")
+    if not value >= 0:
+        raise ValueError(f"invalid value for {what}: {value} (expected a number of seconds of at least 0)")
+    return min(float(value), 4_000_000.0)
+
+
+def optional_seconds(value: object, what: str = "timeout") -> float | None:
+    """The same, or None for no limit."""
+    return None if value is None else seconds(value, what)
+
+
+#: From here on a whole number of seconds is more likely meant as milliseconds.
+_LONG_S = 100
+
+
+def wait_ms(timeout: object) -> int:
+    """A poll's timeout in seconds as ms. A whole number that looks like milliseconds (Java's, kafka-python's) warns."""
+    waits_s = seconds(timeout)
+    if isinstance(timeout, int) and timeout >= _LONG_S:
+        warnings.warn(
+            f"poll({timeout}) waits up to {timeout} seconds: write {timeout / 1000:g} for {timeout} ms, or {timeout}.0",
+            stacklevel=3,
+        )
+    return int(waits_s * 1000)
+
+
+def needs_loop(what: str) -> None:
+    """OttlaError where no event loop runs."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        other = what.removeprefix("Async")
+        raise OttlaError(
+            f"{what} is made inside a coroutine, on the event loop that it lives on; without one, use {other}"
+        ) from None
+
+
+def needs_arrow(what: str) -> None:
+    """OttlaError where the extra ottla[arrow] is not installed."""
+    if any(importlib.util.find_spec(name) is None for name in ("numpy", "pyarrow")):
+        raise OttlaError(f"{what} needs pyarrow and numpy: pip install 'ottla[arrow]'")
+
+
+def serde_of(value: object, what: str) -> None:
+    """TypeError for a serde that is none."""
+    if value is not None and not (hasattr(value, "type") and hasattr(value, "decode")):
+        raise TypeError(f"{what} is a serde (ottla.serde.serde), not {type(value).__name__}: {shown(value)}")
+
+
+def config_text(value: object, name: object) -> str | None:
+    """A setting's value as it travels: text; numbers and booleans become Kafka's text for them."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return str(value)
+    if isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value):
+        return ",".join(value)
+    raise TypeError(f"setting {name} takes text, a number, a boolean or a list of texts, not {shown(value)}")
+
+
+def config_texts(values: object) -> dict[str, str | None]:
+    """A mapping of settings; see `config_text`."""
+    return {
+        text_of(name, "a setting's name"): config_text(value, name)
+        for name, value in map_of(values, "settings' names to values").items()
+    }

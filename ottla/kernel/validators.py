@@ -1,0 +1,218 @@
+"""What a setting's value must be: each check says whether a value fits, and in words what would.
+
+The text of a check (`str`) is the one that Apache Kafka gives it; the words are ours.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+_THROTTLED_REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
+_DURATION = re.compile(
+    r"P(?!$)((?P<days>\d+)D)?(T(?=\d)((?P<hours>\d+)H)?((?P<minutes>\d+)M)?((?P<seconds>\d+(\.\d{1,9})?)S)?)?",
+    re.IGNORECASE,
+)
+
+
+def duration_ms(text: str) -> int:
+    """Java's text form of a duration (ISO 8601: P1DT2H3M4.5S) in milliseconds. ValueError."""
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no duration")
+    days, hours, minutes, seconds = (float(match[unit] or 0) for unit in ("days", "hours", "minutes", "seconds"))
+    return int(((days * 24 + hours) * 60 + minutes) * 60_000 + seconds * 1000)
+
+
+class Check(Protocol):
+    """Decides about a typed value; None stands for a setting without one."""
+
+    @property
+    def takes(self) -> str:
+        """What it takes, in words that follow "it takes"."""
+
+    def accepts(self, value: Any) -> bool: ...
+
+
+class AtLeast:
+    """Numbers from a lower bound."""
+
+    __slots__ = ("low",)
+
+    def __init__(self, low: int) -> None:
+        self.low = low
+
+    @property
+    def takes(self) -> str:
+        return f"{self.low} or more"
+
+    def accepts(self, value: Any) -> bool:
+        return value is not None and value >= self.low
+
+    def __str__(self) -> str:
+        return f"[{self.low},...]"
+
+
+class Between:
+    """Numbers between two bounds, both included, and one more if it is given."""
+
+    __slots__ = ("high", "low", "other")
+
+    def __init__(self, low: int, high: float, *, other: int | None = None) -> None:
+        self.low = low
+        self.high = high
+        self.other = other
+
+    @property
+    def takes(self) -> str:
+        return f"{self.low} to {self.high}" + ("" if self.other is None else f", or {self.other}")
+
+    def accepts(self, value: Any) -> bool:
+        return value is not None and (self.low <= value <= self.high or value == self.other)
+
+    def __str__(self) -> str:
+        return f"[{self.low},...,{self.high}]" + ("" if self.other is None else f" or {self.other}")
+
+
+class OneOf:
+    """One of some words; `any_case` takes them in small and large letters alike."""
+
+    __slots__ = ("any_case", "words")
+
+    def __init__(self, *words: str, any_case: bool = False) -> None:
+        self.words = words
+        self.any_case = any_case
+
+    @property
+    def takes(self) -> str:
+        return "one of " + ", ".join(self.words)
+
+    def accepts(self, value: Any) -> bool:
+        if value is None:
+            return False
+        return value.upper() in map(str.upper, self.words) if self.any_case else value in self.words
+
+    def __str__(self) -> str:
+        return f"{'(case insensitive) ' if self.any_case else ''}[{', '.join(self.words)}]"
+
+
+class ListOf:
+    """A list without repetitions and without empty entries, of the given words if there are any."""
+
+    __slots__ = ("empty", "null", "words")
+
+    def __init__(self, *words: str, empty: bool = True, null: bool = False) -> None:
+        self.words = words
+        self.empty = empty
+        self.null = null
+
+    @property
+    def takes(self) -> str:
+        what = f"a list of {', '.join(self.words)}" if self.words else "a list separated by commas"
+        return f"{what}, each once" + ("" if self.empty else ", at least one")
+
+    def accepts(self, value: Sequence[str] | None) -> bool:
+        if value is None:
+            return self.null
+        if not value:
+            return self.empty
+        if len(set(value)) != len(value) or "" in value:
+            return False
+        return not self.words or all(each in self.words for each in value)
+
+    def __str__(self) -> str:
+        return f"[{', '.join(self.words)}]" if self.words else ""
+
+
+class Addresses:
+    """host:port entries, or id@host:port entries: how a node finds the quorum."""
+
+    __slots__ = ("with_id",)
+
+    def __init__(self, *, with_id: bool) -> None:
+        self.with_id = with_id
+
+    @property
+    def takes(self) -> str:
+        return f"{'id@' if self.with_id else ''}host:port entries separated by commas"
+
+    def accepts(self, value: Sequence[str] | None) -> bool:
+        return value is not None and all(map(self._fits, value))
+
+    def _fits(self, entry: str) -> bool:
+        identity, at, address = entry.rpartition("@")
+        if self.with_id != bool(at) or (self.with_id and not identity.isdecimal()):
+            return False
+        host, _, port = address.rpartition(":")
+        return bool(host) and port.isdecimal() and int(port) < 1 << 16
+
+    def __str__(self) -> str:
+        return "non-empty list"
+
+
+class TextCheck:
+    """Any text; `empty` says whether none at all is text too, `null` whether the setting may have no value."""
+
+    __slots__ = ("empty", "null")
+
+    def __init__(self, *, empty: bool, null: bool = False) -> None:
+        self.empty = empty
+        self.null = null
+
+    @property
+    def takes(self) -> str:
+        return "text" if self.empty else "text that is not empty"
+
+    def accepts(self, value: str | None) -> bool:
+        return self.null if value is None else self.empty or bool(value)
+
+    def __str__(self) -> str:
+        return "non-null string" if self.empty else "non-empty string"
+
+
+class ThrottledReplicas:
+    """`*`, or partition:node entries (KIP-73)."""
+
+    takes = "* or partition:node entries separated by commas"
+
+    def accepts(self, value: Sequence[str]) -> bool:
+        return "".join(value) == "*" or all(_THROTTLED_REPLICA.fullmatch(each.strip()) for each in value)
+
+    def __str__(self) -> str:
+        return "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+
+
+class OffsetReset:
+    """Where a share group begins (KIP-932)."""
+
+    takes = "latest, earliest, or by_duration: and a duration such as PT1H"
+
+    def accepts(self, value: str | None) -> bool:
+        if value is None:
+            return False
+        kind, colon, duration = value.partition(":")
+        if kind.lower() == "by_duration":
+            return bool(colon) and _DURATION.fullmatch(duration) is not None
+        return value.lower() in ("latest", "earliest")
+
+    def __str__(self) -> str:
+        return "[latest, earliest, by_duration:PnDTnHnMn.nS]"
+
+
+#: The bounds that many settings share.
+POSITIVE = AtLeast(1)
+NOT_NEGATIVE = AtLeast(0)
+EVERY_REPLICA = ThrottledReplicas()
+SOME_TEXT = TextCheck(empty=False)
+SOME_TEXT_OR_NULL = TextCheck(empty=False, null=True)
+NOT_NULL = TextCheck(empty=True)
+LIST = ListOf()
+LIST_OR_NULL = ListOf(null=True)
+FULL_LIST = ListOf(empty=False)
+FULL_LIST_OR_NULL = ListOf(empty=False, null=True)
+CODECS = OneOf("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+CLEANUP = ListOf("compact", "delete")
+TIMESTAMP = OneOf("CreateTime", "LogAppendTime")
+INT_MAX = (1 << 31) - 1
+LONG_MAX = (1 << 63) - 1
+#: `Double.MAX_VALUE`.
+DOUBLE_MAX = 1.7976931348623157e308

@@ -1,0 +1,86 @@
+"""Append as a replica does: batches as the leader has them, offsets and epochs included.
+
+Rules:
+- Nothing is stamped and sequences are not checked; the leader did both. CRCs are checked: the network is another's.
+- Batches of a newer epoch than the fetch was made in are left away: this replica may have to truncate
+  first (KAFKA-18723).
+- Offsets rise but may leave gaps: the leader's cleaner was there.
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ports import Buffer
+from ottla.log.append_result import Appended
+from ottla.log.producer.marker import apply_marker, read_marker
+from ottla.log.producer.producer import Producers
+from ottla.log.segment.segment import Segment
+from ottla.wire.batch import BatchHeader, check, headers
+
+if TYPE_CHECKING:
+    from ottla.log.log import Log
+
+
+def append_as_follower(log: "Log", data: Buffer, leader_epoch: int, now_ms: int) -> Appended:
+    """Write the whole batches in `data`; a part of one at its end is left away."""
+    view = memoryview(data)
+    found: list[tuple[int, BatchHeader]] = []
+    next_offset = log.end_offset
+    for position, header in headers(view):
+        if header.partition_leader_epoch > leader_epoch:
+            break
+        check(view, position)
+        if header.base_offset < next_offset <= header.last_offset and not found and not log.size:
+            # The leader's start lies within this batch (DeleteRecords): the log begins with it, readers do not.
+            start_offset = log.start_offset
+            log.restart_at(header.base_offset, now_ms)
+            log.start_offset = start_offset
+        elif header.base_offset < next_offset:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"a batch at offset {header.base_offset} was fetched where {next_offset} or more comes next",
+            )
+        next_offset = header.last_offset + 1
+        found.append((position, header))
+    if not found:
+        return Appended(log.end_offset, log.end_offset - 1, -1, -1, False)
+    first, last = found[0][1], found[-1][1]
+    size = found[-1][0] + last.size
+    max_timestamp = max(header.max_timestamp for _, header in found)
+    if size > log.settings.segment_bytes:
+        raise KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes do not fit into a segment of {log.settings.segment_bytes}"
+        )
+    segment = log.active
+    if segment.roll_due(size, last.last_offset, max_timestamp, now_ms, log.settings):
+        segment = log.roll(now_ms, first.base_offset)
+    start = segment.size
+    segment.file.write(view[:size], start)
+    segment.modified_ms = now_ms
+    for position, header in found:
+        log.assign_epoch(header.partition_leader_epoch, header.base_offset)
+        segment.written(start + position, header.size, header.base_offset, header.last_offset, header.max_timestamp)
+        log.end_offset = header.last_offset + 1
+        replay(log.producers, segment, header, view[position : position + header.size])
+    return Appended(first.base_offset, last.last_offset, -1, max_timestamp, False)
+
+
+def replay(producers: Producers, segment: Segment | None, header: BatchHeader, data: Buffer | None) -> None:
+    """Bring the producers' state up to a batch that is in the log. `data` may be None for all but control batches."""
+    if header.producer_id >= 0:
+        if header.is_control:
+            assert data is not None
+            marker = read_marker(data, header)
+            if marker is not None:
+                apply_marker(producers, segment, marker, header.producer_id, header.producer_epoch, header.base_offset)
+        else:
+            producers.add(
+                header.producer_id,
+                header.producer_epoch,
+                header.last_sequence,
+                header.base_offset,
+                header.last_offset,
+                header.max_timestamp,
+                header.is_transactional,
+            )
+    producers.end_offset = header.last_offset + 1

@@ -1,0 +1,160 @@
+"""One batch on its way through the cleaner: kept as it is, kept in part, emptied, or gone.
+
+Rules:
+- Offsets, sequences, producer, epochs, base and last offset of a batch never change; its codec neither, but an empty
+  batch has none.
+- A batch of which everything stays is passed on as bytes. Of others the records that stay are copied as bytes too,
+  unless the batch gets a delete horizon: that lies in the base timestamp, which every record counts from (KIP-534).
+- A tombstone that is met for the first time gives its batch a horizon, `delete.retention.ms` from now. It goes when a
+  later pass finds the horizon over.
+- Bytes whose CRC is wrong are never cleaned: a new CRC would make them look right.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ports import Buffer
+from ottla.log.cleaning.offset_map import OffsetMap
+from ottla.wire.batch import (
+    CHECKED,
+    CONTROL,
+    DELETE_HORIZON,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    NO_TIMESTAMP,
+    TRANSACTIONAL,
+    BatchHeader,
+    assemble,
+)
+from ottla.wire.codec import Codec, compress, decompress
+from ottla.wire.varint import decode_varint, encode_varint
+
+
+class Raw(NamedTuple):
+    """Where a record lies in its batch's body, and what the cleaner asks of it."""
+
+    start: int
+    end: int
+    #: Where the bytes after the timestamp begin: offset, key, value, headers.
+    rest: int
+    timestamp_delta: int
+    offset_delta: int
+    key: bytes | None
+    has_value: bool
+
+
+class Verdict(NamedTuple):
+    """What is to become of a batch, as far as it does not depend on its records."""
+
+    #: None of its records stays.
+    discards: bool
+    #: When no record is left, its header stays: it holds a producer's last sequence, or the end of what was cleaned.
+    keeps_empty: bool
+    #: It is the marker of a transaction of which nothing is left.
+    ends_nothing: bool = False
+
+
+def raw_records(body: bytes, count: int) -> Iterator[Raw]:
+    """The records of an uncompressed body, undecoded. INVALID_RECORD if they are not `count` whole ones."""
+    position = 0
+    end = len(body)
+    new = tuple.__new__
+    try:
+        for _ in range(count):
+            start = position
+            length, position = decode_varint(body, position)
+            record_end = position + length
+            if length < 0 or record_end > end:
+                raise ValueError(f"a record of {length} bytes with {end - position} left")
+            timestamp_delta, rest = decode_varint(body, position + 1)
+            offset_delta, position = decode_varint(body, rest)
+            size, position = decode_varint(body, position)
+            key = None
+            if size >= 0:
+                key = body[position : position + size]
+                position += size
+            value_bytes, position = decode_varint(body, position)
+            if position + max(0, value_bytes) > record_end:
+                raise ValueError("a record's fields do not fit into its length")
+            position = record_end
+            yield new(Raw, (start, record_end, rest, timestamp_delta, offset_delta, key, value_bytes >= 0))
+    except (IndexError, ValueError) as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"a record is cut off or malformed: {error}") from error
+    if position != end:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"{end - position} bytes after the last of {count} records")
+
+
+def body_of(header: BatchHeader, data: Buffer) -> bytes:
+    """The uncompressed records of a batch."""
+    return decompress(header.codec, memoryview(data)[HEADER_BYTES : header.size])
+
+
+def clean_batch(
+    header: BatchHeader, data: Buffer, latest: OffsetMap, verdict: Verdict, now_ms: int, delete_retention_ms: int
+) -> Buffer | None:
+    """The batch as it stays: `data` itself, a new one, or None if nothing of it does."""
+    if verdict.discards or not header.count:
+        return empty_batch(header, data) if verdict.keeps_empty else None
+    horizon_ms = header.base_timestamp if header.attributes & DELETE_HORIZON else None
+    body = body_of(header, data)
+    if header.is_control:
+        kept = list(raw_records(body, header.count))
+    else:
+        keeps_deletes = horizon_ms is None or now_ms < horizon_ms
+        kept = [each for each in raw_records(body, header.count) if _stays(header, each, latest, keeps_deletes)]
+    if not kept:
+        return empty_batch(header, data) if verdict.keeps_empty else None
+    wants_horizon = verdict.ends_nothing or not all(each.has_value for each in kept)
+    if horizon_ms is None and wants_horizon:
+        return _rebuilt(header, body, kept, now_ms + delete_retention_ms)
+    if len(kept) == header.count:
+        return data
+    return _rebuilt(header, body, kept, None)
+
+
+def _stays(header: BatchHeader, record: Raw, latest: OffsetMap, keeps_deletes: bool) -> bool:
+    offset = header.base_offset + record.offset_delta
+    if offset > latest.latest_offset:
+        return True
+    if record.key is None:
+        # Written before the topic was compacted: nobody could ever replace it.
+        return False
+    return offset >= latest.get(record.key) and (record.has_value or keeps_deletes)
+
+
+def _rebuilt(header: BatchHeader, body: bytes, kept: list[Raw], horizon_ms: int | None) -> bytes:
+    attributes, base_timestamp = header.attributes, header.base_timestamp
+    if horizon_ms is None:
+        parts = [body[each.start : each.end] for each in kept]
+    else:
+        attributes |= DELETE_HORIZON
+        parts = []
+        for each in kept:
+            delta = encode_varint(base_timestamp + each.timestamp_delta - horizon_ms)
+            # The byte before the timestamp is the record's attributes, of which none is in use.
+            parts += (encode_varint(1 + len(delta) + each.end - each.rest), b"\0", delta, body[each.rest : each.end])
+        base_timestamp = horizon_ms
+    if header.is_log_append_time:
+        max_timestamp = header.max_timestamp
+    else:
+        max_timestamp = header.base_timestamp + max(each.timestamp_delta for each in kept)
+    return assemble(
+        header.base_offset,
+        header.partition_leader_epoch,
+        CHECKED.pack(attributes, header.last_offset_delta, base_timestamp, max_timestamp, *header[9:12], len(kept)),
+        compress(header.codec, b"".join(parts)),
+    )
+
+
+def empty_batch(header: BatchHeader, data: Buffer) -> Buffer:
+    """The batch without its records. One that is empty already is passed on as it is."""
+    if not header.count:
+        return data
+    attributes = header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL) | Codec.NONE
+    return assemble(
+        header.base_offset,
+        header.partition_leader_epoch,
+        CHECKED.pack(attributes, header.last_offset_delta, NO_TIMESTAMP, header.max_timestamp, *header[9:12], 0),
+        b"",
+    )

@@ -1,0 +1,60 @@
+"""Put a cleaned segment in the place of those that it was made of. On the loop, in a few renames.
+
+Rules:
+- First all files of the cleaned segment become `.swap`: from here on a crash finishes the swap, before it undoes it.
+  Then the old segments become `.deleted`, and the new one loses its suffix (`recovery` knows both halves).
+- Groups are swapped upwards, one at a time, each durable before the next: a `.cleaned` file below a `.swap` would make
+  recovery drop the swap.
+- Slices of the old segments stay readable, as those of deleted ones do.
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.kernel.ports import Disk
+from ottla.log.cleaning.job import Job
+from ottla.log.path import CLEANED, DELETED, SEGMENT_SUFFIXES, SWAP, offset_name, parse_offset_name
+from ottla.log.segment.segment import Segment
+
+if TYPE_CHECKING:
+    from ottla.log.log import Log
+
+
+def swap(log: "Log", job: Job, bases: list[int], now_ms: int) -> bool:
+    """Replace the segments of these base offsets by their cleaned one; False if the log is not what the job saw."""
+    if log.closed or log.generation != job.generation:
+        return False
+    slot = log.bases.index(bases[0])
+    old = log.segments[slot : slot + len(bases)]
+    assert log.bases[slot : slot + len(bases)] == bases
+    assert log.active not in old
+    base_offset = bases[0]
+    _rename(log.disk, log.path, base_offset, CLEANED, SWAP)
+    for segment in old:
+        segment.rename(DELETED)
+    _rename(log.disk, log.path, base_offset, SWAP, "")
+    cleaned = Segment.open(log.disk, log.path, base_offset, log.settings, now_ms)
+    cleaned.created_ms, cleaned.modified_ms = old[0].created_ms, old[-1].modified_ms
+    log.segments[slot : slot + len(old)] = [cleaned]
+    log.bases[slot : slot + len(old)] = [base_offset]
+    log.directory_dirty = True
+    for segment in old:
+        log.due.append((now_ms + log.settings.file_delete_delay_ms, segment))
+        if segment is not old[0]:
+            log.snapshots.remove(segment.base_offset)
+    return True
+
+
+def discard(disk: Disk, directory: str) -> None:
+    """Take away what a cleaning that came to nothing has left."""
+    if disk.is_directory(directory):
+        for name in disk.list(directory):
+            found = parse_offset_name(name)
+            if found and found[2] == CLEANED:
+                disk.remove(f"{directory}/{name}")
+
+
+def _rename(disk: Disk, directory: str, base_offset: int, source: str, target: str) -> None:
+    for kind in SEGMENT_SUFFIXES:
+        name = f"{directory}/{offset_name(base_offset, kind)}"
+        if disk.exists(name + source):
+            disk.rename(name + source, name + target)

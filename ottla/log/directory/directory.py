@@ -1,0 +1,149 @@
+"""The log directories of a node: their locks, their ids, what their checkpoints said, and which of them work."""
+
+import threading
+from collections.abc import Sequence
+from typing import Protocol
+
+from ottla.kernel.error import OttlaError
+from ottla.kernel.ids import TopicPartition
+from ottla.kernel.ports import Disk
+from ottla.log import checkpoint
+
+
+class Lock(Protocol):
+    """A held lock file."""
+
+    def close(self) -> None: ...
+
+
+class LockingDisk(Disk, Protocol):
+    """A disk that several processes may share."""
+
+    def lock(self, path: str) -> Lock | None:
+        """Take the lock file, or None if somebody holds it."""
+
+
+class Directory:
+    """One log directory: its lock, its ids, and what its checkpoints said."""
+
+    __slots__ = (
+        "clean",
+        "cleaner_offsets",
+        "cluster_id",
+        "directory_id",
+        "failure",
+        "lock",
+        "lowered",
+        "path",
+        "points",
+        "starts",
+        "watermarks",
+        "writing",
+    )
+
+    def __init__(self, path: str, lock: Lock | None) -> None:
+        self.path = path
+        self.lock = lock
+        self.cluster_id = ""
+        self.directory_id = ""
+        #: Why nothing of it is used any more; None while it works.
+        self.failure: OSError | None = None
+        #: Was it closed in good order?
+        self.clean = False
+        self.points: dict[TopicPartition, int] = {}
+        self.starts: dict[TopicPartition, int] = {}
+        self.watermarks: dict[TopicPartition, int] = {}
+        self.cleaner_offsets: dict[TopicPartition, int] = {}
+        #: Held while a checkpoint is written: the loop and threads both do.
+        self.writing = threading.Lock()
+        #: How often points were lowered. What was noted before must not be written any more.
+        self.lowered = 0
+
+
+def take(disk: LockingDisk, path: str, node_id: int, cluster_id: str | None) -> Directory:
+    """Lock one log directory and check whose it is. OttlaError in words, OSError when the disk does not answer."""
+    try:
+        disk.list(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise OttlaError(f"the log directory {path} is not there: format it first (ottla storage format)") from None
+    lock = disk.lock(f"{path}/{checkpoint.LOCK}")
+    if lock is None:
+        raise OttlaError(f"the log directory {path} is in use by another broker")
+    try:
+        directory = Directory(path, lock)
+        properties = checkpoint.read_properties(disk, f"{path}/{checkpoint.META_PROPERTIES}")
+        if properties is None:
+            raise OttlaError(f"the log directory {path} is not formatted (ottla storage format)")
+        found = properties.get("node.id", properties.get("broker.id", ""))
+        if found != str(node_id):
+            raise OttlaError(f"the log directory {path} belongs to node {found}, and this is node {node_id}")
+        directory.cluster_id = properties.get("cluster.id", "")
+        directory.directory_id = properties.get("directory.id", "")
+        if cluster_id is not None and directory.cluster_id != cluster_id:
+            raise OttlaError(
+                f"the log directory {path} belongs to cluster {directory.cluster_id}, and this is cluster {cluster_id}"
+            )
+    except BaseException:
+        lock.close()
+        raise
+    return directory
+
+
+class Directories:
+    """All of them. `Store` is one."""
+
+    def __init__(self) -> None:
+        self._directories: list[Directory] = []
+
+    @property
+    def directories(self) -> list[str]:
+        """The paths of the log directories that work."""
+        return [directory.path for directory in self._online()]
+
+    @property
+    def failed_directories(self) -> dict[str, OSError]:
+        """The others, each with what its disk said."""
+        return {each.path: each.failure for each in self._directories if each.failure is not None}
+
+    @property
+    def cluster_id(self) -> str:
+        return self._online()[0].cluster_id
+
+    def _online(self) -> list[Directory]:
+        return [directory for directory in self._directories if directory.failure is None]
+
+    def _directory(self, path: str) -> Directory:
+        return next(each for each in self._directories if each.path == path)
+
+    def directory_id(self, path: str) -> str:
+        """The id (text) of a log directory (KIP-858)."""
+        return self._directory(path).directory_id
+
+    def _take_all(self, disk: LockingDisk, paths: Sequence[str], node_id: int, cluster_id: str | None) -> None:
+        """Lock and check them; one whose disk does not answer has failed."""
+        for path in (each.rstrip("/") or "/" for each in paths):
+            try:
+                self._directories.append(take(disk, path, node_id, cluster_id))
+            except OSError as error:
+                directory = Directory(path, None)
+                directory.failure = error
+                self._directories.append(directory)
+        self._check_ids()
+
+    def _check_ids(self) -> None:
+        online = self._online()
+        if not online:
+            raise OttlaError(f"no log directory works: {'; '.join(map(str, self.failed_directories.values()))}")
+        first = online[0]
+        for each in online[1:]:
+            if each.cluster_id != first.cluster_id:
+                raise OttlaError(
+                    f"log directories of two clusters: {first.path} is of {first.cluster_id}, "
+                    f"{each.path} of {each.cluster_id}"
+                )
+
+    def _let_go_of_all(self) -> None:
+        for directory in self._directories:
+            if directory.lock is not None:
+                directory.lock.close()
+        self._directories = []

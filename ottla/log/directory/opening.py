@@ -1,0 +1,161 @@
+"""A start opens the logs of a directory: what their checkpoints said, the threads that recover, and how far they are.
+
+Rules:
+- After a clean end there is nothing to wait for, and one thread opens them all. After a crash they are spread over the
+  threads of a pool (`num.recovery.threads.per.data.dir`): those wait for the disk and count checksums.
+- A log is opened on one thread, and belongs to the loop's when it is open.
+"""
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from functools import partial
+from threading import Lock
+
+from ottla.kernel.error import KafkaError, OttlaError
+from ottla.kernel.ids import NO_UUID, TopicPartition
+from ottla.kernel.ports import Disk
+from ottla.log import checkpoint
+from ottla.log.directory.directory import Directory
+from ottla.log.log import Log
+from ottla.log.setting import LogSettings
+
+#: Partitions and what gives their logs, opened; or raises what their disk said.
+Begun = list[tuple[TopicPartition, Callable[[], Log]]]
+
+
+class Opening:
+    """The logs of a directory that are being opened. Several threads tell it, and each of them tells the listener."""
+
+    def __init__(
+        self, directory: str, total: int, listener: "Callable[[Opening], None] | None", *, clean: bool
+    ) -> None:
+        self.directory = directory
+        #: How many logs there are, and how many are open.
+        self.total = total
+        self.done = 0
+        self.clean = clean
+        #: What the logs that were begun have to be read again of, and how much was read.
+        self.bytes_total = 0
+        self.bytes_read = 0
+        self._listener = listener
+        self._lock = Lock()
+
+    def reading(self, more: int, done: int) -> None:
+        """So many bytes more are to be read, so many were."""
+        with self._lock:
+            self.bytes_total += more
+            self.bytes_read += done
+        self._tell()
+
+    def opened(self) -> None:
+        """One more log is open."""
+        with self._lock:
+            self.done += 1
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._listener is not None:
+            self._listener(self)
+
+    @property
+    def line(self) -> str:
+        """As people read it."""
+        if self.clean:
+            return f"{self.directory}: opening, {self.done:,} of {self.total:,} logs"
+        left_mib = (self.bytes_total - self.bytes_read) / (1 << 20)
+        return (
+            f"{self.directory}: recovering after an unclean end, {self.done:,} of {self.total:,} logs, "
+            f"{self.bytes_read / (1 << 20):,.0f} MiB read, {left_mib:,.0f} MiB left in those begun"
+        )
+
+
+def read_checkpoints(disk: Disk, directory: Directory) -> None:
+    """What the last run left word of."""
+    directory.clean, _ = checkpoint.take_clean_shutdown(disk, directory.path)
+    for name, attribute in (
+        (checkpoint.RECOVERY_POINTS, "points"),
+        (checkpoint.START_OFFSETS, "starts"),
+        (checkpoint.HIGH_WATERMARKS, "watermarks"),
+        (checkpoint.CLEANER_OFFSETS, "cleaner_offsets"),
+    ):
+        try:
+            setattr(directory, attribute, checkpoint.read_offsets(disk, f"{directory.path}/{name}"))
+        except checkpoint.CorruptCheckpoint:
+            # As Kafka: without recovery points all is read, without start offsets the first segment counts, and
+            # without the cleaner's all is dirty.
+            setattr(directory, attribute, {})
+
+
+def begin(
+    disk: Disk,
+    directory: Directory,
+    found: Iterable[tuple[TopicPartition, str, LogSettings]],
+    now_ms: int,
+    listener: Callable[[Opening], None] | None,
+    pool: Executor | None,
+) -> Begun:
+    """Open these partitions' logs, each at its path: on the pool's threads now, or when it is asked for."""
+    found = list(found)
+    opening = Opening(directory.path, len(found), listener, clean=directory.clean)
+    begun: Begun = []
+    for tp, path, settings in found:
+        opens = partial(_open, disk, directory, tp, path, settings, now_ms, opening)
+        begun.append((tp, opens if pool is None or directory.clean else pool.submit(opens).result))
+    return begun
+
+
+def _open(
+    disk: Disk,
+    directory: Directory,
+    tp: TopicPartition,
+    path: str,
+    settings: LogSettings,
+    now_ms: int,
+    opening: Opening,
+) -> Log:
+    try:
+        log = Log.open(
+            disk,
+            path,
+            settings,
+            now_ms=now_ms,
+            recovery_point=directory.points.get(tp, 0),
+            log_start_offset=directory.starts.get(tp, 0),
+            clean=directory.clean,
+            cleaner_offset=directory.cleaner_offsets.get(tp),
+            reading=opening.reading,
+        )
+    except checkpoint.CorruptCheckpoint as error:
+        raise OttlaError(f"{error}; restore {path} from a backup, or move it out of {directory.path}") from error
+    opening.opened()
+    return log
+
+
+def opened(logs: Begun) -> list[tuple[TopicPartition, Log]]:
+    """The logs of a directory. Every one comes to its end before the first failure is told."""
+    failure: Exception | None = None
+    found = []
+    for tp, result in logs:
+        try:
+            found.append((tp, result()))
+        except (OSError, KafkaError, OttlaError) as error:
+            failure = failure or error
+    if failure is not None:
+        for _, log in found:
+            log.discard()
+        raise failure
+    return found
+
+
+def best_last(
+    tp: TopicPartition, copies: list[tuple[Log, Directory]], named: Callable[[TopicPartition], str | None]
+) -> None:
+    """Sort several logs of one partition: last comes the one that holds what was acknowledged last."""
+    if len(copies) == 1:
+        return
+    if len({log.topic_id for log, _ in copies if log.topic_id != NO_UUID}) > 1:
+        places = " and ".join(directory.path for _, directory in copies)
+        raise OttlaError(f"{tp} is in two log directories as two topics of that name, {places}: take one of them away")
+    name = named(tp)
+    # Within a leader epoch there is one history, so the longer log has all that the shorter one has.
+    copies.sort(key=lambda each: (each[0].epochs.latest, each[0].end_offset, each[1].directory_id == name))

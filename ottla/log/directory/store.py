@@ -1,0 +1,479 @@
+"""All logs of a node, in all its log directories.
+
+Rules:
+- A directory belongs to one node at a time (`.lock`), and to one node id and cluster for ever (`meta.properties`).
+- After a crash the logs of all directories are recovered on the threads of a pool.
+- The checkpoints are what recovery starts from; they are written from time to time and on close. The mark of a clean
+  shutdown is the last thing written on close and the first thing removed on open.
+- A new log goes into the directory that has the fewest.
+- A directory whose disk fails takes its own logs with it and no others.
+- A log that moves to another directory is filled there as `-future`, made whole and durable, and then renamed before
+  the old one is moved aside. A start that finds two logs of a partition takes the one with the latest leader epoch,
+  then the longer one, then the one in the directory that the metadata names, and sets the other aside (`-stray`).
+- A deleted log is renamed at once and removed after `file.delete.delay.ms`.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import suppress
+
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import METADATA_TOPIC, NO_UUID, TopicPartition, Uuid
+from ottla.log import checkpoint
+from ottla.log.directory.directory import Directories, Directory, LockingDisk
+from ottla.log.directory.new_log import NewLog
+from ottla.log.directory.opening import Begun, Opening, begin, best_last, opened, read_checkpoints
+from ottla.log.log import Log
+from ottla.log.path import DELETE_DIRECTORY, FUTURE_DIRECTORY, STRAY_DIRECTORY, parse_partition_name
+from ottla.log.setting import LogSettings
+
+_log = logging.getLogger("ottla.log")
+_NAME_MAX = 255
+_TEMPORARY = re.compile(rf".+\.[0-9a-f]{{32}}({DELETE_DIRECTORY}|{FUTURE_DIRECTORY}|{STRAY_DIRECTORY})")
+
+
+class Store(Directories):
+    """`Store.open` makes it; the node ends it with `close`."""
+
+    def __init__(self, disk: LockingDisk, settings_of: Callable[[TopicPartition], LogSettings]) -> None:
+        self._disk = disk
+        self._settings_of = settings_of
+        super().__init__()
+        self._logs: dict[TopicPartition, Log] = {}
+        self._home: dict[TopicPartition, Directory] = {}
+        #: Logs being filled in another directory.
+        self._futures: dict[TopicPartition, tuple[Log, Directory]] = {}
+        #: Moves that the last run did not finish: what was filled is gone, and where it was to go.
+        self.unfinished: dict[TopicPartition, str] = {}
+        #: Directories to be removed: (when, path).
+        self._due: list[tuple[int, str]] = []
+        self._now_ms = 0
+        #: Have all logs been opened? Before, there is nothing to write down.
+        self._loaded = False
+
+    @classmethod
+    def open(
+        cls,
+        disk: LockingDisk,
+        dirs: Sequence[str],
+        *,
+        node_id: int,
+        cluster_id: str | None = None,
+        now_ms: int,
+        settings_of: Callable[[TopicPartition], LogSettings],
+    ) -> "Store":
+        """Lock and check the directories, and open every log in them. OttlaError says what is wrong with one."""
+        store = cls.take(disk, dirs, node_id=node_id, cluster_id=cluster_id, settings_of=settings_of)
+        try:
+            store.load(now_ms)
+        except BaseException:
+            store._let_go()
+            raise
+        return store
+
+    @classmethod
+    def take(
+        cls,
+        disk: LockingDisk,
+        dirs: Sequence[str],
+        *,
+        node_id: int,
+        cluster_id: str | None = None,
+        settings_of: Callable[[TopicPartition], LogSettings],
+    ) -> "Store":
+        """Lock and check the directories. `load` opens the logs, once it is known how each topic is set."""
+        store = cls(disk, settings_of)
+        try:
+            store._take_all(disk, dirs, node_id, cluster_id)
+        except BaseException:
+            store._let_go()
+            raise
+        return store
+
+    def load(
+        self,
+        now_ms: int,
+        progress: Callable[[Opening], None] | None = None,
+        pool: Executor | None = None,
+        named: Callable[[TopicPartition], str | None] = lambda _: None,
+    ) -> None:
+        """Open every log in the directories, on the threads of `pool` where there may be much to recover.
+
+        `progress` is told on the thread that made some. `named` gives the id (text) of the directory in which the
+        metadata has a partition, None where it names none.
+        """
+        self._now_ms = now_ms
+        begun: list[tuple[Directory, Begun]] = []
+        for directory in self._online():
+            try:
+                read_checkpoints(self._disk, directory)
+                found = [(tp, where, self._settings_of(tp)) for tp, where in self._partitions_in(directory.path)]
+                begun.append((directory, begin(self._disk, directory, found, now_ms, progress, pool)))
+            except OSError as error:
+                self.fail(directory.path, error)
+        found_logs: dict[TopicPartition, list[tuple[Log, Directory]]] = {}
+        for directory, logs in begun:
+            try:
+                for tp, log in opened(logs):
+                    found_logs.setdefault(tp, []).append((log, directory))
+            except OSError as error:
+                self.fail(directory.path, error)
+        for tp, copies in found_logs.items():
+            self._choose(tp, copies, named)
+        self._loaded = True
+
+    # ---- what it is
+
+    def directory_of(self, tp: TopicPartition) -> str:
+        """The log directory that holds a partition."""
+        return self._home[tp].path
+
+    def logs(self) -> dict[TopicPartition, Log]:
+        return dict(self._logs)
+
+    def get(self, tp: TopicPartition) -> Log | None:
+        return self._logs.get(tp)
+
+    def checkpointed_high_watermark(self, tp: TopicPartition) -> int | None:
+        """What `replication-offset-checkpoint` said at the start."""
+        return self._home[tp].watermarks.get(tp) if tp in self._home else None
+
+    # ---- changes
+
+    def create(self, topic: str, topic_id: Uuid, partition: int) -> Log:
+        """A new, empty log. KafkaError INCONSISTENT_TOPIC_ID if there is one of another topic by this name."""
+        tp = TopicPartition(topic, partition)
+        log = self.get(tp)
+        if log is not None:
+            if NO_UUID not in (log.topic_id, topic_id) and log.topic_id != topic_id:
+                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{tp} is another topic's of the same name")
+            return log
+        return self.plan([tp], topic_id)[0].begin().adopt()
+
+    def plan(
+        self,
+        partitions: Sequence[TopicPartition],
+        topic_id: Uuid,
+        preferred: Mapping[TopicPartition, str] | None = None,
+        avoid: Sequence[str] = (),
+    ) -> list["NewLog"]:
+        """Where these logs, which are not there yet, will lie: as preferred, or in the directory with the fewest.
+
+        The directories in `avoid` are taken only when there are no others.
+        """
+        counts = dict.fromkeys([each for each in self.directories if each not in avoid] or self.directories, 0)
+        if len(counts) > 1:
+            for home in self._home.values():
+                if home.path in counts:
+                    counts[home.path] += 1
+        planned = []
+        for tp in partitions:
+            path = (preferred or {}).get(tp) or min(counts, key=lambda path: counts[path])
+            counts[path] = counts.get(path, 0) + 1
+            directory = self._directory(path)
+            planned.append(NewLog(self, self._disk, tp, topic_id, directory, self._settings_of(tp), self._now_ms))
+        return planned
+
+    def delete(self, tp: TopicPartition, now_ms: int | None = None) -> None:
+        """Drop a log: gone at once, its files after `file.delete.delay.ms`."""
+        log = self._logs.pop(tp, None)
+        if log is None:
+            return
+        self.drop_move(tp)
+        home = self._home.pop(tp)
+        for points in (home.points, home.starts, home.watermarks):
+            points.pop(tp, None)
+        if home.cleaner_offsets.pop(tp, log.cleaner_offset) is not None:
+            self._write_cleaner_offsets(home)
+        now_ms = self._now_ms if now_ms is None else now_ms
+        target = self._aside(log.path, DELETE_DIRECTORY, now_ms)
+        log.discard()
+        self._disk.rename(log.path, target)
+        self._due.append((now_ms + log.settings.file_delete_delay_ms, target))
+
+    def fail(self, path: str, error: OSError) -> list[TopicPartition]:
+        """Use nothing of this directory any more, until the next start. The partitions whose logs are gone with it."""
+        directory = self._directory(path)
+        directory.failure = error
+        for tp in [tp for tp, (_, home) in self._futures.items() if home is directory]:
+            self._futures.pop(tp)[0].discard()
+        lost = [tp for tp, home in self._home.items() if home is directory]
+        for tp in lost:
+            self.drop_move(tp)
+            del self._home[tp]
+            self._logs.pop(tp).discard()
+        self._due = [each for each in self._due if not each[1].startswith(f"{path}/")]
+        return lost
+
+    # ---- moves between directories (KIP-113)
+
+    def future(self, tp: TopicPartition) -> tuple[Log, str] | None:
+        """The log that is to take this one's place, and its directory."""
+        found = self._futures.get(tp)
+        return None if found is None else (found[0], found[1].path)
+
+    def begin_move(self, tp: TopicPartition, path: str, now_ms: int) -> Log:
+        """An empty log in another directory, to be filled as a follower's is."""
+        source, directory = self._logs[tp], self._directory(path)
+        where = self._aside(f"{path}/{tp}", FUTURE_DIRECTORY, now_ms)
+        log = Log.open(self._disk, where, source.settings, now_ms=now_ms, clean=True, topic_id=source.topic_id)
+        # A crash must find it, so that the next start begins the move again.
+        self._disk.sync_directory(path)
+        self._futures[tp] = (log, directory)
+        return log
+
+    def finish_move(self, tp: TopicPartition, now_ms: int) -> Log:
+        """Let the future, which has everything, take its place."""
+        future, directory = self._futures[tp]
+        old, old_path = self._logs[tp], self._home[tp].path
+        assert future.end_offset == old.end_offset
+        start_offset, cleaner_offset = old.start_offset, old.cleaner_offset
+        where = f"{directory.path}/{tp}"
+        future.close()
+        # A crash right after the rename must find where reading begins, and not look at all of it again.
+        with directory.writing:
+            for name, offsets in (
+                (checkpoint.RECOVERY_POINTS, self._points_of(directory) | {tp: old.end_offset}),
+                (checkpoint.START_OFFSETS, self._starts_of(directory) | {tp: start_offset}),
+            ):
+                checkpoint.write_offsets(self._disk, f"{directory.path}/{name}", offsets)
+        self._disk.rename(future.path, where)
+        self._disk.sync_directory(directory.path)
+        del self._futures[tp]
+        log = Log.open(
+            self._disk,
+            where,
+            old.settings,
+            now_ms=now_ms,
+            recovery_point=old.end_offset,
+            log_start_offset=start_offset,
+            clean=True,
+            cleaner_offset=cleaner_offset,
+        )
+        self.delete(tp, now_ms)
+        self._disk.sync_directory(old_path)
+        self.adopt(tp, log, directory)
+        if cleaner_offset is not None:
+            self._write_cleaner_offsets(directory)
+        return log
+
+    def drop_move(self, tp: TopicPartition) -> None:
+        """The log stays where it is."""
+        found = self._futures.pop(tp, None)
+        if found is not None:
+            found[0].discard()
+            if found[1].failure is None:
+                self._disk.remove_tree(found[0].path)
+
+    def release(self, tp: TopicPartition) -> None:
+        """Let go of a log whose directory stays."""
+        log = self._logs.pop(tp)
+        self._home.pop(tp)
+        for segment in log.segments:
+            segment.close()
+        log.discard()
+
+    def delete_strays(self, is_stray: Callable[[TopicPartition, Log], bool]) -> list[TopicPartition]:
+        """Move aside the logs that the metadata does not give to this node. Their names."""
+        strays = sorted(tp for tp, log in self._logs.items() if is_stray(tp, log))
+        homes = {self._home[tp].path for tp in strays}
+        for tp in strays:
+            self.set_aside(tp)
+        for directory in homes:
+            # A topic that is made by one of these names must not find the old one's log after a crash.
+            self._disk.sync_directory(directory)
+        return strays
+
+    def set_aside(self, tp: TopicPartition) -> None:
+        """Move a log of no topic that there is out of the way. Its files stay, for a person to look at."""
+        log = self._logs.pop(tp)
+        self._home.pop(tp)
+        log.close()
+        self._disk.rename(log.path, self._aside(log.path, STRAY_DIRECTORY, self._now_ms))
+
+    def remove_deleted(self, now_ms: int) -> None:
+        """Remove the files of deleted logs and segments that have waited long enough."""
+        self._now_ms = max(self._now_ms, now_ms)
+        due = [path for due_ms, path in self._due if due_ms <= now_ms]
+        self._due = [each for each in self._due if each[0] > now_ms]
+        for path in due:
+            self._disk.remove_tree(path)
+        for log in self._logs.values():
+            log.remove_deleted(now_ms)
+
+    # ---- durability
+
+    def checkpoint(self, now_ms: int) -> None:
+        """Write recovery points, start offsets and high watermarks of all logs."""
+        self.remove_deleted(now_ms)
+        for task in self.checkpoint_tasks():
+            task()
+
+    def checkpoint_tasks(self) -> list[Callable[[], None]]:
+        """The same as calls that may run on another thread: what they write is fixed now."""
+        return [self._checkpoint_task(directory) for directory in self._online()]
+
+    def close(self, broker_epoch: int = -1, pool: Executor | None = None) -> None:
+        """Flush and close all logs, write the checkpoints and the mark of a clean shutdown, let go of the locks.
+
+        The logs are closed on the threads of `pool`, several at a time, if there is one.
+
+        The mark carries the epoch of the broker's registration: by it the controller knows the same broker again
+        (KIP-966).
+        """
+        if not self._loaded:
+            return self._let_go()
+        try:
+            self._sync_names()
+            try:
+                closing = [] if pool is None else [pool.submit(log.close) for log in self._logs.values()]
+            except RuntimeError:
+                # The interpreter ends, and starts no threads any more.
+                closing = []
+            if not closing:
+                for log in self._logs.values():
+                    log.close()
+            # Every one comes to its end before the first failure is told.
+            failed = [error for each in closing if (error := each.exception()) is not None]
+            if failed:
+                raise failed[0]
+            for directory in self._online():
+                self._checkpoint_task(directory)()
+            for directory in self._online():
+                checkpoint.write_clean_shutdown(self._disk, directory.path, broker_epoch)
+        finally:
+            self._let_go()
+
+    def _sync_names(self) -> None:
+        """Of all new logs' directories at once; where that fails each log tries it itself, and says so."""
+        new = [(log, self._home[tp]) for tp, log in self._logs.items() if log.name_dirty]
+        for directory in {home.path: home for _, home in new}.values():
+            with suppress(OSError):
+                self._disk.sync_directory(directory.path)
+                for log, home in new:
+                    log.name_dirty = log.name_dirty and home is not directory
+
+    def abandon(self) -> None:
+        """Let go without a word, as a crash would: the next start recovers."""
+        for log in self._logs.values():
+            log.discard()
+        self._let_go()
+
+    def cleaner_task(self, tp: TopicPartition) -> Callable[[], None]:
+        """Write how far the cleaner has been in the logs of this one's directory. It may run on a thread."""
+        directory = self._home[tp]
+        return lambda: self._write_cleaner_offsets(directory)
+
+    def recovery_task(self, tp: TopicPartition) -> Callable[[], None]:
+        """Write the recovery points, as they are now, of this one's directory. It may run on a thread."""
+        directory = self._home[tp]
+        points, lowered = self._points_of(directory), directory.lowered
+
+        def write() -> None:
+            with directory.writing:
+                self._write_points(directory, points, lowered)
+
+        return write
+
+    def _logs_of(self, directory: Directory) -> list[tuple[TopicPartition, Log]]:
+        return [(tp, log) for tp, log in list(self._logs.items()) if self._home.get(tp) is directory]
+
+    def _starts_of(self, directory: Directory) -> dict[TopicPartition, int]:
+        return {tp: log.start_offset for tp, log in self._logs_of(directory) if log.start_offset > log.bases[0]}
+
+    def _points_of(self, directory: Directory) -> dict[TopicPartition, int]:
+        return {tp: log.recovery_point for tp, log in self._logs_of(directory)}
+
+    def _points_lowered(self, directory: Directory) -> None:
+        directory.lowered += 1
+        with directory.writing:
+            self._write_points(directory, self._points_of(directory), directory.lowered)
+        if any(log.cleaner_offset is not None for _, log in self._logs_of(directory)):
+            self._write_cleaner_offsets(directory)
+
+    def _write_points(self, directory: Directory, points: dict[TopicPartition, int], lowered: int) -> None:
+        # Points of before a truncation would leave what was appended after it unchecked.
+        if lowered == directory.lowered:
+            checkpoint.write_offsets(self._disk, f"{directory.path}/{checkpoint.RECOVERY_POINTS}", points)
+
+    def _write_cleaner_offsets(self, directory: Directory) -> None:
+        with directory.writing:
+            offsets = {tp: log.cleaner_offset for tp, log in self._logs_of(directory) if log.cleaner_offset is not None}
+            checkpoint.write_offsets(self._disk, f"{directory.path}/{checkpoint.CLEANER_OFFSETS}", offsets)
+
+    def _checkpoint_task(self, directory: Directory) -> Callable[[], None]:
+        points, lowered = self._points_of(directory), directory.lowered
+        starts = self._starts_of(directory)
+        watermarks = {tp: log.high_watermark for tp, log in self._logs_of(directory)}
+        disk, path = self._disk, directory.path
+
+        def write() -> None:
+            with directory.writing:
+                self._write_points(directory, points, lowered)
+                checkpoint.write_offsets(disk, f"{path}/{checkpoint.START_OFFSETS}", starts)
+                checkpoint.write_offsets(disk, f"{path}/{checkpoint.HIGH_WATERMARKS}", watermarks)
+
+        return write
+
+    # ---- opening
+
+    def _partitions_in(self, path: str) -> list[tuple[TopicPartition, str]]:
+        """The partitions' directories in a log directory. What was left to be deleted goes."""
+        disk, found = self._disk, []
+        for name in disk.list(path):
+            where = f"{path}/{name}"
+            if _TEMPORARY.fullmatch(name):
+                if not name.endswith(STRAY_DIRECTORY) and disk.is_directory(where):
+                    disk.remove_tree(where)
+                moved = parse_partition_name(name.rpartition(".")[0]) if name.endswith(FUTURE_DIRECTORY) else None
+                if moved is not None:
+                    self.unfinished[moved] = path
+                continue
+            tp = parse_partition_name(name)
+            if tp is not None and tp.topic != METADATA_TOPIC and disk.is_directory(where):
+                found.append((tp, where))
+        return found
+
+    def adopt(self, tp: TopicPartition, log: Log, directory: Directory) -> None:
+        """From now on this log is ours."""
+        self._logs[tp] = log
+        self._home[tp] = directory
+        log.on_recovery_point_lowered = lambda: self._points_lowered(directory)
+
+    def _choose(
+        self,
+        tp: TopicPartition,
+        copies: list[tuple[Log, Directory]],
+        named: Callable[[TopicPartition], str | None],
+    ) -> None:
+        """Adopt the log that was found; of several the one that holds what was acknowledged last."""
+        best_last(tp, copies, named)
+        log, directory = copies.pop()
+        self.adopt(tp, log, directory)
+        for other, home in copies:
+            other.discard()
+            aside = self._aside(other.path, STRAY_DIRECTORY, self._now_ms)
+            try:
+                self._disk.rename(other.path, aside)
+                self._disk.sync_directory(home.path)
+            except OSError as error:
+                self.fail(home.path, error)
+            else:
+                _log.warning("%s is in two directories: %s is used, the other is set aside as %s", tp, log.path, aside)
+
+    def _aside(self, path: str, suffix: str, now_ms: int) -> str:
+        """A free name to move a log's directory to."""
+        parent, _, name = path.rpartition("/")
+        number = 0
+        while True:
+            mark = f".{now_ms & (1 << 64) - 1:016x}{number:016x}{suffix}"
+            target = f"{parent}/{name[: _NAME_MAX - len(mark)]}{mark}"
+            if not self._disk.exists(target):
+                return target
+            number += 1
+
+    def _let_go(self) -> None:
+        self._let_go_of_all()
+        self._logs = {}

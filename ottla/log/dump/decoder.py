@@ -1,0 +1,175 @@
+"""How keys and values of records are shown: as text or numbers, or the records of Kafka's own topics as JSON with
+Kafka's names. The JSON is what Jackson writes, byte for byte: its escapes, and Java's words for floating numbers.
+"""
+
+import json
+from base64 import b64encode
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from ottla.kernel.ids import uuid_text
+from ottla.kernel.ports import Buffer
+from ottla.wire.batch import Record
+
+#: A record to (its key, its value) as they are shown; None for what is not shown.
+Show = Callable[[Record], tuple[str | None, str | None]]
+
+
+def _text(data: Buffer) -> str:
+    return bytes(data).decode(errors="replace")
+
+
+#: Apache's decoders by the names of their classes: what stands in a key or a value. ValueError for too few bytes.
+READERS: dict[str, Callable[[Buffer], str]] = {
+    "StringDecoder": _text,
+    "IntegerDecoder": lambda data: _number(data, 4),
+    "LongDecoder": lambda data: _number(data, 8),
+    # Java shows an array of bytes as its address.
+    "DefaultDecoder": lambda data: bytes(data).hex(),
+}
+
+
+def _number(data: Buffer, size: int) -> str:
+    if len(data) < size:
+        raise ValueError(f"{len(data)} bytes are too few for a number of {size}")
+    return str(int.from_bytes(data[:size], "big", signed=True))
+
+
+def reading(key: str, value: str) -> Show:
+    """Keys and values by the names of their decoders."""
+    of_key, of_value = READERS[key], READERS[value]
+
+    def show(record: Record) -> tuple[str | None, str | None]:
+        return (
+            None if record.key is None else of_key(record.key),
+            None if record.value is None else of_value(record.value),
+        )
+
+    return show
+
+
+def _as_metadata(record: Record) -> tuple[str | None, str | None]:
+    from ottla.wire.record import metadata
+
+    try:
+        message, version = metadata.parse(record.value or b"")
+    except ValueError as error:
+        return None, f"Error at {record.offset}, skipping. {error}"
+    name = type(message).__name__
+    shown = _screaming(name)
+    return None, as_json({"type": shown, "version": version, "data": json_of(message, version)})
+
+
+def _as_keyed(module: str) -> Show:
+    def show(record: Record) -> tuple[str | None, str | None]:
+        records = import_module(f"ottla.wire.record.{module}").RECORDS
+        if record.key is None:
+            return f"Error at offset {record.offset}, skipping. The record has no key.", None
+        kind = int.from_bytes(record.key[:2], "big")
+        if kind not in records.types:
+            return f"Unknown record type {kind} at offset {record.offset}, skipping.", None
+        try:
+            key, value = records.parse(record.key, record.value)
+        except ValueError as error:
+            return f"Error at offset {record.offset}, skipping. {error}", None
+        shown = as_json({"type": str(kind), "data": json_of(key, 0)})
+        if value is None or record.value is None:
+            return shown, "<DELETE>"
+        version = int.from_bytes(record.value[:2], "big")
+        found = json_of(value, version)
+        if found.get("protocolType") == "consumer":
+            _open(found, value)
+        return shown, as_json({"version": str(version), "data": found})
+
+    return show
+
+
+def _open(found: dict[str, Any], group: Any) -> None:
+    """What the members of a consumer group have said, instead of its bytes; what does not read stays as it is."""
+    from ottla.wire.record.consumer_protocol import NEWEST, parse_assignment, parse_subscription
+    from ottla.wire.type import Malformed
+
+    for shown, member in zip(found["members"], group.members, strict=True):
+        for name, parse in (("subscription", parse_subscription), ("assignment", parse_assignment)):
+            data = getattr(member, name)
+            try:
+                shown[name] = json_of(parse(data), min(int.from_bytes(data[:2], "big"), NEWEST))
+            except Malformed:
+                continue
+
+
+DECODERS: dict[str | None, Show] = {
+    None: reading("StringDecoder", "StringDecoder"),
+    "cluster-metadata": _as_metadata,
+    "offsets": _as_keyed("offset"),
+    "transaction-log": _as_keyed("transaction"),
+    "share-group-state": _as_keyed("share"),
+}
+
+
+def _screaming(name: str) -> str:
+    """TopicRecord -> TOPIC_RECORD."""
+    return "".join(f"_{letter}" if letter.isupper() and index else letter for index, letter in enumerate(name)).upper()
+
+
+def json_of(message: Any, version: int) -> dict[str, Any]:
+    """A wire message as Kafka's JSON converters write it: its names, the fields of this version, no default tags."""
+    from ottla.wire.schema import fields
+
+    found = {}
+    for field in fields(type(message)):
+        value = getattr(message, field.name)
+        if version not in field.versions:
+            continue
+        if field.tag >= 0 and value == (field.factory() if field.factory else field.default):
+            continue
+        head, *rest = field.name.split("_")
+        # Kafka writes this one name in its own way.
+        head = "kRaft" if head == "kraft" else head
+        found[head + "".join(word.capitalize() for word in rest)] = _json_value(field.type, value, version)
+    return found
+
+
+def _json_value(kind: str, value: Any, version: int) -> Any:
+    if isinstance(value, list):
+        return [_json_value(kind, each, version) for each in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if kind == "Uuid":
+        return uuid_text(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return b64encode(value).decode()
+    return json_of(value, version)
+
+
+def as_json(value: Any) -> str:
+    """Compact JSON, as Jackson writes it."""
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{_quoted(name)}:{as_json(each)}' for name, each in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(as_json, value))}]"
+    if isinstance(value, float):
+        return java_double(value)
+    return _quoted(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _quoted(text: str) -> str:
+    return f'"{text.translate(_ESCAPES)}"'
+
+
+_SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+_ESCAPES = {**{code: f"\\u{code:04X}" for code in range(32)}, **{ord(each): short for each, short in _SHORT.items()}}
+
+
+def java_double(value: float) -> str:
+    """As Double.toString: scientific from ten million on and below a thousandth."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7 or value != value or value in (float("inf"), -float("inf")):
+        return repr(value)
+    digits, exponent = "", ""
+    # The shortest digits that read as the same number.
+    for places in range(1, 18):
+        digits, _, exponent = f"{value:.{places}e}".partition("e")
+        if float(f"{digits}e{exponent}") == value:
+            break
+    return f"{digits}E{int(exponent)}"

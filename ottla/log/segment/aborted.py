@@ -1,0 +1,102 @@
+"""The transaction index of one segment: the transactions that were aborted by a marker in it.
+
+An entry is 34 bytes: int16 version 0, int64 producer id, first offset, last offset (the marker's), last stable offset.
+
+Rules:
+- The file exists only once there is an entry.
+- Entries are in the order of their markers, so last offsets rise.
+"""
+
+import struct
+from typing import NamedTuple
+
+from ottla.kernel.ports import Disk
+
+_ENTRY = struct.Struct(">hqqqq")
+ENTRY_BYTES = 34
+
+
+class AbortedTransaction(NamedTuple):
+    """One aborted transaction; `last_offset` is its marker's offset."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """`Segment` makes and ends it. Written through: aborts are rare."""
+
+    __slots__ = ("_disk", "_entries", "path")
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self.path = path
+        self._entries: list[AbortedTransaction] | None = None
+
+    @property
+    def exists(self) -> bool:
+        return bool(self.entries()) or self._disk.exists(self.path)
+
+    def entries(self) -> list[AbortedTransaction]:
+        if self._entries is None:
+            self._entries = read_entries(self._disk, self.path)
+        return self._entries
+
+    def append(self, transaction: AbortedTransaction) -> None:
+        entries = self.entries()
+        file = self._disk.open(self.path, create=True)
+        try:
+            file.write(_ENTRY.pack(0, *transaction), len(entries) * ENTRY_BYTES)
+        finally:
+            file.close()
+        entries.append(transaction)
+
+    def collect(self, start: int, end: int, found: list[AbortedTransaction]) -> bool:
+        """Add the transactions that touch offsets [start, end). True if later segments cannot have another."""
+        for entry in self.entries():
+            if entry.last_offset >= start and entry.first_offset < end:
+                found.append(entry)
+            if entry.last_stable_offset >= end:
+                return True
+        return False
+
+    def truncate(self, offset: int) -> None:
+        """Drop the transactions whose marker lies at or above `offset`."""
+        entries = self.entries()
+        kept = [entry for entry in entries if entry.last_offset < offset]
+        if len(kept) < len(entries):
+            self._entries = kept
+            file = self._disk.open(self.path, create=True)
+            try:
+                file.truncate(len(kept) * ENTRY_BYTES)
+            finally:
+                file.close()
+
+    def reset(self) -> None:
+        self._entries = []
+        if self._disk.exists(self.path):
+            file = self._disk.open(self.path)
+            try:
+                file.truncate(0)
+            finally:
+                file.close()
+
+
+def read_entries(disk: Disk, path: str) -> list[AbortedTransaction]:
+    """All entries of a file; none if there is no file. ValueError on an unknown version."""
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        return []
+    try:
+        data = file.read(file.size(), 0)
+    finally:
+        file.close()
+    entries = []
+    for version, *fields in _ENTRY.iter_unpack(data[: len(data) // ENTRY_BYTES * ENTRY_BYTES]):
+        if version != 0:
+            raise ValueError(f"{path}: an entry of version {version}, only 0 is known")
+        entries.append(AbortedTransaction(*fields))
+    return entries

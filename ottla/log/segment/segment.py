@@ -1,0 +1,442 @@
+"""One segment: a file of batches, its indexes, and what is known about them.
+
+Rules:
+- `size` is where the next batch goes. Bytes of the file behind it are no part of the log (a write that failed).
+- The greatest timestamp and its offset cover every batch of the segment once `max_timestamp` has been asked for.
+- Only the last segment of a log grows.
+
+Not obvious: the positions of the last few hundred batches are kept in memory (`_tail_lasts`), because nearly all
+reads want those: a consumer at the end of the log costs no read of the file before its own.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ports import Buffer, Disk, File
+from ottla.log.path import LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX, TRANSACTION_INDEX, offset_name
+from ottla.log.segment.aborted import TransactionIndex
+from ottla.log.segment.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
+from ottla.log.setting import LogSettings
+from ottla.wire.batch import HEADER, HEADER_BYTES, LENGTH_END, MAGIC, BatchHeader
+
+#: How many batches at the end have their positions in memory, at least; twice as many before the older half goes.
+_TAIL_BATCHES = 256
+#: One read of a scan: an index interval and a few headers more.
+_SCAN_BYTES = 16 * 1024
+
+
+class Slice:
+    """Bytes of one segment's file, for sendfile or to be read. It keeps the file open, even a deleted one's."""
+
+    __slots__ = ("file", "first_offset", "position", "size")
+
+    def __init__(self, file: File, position: int, size: int, first_offset: int) -> None:
+        self.file = file
+        self.position = position
+        self.size = size
+        #: The base offset of the first batch; it may be below the offset asked for.
+        self.first_offset = first_offset
+
+    def __len__(self) -> int:
+        return self.size
+
+    def bytes(self) -> bytes:
+        """Read them."""
+        return self.file.read(self.size, self.position)
+
+
+class Segment:
+    """`Log` makes it by `create` or `open` and ends it by `close` or `discard`."""
+
+    __slots__ = (
+        "_disk",
+        "_max_timestamp",
+        "_offset_of_max_timestamp",
+        "_tail_bases",
+        "_tail_lasts",
+        "_tail_positions",
+        "base_offset",
+        "bytes_since_index",
+        "created_ms",
+        "damage",
+        "directory",
+        "file",
+        "first_timestamp",
+        "index_interval_bytes",
+        "jitter_ms",
+        "mended",
+        "modified_ms",
+        "offset_index",
+        "rebuild",
+        "size",
+        "suffix",
+        "time_index",
+        "transaction_index",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        settings: LogSettings,
+        now_ms: int,
+        file: File,
+        suffix: str = "",
+    ):
+        self._disk = disk
+        self.directory = directory
+        self.base_offset = base_offset
+        self.file = file
+        #: "", or `.deleted` or `.cleaned`.
+        self.suffix = suffix
+        self.size = file.size()
+        self.offset_index = OffsetIndex(disk, self.path(OFFSET_INDEX), base_offset, settings.segment_index_bytes)
+        self.time_index = TimeIndex(disk, self.path(TIME_INDEX), base_offset, settings.segment_index_bytes)
+        self.transaction_index = TransactionIndex(disk, self.path(TRANSACTION_INDEX))
+        #: None until it was read from the time index.
+        self._max_timestamp: int | None = None
+        self._offset_of_max_timestamp = base_offset
+        self.index_interval_bytes = settings.index_interval_bytes
+        self.bytes_since_index = 0
+        #: Fills the indexes anew from the batches. KafkaError when those do not read.
+        self.rebuild: Callable[[], None] = self.offset_index.reset
+        #: Its indexes were rebuilt, and may not be on the disk yet; or why they could not be.
+        self.mended = False
+        self.damage: str | None = None
+        #: The greatest timestamp of the first batch, which time-based rolling counts from; None while not known.
+        self.first_timestamp: int | None = None
+        self.created_ms = now_ms
+        self.modified_ms = now_ms
+        self.jitter_ms = 0
+        if settings.segment_jitter_ms > 0:
+            # Spread by name, not by chance: the same history rolls at the same places.
+            spread = hash_text(self.path(LOG))
+            self.jitter_ms = spread % settings.segment_jitter_ms
+        #: Base offset, last offset and position of the last batches appended; all three rise.
+        self._tail_bases: array[int] = array("q")
+        self._tail_lasts: array[int] = array("q")
+        self._tail_positions: array[int] = array("q")
+
+    @classmethod
+    def create(
+        cls, disk: Disk, directory: str, base_offset: int, settings: LogSettings, now_ms: int, *, suffix: str = ""
+    ) -> "Segment":
+        """A new, empty, active segment. A file of that name, left over from a crash, is emptied.
+
+        When the disk does not take it, none of its files stays: the log goes on in the old segment, whose offsets
+        would come to lie behind this one's base.
+        """
+        file = disk.open(f"{directory}/{offset_name(base_offset, LOG)}{suffix}", create=True)
+        if file.size():
+            file.truncate(0)
+        segment = cls(disk, directory, base_offset, settings, now_ms, file, suffix)
+        segment._max_timestamp = -1
+        try:
+            segment.offset_index.reset()
+            segment.time_index.reset()
+            segment.transaction_index.reset()
+        except OSError:
+            segment.close()
+            segment.remove()
+            raise
+        return segment
+
+    @classmethod
+    def open(cls, disk: Disk, directory: str, base_offset: int, settings: LogSettings, now_ms: int) -> "Segment":
+        file = disk.open(f"{directory}/{offset_name(base_offset, LOG)}")
+        return cls(disk, directory, base_offset, settings, now_ms, file)
+
+    def path(self, suffix: str) -> str:
+        return f"{self.directory}/{offset_name(self.base_offset, suffix)}{self.suffix}"
+
+    # ---- the hot path
+
+    def append(self, data: Buffer, size: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
+        """Write one batch, whole, at the end, and index it."""
+        position = self.size
+        self.file.write(data, position)
+        self.written(position, size, base_offset, last_offset, max_timestamp)
+
+    def append_pieces(
+        self, pieces: list[Buffer], size: int, base_offset: int, last_offset: int, max_timestamp: int
+    ) -> None:
+        """The same for a batch in pieces."""
+        position = self.size
+        self.file.write_many(pieces, position)
+        self.written(position, size, base_offset, last_offset, max_timestamp)
+
+    def written(self, position: int, size: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
+        """Account for a batch that has been written at `position`."""
+        if max_timestamp > (self._max_timestamp if self._max_timestamp is not None else self.max_timestamp):
+            self._max_timestamp = max_timestamp
+            self._offset_of_max_timestamp = last_offset
+        if position == 0:
+            self.first_timestamp = max_timestamp
+        self._tail_bases.append(base_offset)
+        self._tail_lasts.append(last_offset)
+        self._tail_positions.append(position)
+        if len(self._tail_lasts) > 2 * _TAIL_BATCHES:
+            self.forget_tail(_TAIL_BATCHES)
+        if self.bytes_since_index > self.index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.append(*self.max_timestamp_and_offset)
+            self.bytes_since_index = 0
+        self.bytes_since_index += size
+        self.size = position + size
+
+    def roll_due(self, size: int, last_offset: int, max_timestamp: int, now_ms: int, settings: LogSettings) -> bool:
+        """Must a batch of `size` bytes go into a new segment?"""
+        if self.size > settings.segment_bytes - size:
+            return True
+        if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+            return True
+        if self.size:
+            first = self.first_timestamp
+            if first is None:
+                first = self.first_batch_timestamp
+            waited = max_timestamp - first if first >= 0 else now_ms - self.created_ms
+            if waited > settings.segment_ms - self.jitter_ms:
+                return True
+        return self.bytes_since_index > self.index_interval_bytes and (
+            self.offset_index.is_full or self.time_index.is_full
+        )
+
+    # ---- timestamps
+
+    @property
+    def max_timestamp(self) -> int:
+        """The greatest timestamp of all batches, or -1."""
+        return self.max_timestamp_and_offset[0]
+
+    @property
+    def max_timestamp_and_offset(self) -> tuple[int, int]:
+        """It, and the last offset of the first batch that has it."""
+        if self._max_timestamp is None:
+            self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last
+        return self._max_timestamp, self._offset_of_max_timestamp
+
+    @max_timestamp_and_offset.setter
+    def max_timestamp_and_offset(self, found: tuple[int, int]) -> None:
+        self._max_timestamp, self._offset_of_max_timestamp = found
+
+    @property
+    def first_batch_timestamp(self) -> int:
+        """`first_timestamp`, read if need be; -1 in an empty segment."""
+        if self.first_timestamp is None:
+            for _, header in self.headers():
+                self.first_timestamp = header.max_timestamp
+                return header.max_timestamp
+            return -1
+        return self.first_timestamp
+
+    # ---- finding
+
+    def locate(self, offset: int) -> tuple[int, int, int] | None:
+        """(position, size, base offset) of the first batch that ends at or above `offset`, or None."""
+        lasts = self._tail_lasts
+        if lasts and offset >= self._tail_bases[0]:
+            slot = bisect_left(lasts, offset)
+            if slot == len(lasts):
+                return None
+            position = self._tail_positions[slot]
+            end = self._tail_positions[slot + 1] if slot + 1 < len(lasts) else self.size
+            return position, end - position, self._tail_bases[slot]
+        for position, header in self.near(offset):
+            if header.base_offset + header.last_offset_delta >= offset:
+                return position, header.length + LENGTH_END, header.base_offset
+        return None
+
+    def near(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of batches from where the index leads, which is not behind the one with `offset`."""
+        position = self.offset_index.lookup(offset)[1]
+        found = self.headers(position)
+        if position:
+            try:
+                first = next(found, None)
+            except KafkaError:
+                first = None
+            if first is not None and self.base_offset <= first[1].base_offset <= offset:
+                yield first
+            else:
+                # No checksum guards an index: one that is wrong would hide the records before where it leads.
+                self._mend_indexes()
+                found = self.headers(self.offset_index.lookup(offset)[1])
+        yield from found
+
+    def _mend_indexes(self) -> None:
+        """Rebuild them, once. Where the batches themselves are damaged they stay as they were, and KafkaError."""
+        if self.damage is None:
+            indexes = self.offset_index, self.time_index
+            kept = [index.contents for index in indexes]
+            about = self.mended, self.bytes_since_index, self.max_timestamp_and_offset
+            try:
+                return self.rebuild()
+            except KafkaError as error:
+                self.offset_index.contents, self.time_index.contents = kept
+                self.mended, self.bytes_since_index, self.max_timestamp_and_offset = about
+                self.forget_tail()
+                self.damage = error.message
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, self.damage)
+
+    def _is_batch(self, position: int, offset: int) -> bool:
+        """Does a batch of this segment begin at `position`, and not behind `offset`?"""
+        head = self.file.read(HEADER_BYTES, position)
+        if len(head) < HEADER_BYTES:
+            return False
+        header = BatchHeader._make(HEADER.unpack(head))
+        return header.magic == MAGIC and self.base_offset <= header.base_offset <= offset
+
+    def position_of(self, offset: int) -> int:
+        """Where the first batch that ends at or above `offset` begins; the size if there is none."""
+        found = self.locate(offset)
+        return found[0] if found else self.size
+
+    def end_before(self, end: int, start: int, first_offset: int) -> int:
+        """The offset after the last batch that begins before position `end`, at or after the one at `start`."""
+        positions = self._tail_positions
+        if positions and end > positions[0]:
+            return self._tail_lasts[bisect_left(positions, end) - 1] + 1
+        last = first_offset
+        near, at = self.offset_index.lookup_position(end)
+        for position, header in self.headers(max(start, at) if self._is_batch(at, near) else start):
+            if position >= end:
+                break
+            last = header.last_offset + 1
+        return last
+
+    def headers(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of the batches from `position` on. CORRUPT_MESSAGE at bytes that are no batch."""
+        end = self.size if end is None else end
+        data = b""
+        start = position
+        while position < end:
+            at = position - start
+            if at < 0 or at + HEADER_BYTES > len(data):
+                data = self.file.read(min(_SCAN_BYTES, end - position), position)
+                start, at = position, 0
+                if len(data) < HEADER_BYTES:
+                    raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.path(LOG)} ends within a header at {position}")
+            header = BatchHeader._make(HEADER.unpack_from(data, at))
+            size = header.length + LENGTH_END
+            if header.magic != MAGIC or size < HEADER_BYTES or position + size > end:
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.path(LOG)} has no batch at {position}")
+            yield position, header
+            position += size
+
+    def read_batch(self, position: int, header: BatchHeader) -> bytes:
+        """The bytes of a whole batch."""
+        return self.file.read(header.length + LENGTH_END, position)
+
+    def next_offset(self) -> int:
+        """The offset after the last batch."""
+        last = self.base_offset
+        if not self.size:
+            return last
+        for _, header in self.near(self.offset_index.last_offset):
+            last = header.last_offset + 1
+        return last
+
+    # ---- life
+
+    def deactivate(self) -> None:
+        """The log rolled past this segment: add the last time index entry, write the indexes."""
+        self.time_index.append(*self.max_timestamp_and_offset)
+        self.offset_index.finish()
+        self.time_index.finish()
+        self._repair_end()
+
+    def truncate(self, offset: int) -> int:
+        """Drop the batches that end at or above `offset`; the number of bytes dropped."""
+        position = self.position_of(offset)
+        dropped = self.size - position
+        self.offset_index.truncate(offset)
+        self.time_index.truncate(offset)
+        self.transaction_index.truncate(offset)
+        self.file.truncate(position)
+        self.size = position
+        self.bytes_since_index = 0
+        self.forget_tail()
+        if position == 0:
+            self.first_timestamp = None
+        # What the time index does not cover yet may hold a greater timestamp.
+        timestamp, at = self.time_index.last
+        for _, header in self.headers(self.offset_index.lookup(at)[1]):
+            if header.max_timestamp > timestamp:
+                timestamp, at = header.max_timestamp, header.last_offset
+        self._max_timestamp, self._offset_of_max_timestamp = timestamp, at
+        return dropped
+
+    def cut(self, position: int) -> None:
+        """Recovery found no batch at `position`: the segment ends there."""
+        if self.file.size() != position:
+            self.file.truncate(position)
+            # Durably: a later crash must not bring old batches back behind new ones.
+            self.file.sync()
+        self.size = position
+        self.forget_tail()
+
+    def sync(self) -> None:
+        """Make the file durable. Called on a thread; it touches nothing but the descriptor."""
+        self.file.sync()
+
+    def sync_indexes(self) -> None:
+        """Make the files of an inactive segment's indexes durable. Called on a thread."""
+        # A small segment has no entry in its offset index: a file without content, whose name is synced.
+        offsets = () if self.offset_index.is_known_empty else (OFFSET_INDEX,)
+        for suffix in (*offsets, TIME_INDEX, TRANSACTION_INDEX):
+            try:
+                file = self._disk.open(self.path(suffix))
+            except FileNotFoundError:
+                # No aborted transaction, or retention took the segment meanwhile.
+                continue
+            try:
+                file.sync()
+            finally:
+                file.close()
+
+    def rename(self, suffix: str) -> None:
+        """`.deleted` to all files: gone for the next start, still there for slices."""
+        for kind in SEGMENT_SUFFIXES:
+            source = self.path(kind)
+            if self._disk.exists(source):
+                self._disk.rename(source, f"{self.directory}/{offset_name(self.base_offset, kind)}{suffix}")
+        self.suffix = suffix
+
+    def moved(self, directory: str) -> None:
+        """The directory was renamed."""
+        self.directory = directory
+        self.offset_index.path = self.path(OFFSET_INDEX)
+        self.time_index.path = self.path(TIME_INDEX)
+        self.transaction_index.path = self.path(TRANSACTION_INDEX)
+
+    def remove(self) -> None:
+        """Take the files away. The descriptor closes itself when the last slice lets go of it."""
+        for kind in SEGMENT_SUFFIXES:
+            path = self.path(kind)
+            if self._disk.exists(path):
+                self._disk.remove(path)
+
+    def close(self) -> None:
+        """Close the file. The active segment was made inactive before."""
+        self.file.close()
+
+    def _repair_end(self) -> None:
+        # A write that failed half way (a full disk) left bytes that are no part of the log.
+        if self.file.size() != self.size:
+            self.file.truncate(self.size)
+
+    def forget_tail(self, count: int | None = None) -> None:
+        del self._tail_bases[:count]
+        del self._tail_lasts[:count]
+        del self._tail_positions[:count]
+
+
+def hash_text(text: str) -> int:
+    """A spread of names over numbers that is the same in every process."""
+    value = 0
+    for byte in text.encode():
+        value = (value * 31 + byte) & 0x7FFFFFFF
+    return value

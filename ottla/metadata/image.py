@@ -1,0 +1,206 @@
+"""The metadata of a cluster at one offset of its log. Everything here is immutable.
+
+Rules:
+- An image never changes. `ottla.metadata.delta` makes the next one from it; the parts that no record touched are the
+  same objects in both, so `old.topics is new.topics` says that no topic changed.
+- The maps are plain dicts behind a read-only type: reads run at full speed, and a map is copied once for each batch of
+  records that touches it (docs/decisions/0030).
+- An image knows which topics and settings its last batch touched: who follows it step by step looks at no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
+from typing import NamedTuple
+
+from ottla.kernel.frozen import frozen
+from ottla.kernel.ids import TopicPartition, Uuid
+from ottla.wire.record.metadata import (
+    AccessControlEntryRecord,
+    DelegationTokenRecord,
+    RegisterControllerRecord,
+    UserScramCredentialRecord,
+)
+
+NO_LEADER = -1
+METADATA_VERSION = "metadata.version"
+
+#: Kinds of resources that carry settings (ConfigResource.Type).
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+
+
+class PartitionImage(NamedTuple):
+    """One partition, as the last record about it left it."""
+
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    #: It grows with every change of the partition.
+    partition_epoch: int = 0
+    removing_replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    #: Where each replica lies, in the order of `replicas` (KIP-858).
+    directories: tuple[Uuid, ...] = ()
+    eligible_leader_replicas: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    #: 0 recovered, 1 recovering from an unclean election (KIP-704).
+    leader_recovery_state: int = 0
+
+    @property
+    def is_reassigning(self) -> bool:
+        return bool(self.removing_replicas or self.adding_replicas)
+
+
+class TopicImage(NamedTuple):
+    """One topic; its partitions by index."""
+
+    name: str
+    topic_id: Uuid
+    partitions: tuple[PartitionImage, ...]
+
+
+class BrokerEndpoint(NamedTuple):
+    """An address of a broker on one listener."""
+
+    name: str
+    host: str
+    port: int
+    #: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL.
+    security_protocol: int
+
+
+class BrokerImage(NamedTuple):
+    """A registered broker. `epoch` is the offset of its registration."""
+
+    broker_id: int
+    epoch: int
+    incarnation_id: Uuid
+    endpoints: tuple[BrokerEndpoint, ...]
+    #: (name, lowest level, highest level) of each feature, in the order in which it named them.
+    features: tuple[tuple[str, int, int], ...]
+    rack: str | None
+    fenced: bool
+    in_controlled_shutdown: bool = False
+    is_migrating_zk_broker: bool = False
+    log_dirs: tuple[Uuid, ...] = ()
+    #: None when it never said (KIP-1066).
+    cordoned_log_dirs: tuple[Uuid, ...] | None = None
+
+    @property
+    def is_active(self) -> bool:
+        """May it lead partitions?"""
+        return not (self.fenced or self.in_controlled_shutdown)
+
+
+class Step(NamedTuple):
+    """What one batch touched, and perhaps changed."""
+
+    #: The offset of the image that it was applied to.
+    since: int
+    topics: tuple[str, ...]
+    #: (kind, name) of resources.
+    configs: tuple[tuple[int, str], ...]
+
+
+#: A client quota's entity: (type, name or None for the default) of each part, sorted by type.
+QuotaEntity = tuple[tuple[str, str | None], ...]
+
+
+@frozen
+class Image:
+    """The metadata up to and with `offset`. `Image.empty()` is where every log begins."""
+
+    #: The last offset it holds, -1 when it holds none.
+    offset: int
+    #: The leader epoch and timestamp of the batch with that offset.
+    epoch: int
+    timestamp: int
+    #: Finalized features; `metadata.version` among them from the first record on.
+    features: Mapping[str, int]
+    brokers: Mapping[int, BrokerImage]
+    controllers: Mapping[int, RegisterControllerRecord]
+    topics: Mapping[str, TopicImage]
+    topic_names: Mapping[Uuid, str]
+    configs: Mapping[tuple[int, str], Mapping[str, str]]
+    quotas: Mapping[QuotaEntity, Mapping[str, float]]
+    #: The first id of the next block of producer ids; -1 before the first was given.
+    next_producer_id: int
+    acls: Mapping[Uuid, AccessControlEntryRecord]
+    scram: Mapping[tuple[str, int], UserScramCredentialRecord]
+    tokens: Mapping[str, DelegationTokenRecord]
+    #: How it came from the image before it; None for the empty one.
+    step: Step | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def empty(cls) -> Image:
+        """Nothing yet."""
+        return cls(-1, -1, -1, {}, {}, {}, {}, {}, {}, {}, -1, {}, {}, {})
+
+    @property
+    def metadata_version(self) -> int:
+        """The level of `metadata.version`, 0 before the bootstrap records."""
+        return self.features.get(METADATA_VERSION, 0)
+
+    @property
+    def has_elr(self) -> bool:
+        """Are eligible leader replicas kept (KIP-966)?"""
+        return self.features.get("eligible.leader.replicas.version", 0) > 0
+
+    def topic(self, topic_id: Uuid) -> TopicImage | None:
+        """A topic by its id."""
+        name = self.topic_names.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def has(self, tp: TopicPartition) -> bool:
+        """Is there such a partition?"""
+        topic = self.topics.get(tp.topic)
+        return topic is not None and 0 <= tp.partition < len(topic.partitions)
+
+    def config(self, kind: int, name: str) -> Mapping[str, str]:
+        """What was set on one resource; empty when nothing was."""
+        return self.configs.get((kind, name), _NOTHING)
+
+    def config_names(self, kind: int) -> list[str]:
+        """The resources of a kind on which something was set."""
+        return [name for each, name in self.configs if each == kind]
+
+    def changed_configs(self, old: Image, kind: int) -> list[str]:
+        """The resources of a kind whose settings differ from those in `old`."""
+        if self.configs is old.configs:
+            return []
+        step = self._step_from(old)
+        keys = step.configs if step is not None else dict.fromkeys([*self.configs, *old.configs])
+        return [key[1] for key in keys if key[0] == kind and old.configs.get(key) != self.configs.get(key)]
+
+    def touched_topics(self, old: Image) -> Iterable[str]:
+        """The names of all topics that may differ from those in `old`: made, changed or gone."""
+        if self.topics is old.topics:
+            return ()
+        step = self._step_from(old)
+        return step.topics if step is not None else dict.fromkeys([*self.topics, *old.topics])
+
+    def _step_from(self, old: Image) -> Step | None:
+        return self.step if self.step is not None and self.step.since == old.offset else None
+
+    def active_brokers(self) -> Iterator[BrokerImage]:
+        """The brokers that may lead, by id."""
+        return (self.brokers[broker_id] for broker_id in sorted(self.brokers) if self.brokers[broker_id].is_active)
+
+    def validate(self) -> None:
+        """Assert every invariant. For tests: it walks everything."""
+        assert len(self.topics) == len(self.topic_names)
+        for name, topic in self.topics.items():
+            assert topic.name == name
+            assert self.topic_names[topic.topic_id] == name
+            assert topic.partitions, f"{name} has no partitions"
+            for partition in topic.partitions:
+                assert partition.leader == NO_LEADER or partition.leader in partition.isr
+                assert set(partition.isr) <= set(partition.replicas)
+                assert not partition.directories or len(partition.directories) == len(partition.replicas)
+        assert all(values for values in self.configs.values())
+        assert all(level > 0 for level in self.features.values())
+
+
+_NOTHING: Mapping[str, str] = {}

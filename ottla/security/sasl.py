@@ -1,0 +1,85 @@
+"""Signing in: the exchange of each mechanism, and where its secrets come from.
+
+An exchange is a generator: it yields what to send, is sent what came, and ends when the broker may be believed.
+`Connection` carries it out after ApiVersions and again before the session's end (KIP-368).
+
+RFC 4616 (PLAIN), 5802 (SCRAM: `scram`), 7628 (OAUTHBEARER).
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import secrets
+import time
+from collections.abc import Generator, Mapping
+from typing import Any
+
+from ottla.kernel.error import OttlaError
+from ottla.security.oauth import fetch
+from ottla.security.scram import ScramRefused, scram
+from ottla.settings.client.security import SecuritySettings
+
+Exchange = Generator[bytes, bytes, None]
+
+#: A token is fetched anew when this part of its life is over (as `sasl.login.refresh.window.factor`).
+_TOKEN_LIFE_USED = 0.8
+
+
+class SignIn:
+    """How one client signs in, on each of its connections. The client's `Cluster` makes it."""
+
+    def __init__(self, settings: SecuritySettings) -> None:
+        self.mechanism = settings.sasl_mechanism or ""
+        self._settings = settings
+        self._token = ""
+        #: When the token is to be fetched anew, in s since 1970.
+        self._renew_at = 0.0
+
+    async def exchange(self) -> Exchange:
+        """A new exchange. OttlaError if there is no token to be had."""
+        if self.mechanism == "OAUTHBEARER":
+            return bearer(await self._bearer_token(), self._settings.sasl_oauthbearer_extensions or {})
+        user, password, token = self._settings.user
+        if self.mechanism == "PLAIN":
+            return plain(user, password)
+        return scram(self.mechanism, user, password, secrets.token_urlsafe(24), "tokenauth=true" if token else "")
+
+    async def _bearer_token(self) -> str:
+        if time.time() < self._renew_at:
+            return self._token
+        given = self._settings.sasl_oauthbearer_token
+        began = time.time()
+        if isinstance(given, str):
+            return given
+        found: Any = await fetch(self._settings) if given is None else given()
+        if inspect.isawaitable(found):
+            found = await found
+        token, ends_at = found if isinstance(found, tuple) else (found, 0.0)
+        if not isinstance(token, str):
+            raise OttlaError(f"sasl.oauthbearer.token gave {type(token).__name__}: it gives the token, or (token, end)")
+        self._token, self._renew_at = token, began + (ends_at - began) * _TOKEN_LIFE_USED
+        return token
+
+
+def plain(user: str, password: str) -> Exchange:
+    """PLAIN: the password as it is, so TLS should stand around it."""
+    yield f"\0{user}\0{password}".encode()
+
+
+def bearer(token: str, extensions: Mapping[str, str]) -> Exchange:
+    """OAUTHBEARER. What the broker answers is the reason of a refusal."""
+    pairs = "".join(f"\x01{name}={value}" for name, value in extensions.items())
+    refusal = yield f"n,,{pairs}\x01auth=Bearer {token}\x01\x01".encode()
+    if refusal:
+        # The broker ends the exchange after this one byte.
+        yield b"\x01"
+        raise ScramRefused(_status(refusal))
+
+
+def _status(refusal: bytes) -> str:
+    try:
+        said = json.loads(refusal)
+    except ValueError:
+        return "the broker refuses the token"
+    return f"the broker refuses the token ({said.get('status', 'no reason')})"

@@ -1,0 +1,56 @@
+"""What a client's connections need to be safe: its TLS context and its sign-in, made once a client."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ottla.kernel.client_error import AuthenticationFailed, error_of
+from ottla.kernel.error import ErrorCode
+from ottla.security.sasl import SignIn
+from ottla.security.scram import ScramRefused
+from ottla.security.tls import context
+from ottla.settings.client.security import SecuritySettings
+from ottla.wire.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.wire.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+#: Sends one request of the exchange and gives its answer.
+Ask = Callable[[object], Awaitable[Any]]
+
+
+class Security:
+    """Made by the client's `Cluster`. OttlaError if a certificate or a key cannot be used."""
+
+    def __init__(self, settings: SecuritySettings) -> None:
+        self.context: ssl.SSLContext | None = None
+        if settings.tls:
+            self.context = context(settings)
+        self.sign_in = SignIn(settings) if settings.sasl else None
+
+
+async def authenticate(ask: Ask, sign_in: SignIn, where: str) -> int:
+    """Sign in; returns how long the session lives in ms, 0 for ever. AuthenticationFailed."""
+    hello: SaslHandshakeResponse = await ask(SaslHandshakeRequest(mechanism=sign_in.mechanism))
+    if hello.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+        offered = ", ".join(hello.mechanisms) or "nothing"
+        raise AuthenticationFailed(f"{where} does not take sasl.mechanism={sign_in.mechanism}: it offers {offered}")
+    if hello.error_code:
+        raise AuthenticationFailed(f"{where} wants no sign-in on this port: is security.protocol right?")
+    exchange = await sign_in.exchange()
+    lifetime_ms = 0
+    try:
+        token = next(exchange)
+        while True:
+            answer: SaslAuthenticateResponse = await ask(SaslAuthenticateRequest(auth_bytes=token))
+            if answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED:
+                raise AuthenticationFailed(f"{where} refuses to let this client in: {answer.error_message}")
+            refused = error_of(answer.error_code, answer.error_message)
+            if refused is not None:
+                raise refused
+            lifetime_ms = answer.session_lifetime_ms
+            token = exchange.send(bytes(answer.auth_bytes))
+    except StopIteration:
+        return lifetime_ms
+    except ScramRefused as error:
+        raise AuthenticationFailed(f"{where}: signing in by {sign_in.mechanism} failed: {error}") from None

@@ -1,0 +1,108 @@
+"""The TLS of a client's connections, from its settings: an `ssl.SSLContext`, and what its errors mean.
+
+Rules:
+- The broker's certificate is always checked against the trusted CAs, and against its name unless
+  ssl.endpoint.identification.algorithm is empty.
+- A certificate that is refused is refused the next time, too: it ends a call at once (`TlsFailed`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+from ottla.kernel.client_error import TlsFailed
+from ottla.kernel.error import OttlaError
+from ottla.settings.client.security import SecuritySettings
+
+_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+
+def context(settings: SecuritySettings) -> ssl.SSLContext:
+    """What `settings` say. OttlaError for a file that cannot be used."""
+    if settings.ssl_context is not None:
+        return cast(ssl.SSLContext, settings.ssl_context)
+    made = _trusting(settings)
+    made.check_hostname = settings.ssl_endpoint_identification_algorithm == "https"
+    versions = sorted(_VERSIONS[name] for name in settings.ssl_enabled_protocols)
+    made.minimum_version, made.maximum_version = versions[0], versions[-1]
+    _show(settings, made)
+    return made
+
+
+def _trusting(settings: SecuritySettings) -> ssl.SSLContext:
+    where = settings.ssl_truststore_location or settings.ssl_ca_location
+    if where is None and settings.ssl_truststore_certificates is None:
+        return ssl.create_default_context()
+    try:
+        if where is None:
+            return ssl.create_default_context(cadata=settings.ssl_truststore_certificates)
+        if Path(where).is_dir():
+            return ssl.create_default_context(capath=where)
+        return ssl.create_default_context(cafile=where)
+    except FileNotFoundError:
+        raise OttlaError(f"the CAs to trust: there is no file {where}") from None
+    except (ssl.SSLError, OSError, ValueError) as error:
+        raise OttlaError(
+            f"the CAs to trust ({where or 'ssl.truststore.certificates'}) are not certificates in PEM: {error}"
+        ) from error
+
+
+def _show(settings: SecuritySettings, made: ssl.SSLContext) -> None:
+    """The client's own certificate, if it has one."""
+    chain = settings.ssl_keystore_location or settings.ssl_certificate_location
+    key = settings.ssl_key_location
+    inline = settings.ssl_keystore_key is not None
+    if chain is None and not inline:
+        return
+    # With no password given, an encrypted key must be an error and not a question at the terminal.
+    password = settings.ssl_key_password or ""
+    try:
+        if inline:
+            text = f"{settings.ssl_keystore_key}\n{settings.ssl_keystore_certificate_chain}\n"
+            with _file_of(text) as path:
+                made.load_cert_chain(path, None, password)
+        else:
+            assert chain is not None
+            made.load_cert_chain(chain, key, password)
+    except FileNotFoundError:
+        raise OttlaError(f"the client's certificate: there is no file {chain}, or no {key}") from None
+    except (ssl.SSLError, OSError, ValueError) as error:
+        raise OttlaError(
+            f"the client's key and certificate ({chain or 'ssl.keystore.key'}) cannot be used: {error}. Both are PEM; "
+            "is ssl.key.password right?"
+        ) from error
+
+
+@contextlib.contextmanager
+def _file_of(text: str) -> Iterator[str]:
+    """The ssl module reads keys from files only: one that nobody else can read, for that moment."""
+    handle, path = tempfile.mkstemp(prefix="ottla-", suffix=".pem")
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        yield path
+    finally:
+        os.unlink(path)
+
+
+def failed_tls(host: str, port: int, error: ssl.SSLError) -> TlsFailed:
+    """What an error of the handshake means for who reads it."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        why = error.verify_message
+        hint = "name its CA in ssl.truststore.location"
+        if "mismatch" in why.lower() or "not valid for" in why.lower():
+            hint = "connect by a name that the certificate bears"
+        return TlsFailed(f"{host}:{port} shows a certificate that is not trusted ({why}): {hint}")
+    reason = str(error.reason or error).replace("_", " ").lower()
+    if "alert" in reason or "certificate" in reason:
+        return TlsFailed(
+            f"{host}:{port} ended the TLS handshake ({reason}): does it ask for a certificate of the client "
+            "(ssl.keystore.location)?"
+        )
+    return TlsFailed(f"{host}:{port} refuses TLS ({reason}): is security.protocol right?")

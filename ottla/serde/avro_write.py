@@ -1,0 +1,200 @@
+"""Columns to Avro: the pieces of every value side by side, joined by Arrow, as batches are made (see `column_encode`).
+
+Rules:
+- A column is cast to its field's type; what does not fit (a number too large, a symbol that is none) is an error that
+  names the field. So is a column that the schema has not: nothing is dropped silently.
+- A field without a column has its default.
+- An array or a map is one block; decimals take as few bytes as they can, as Java writes them.
+
+Avro 1.12.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ottla.columns.encode_columns import Varints, offsets_of, packed, sizes_of
+from ottla.kernel.error import OttlaError
+from ottla.serde.avro_schema import AvroField, AvroNode
+from ottla.serde.serde import as_binary, spread
+
+Bytes = NDArray[np.uint8]
+Ints = NDArray[np.int64]
+#: What stands for one field of all rows: numbers laid out in NumPy, or an Arrow binary array.
+Piece = Any
+_NOTHING = pa.scalar(b"", pa.binary())
+
+
+def written(node: AvroNode, column: Any, prefix: bytes = b"") -> Any:
+    """A binary array of the values of `column`, which has no nulls; OttlaError where the schema does not fit."""
+    if not len(column):
+        return pa.array([], pa.binary())
+    found = _joined(_one(node, column, "the value"), len(column))
+    return pc.binary_join_element_wise(pa.scalar(prefix, pa.binary()), found, _NOTHING) if prefix else found
+
+
+def _joined(pieces: list[Piece], rows: int) -> Any:
+    """The pieces of each row one behind the other; numbers that are neighbours are laid out at once."""
+    arrays: list[Any] = []
+    numbers: list[Varints] = []
+    for piece in pieces:
+        if isinstance(piece, Varints):
+            numbers.append(piece)
+            continue
+        if numbers:
+            arrays.append(packed(numbers))
+            numbers = []
+        arrays.append(piece)
+    if numbers:
+        arrays.append(packed(numbers))
+    if not arrays:
+        return pa.array([b""] * rows, pa.binary())
+    return arrays[0] if len(arrays) == 1 else pc.binary_join_element_wise(*arrays, _NOTHING)
+
+
+def _pieces(node: AvroNode, column: Any, where: str) -> list[Piece]:
+    """Of a column that may have nulls."""
+    if not node.nullable:
+        if column.null_count and node.kind != "null":
+            raise OttlaError(f"{where} is null, which the Avro schema does not allow")
+        return _one(node, column, where)
+    valid = np.asarray(column.is_valid())
+    branch = Varints(np.where(valid, 1 - node.null_branch, node.null_branch).astype(np.int64))
+    if valid.all():
+        return [branch, *_one(node, column, where)]
+    some = column.drop_null()
+    if not len(some):
+        return [branch]
+    return [branch, spread(_joined(_one(node, some, where), len(some)), column).fill_null(b"")]
+
+
+def _one(node: AvroNode, column: Any, where: str) -> list[Piece]:
+    if node.kind == "record":
+        return _record(node, column, where)
+    if node.kind in ("array", "map"):
+        return _items(node, column, where)
+    if node.kind == "enum":
+        return [_enum(node, column, where)]
+    if node.kind == "null":
+        return []
+    column = _cast(column, node.type, where)
+    if node.kind in ("int", "long"):
+        return [Varints(np.asarray(column.view(pa.int32() if node.kind == "int" else pa.int64())).astype(np.int64))]
+    if node.kind in ("bytes", "string"):
+        plain = as_binary(column)
+        return [Varints(sizes_of(plain)), plain]
+    if node.kind == "decimal":
+        return _decimal(node, column, where)
+    if node.kind == "boolean":
+        return [_rows(np.asarray(column).astype(np.uint8)[:, None])]
+    if node.kind == "fixed":
+        return [_rows(_wide(column, node.size))]
+    numbers = np.asarray(column).astype("<f4" if node.kind == "float" else "<f8")
+    return [_rows(numbers[:, None].view(np.uint8))]
+
+
+def _cast(column: Any, kind: Any, where: str) -> Any:
+    try:
+        return column if column.type == kind else column.cast(kind)
+    except pa.ArrowException as error:
+        raise OttlaError(f"{where} is {column.type}, which cannot be the Avro schema's {kind}: {error}") from None
+
+
+def _wide(column: Any, size: int) -> Bytes:
+    """The bytes of an array of fixed width, a row each."""
+    data = np.frombuffer(column.buffers()[1], dtype=np.uint8)
+    return data[column.offset * size : (column.offset + len(column)) * size].reshape(len(column), size)
+
+
+def _rows(rows: Bytes, widths: Ints | None = None) -> Varints:
+    """Rows of bytes, of which so many count, where numbers could stand."""
+    made = Varints.__new__(Varints)
+    made.rows = rows
+    made.width = np.full(len(rows), rows.shape[1], dtype=np.int64) if widths is None else widths
+    return made
+
+
+def _decimal(node: AvroNode, column: Any, where: str) -> list[Piece]:
+    """Big-endian in two's complement: as many bytes as the fixed has, or as few as hold the number."""
+    wide = _wide(column, 16)[:, ::-1]
+    sign = np.where(wide[:, 0] > 127, 0xFF, 0).astype(np.uint8)
+    # The bytes that only repeat the sign: the first that does not, and the one before it if the sign would be lost.
+    differs = wide != sign[:, None]
+    first = np.where(differs.any(axis=1), differs.argmax(axis=1), 15)
+    needed = 16 - first + ((wide[np.arange(len(wide)), first] > 127) != (sign > 0))
+    if node.size:
+        if (needed > node.size).any():
+            raise OttlaError(f"{where} has a number that does not fit into {node.size} bytes")
+        filled = np.concatenate([np.repeat(sign[:, None], max(0, node.size - 16), axis=1), wide], axis=1)
+        return [_rows(np.ascontiguousarray(filled[:, -node.size :]))]
+    places = 16 - needed[:, None] + np.arange(int(needed.max()))
+    return [Varints(needed), _rows(np.take_along_axis(wide, np.minimum(places, 15), axis=1), needed)]
+
+
+def _enum(node: AvroNode, column: Any, where: str) -> Varints:
+    found = pc.index_in(_cast(column, pa.string(), where), pa.array(node.symbols, pa.string()))
+    if found.null_count:
+        strange = column.filter(found.is_null())[0].as_py()
+        raise OttlaError(f"{where} is {strange!r}: the Avro enum has {', '.join(node.symbols)}")
+    return Varints(np.asarray(found).astype(np.int64))
+
+
+def _record(node: AvroNode, column: Any, where: str) -> list[Piece]:
+    if pa.types.is_map(column.type) or not pa.types.is_struct(column.type):
+        raise OttlaError(f"{where} is {column.type}: the Avro schema has a record there")
+    names = [field.name for field in column.type]
+    columns = dict(zip(names, column.flatten(), strict=True))
+    strange = set(names) - {field.name for field in node.fields}
+    if strange:
+        raise OttlaError(f"{where}: the Avro schema has no field {min(strange)}")
+    pieces: list[Piece] = []
+    for field in node.fields:
+        given = columns.get(field.name)
+        if given is None:
+            given = default(field, len(column), f"{where} has no column {field.name}, and the Avro schema no default")
+        pieces += _pieces(field.node, given, f"field {field.name}")
+    return pieces
+
+
+def default(field: AvroField, rows: int, why: str) -> Any:
+    """The default of a field, so many times; OttlaError with `why` if it has none."""
+    if not field.has_default:
+        raise OttlaError(why)
+    value = field.default
+    if isinstance(value, str) and field.node.kind in ("bytes", "fixed"):
+        value = value.encode("latin-1")
+    return pa.repeat(pa.scalar(value, field.node.type), rows)
+
+
+def _items(node: AvroNode, column: Any, where: str) -> list[Piece]:
+    """One block of all items, then the end. No items: only the end."""
+    assert node.items is not None
+    kind = column.type
+    if pa.types.is_map(kind):
+        column = column.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
+    elif pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        column = column.cast(pa.list_(kind.value_type))
+    if not pa.types.is_list(column.type) or pa.types.is_map(kind) != (node.kind == "map"):
+        raise OttlaError(f"{where} is {kind}: the Avro schema has {node.kind} there")
+    offsets = offsets_of(column).astype(np.int64)
+    counts = np.diff(offsets)
+    flat = column.flatten()
+    if node.kind == "map":
+        keys = as_binary(_cast(flat.field(0), pa.string(), f"{where}'s keys"))
+        pieces = [Varints(sizes_of(keys)), keys] if len(flat) else []
+        pieces += _pieces(node.items, flat.field(1), f"{where}'s values") if len(flat) else []
+    else:
+        pieces = _pieces(node.items, flat, f"{where}'s items") if len(flat) else []
+    heads = Varints(counts)
+    heads.width = np.where(counts > 0, heads.widths(), 0)
+    end = _rows(np.zeros((len(column), 1), dtype=np.uint8))
+    if not len(flat):
+        return [end]
+    edges = pa.array((offsets - offsets[0]).astype(np.int32))
+    blocks = pc.binary_join(pa.ListArray.from_arrays(edges, _joined(pieces, len(flat))), _NOTHING)
+    return [heads, blocks, end]

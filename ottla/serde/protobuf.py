@@ -1,0 +1,83 @@
+"""Protobuf to typed columns and back, by ptars: its parser writes into Arrow's arrays, no message objects are made.
+
+Rules:
+- The columns are the message's fields: what ptars makes of a descriptor (timestamps of the well-known types are
+  Arrow's, enums are their numbers, a field without presence that is missing has its default).
+- Confluent's wire format puts a zero byte, four of the schema's id, and the place of the message in its file before the
+  message.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ottla.columns.column import gather
+from ottla.columns.encode_columns import offsets_of
+from ottla.columns.field import as_bytes, varints
+from ottla.kernel.error import KafkaError, OttlaError
+from ottla.serde.confluent import PREFIX_BYTES, prefix
+from ottla.serde.protobuf_zero import with_negative_zeros
+from ottla.serde.serde import Errors, Serde, spread
+from ottla.serde.serializer_protobuf import place_of
+
+
+class Protobuf(Serde):
+    """Protobuf messages of one kind."""
+
+    def __init__(self, message: Any, errors: Errors, *, confluent: bool, schema_id: int | None = None) -> None:
+        try:
+            from ptars import HandlerPool
+        except ImportError as error:
+            raise OttlaError("Protobuf columns need ptars: pip install 'ottla[protobuf]'") from error
+        descriptor = getattr(message, "DESCRIPTOR", message)
+        if not hasattr(descriptor, "fields_by_name"):
+            raise OttlaError(f"a Protobuf message class or descriptor is wanted, not {message!r}")
+        self.errors = errors
+        self._confluent = confluent
+        self._descriptor = descriptor
+        self._prefix = b"" if schema_id is None else prefix(schema_id, place_of(descriptor))
+        self._handler = HandlerPool([descriptor.file]).get_for_message(descriptor)
+        self.type = pa.struct(list(self._handler.array_to_record_batch(pa.array([], pa.binary())).schema))
+
+    def decode(self, values: Any) -> Any:
+        present = values.drop_null() if values.null_count else values
+        if not len(present):
+            return pa.nulls(len(values), self.type)
+        found = self._handler.array_to_record_batch(_bare(present) if self._confluent else present).to_struct_array()
+        return found if len(present) == len(values) else spread(found, values)
+
+    def encode(self, column: Any) -> Any:
+        if self._confluent and not self._prefix:
+            raise OttlaError("writing Confluent's wire format needs schema_id: the id under which a registry knows it")
+        present = column.drop_null() if column.null_count else column
+        rows = pa.RecordBatch.from_struct_array(present.cast(self.type))
+        written = self._handler.record_batch_to_array(rows).cast(pa.binary())
+        written = with_negative_zeros(written, rows.to_struct_array(), self._descriptor)
+        if self._prefix:
+            nothing = pa.scalar(b"", pa.binary())
+            written = pc.binary_join_element_wise(pa.scalar(self._prefix, pa.binary()), written, nothing)
+        return written if len(present) == len(column) else spread(written, column)
+
+
+def _bare(values: Any) -> Any:
+    """What is behind the prefix of each."""
+    edges = offsets_of(values).astype(np.int64)
+    buffer = values.buffers()[2]
+    data = as_bytes(buffer)
+    at, ends = edges[:-1], edges[1:]
+    if (ends - at <= PREFIX_BYTES).any() or data[at].any():
+        raise ValueError("not in Confluent's wire format: a zero byte, four of the schema's id, the message's place")
+    try:
+        count, at = varints(data, at + PREFIX_BYTES)
+        for step in range(int(count.max()) if (count < 64).all() else 0):
+            deeper = count > step
+            _, at[deeper] = varints(data, at[deeper])
+    except (IndexError, KafkaError) as error:
+        raise ValueError(f"the message's place is cut off: {error}") from None
+    if (at > ends).any() or (count < 0).any() or (count >= 64).any():
+        raise ValueError("the message's place is cut off or too deep")
+    return gather(data, buffer, at, ends - at)

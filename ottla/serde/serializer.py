@@ -1,0 +1,112 @@
+"""Between a program's values and the bytes of a record: by name (`"str"`, `"json"`, `"bytes"`) or any function.
+
+Avro and Protobuf: `avro_serializer`, `avro_deserializer`, `protobuf_serializer`, `protobuf_deserializer` of
+`ottla.client` make such functions.
+
+A serializer takes the value and gives bytes or None; a deserializer the reverse. None stays None (a tombstone) and is
+not shown to either.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ottla.kernel.argument import shown
+from ottla.wire.batch import Header
+
+Serializer = Callable[[Any], bytes | None]
+Deserializer = Callable[[bytes], Any]
+
+
+def _to_json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _to_bytes(value: object) -> bytes:
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise TypeError(f"the serializer bytes takes bytes, not {type(value).__name__}: {shown(value)}")
+    return bytes(value)
+
+
+def _to_str(value: object) -> bytes:
+    if not isinstance(value, str):
+        raise TypeError(f"the serializer str takes str, not {type(value).__name__}: {shown(value)}")
+    return value.encode()
+
+
+def _from_bytes(value: bytes) -> bytes:
+    return value
+
+
+_SERIALIZERS: dict[str, Serializer] = {"bytes": _to_bytes, "str": _to_str, "json": _to_json}
+_DESERIALIZERS: dict[str, Deserializer] = {"bytes": _from_bytes, "str": bytes.decode, "json": json.loads}
+
+
+def serializer(value: object) -> Serializer | None:
+    """A setting's value as a function. None: bytes pass as they are and text becomes UTF-8."""
+    return _named(value, _SERIALIZERS)
+
+
+def deserializer(value: object) -> Deserializer | None:
+    """A setting's value as a function. None: records keep their bytes."""
+    return _named(value, _DESERIALIZERS)
+
+
+def plain_bytes(value: object, what: str) -> bytes:
+    """What goes without a serializer. TypeError for anything that is not bytes or text."""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise TypeError(
+        f"a record's {what} is bytes, str or None, not {type(value).__name__}: "
+        f'set {what}.serializer ("json", or a function that gives bytes)'
+    )
+
+
+def serialized(raw: object, what: str) -> bytes | None:
+    """What a serializer gave. TypeError for anything but bytes or None."""
+    if raw is None or raw.__class__ is bytes:
+        return raw
+    if isinstance(raw, (bytes, bytearray, memoryview)):
+        return bytes(raw)
+    raise TypeError(f"{what}.serializer gives bytes or None, not {type(raw).__name__}: {shown(raw)}")
+
+
+def headers_of(headers: object) -> list[Header]:
+    """A record's headers as they are sent. TypeError for anything but pairs or a mapping."""
+    items = headers.items() if isinstance(headers, Mapping) else headers
+    if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
+        raise TypeError(f"headers are a list of (name, value) pairs or a mapping, not {shown(headers)}")
+    found: list[Header] = []
+    for one in items:
+        if not isinstance(one, (tuple, list)) or len(one) != 2:
+            raise TypeError(f"a header is a (name, value) pair, not {shown(one)}")
+        found.append(header_of(*one))
+    return found
+
+
+def header_of(name: object, content: object) -> tuple[str, bytes | None]:
+    """A header as it is sent. TypeError for a name that is no text, a content that is not bytes, text or None."""
+    if not isinstance(name, str):
+        raise TypeError(f"a header's name is str, not {type(name).__name__}: {shown(name)}")
+    if not name.isascii():
+        # A lone surrogate is refused here and not when its batch is written.
+        name.encode()
+    if content is None:
+        return name, None
+    if isinstance(content, str):
+        return name, content.encode()
+    if isinstance(content, (bytes, bytearray, memoryview)):
+        return name, bytes(content)
+    raise TypeError(f"header {name} is bytes, str or None, not {type(content).__name__}")
+
+
+def _named(value: object, known: dict[str, Callable[[Any], Any]]) -> Callable[[Any], Any] | None:
+    if value is None or callable(value):
+        return value
+    if isinstance(value, str) and value in known:
+        return known[value]
+    raise ValueError(f"a function, or one of {', '.join(known)}")

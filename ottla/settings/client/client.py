@@ -1,0 +1,80 @@
+"""The settings that producer, consumer and admin share, and those of admin, with Kafka's names and defaults."""
+
+from __future__ import annotations
+
+from ottla.kernel.error import OttlaError
+from ottla.settings.client.schema import addresses, integer, one_of, setting, text
+from ottla.settings.client.security import SecuritySettings
+
+
+class ClientSettings(SecuritySettings):
+    """What producer, consumer and admin have in common."""
+
+    bootstrap_servers: list[tuple[str, int]] = setting(
+        "bootstrap.servers", None, addresses, "Brokers to ask first, host:port; the others are learnt from them."
+    )
+    client_id: str = setting("client.id", "ottla", text, "The name that the broker's logs and quotas show.")
+    client_rack: str = setting(
+        "client.rack",
+        "",
+        text,
+        "The rack (broker.rack) where this client stands; a consumer reads from a replica there.",
+    )
+    request_timeout_ms: int = setting(
+        "request.timeout.ms", 30_000, integer(1), "How long one request may take before its connection is given up."
+    )
+    retry_backoff_ms: int = setting(
+        "retry.backoff.ms", 100, integer(0), "The first pause before a request is repeated."
+    )
+    retry_backoff_max_ms: int = setting(
+        "retry.backoff.max.ms", 1_000, integer(0), "The longest pause before a request is repeated."
+    )
+    reconnect_backoff_ms: int = setting(
+        "reconnect.backoff.ms", 50, integer(0), "The first pause before a broker that failed is connected again."
+    )
+    reconnect_backoff_max_ms: int = setting(
+        "reconnect.backoff.max.ms",
+        1_000,
+        integer(0),
+        "The longest pause before a broker that failed is connected again.",
+    )
+    connections_max_idle_ms: int = setting(
+        "connections.max.idle.ms", 540_000, integer(-1), "An idle connection is closed after this time. -1: never."
+    )
+    socket_connection_setup_timeout_ms: int = setting(
+        "socket.connection.setup.timeout.ms", 10_000, integer(1), "How long connecting may take."
+    )
+    metadata_max_age_ms: int = setting(
+        "metadata.max.age.ms", 300_000, integer(1), "Metadata is asked again after this time even if nothing failed."
+    )
+    metadata_max_idle_ms: int = setting(
+        "metadata.max.idle.ms", 300_000, integer(5_000), "A topic that was not used for this time is forgotten."
+    )
+    metadata_recovery_rebootstrap_trigger_ms: int = setting(
+        "metadata.recovery.rebootstrap.trigger.ms",
+        300_000,
+        integer(0),
+        "When metadata could not be had for so long, the known brokers are forgotten and bootstrap.servers are asked.",
+    )
+    metadata_recovery_strategy: str = setting(
+        "metadata.recovery.strategy",
+        "rebootstrap",
+        one_of("rebootstrap", "none"),
+        "When no known broker answers: go back to bootstrap.servers, or fail (KIP-899).",
+    )
+
+    def check(self, given: frozenset[str]) -> None:
+        """Without brokers there is nothing to ask."""
+        super().check(given)
+        if self.bootstrap_servers is None:
+            raise OttlaError("bootstrap.servers is missing: name at least one broker, for example 127.0.0.1:9092")
+        if self.retry_backoff_max_ms < self.retry_backoff_ms and "retry_backoff_ms" in given:
+            object.__setattr__(self, "retry_backoff_max_ms", self.retry_backoff_ms)
+
+
+class AdminSettings(ClientSettings):
+    """Settings of `Admin` and `AsyncAdmin`."""
+
+    default_api_timeout_ms: int = setting(
+        "default.api.timeout.ms", 60_000, integer(1), "How long a call may take with all its retries."
+    )

@@ -1,0 +1,193 @@
+"""How a client setting is declared, read and refused. What all clients share is in `client_setting`, the rest in
+`producer_setting`, `consumer_setting` and `share_setting`.
+
+Rules:
+- A setting carries Kafka's name (`bootstrap.servers`); as a keyword argument and attribute, its snake_case.
+- A value may be what Kafka's properties files hold (text) or the Python value itself.
+- An unknown name is refused with the nearest right one; a bad value with what the setting takes.
+- Settings are immutable once read.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from ottla.kernel.error import OttlaError
+
+Reader = Callable[[object], Any]
+#: What the constructor of a client takes first: `"host:9092"`, `["a:9092", "b:9092"]` or `{"bootstrap.servers": ...}`.
+Given = str | Sequence[str] | Mapping[str, object] | None
+
+
+class Declared:
+    """One declared setting. `read` raises ValueError with what the setting takes."""
+
+    __slots__ = ("attribute", "default", "doc", "name", "read")
+
+    def __init__(self, name: str, default: object, read: Reader, doc: str) -> None:
+        self.name = name
+        self.attribute = name.replace(".", "_")
+        self.default = default
+        self.read = read
+        self.doc = doc
+
+
+def setting(name: str, default: object, read: Reader, doc: str) -> Any:
+    """Declare one; the annotation beside it says the type that is read."""
+    return Declared(name, default, read, doc)
+
+
+#: What never stands in a log: passwords, keys, tokens.
+_SECRET = re.compile("password|secret|token$|keystore_key|jaas")
+S = TypeVar("S", bound="DeclaredSettings")
+
+
+class DeclaredSettings:
+    """Declared settings with the values a caller gave. Subclasses declare and may override `check`."""
+
+    declared: Mapping[str, Declared] = {}
+    #: What the caller gave, by attribute.
+    given: Mapping[str, object] = {}
+
+    def __init_subclass__(cls) -> None:
+        found = dict(cls.declared)
+        for value in list(vars(cls).values()):
+            if isinstance(value, Declared):
+                found[value.attribute] = value
+                delattr(cls, value.attribute)
+        cls.declared = found
+
+    @classmethod
+    def read(cls: type[S], given: Given, keywords: Mapping[str, object]) -> S:
+        """From a client's arguments. Raises OttlaError for an unknown name or a bad value."""
+        merged: dict[str, object] = {}
+        if isinstance(given, (str, list, tuple)):
+            merged["bootstrap_servers"] = given
+        elif isinstance(given, Mapping):
+            for name, value in given.items():
+                if not isinstance(name, str):
+                    raise TypeError(f"a setting's name is a str, not {type(name).__name__}: {name!r}")
+                merged[name.replace(".", "_")] = value
+        elif given is not None:
+            takes = "host:port, a list of these, or a mapping of settings"
+            raise TypeError(f"a client is made with {takes}, not {type(given).__name__}: {given!r}")
+        merged.update((name.replace(".", "_"), value) for name, value in keywords.items())
+        settings = cls()
+        object.__setattr__(settings, "given", merged)
+        for attribute, one in cls.declared.items():
+            object.__setattr__(settings, attribute, one.default)
+        for attribute, value in merged.items():
+            declared = cls.declared.get(attribute)
+            if declared is None:
+                raise OttlaError(_unknown(attribute, cls))
+            try:
+                object.__setattr__(settings, attribute, declared.read(value))
+            except (ValueError, TypeError) as error:
+                shows = "..." if _SECRET.search(attribute) else repr(value)
+                raise OttlaError(f"invalid value for {declared.name}: {shows} (expected {error})") from None
+        settings.check(frozenset(merged))
+        return settings
+
+    def check(self, given: frozenset[str]) -> None:
+        """What must hold between settings; `given` are the attributes that the caller named."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"settings do not change once read ({name})")
+
+    def __repr__(self) -> str:
+        changed = [
+            f"{one.name}={getattr(self, attribute)!r}"
+            for attribute, one in self.declared.items()
+            if getattr(self, attribute) != one.default and not _SECRET.search(attribute)
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+
+def _unknown(attribute: str, cls: type[DeclaredSettings]) -> str:
+    near = difflib.get_close_matches(attribute, cls.declared, n=1, cutoff=0.6)
+    name = attribute.replace("_", ".")
+    kind = cls.__name__.removesuffix("Settings").lower()
+    if near:
+        return f"there is no {kind} setting {name}: did you mean {cls.declared[near[0]].name}?"
+    return f"there is no {kind} setting {name}: these are {', '.join(sorted(d.name for d in cls.declared.values()))}"
+
+
+def integer(at_least: int | None = None, at_most: int | None = None) -> Reader:
+    """A whole number."""
+    takes = "a whole number"
+    if at_least is not None:
+        takes += f" of at least {at_least}"
+    if at_most is not None:
+        takes += f"{' and' if at_least is not None else ''} at most {at_most}"
+
+    def read(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, (int, str)):
+            raise ValueError(takes)
+        try:
+            number = int(value)
+        except ValueError:
+            raise ValueError(takes) from None
+        if (at_least is not None and number < at_least) or (at_most is not None and number > at_most):
+            raise ValueError(takes)
+        return number
+
+    return read
+
+
+def flag(value: object) -> bool:
+    """true or false."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    raise ValueError("true or false")
+
+
+def text(value: object) -> str:
+    """Any text."""
+    if not isinstance(value, str):
+        raise ValueError("text")
+    return value
+
+
+def optional_text(value: object) -> str | None:
+    """Text, or None for none."""
+    return None if value is None else text(value)
+
+
+def function(value: object) -> object:
+    """Something that can be called, or None."""
+    if value is not None and not callable(value):
+        raise ValueError("a function, or None")
+    return value
+
+
+def one_of(*names: str) -> Reader:
+    """One of these words; case does not count."""
+
+    def read(value: object) -> str:
+        for name in names:
+            if isinstance(value, str) and value.lower() == name.lower():
+                return name
+        raise ValueError(f"one of {', '.join(names)}")
+
+    return read
+
+
+def addresses(value: object) -> list[tuple[str, int]]:
+    """`host:port`, several with commas or as a list. An IPv6 address stands in brackets."""
+    takes = "host:port, several separated by commas"
+    parts = value.split(",") if isinstance(value, str) else list(value) if isinstance(value, (list, tuple)) else []
+    found = []
+    for part in parts:
+        host, separator, port = str(part).strip().rpartition(":")
+        host = host.rpartition("://")[2].strip("[]")
+        if not separator or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise ValueError(takes)
+        found.append((host, int(port)))
+    if not found:
+        raise ValueError(takes)
+    return found

@@ -1,0 +1,222 @@
+"""How a client proves who it is and protects what it says: the settings `security.protocol`, `ssl.*` and `sasl.*`.
+
+Rules:
+- Kafka's names; where they do not fit outside of Java (key stores, JAAS), librdkafka's names work as well.
+- Certificates and keys are PEM, in files or as text. Java's stores are refused with the way to turn them into PEM.
+- A setting that has no effect with the security.protocol at hand is refused: nobody should believe to be protected.
+
+KIPs: 651 (PEM), 768 and 1139 (OAuth).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ottla.kernel.error import OttlaError
+from ottla.settings.client.schema import DeclaredSettings, one_of, optional_text, setting
+
+_TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
+_JAAS = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
+
+
+def _mechanism(value: object) -> str:
+    if isinstance(value, str) and value.upper() == "GSSAPI":
+        raise ValueError("PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; Kerberos (GSSAPI) is not there")
+    named: str = one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")(value)
+    return named
+
+
+def _pem(value: object) -> str:
+    if isinstance(value, str) and value.upper() == "PEM":
+        return "PEM"
+    raise ValueError(
+        "PEM only: keytool -importkeystore -deststoretype PKCS12 makes PKCS12 of a Java store, openssl pkcs12 makes "
+        "PEM of that"
+    )
+
+
+def _versions(value: object) -> tuple[str, ...]:
+    words = value.split(",") if isinstance(value, str) else value
+    found = tuple(str(word).strip() for word in words) if isinstance(words, (list, tuple)) else ()
+    if not found or not set(found) <= set(_TLS_VERSIONS):
+        raise ValueError(f"some of {', '.join(_TLS_VERSIONS)}")
+    return found
+
+
+def _token(value: object) -> object:
+    if value is None or isinstance(value, str) or callable(value):
+        return value
+    raise ValueError("a function that gives the token, or the token")
+
+
+class SecuritySettings(DeclaredSettings):
+    """What every client can be told of its security."""
+
+    security_protocol: str = setting(
+        "security.protocol",
+        "PLAINTEXT",
+        one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        "How connections are protected, and whether the client signs in: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL.",
+    )
+
+    ssl_context: Any = setting(
+        "ssl.context", None, lambda value: value, "An ssl.SSLContext of the program's own, in place of all other ssl.*."
+    )
+    ssl_truststore_location: str | None = setting(
+        "ssl.truststore.location", None, optional_text, "A PEM file of the CAs to trust; none: the system's."
+    )
+    ssl_truststore_certificates: str | None = setting(
+        "ssl.truststore.certificates", None, optional_text, "The CAs to trust as PEM text."
+    )
+    ssl_truststore_type: str = setting("ssl.truststore.type", "PEM", _pem, "PEM.")
+    ssl_ca_location: str | None = setting(
+        "ssl.ca.location", None, optional_text, "librdkafka's name: a PEM file, or a directory, of the CAs to trust."
+    )
+    ssl_keystore_location: str | None = setting(
+        "ssl.keystore.location", None, optional_text, "A PEM file of the client's private key and certificate chain."
+    )
+    ssl_keystore_key: str | None = setting(
+        "ssl.keystore.key", None, optional_text, "The client's private key as PEM text."
+    )
+    ssl_keystore_certificate_chain: str | None = setting(
+        "ssl.keystore.certificate.chain", None, optional_text, "The client's certificate and its chain as PEM text."
+    )
+    ssl_keystore_type: str = setting("ssl.keystore.type", "PEM", _pem, "PEM.")
+    ssl_key_location: str | None = setting(
+        "ssl.key.location", None, optional_text, "librdkafka's name: a PEM file of the client's private key."
+    )
+    ssl_certificate_location: str | None = setting(
+        "ssl.certificate.location", None, optional_text, "librdkafka's name: a PEM file of the client's certificate."
+    )
+    ssl_key_password: str | None = setting(
+        "ssl.key.password", None, optional_text, "The password of the client's private key."
+    )
+    ssl_endpoint_identification_algorithm: str = setting(
+        "ssl.endpoint.identification.algorithm",
+        "https",
+        one_of("https", ""),
+        "https: the broker's certificate must bear the name that was connected to; empty: it need not.",
+    )
+    ssl_enabled_protocols: tuple[str, ...] = setting(
+        "ssl.enabled.protocols", _TLS_VERSIONS, _versions, "The versions of TLS to take."
+    )
+
+    sasl_mechanism: str | None = setting(
+        "sasl.mechanism", None, _mechanism, "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, with SASL_*."
+    )
+    sasl_username: str | None = setting("sasl.username", None, optional_text, "Who signs in (librdkafka's name).")
+    sasl_password: str | None = setting("sasl.password", None, optional_text, "With which password.")
+    sasl_jaas_config: str | None = setting(
+        "sasl.jaas.config",
+        None,
+        optional_text,
+        'Java\'s way to say both: ... required username="u" password="p"; with tokenauth="true" they are of a token.',
+    )
+    sasl_oauthbearer_token: Any = setting(
+        "sasl.oauthbearer.token",
+        None,
+        _token,
+        "The token, or a function that gives one (or token and its end in s since 1970); it may be async.",
+    )
+    sasl_oauthbearer_token_endpoint_url: str | None = setting(
+        "sasl.oauthbearer.token.endpoint.url", None, optional_text, "Where a token is had for a client's id and secret."
+    )
+    sasl_oauthbearer_client_credentials_client_id: str | None = setting(
+        "sasl.oauthbearer.client.credentials.client.id", None, optional_text, "The id to show there."
+    )
+    sasl_oauthbearer_client_credentials_client_secret: str | None = setting(
+        "sasl.oauthbearer.client.credentials.client.secret", None, optional_text, "The secret to show there."
+    )
+    sasl_oauthbearer_scope: str | None = setting(
+        "sasl.oauthbearer.scope", None, optional_text, "The scope to ask for there."
+    )
+    sasl_oauthbearer_extensions: Any = setting(
+        "sasl.oauthbearer.extensions",
+        None,
+        lambda value: value,
+        "Names to values, for the broker (KIP-342).",
+    )
+
+    @property
+    def tls(self) -> bool:
+        """Are connections encrypted?"""
+        return self.security_protocol.endswith("SSL")
+
+    @property
+    def sasl(self) -> bool:
+        """Does the client sign in?"""
+        return self.security_protocol.startswith("SASL")
+
+    @property
+    def user(self) -> tuple[str, str, bool]:
+        """Name, password, and whether these are of a delegation token."""
+        jaas = dict(_JAAS.findall(self.sasl_jaas_config or ""))
+        unescaped = {name: re.sub(r"\\(.)", r"\1", value) for name, value in jaas.items()}
+        name = self.sasl_username if self.sasl_username is not None else unescaped.get("username", "")
+        password = self.sasl_password if self.sasl_password is not None else unescaped.get("password", "")
+        token = bool(re.search(r'tokenauth\s*=\s*"?true', self.sasl_jaas_config or ""))
+        return name, password, token
+
+    def check(self, given: frozenset[str]) -> None:
+        """What was given must take effect, and be enough."""
+        super().check(given)
+        for word, on in (("ssl", self.tls), ("sasl", self.sasl)):
+            useless = sorted(name for name in given if name.startswith(f"{word}_"))
+            if useless and not on and any(getattr(self, name) is not None for name in useless):
+                name = self.declared[useless[0]].name
+                raise OttlaError(
+                    f"{name} has no effect with security.protocol={self.security_protocol}: that takes "
+                    + ("SSL or SASL_SSL" if word == "ssl" else "SASL_SSL or SASL_PLAINTEXT")
+                )
+        if self.tls:
+            self._check_tls(given)
+        if self.sasl:
+            self._check_sasl()
+
+    def _check_tls(self, given: frozenset[str]) -> None:
+        if self.ssl_context is not None:
+            others = sorted(name for name in given if name.startswith("ssl_") and name != "ssl_context")
+            if others:
+                raise OttlaError(f"ssl.context says it all: leave out {self.declared[others[0]].name}")
+        for names in (
+            ("ssl_truststore_location", "ssl_truststore_certificates", "ssl_ca_location"),
+            ("ssl_keystore_location", "ssl_keystore_key", "ssl_key_location"),
+        ):
+            said = [self.declared[name].name for name in names if getattr(self, name) is not None]
+            if len(said) > 1:
+                raise OttlaError(f"{said[0]} and {said[1]} say the same thing: leave one out")
+        pairs = (
+            ("ssl_keystore_key", "ssl_keystore_certificate_chain"),
+            ("ssl_key_location", "ssl_certificate_location"),
+        )
+        for one, other in pairs:
+            if (getattr(self, one) is None) != (getattr(self, other) is None):
+                raise OttlaError(f"{self.declared[one].name} and {self.declared[other].name} come together")
+
+    def _check_sasl(self) -> None:
+        if self.sasl_mechanism is None:
+            raise OttlaError(
+                f"security.protocol={self.security_protocol} needs sasl.mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 "
+                "or OAUTHBEARER"
+            )
+        if self.sasl_mechanism == "OAUTHBEARER":
+            if (self.sasl_oauthbearer_token is None) == (self.sasl_oauthbearer_token_endpoint_url is None):
+                raise OttlaError(
+                    "OAUTHBEARER needs sasl.oauthbearer.token (a function that gives one) or "
+                    "sasl.oauthbearer.token.endpoint.url, and not both"
+                )
+            if self.sasl_oauthbearer_token_endpoint_url is not None and (
+                self.sasl_oauthbearer_client_credentials_client_id is None
+                or self.sasl_oauthbearer_client_credentials_client_secret is None
+            ):
+                raise OttlaError(
+                    "sasl.oauthbearer.token.endpoint.url needs sasl.oauthbearer.client.credentials.client.id and "
+                    ".client.secret"
+                )
+            return
+        name, password, _ = self.user
+        if not name or not password:
+            raise OttlaError(
+                f"{self.sasl_mechanism} needs sasl.username and sasl.password (or both in sasl.jaas.config)"
+            )

@@ -1,0 +1,110 @@
+"""Listeners: where a node listens and what it tells others, from `NAME://host:port` and the protocol map.
+
+Rules:
+- Names are large letters whatever the file has. Each name is there once, and each port once on one kind of address.
+- Without a `listener.security.protocol.map` the names of the protocols mean themselves, and the controllers' listeners
+  are PLAINTEXT as long as nothing else uses TLS or SASL (KIP-1001).
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ottla.kernel.error import OttlaError
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+_ENTRY = re.compile(r"([^/:]+)://\[?([0-9a-zA-Z\-%._:]*?)\]?:(-?[0-9]+)")
+
+
+class Listener(NamedTuple):
+    """One address: NAME://host:port. An empty host means all addresses of the machine."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: str
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+class VoterAddress(NamedTuple):
+    """One controller of a fixed quorum."""
+
+    id: int
+    host: str
+    port: int
+
+
+def parse_protocol_map(text: str, *, given: bool, names: Sequence[str], controllers: Sequence[str]) -> dict[str, str]:
+    """Listener name to protocol. `names` are those in use; `given` says whether the file has a map at all."""
+    key = "listener.security.protocol.map"
+    found: dict[str, str] = {}
+    for entry in filter(None, (each.strip() for each in text.split(","))):
+        name, colon, protocol = entry.rpartition(":")
+        if not colon or not name or protocol.strip().upper() not in PROTOCOLS:
+            raise OttlaError(f"{key}: {entry!r} is not NAME:PROTOCOL; the protocols are {', '.join(PROTOCOLS)}")
+        found[name.strip().upper()] = protocol.strip().upper()
+    if not given and not any(name.upper() in PROTOCOLS[1:] for name in (*names, *controllers)):
+        found.update((name.upper(), "PLAINTEXT") for name in controllers)
+    return found
+
+
+def listener_names(entries: Iterable[str]) -> list[str]:
+    """The names in `NAME://host:port` entries, as they stand."""
+    return [entry.partition(":")[0] for entry in entries]
+
+
+def parse_listeners(
+    key: str, entries: Sequence[str], protocols: Mapping[str, str], *, distinct_ports: bool
+) -> tuple[Listener, ...]:
+    """Typed listeners. Raises OttlaError naming `key` and the entry."""
+    found = tuple(_parse(key, entry, protocols) for entry in entries)
+    names = [each.name for each in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise OttlaError(f"{key}: two listeners are called {name}; give each a name of its own")
+    if distinct_ports:
+        _check_ports(key, found)
+    return found
+
+
+def _parse(key: str, entry: str, protocols: Mapping[str, str]) -> Listener:
+    match = _ENTRY.fullmatch(entry)
+    if match is None or not 0 <= int(match[3]) < 1 << 16:
+        raise OttlaError(f"{key}: {entry!r} is not NAME://host:port, for example PLAINTEXT://127.0.0.1:9092")
+    name = match[1].upper()
+    protocol = protocols.get(name)
+    if protocol is None:
+        raise OttlaError(
+            f"{key}: the listener {name} has no protocol; add {name}:PLAINTEXT (or SSL, SASL_PLAINTEXT, SASL_SSL) to "
+            f"listener.security.protocol.map"
+        )
+    return Listener(name, match[2], int(match[3]), protocol)
+
+
+def _check_ports(key: str, listeners: Sequence[Listener]) -> None:
+    taken: dict[tuple[int, str], Listener] = {}
+    for each in listeners:
+        if not each.port:
+            continue
+        # One port may serve IPv4 and IPv6, each with an address of its own.
+        kind = "6" if ":" in each.host else "4" if re.fullmatch(r"[0-9.]+", each.host) else "all"
+        for other in ("all",) if kind != "all" else ("4", "6"):
+            if (each.port, other) in taken:
+                raise OttlaError(f"{key}: {taken[each.port, other]} and {each} share port {each.port}")
+        if (each.port, kind) in taken:
+            raise OttlaError(f"{key}: {taken[each.port, kind]} and {each} share port {each.port}")
+        taken[each.port, kind] = each
+
+
+def parse_voters(entries: Iterable[str]) -> tuple[VoterAddress, ...]:
+    """The fixed quorum of `controller.quorum.voters`, whose form its check has seen to."""
+    found = []
+    for entry in entries:
+        identity, _, address = entry.rpartition("@")
+        host, _, port = address.rpartition(":")
+        found.append(VoterAddress(int(identity), host.strip("[]"), int(port)))
+    return tuple(found)

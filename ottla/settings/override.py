@@ -1,0 +1,47 @@
+"""Settings of a thing of the cluster, a topic or a group: what it says itself, and behind it what the server says.
+
+Rules:
+- A setting that the thing does not have is the server's, by the name in its `broker`.
+- Names that nobody knows are passed over when they are read (a later release may have set them), and refused when
+  somebody asks for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.settings.schema import Layer, Settings, SettingSource, nearest, refusal
+from ottla.settings.server.settings import ServerSettings
+
+
+class OverrideSettings(Settings):
+    """One thing's settings as they hold on one node."""
+
+    #: Where its own values come from.
+    source: ClassVar[SettingSource]
+
+    _server: ServerSettings
+
+    def __init__(self, overrides: Mapping[str, str], server: ServerSettings) -> None:
+        known = self.declared()
+        texts = {name: text for name, text in overrides.items() if name in known}
+        super().__init__((Layer(self.source, texts),))
+        values = self.__dict__
+        values["_server"] = server
+        for setting in known.values():
+            if setting.broker is not None and setting.name not in self._given:
+                values[setting.attribute] = getattr(server, server.declared()[setting.broker].attribute)
+
+    @classmethod
+    def check(cls, name: str, value: str | None) -> None:
+        """Raise KafkaError(INVALID_CONFIG) when none of these things can have this."""
+        setting = cls.declared().get(name)
+        if setting is None:
+            why = f"Unknown {cls.kind.partition(' ')[0]} config name: {name}{nearest(name, cls.declared())}"
+            raise KafkaError(ErrorCode.INVALID_CONFIG, why)
+        try:
+            setting.parse(value)
+        except OttlaError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, refusal(name, value, error)) from error

@@ -1,0 +1,422 @@
+"""Settings: one declaration gives the text form, the checks, the default, the dynamic mode and the documentation.
+
+    class TopicSettings(Settings):
+        retention_ms = long("retention.ms", 604_800_000, "How long segments are kept.", AtLeast(-1))
+
+Rules:
+- A class of settings declares; an instance holds values, typed, under the attributes' names, and never changes.
+- Text becomes values exactly as Apache Kafka's ConfigDef does it: blanks around a value go, numbers keep their width.
+- What a person wrote wrongly is an OttlaError that names the setting, the value and what it takes.
+- Access costs one look into the instance's dict: a declaration is a non-data descriptor.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, NoReturn, TypeVar, cast, overload
+
+from ottla.kernel.error import OttlaError
+from ottla.kernel.validators import Check
+
+T = TypeVar("T")
+S = TypeVar("S", bound="Settings")
+
+Importance = Literal["HIGH", "MEDIUM", "LOW"]
+HIGH: Final = "HIGH"
+MEDIUM: Final = "MEDIUM"
+LOW: Final = "LOW"
+
+#: When a setting may change: only in the file, for one node while it runs, or for all nodes at once too (KIP-226).
+Mode = Literal["read-only", "per-broker", "cluster-wide"]
+READ_ONLY: Final = "read-only"
+PER_BROKER: Final = "per-broker"
+CLUSTER_WIDE: Final = "cluster-wide"
+
+#: What Java's regular expressions call white space.
+_SPACE = " \t\n\v\f\r"
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)[dDfF]?")
+
+
+class ConfigType(IntEnum):
+    """The types of Kafka's ConfigDef, by their numbers in DescribeConfigs (KIP-569)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class SettingSource(IntEnum):
+    """Where a value comes from, by the numbers of DescribeConfigs."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+class Synonym(NamedTuple):
+    """One place that gives a setting its value, or would if nothing stood before it."""
+
+    name: str
+    #: None where it is a secret.
+    text: str | None
+    source: SettingSource
+
+
+class Password(str):
+    """A secret; it does not show when it is printed in a structure."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "[hidden]"
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+#: The default of a setting that must be given.
+REQUIRED: Any = _Required()
+
+_BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
+_TAKES = {
+    ConfigType.BOOLEAN: "true or false",
+    ConfigType.SHORT: "a whole number",
+    ConfigType.INT: "a whole number",
+    ConfigType.LONG: "a whole number",
+    ConfigType.DOUBLE: "a number",
+    ConfigType.LIST: "a list separated by commas",
+}
+
+
+class Setting(Generic[T]):
+    """One setting: its Kafka name, type, default, check, and what a person should know.
+
+    Made by the functions below, in the body of a class of settings; it lives as long as that class.
+    """
+
+    #: The name in the class: Kafka's, with `_` for `.`.
+    attribute: str
+
+    def __init__(
+        self,
+        type: ConfigType,
+        name: str,
+        default: Any,
+        doc: str,
+        check: Check | None = None,
+        importance: Importance = MEDIUM,
+        mode: Mode = READ_ONLY,
+        *,
+        broker: str | None = None,
+        served: bool = True,
+        internal: bool = False,
+    ) -> None:
+        self.type = type
+        self.name = name
+        self.default = default
+        self.doc = doc
+        self.check = check
+        self.importance = importance
+        self.mode = mode
+        #: For a topic's or group's setting: the server setting it falls back to.
+        self.broker = broker
+        #: Does a node do anything with it today?
+        self.served = served
+        #: Is the value of an instance worked out from this and other settings?
+        self.derived = False
+        #: Kafka keeps it out of its documentation.
+        self.internal = internal
+
+    def __set_name__(self, owner: type, attribute: str) -> None:
+        self.attribute = attribute
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Setting[T]: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+    def __get__(self, instance: object | None, owner: type) -> Setting[T] | T:
+        if instance is None:
+            return self
+        # An instance's own dict goes before a descriptor without __set__, so this is a class that holds no values.
+        raise AttributeError(f"{owner.__name__} has no value for {self.name}")
+
+    @property
+    def sensitive(self) -> bool:
+        """Is its value a secret, never to be told?"""
+        return self.type is ConfigType.PASSWORD
+
+    @property
+    def documentation(self) -> str:
+        """What it means, and honestly whether this node does anything with it."""
+        return self.doc if self.served else f"{self.doc} This node reads it and does nothing with it yet."
+
+    @property
+    def takes(self) -> str:
+        """What values it takes, in words."""
+        kind = _TAKES.get(self.type, "")
+        if self.check is None:
+            return kind or "text"
+        return f"{kind}, {self.check.takes}" if self.type in _BITS else self.check.takes
+
+    @property
+    def default_text(self) -> str | None:
+        """The default as Kafka writes it, or None where there is none."""
+        return None if self.default is REQUIRED else self.write(self.default)
+
+    def parse(self, text: str | None) -> T:
+        """The typed value. Raises OttlaError when it is of another type or outside what the check takes."""
+        value = None if text is None else self._typed(text.strip())
+        if self.check is not None and not self.check.accepts(value):
+            self.reject(text)
+        return cast(T, value)
+
+    def _typed(self, text: str) -> Any:
+        kind = self.type
+        if kind in _BITS:
+            if _WHOLE_NUMBER.fullmatch(text):
+                value = int(text)
+                half = 1 << _BITS[kind] - 1
+                if -half <= value < half:
+                    return value
+            self.reject(text)
+        if kind is ConfigType.BOOLEAN:
+            lower = text.lower()
+            return lower == "true" if lower in ("true", "false") else self.reject(text)
+        if kind is ConfigType.DOUBLE:
+            return float(text.rstrip("dDfF")) if _NUMBER.fullmatch(text) else self.reject(text)
+        if kind is ConfigType.LIST:
+            return _split(text) if text else ()
+        return Password(text) if kind is ConfigType.PASSWORD else text
+
+    def reject(self, text: str | None, why: str = "") -> NoReturn:
+        """Say what is wrong with a value and what would be right."""
+        shown = "[hidden]" if self.sensitive else text
+        raise OttlaError(f"{self.name}={'' if shown is None else shown}: {why or f'it takes {self.takes}'}")
+
+    def write(self, value: object) -> str | None:
+        """A typed value as Kafka writes it; `parse` reads it back."""
+        if value is None:
+            return None
+        if value is True or value is False:
+            return "true" if value else "false"
+        if isinstance(value, tuple):
+            return ",".join(value)
+        if isinstance(value, float):
+            return _java_double(value)
+        return str(value)
+
+    def __repr__(self) -> str:
+        return f"Setting({self.name})"
+
+
+def _java_double(value: float) -> str:
+    """`Double.toString`: 0.5, 1.0E10, 1.7976931348623157E308."""
+    if value != value or value in (float("inf"), float("-inf")):
+        return {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}[repr(value)]
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    mantissa, _, exponent = repr(abs(value)).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    # Where the point stands, counted from in front of the first digit that is not 0.
+    point = len(whole) - (len(whole + fraction) - len(digits)) + int(exponent or 0)
+    digits = digits.rstrip("0")
+    return f"{'-' if value < 0 else ''}{digits[0]}.{digits[1:] or '0'}E{point - 1}"
+
+
+@overload
+def boolean(name: str, default: bool, doc: str, *rest: Any, **more: Any) -> Setting[bool]: ...
+@overload
+def boolean(name: str, default: None, doc: str, *rest: Any, **more: Any) -> Setting[bool | None]: ...
+def boolean(name: str, default: Any, doc: str, *rest: Any, **more: Any) -> Setting[Any]:
+    """true or false."""
+    return Setting(ConfigType.BOOLEAN, name, default, doc, *rest, **more)
+
+
+@overload
+def integer(name: str, default: int, doc: str, *rest: Any, **more: Any) -> Setting[int]: ...
+@overload
+def integer(name: str, default: None, doc: str, *rest: Any, **more: Any) -> Setting[int | None]: ...
+def integer(name: str, default: Any, doc: str, *rest: Any, **more: Any) -> Setting[Any]:
+    """A whole number of 32 bits."""
+    return Setting(ConfigType.INT, name, default, doc, *rest, **more)
+
+
+def short(name: str, default: int, doc: str, *rest: Any, **more: Any) -> Setting[int]:
+    """A whole number of 16 bits."""
+    return Setting(ConfigType.SHORT, name, default, doc, *rest, **more)
+
+
+@overload
+def long(name: str, default: int, doc: str, *rest: Any, **more: Any) -> Setting[int]: ...
+@overload
+def long(name: str, default: None, doc: str, *rest: Any, **more: Any) -> Setting[int | None]: ...
+def long(name: str, default: Any, doc: str, *rest: Any, **more: Any) -> Setting[Any]:
+    """A whole number of 64 bits."""
+    return Setting(ConfigType.LONG, name, default, doc, *rest, **more)
+
+
+def double(name: str, default: float, doc: str, *rest: Any, **more: Any) -> Setting[float]:
+    """A floating number."""
+    return Setting(ConfigType.DOUBLE, name, default, doc, *rest, **more)
+
+
+@overload
+def string(name: str, default: str, doc: str, *rest: Any, **more: Any) -> Setting[str]: ...
+@overload
+def string(name: str, default: None, doc: str, *rest: Any, **more: Any) -> Setting[str | None]: ...
+def string(name: str, default: Any, doc: str, *rest: Any, **more: Any) -> Setting[Any]:
+    """Text."""
+    return Setting(ConfigType.STRING, name, default, doc, *rest, **more)
+
+
+@overload
+def class_name(name: str, default: str, doc: str, *rest: Any, **more: Any) -> Setting[str]: ...
+@overload
+def class_name(name: str, default: None, doc: str, *rest: Any, **more: Any) -> Setting[str | None]: ...
+def class_name(name: str, default: Any, doc: str, *rest: Any, **more: Any) -> Setting[Any]:
+    """The name of a Java class."""
+    return Setting(ConfigType.CLASS, name, default, doc, *rest, **more)
+
+
+def password(name: str, default: None, doc: str, *rest: Any, **more: Any) -> Setting[Password | None]:
+    """A secret."""
+    return Setting(ConfigType.PASSWORD, name, default, doc, *rest, **more)
+
+
+@overload
+def listing(name: str, default: tuple[str, ...], doc: str, *rest: Any, **more: Any) -> Setting[tuple[str, ...]]: ...
+@overload
+def listing(name: str, default: None, doc: str, *rest: Any, **more: Any) -> Setting[tuple[str, ...] | None]: ...
+def listing(name: str, default: Any, doc: str, *rest: Any, **more: Any) -> Setting[Any]:
+    """Texts separated by commas."""
+    return Setting(ConfigType.LIST, name, default, doc, *rest, **more)
+
+
+def derived(setting: Setting[Any]) -> Any:
+    """A setting whose value on an instance is worked out: its type there is what the class says."""
+    setting.derived = True
+    return setting
+
+
+class Layer(NamedTuple):
+    """Values as text from one source."""
+
+    source: SettingSource
+    texts: Mapping[str, str]
+
+
+class Settings:
+    """Values for what the class declares. Made by a class method of the subclass; never changes."""
+
+    #: What an unknown name is called in an error.
+    kind: ClassVar[str] = "setting"
+
+    _declared: ClassVar[Mapping[str, Setting[Any]]]
+    _defaults: ClassVar[Mapping[str, Any]]
+
+    #: The layers of text, the one that goes first first; defaults stand behind them all.
+    _layers: tuple[Layer, ...]
+    #: By Kafka's name, the typed value before anything was derived from it.
+    _given: dict[str, Any]
+
+    def __init__(self, layers: tuple[Layer, ...]) -> None:
+        declared = type(self).declared()
+        given: dict[str, Any] = {}
+        for layer in reversed(layers):
+            for name, text in layer.texts.items():
+                if (setting := declared.get(name)) is not None:
+                    given[name] = setting.parse(text)
+        values = self.__dict__
+        values.update(self._default_values())
+        for name, value in given.items():
+            values[declared[name].attribute] = value
+        values["_layers"] = layers
+        values["_given"] = given
+
+    @classmethod
+    def declared(cls) -> Mapping[str, Setting[Any]]:
+        """All settings by Kafka's names, in the order of their names."""
+        if "_declared" not in cls.__dict__:
+            cls._declared = _collect(cls)
+        return cls._declared
+
+    @classmethod
+    def _default_values(cls) -> Mapping[str, Any]:
+        if "_defaults" not in cls.__dict__:
+            cls._defaults = {setting.attribute: setting.default for setting in cls.declared().values()}
+        return cls._defaults
+
+    def source_of(self, name: str) -> SettingSource:
+        """Which layer gives this setting its value."""
+        synonyms = self.synonyms(name)
+        return synonyms[0].source if synonyms else SettingSource.DEFAULT
+
+    def synonyms(self, name: str) -> list[Synonym]:
+        """All places that give a value, the one that counts first; empty when there is no value at all."""
+        setting = self.declared()[name]
+        layers = [layer for layer in self._layers if name in layer.texts]
+        found = [Synonym(name, None if setting.sensitive else layer.texts[name], layer.source) for layer in layers]
+        default = setting.default_text
+        return found if default is None else [*found, Synonym(name, default, SettingSource.DEFAULT)]
+
+    def text(self, name: str) -> str | None:
+        """The value in force as Kafka writes it; None for a secret or a setting without value."""
+        setting = self.declared()[name]
+        if setting.sensitive:
+            return None
+        value = self._given.get(name, setting.default)
+        return None if value is REQUIRED else setting.write(value)
+
+    def __setattr__(self, attribute: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} does not change; make a new one")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.declared())
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={self.text(name)}" for name in sorted(self._given))
+        return f"{type(self).__name__}({given})"
+
+
+def _collect(cls: type[Settings]) -> Mapping[str, Setting[Any]]:
+    values = (value for base in reversed(cls.__mro__) for value in vars(base).values())
+    found = {value.name: value for value in values if isinstance(value, Setting)}
+    return {name: found[name] for name in sorted(found)}
+
+
+def refusal(name: str, value: str | None, error: OttlaError) -> str:
+    """What a setting has against a value, behind the words with which Kafka begins."""
+    return f"Invalid value {value} for configuration {name}: {str(error).removeprefix(f'{name}={value}: ')}"
+
+
+def nearest(name: str, names: Mapping[str, Any]) -> str:
+    """What an error adds when one of `names` is close to a name that is not among them; nothing otherwise."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, names, n=1, cutoff=0.75)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _split(text: str) -> tuple[str, ...]:
+    r"""Split at `\s*,\s*` as Java does, but in linear time: clients send these texts."""
+    first, *rest = text.split(",")
+    if not rest:
+        return (text,)
+    *middle, last = rest
+    return (first.rstrip(_SPACE), *(each.strip(_SPACE) for each in middle), last.lstrip(_SPACE))

@@ -1,0 +1,170 @@
+"""What must fit together in a server's settings: each rule is Apache Kafka's, each sentence says how to mend it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.kernel.error import OttlaError
+
+if TYPE_CHECKING:
+    from ottla.settings.server.settings import ServerSettings
+
+_MEBIBYTE = 1 << 20
+
+
+def check_together(settings: ServerSettings) -> None:
+    """Raise OttlaError at the first rule that is broken."""
+    _check_node(settings)
+    _check_quorum(settings)
+    if settings.is_broker:
+        _check_broker_listeners(settings)
+    _check_times(settings)
+    _check_limits(settings)
+
+
+def _require(holds: bool, sentence: str) -> None:
+    if not holds:
+        raise OttlaError(sentence)
+
+
+def _check_node(settings: ServerSettings) -> None:
+    _require(
+        settings.broker_id == settings.node_id,
+        f"broker.id={settings.broker_id} and node.id={settings.node_id} differ; remove broker.id",
+    )
+    cordoned = settings.cordoned_log_dirs or ()
+    if "*" in cordoned:
+        _require(len(cordoned) == 1, "cordoned.log.dirs: * stands for all directories; remove the others")
+        return
+    for directory in cordoned:
+        _require(
+            directory in settings.log_dirs,
+            f"cordoned.log.dirs: {directory} is not one of log.dirs ({', '.join(settings.log_dirs)})",
+        )
+
+
+def _check_quorum(settings: ServerSettings) -> None:
+    names = settings.controller_listener_names
+    voters = settings.controller_quorum_voters
+    ids = [voter.id for voter in voters]
+    _require(
+        bool(voters or settings.controller_quorum_bootstrap_servers),
+        "the quorum is not given: write controller.quorum.bootstrap.servers=HOST:PORT of the controllers "
+        "(or controller.quorum.voters=ID@HOST:PORT)",
+    )
+    own = {each.name for each in settings.listeners}
+    if settings.is_controller:
+        _require(
+            not voters or settings.node_id in ids,
+            f"controller.quorum.voters has no entry for this controller; add {settings.node_id}@HOST:PORT",
+        )
+        for name in names:
+            _require(
+                name in own,
+                f"controller.listener.names={name}: listeners has no {name}:// entry; this node is a controller and "
+                f"needs one, for example {name}://:9093",
+            )
+        if not settings.is_broker:
+            others = sorted(own - set(names))
+            _require(not others, f"listeners: {', '.join(others)} is of no use on a node that is only a controller")
+        return
+    _require(
+        settings.node_id not in ids,
+        f"controller.quorum.voters names this node ({settings.node_id}), but process.roles has no controller",
+    )
+    for name in names:
+        _require(
+            name not in own,
+            f"listeners: {name} is a controller's listener and this node is only a broker; remove the entry",
+        )
+        _require(
+            name in settings.protocols,
+            f"controller.listener.names={name}: add {name}:PLAINTEXT (or its own protocol) to "
+            f"listener.security.protocol.map",
+        )
+    _require(
+        not settings.controller_quorum_auto_join_enable,
+        "controller.quorum.auto.join.enable=true: only a node with the controller role can join the quorum",
+    )
+
+
+def _check_broker_listeners(settings: ServerSettings) -> None:
+    names = settings.controller_listener_names
+    listeners = {each.name for each in settings.listeners}
+    chosen = settings.listeners if settings.advertised_listeners is None else settings.advertised_listeners
+    advertised = [each for each in chosen if each.name not in names]
+    _require(
+        bool(advertised),
+        "listeners: clients have no listener, all of them are in controller.listener.names; "
+        "add one, for example PLAINTEXT://:9092",
+    )
+    for each in advertised:
+        _require(
+            each.name in listeners,
+            f"advertised.listeners: {each.name} is not among the names of listeners ({', '.join(sorted(listeners))})",
+        )
+        _require(
+            each.host != "0.0.0.0" or settings.advertised_listeners is None,
+            f"advertised.listeners: clients cannot reach 0.0.0.0; name this machine in {each.name}://HOST:{each.port}",
+        )
+    _require(
+        settings.inter_broker_listener_name in {each.name for each in advertised},
+        f"inter.broker.listener.name: brokers reach each other on {settings.inter_broker_listener_name}, which is not "
+        f"advertised; write one of {', '.join(each.name for each in advertised)}",
+    )
+
+
+def _check_times(settings: ServerSettings) -> None:
+    _require(settings.log_roll_ms >= 1, f"log.roll.ms={settings.log_roll_ms}: it takes 1 or more")
+    _require(settings.log_roll_jitter_ms >= 0, f"log.roll.jitter.ms={settings.log_roll_jitter_ms}: it takes 0 or more")
+    _require(settings.log_retention_ms != 0, "log.retention.ms=0: it takes 1 or more, or -1 to keep everything")
+    wait_ms = settings.replica_fetch_wait_max_ms
+    _require(
+        wait_ms <= settings.replica_socket_timeout_ms,
+        f"replica.fetch.wait.max.ms={wait_ms} is more than replica.socket.timeout.ms="
+        f"{settings.replica_socket_timeout_ms}: every wait would break the connection",
+    )
+    _require(
+        wait_ms <= settings.replica_lag_time_max_ms,
+        f"replica.fetch.wait.max.ms={wait_ms} is more than replica.lag.time.max.ms={settings.replica_lag_time_max_ms}: "
+        f"replicas would leave the in-sync set while they wait",
+    )
+    idle_ms = settings.connections_max_idle_ms
+    delay_ms = settings.connection_failed_authentication_delay_ms
+    _require(
+        idle_ms < 0 or delay_ms < idle_ms,
+        f"connection.failed.authentication.delay.ms={delay_ms} must be less than connections.max.idle.ms={idle_ms}",
+    )
+
+
+def _check_limits(settings: ServerSettings) -> None:
+    buffer = settings.log_cleaner_dedupe_buffer_size
+    threads = settings.log_cleaner_threads
+    _require(
+        not threads or buffer // threads > _MEBIBYTE,
+        f"log.cleaner.dedupe.buffer.size={buffer}: it takes more than 1 MiB for each of log.cleaner.threads={threads}",
+    )
+    queued = settings.queued_max_request_bytes
+    _require(
+        queued <= 0 or queued >= settings.socket_request_max_bytes,
+        f"queued.max.request.bytes={queued} is less than socket.request.max.bytes={settings.socket_request_max_bytes}",
+    )
+    _require(
+        settings.max_connections_per_ip != 0 or bool(settings.max_connections_per_ip_overrides),
+        "max.connections.per.ip=0 lets nobody in; give max.connections.per.ip.overrides or a number above 0",
+    )
+    for each in filter(None, settings.max_connections_per_ip_overrides.split(",")):
+        address, _, count = each.strip().rpartition(":")
+        _require(
+            bool(address) and count.strip().isdecimal(),
+            f"max.connections.per.ip.overrides: {each.strip()} is not address:count",
+        )
+    _require(
+        "classic" in settings.group_coordinator_rebalance_protocols,
+        "group.coordinator.rebalance.protocols: classic cannot be left out; add it",
+    )
+    _require(
+        settings.log_cleaner_min_compaction_lag_ms <= settings.log_cleaner_max_compaction_lag_ms,
+        f"log.cleaner.min.compaction.lag.ms={settings.log_cleaner_min_compaction_lag_ms} is more than "
+        f"log.cleaner.max.compaction.lag.ms={settings.log_cleaner_max_compaction_lag_ms}",
+    )

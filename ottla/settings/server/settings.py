@@ -1,0 +1,354 @@
+"""A server's settings: from the text of a file to typed values that fit together.
+
+    settings = ServerSettings.parse({"process.roles": "broker,controller", "node.id": "1", ...})
+    settings.num_partitions, settings.log_dirs, settings.listeners, settings.log_retention_ms
+
+Rules:
+- Attributes hold the value in force: `log_retention_ms` knows `log.retention.hours`, `log_dirs` knows `log.dir`,
+  `listeners` are typed. `text(name)` and `synonyms(name)` tell what was written, for DescribeConfigs.
+- What does not fit together is found here, before anything starts: an OttlaError names the setting and how to mend it.
+- What changed while the node runs (KIP-226) goes before the file: `with_dynamic` makes new settings, it changes none.
+- `listener.name.X.NAME` is NAME for the listener X alone, and is checked as NAME is; `connection_limits` are in force.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.settings.listener import (
+    Listener,
+    VoterAddress,
+    listener_names,
+    parse_listeners,
+    parse_protocol_map,
+    parse_voters,
+)
+from ottla.settings.schema import (
+    PER_BROKER,
+    READ_ONLY,
+    REQUIRED,
+    Layer,
+    Setting,
+    Settings,
+    SettingSource,
+    Synonym,
+    nearest,
+    refusal,
+)
+from ottla.settings.server.check import check_together
+from ottla.settings.server.group import GroupDeclaration
+from ottla.settings.server.network import NetworkDeclaration
+from ottla.settings.server.node import NodeDeclaration
+from ottla.settings.server.oauth import OauthDeclaration
+from ottla.settings.server.remote import RemoteDeclaration
+from ottla.settings.server.replication import ReplicationDeclaration
+from ottla.settings.server.security import SecurityDeclaration
+from ottla.settings.server.share_group import ShareGroupDeclaration
+from ottla.settings.server.storage import StorageDeclaration
+from ottla.settings.server.transaction import TransactionDeclaration
+from ottla.settings.server.unserved import REMOVED
+
+__all__ = ["Listener", "ServerSettings", "VoterAddress"]
+
+_MINUTE_MS = 60_000
+_HOUR_MS = 60 * _MINUTE_MS
+
+#: As Kafka begins.
+_FIXED = "Cannot update these configs dynamically"
+_OF_ONE_NODE = "Cannot update these configs at default cluster level, broker id must be specified"
+_OF_ONE_LISTENER = "These security configs can be dynamically updated only per-listener using the listener prefix"
+
+#: Where a listener has its key and whom it trusts: while nodes run they change for one listener at a time (KIP-226).
+_TLS_STORES = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+#: A listener's own settings that may be set for all nodes at once.
+_OF_ALL_NODES = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
+
+#: Several names for one thing; the first one that is given counts.
+_TOGETHER = (
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+)
+_SYNONYMS = {name: names for names in _TOGETHER for name in names} | {
+    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
+}
+
+#: Settings that Kafka takes without declaring them: an authorizer's, a plug-in's, a listener's own.
+_UNDECLARED = frozenset({"super.users", "allow.everyone.if.no.acl.found", "cluster.id", "auto.include.jmx.reporter"})
+_UNDECLARED_PREFIXES = (
+    "listener.name.",
+    "config.providers.",
+    "rsm.config.",
+    "rlmm.config.",
+    "ssl.",
+    "sasl.",
+    "metrics.",
+)
+
+#: A listener's own setting: the name behind the listener's, which may stand behind that of a SASL mechanism.
+_OF_LISTENER = re.compile(r"listener\.name\.[^.]*\.(.+)")
+_OF_MECHANISM = (
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+)
+
+
+class ConnectionLimits(NamedTuple):
+    """What one listener takes, unless the node's own limits are lower."""
+
+    max_connections: int
+    #: a second
+    max_connection_creation_rate: int
+
+
+class ServerSettings(
+    NodeDeclaration,
+    NetworkDeclaration,
+    StorageDeclaration,
+    ReplicationDeclaration,
+    GroupDeclaration,
+    ShareGroupDeclaration,
+    TransactionDeclaration,
+    SecurityDeclaration,
+    OauthDeclaration,
+    RemoteDeclaration,
+    Settings,
+):
+    """One node's settings; made by `parse` from what a person wrote, by `with_dynamic` from what the cluster says."""
+
+    kind = "server setting"
+
+    #: Listener name to security protocol.
+    protocols: Mapping[str, str]
+    #: By the name of a listener for brokers and clients.
+    connection_limits: Mapping[str, ConnectionLimits]
+
+    @classmethod
+    def parse(cls, texts: Mapping[str, str]) -> ServerSettings:
+        """Typed and checked. Raises OttlaError in one sentence that names the setting and what it takes."""
+        texts = _with_node_id(texts)
+        for setting in cls.declared().values():
+            if setting.default is REQUIRED and setting.name not in texts:
+                if _ZOOKEEPER in texts:
+                    raise OttlaError(f"{_ZOOKEEPER}: Kafka 4 does not have it any more; {REMOVED[_ZOOKEEPER]}")
+                raise OttlaError(f"{setting.name} is missing: {_HOW_TO_GIVE[setting.name]}")
+        return cls((Layer(SettingSource.STATIC_BROKER, dict(texts)),))
+
+    def __init__(self, layers: tuple[Layer, ...]) -> None:
+        super().__init__(layers)
+        self.__dict__.update(_derive(self))
+        check_together(self)
+
+    def with_dynamic(self, node: Mapping[str, str], cluster: Mapping[str, str] | None = None) -> ServerSettings:
+        """The same file with what was set while nodes run: for this node, and for all of them."""
+        static = self._layers[-1]
+        own, everyones = (
+            Layer(SettingSource.DYNAMIC_BROKER, node),
+            Layer(SettingSource.DYNAMIC_DEFAULT_BROKER, cluster or {}),
+        )
+        return ServerSettings((own, everyones, static))
+
+    @classmethod
+    def check(cls, name: str, value: str | None, *, per_broker: bool) -> None:
+        """May this be set while nodes run? Raises KafkaError(INVALID_REQUEST or INVALID_CONFIG) when it may not."""
+        setting = cls.behind(name)
+        own = _OF_LISTENER.fullmatch(name)
+        if setting is not None:  # What Kafka does not know may belong to a plug-in.
+            if setting.name == name and setting.mode == READ_ONLY:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{_FIXED}: [{name}]; it stands in the files of the nodes")
+            if name in _TLS_STORES:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{_OF_ONE_LISTENER}: [{name}]")
+            try:
+                setting.parse(value)
+            except OttlaError as error:
+                raise KafkaError(ErrorCode.INVALID_CONFIG, refusal(setting.name, value, error)) from error
+        of_one_node = own[1] not in _OF_ALL_NODES if own else setting is not None and setting.mode == PER_BROKER
+        if of_one_node and not per_broker:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{_OF_ONE_NODE}: [{name}]")
+
+    @classmethod
+    def behind(cls, name: str) -> Setting[Any] | None:
+        """The declared setting of this name; of a listener's own, the one that it stands for."""
+        declared = cls.declared()
+        if name in declared or not (own := _OF_LISTENER.fullmatch(name)):
+            return declared.get(name)
+        return declared.get(next((each for each in _OF_MECHANISM if own[1].endswith(each)), own[1]))
+
+    def undeclared(self) -> list[str]:
+        """The names that were given and not declared: listeners' own settings, those of plug-ins."""
+        return sorted({name for layer in self._layers for name in layer.texts} - self.declared().keys())
+
+    def unknown(self) -> list[str]:
+        """The names that were given and that belong to nothing Kafka knows: it takes them and does nothing."""
+        given = [name for name in self.undeclared() if name not in _UNDECLARED and self.behind(name) is None]
+        return [name for name in given if not name.startswith(_UNDECLARED_PREFIXES) or nearest(name, self.declared())]
+
+    def of_listener(self, listener: str, name: str) -> Any:
+        """The value of a setting for one listener: its own goes before the node's, wherever each was given."""
+        own = f"listener.name.{listener.lower()}.{name}"
+        setting = self.declared()[name]
+        text = next((layer.texts[own] for layer in self._layers if own in layer.texts), None)
+        return self._given.get(name, setting.default) if text is None else setting.parse(text)
+
+    def synonyms(self, name: str) -> list[Synonym]:
+        """All places that give a value, names that mean the same included, the one that counts first.
+
+        As Kafka does it, what stands before this name's own first value is left out: it belongs to another name.
+        """
+        setting = self.behind(name)
+        hidden = name not in DYNAMIC_RATES and (setting is None or setting.sensitive)
+        names = _SYNONYMS.get(name, (name,))
+        if setting is not None and setting.name != name:
+            names = (name, setting.name)
+        found = [
+            Synonym(each, None if hidden else layer.texts[each], layer.source)
+            for layer in self._layers
+            for each in names
+            if each in layer.texts
+        ]
+        defaults = [(each, self.declared()[each].default_text) for each in names if each in self.declared()]
+        found += [Synonym(each, text, SettingSource.DEFAULT) for each, text in defaults if text is not None]
+        start = next((index for index, each in enumerate(found) if each.name == name), len(found))
+        return found[start:]
+
+    def given(self, name: str) -> bool:
+        """Was it written somewhere, or is it the default?"""
+        return name in self._given
+
+    @property
+    def is_broker(self) -> bool:
+        """Does this node hold partitions?"""
+        return "broker" in self.process_roles
+
+    @property
+    def is_controller(self) -> bool:
+        """Does this node belong to the quorum?"""
+        return "controller" in self.process_roles
+
+
+#: Set while nodes run and nowhere else (KIP-73): bytes a second for throttled replicas and for moves.
+DYNAMIC_RATES = frozenset(
+    {
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+
+#: The settings of `ConnectionLimits`, in its order.
+CONNECTION_LIMITS = ("max.connections", "max.connection.creation.rate")
+
+_ZOOKEEPER = "zookeeper.connect"
+_HOW_TO_GIVE = {
+    "process.roles": "write process.roles=broker,controller for a node that is both",
+    "node.id": "write node.id=1, a number of its own for every node",
+    "controller.listener.names": "write controller.listener.names=CONTROLLER and a CONTROLLER:// entry in listeners",
+}
+
+
+def _with_node_id(texts: Mapping[str, str]) -> Mapping[str, str]:
+    """`broker.id` and `node.id` are two names for one number."""
+    if "node.id" in texts and "broker.id" not in texts:
+        return {**texts, "broker.id": texts["node.id"]}
+    if "broker.id" in texts and "node.id" not in texts:
+        return {**texts, "node.id": texts["broker.id"]}
+    return texts
+
+
+def _derive(settings: ServerSettings) -> dict[str, Any]:
+    """The values that follow from several settings; what was written is in `_given`."""
+    given = settings._given
+    protocols = parse_protocol_map(
+        settings.listener_security_protocol_map,
+        given=settings.given("listener.security.protocol.map"),
+        names=listener_names(given.get("listeners", ())),
+        controllers=settings.controller_listener_names,
+    )
+    listeners = given.get("listeners", ServerSettings.declared()["listeners"].default)
+    advertised = given.get("advertised.listeners")
+    log_dirs = given.get("log.dirs") or settings.log_dir
+    controllers = tuple(map(str.upper, settings.controller_listener_names))
+    parsed = parse_listeners("listeners", listeners, protocols, distinct_ports=True)
+    return {
+        "listeners": parsed,
+        "connection_limits": _connection_limits(
+            settings, [each.name for each in parsed if each.name not in controllers]
+        ),
+        "advertised_listeners": None
+        if advertised is None
+        else parse_listeners("advertised.listeners", advertised, protocols, distinct_ports=False),
+        "protocols": protocols,
+        "controller_listener_names": controllers,
+        "inter_broker_listener_name": _inter_broker_listener(settings, protocols),
+        "controller_quorum_voters": parse_voters(given.get("controller.quorum.voters", ())),
+        "log_dirs": log_dirs,
+        "metadata_log_dir": given.get("metadata.log.dir") or log_dirs[0],
+        "num_replica_alter_log_dirs_threads": given.get("num.replica.alter.log.dirs.threads") or len(log_dirs),
+        **_times(settings, given),
+    }
+
+
+def _connection_limits(settings: ServerSettings, listeners: list[str]) -> dict[str, ConnectionLimits]:
+    """The limits of each listener, after a look at all that listeners have of their own."""
+    for name in settings.undeclared():
+        setting = settings.behind(name)
+        for layer in settings._layers:
+            if setting is not None and name in layer.texts:
+                try:
+                    setting.parse(layer.texts[name])
+                except OttlaError as error:
+                    raise OttlaError(f"{name.removesuffix(setting.name)}{error}") from error
+    return {
+        each: ConnectionLimits(*(settings.of_listener(each, name) for name in CONNECTION_LIMITS)) for each in listeners
+    }
+
+
+def _times(settings: ServerSettings, given: Mapping[str, Any]) -> dict[str, int]:
+    """Milliseconds go before minutes, minutes before hours."""
+    retention = given.get("log.retention.ms")
+    if retention is None:
+        minutes = settings.log_retention_minutes
+        retention = settings.log_retention_hours * _HOUR_MS if minutes is None else minutes * _MINUTE_MS
+    roll = given.get("log.roll.ms")
+    jitter = given.get("log.roll.jitter.ms")
+    flush = given.get("log.flush.interval.ms")
+    return {
+        "log_retention_ms": max(retention, -1),
+        "log_roll_ms": settings.log_roll_hours * _HOUR_MS if roll is None else roll,
+        "log_roll_jitter_ms": settings.log_roll_jitter_hours * _HOUR_MS if jitter is None else jitter,
+        "log_flush_interval_ms": settings.log_flush_scheduler_interval_ms if flush is None else flush,
+    }
+
+
+def _inter_broker_listener(settings: ServerSettings, protocols: Mapping[str, str]) -> str:
+    named = settings._given.get("inter.broker.listener.name")
+    if named is None:
+        return settings.security_inter_broker_protocol
+    if settings.given("security.inter.broker.protocol"):
+        raise OttlaError("inter.broker.listener.name and security.inter.broker.protocol are both given; remove one")
+    name = str(named).upper()
+    if name not in protocols:
+        raise OttlaError(
+            f"inter.broker.listener.name={named}: listener.security.protocol.map has no such name; it has "
+            f"{', '.join(protocols)}"
+        )
+    return name

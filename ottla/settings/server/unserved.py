@@ -1,0 +1,98 @@
+"""What a node was told and does not do: what stops its start, and what it names in a line.
+
+Rules:
+- A setting without which the node is less safe than it was meant to be, or loses what should be kept, stops the start.
+- Other settings without effect, and names that no release of Kafka knows, are named: Apache Kafka goes on as well.
+- Only names are told; a value may be a secret.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.kernel.error import OttlaError
+from ottla.settings.schema import SettingSource, nearest
+
+if TYPE_CHECKING:
+    from ottla.settings.server.settings import ServerSettings
+
+#: Setting -> what a node that ignored it would do.
+_STOPS = {
+    "authorizer.class.name": "it has no authorizer and would let everybody do everything",
+    "create.topic.policy.class.name": "it runs no Java policy and would make topics that the policy forbids",
+    "alter.config.policy.class.name": "it runs no Java policy and would take settings that the policy forbids",
+    "client.quota.callback.class": "it runs no Java quotas and would hold clients to other limits",
+    "principal.builder.class": "it runs no Java principal builder and would take everybody for ANONYMOUS",
+    "config.providers": "it asks no provider and would take ${...} for the values themselves",
+    "remote.log.storage.system.enable": "it has no tiered storage and would keep or delete everything here",
+}
+
+#: What one node does anyway: a replica of everything, in a quorum of its own.
+_MET = {
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
+_OF_THE_QUORUM = "controller.quorum.bootstrap.servers"
+
+#: Kafka takes these without declaring them: an authorizer's.
+_OF_AUTHORIZERS = ("super.users", "allow.everyone.if.no.acl.found")
+
+#: What Kafka 4 no longer has.
+REMOVED = {
+    "zookeeper.connect": "ZooKeeper is gone; give process.roles and controller.quorum.bootstrap.servers instead",
+    "inter.broker.protocol.version": "the metadata version took its place; remove the line",
+    "log.message.format.version": "there is one record format; remove the line",
+    "log.message.timestamp.difference.max.ms": "use log.message.timestamp.before.max.ms and .after.max.ms",
+    "control.plane.listener.name": "controllers have listeners of their own; remove the line",
+    "broker.id.generation.enable": "give every node its node.id",
+    "reserved.broker.max.id": "give every node its node.id",
+    "delegation.token.master.key": "it is called delegation.token.secret.key",
+}
+
+
+def check_served(settings: ServerSettings) -> None:
+    """Raise OttlaError for the first setting that this node must not ignore."""
+    declared = settings.declared()
+    for name, why in _STOPS.items():
+        if settings.text(name) not in (declared[name].default_text, None):
+            raise OttlaError(f"{name} is set, and this node does not serve it: {why}; remove it to start all the same")
+
+
+def notices(settings: ServerSettings) -> list[str]:
+    """What a node says at its start of settings that change nothing; at most one line for each kind."""
+    lines = [f"{name}: Kafka 4 does not have it any more; {REMOVED[name]}" for name in _unknown(settings, removed=True)]
+    unknown = _unknown(settings, removed=False)
+    if unknown:
+        said = ", ".join(f"{name}{_hint(name, settings)}" for name in unknown)
+        lines.append(f"no server setting of Kafka, and ignored: {said}")
+    idle = _without_effect(settings)
+    if idle:
+        lines.append(f"settings that have no effect on this node: {', '.join(idle)}")
+    return lines
+
+
+def _unknown(settings: ServerSettings, *, removed: bool) -> list[str]:
+    return [name for name in settings.unknown() if (name in REMOVED) is removed]
+
+
+def _hint(name: str, settings: ServerSettings) -> str:
+    close = nearest(name, settings.declared()).removeprefix("; ")
+    return f" ({close})" if close else ""
+
+
+def _without_effect(settings: ServerSettings) -> list[str]:
+    declared = settings.declared()
+    found = [
+        name
+        for name, setting in declared.items()
+        if not setting.served
+        and name != _OF_THE_QUORUM
+        and settings.source_of(name) is SettingSource.STATIC_BROKER
+        and (setting.sensitive or settings.text(name) not in (setting.default_text, _MET.get(name)))
+    ]
+    given = settings.undeclared()
+    found += [name for name in given if (of := settings.behind(name)) is not None and not of.served]
+    return sorted(found + [name for name in _OF_AUTHORIZERS if name in given])

@@ -1,0 +1,387 @@
+"""The metadata log on a disk: what it writes, what it reads again, and what survives a crash."""
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from ottla.broker.metadata.format import format_directories
+from ottla.broker.metadata.metadata_log import MetadataLog
+from ottla.host.disk import HostDisk
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.ids import NO_UUID
+from ottla.metadata.image import Image
+from ottla.raft.checkpoint import VoterEndpoint
+from ottla.raft.role import Voter
+from ottla.sim.disk import Crashed, SimDisk
+from ottla.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from ottla.wire.batch import read
+from ottla.wire.record import control
+from ottla.wire.record.metadata import FeatureLevelRecord, NoOpRecord, parse
+from tests.controller.place import Place, create
+from tests.controller.scene import without_place
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "log" / "__cluster_metadata-0"
+PARTITION = "/data/__cluster_metadata-0"
+
+
+@pytest.fixture
+def place() -> Place:
+    one = Place(SimDisk(Random(1)))
+    one.format()
+    return one
+
+
+def shape(data: bytes) -> list[tuple[bool, list[str]]]:
+    """Batches as (is control, names of the records), without NoOps."""
+    found = []
+    for batch in read(data):
+        control_batch = batch.header.is_control
+        names = [
+            control.parse(each.key or b"", each.value or b"")[0].name
+            if control_batch
+            else type(parse(each.value or b"")[0]).__name__
+            for each in batch.records()
+        ]
+        if names != ["NoOpRecord"]:
+            found.append((control_batch, names))
+    return found
+
+
+def whole(place: Place, name: str) -> bytes:
+    file = place.disk.open(f"{PARTITION}/{name}")
+    data: bytes = file.read(file.size(), 0)
+    return data
+
+
+def test_a_first_boot_writes_what_apaches_first_boot_writes(place: Place) -> None:
+    with place.node():
+        ours = shape(whole(place, "00000000000000000000.log"))
+    theirs = shape((GOLDEN / "00000000000000000000.log").read_bytes())
+    assert ours[:4] == theirs[:4]
+    # Apache tells of cordoned directories in a record of its own; then both let the broker serve.
+    assert ours[4] == theirs[4] == theirs[5] == (False, ["BrokerRegistrationChangeRecord"])
+    assert json.loads(whole(place, "quorum-state")) == json.loads((GOLDEN / "quorum-state").read_text())
+    assert whole(place, "partition.metadata") == (GOLDEN / "partition.metadata").read_bytes().rstrip(b"\n") + b"\n"
+
+
+def test_a_first_boot_has_batches_of_the_sizes_of_apaches(place: Place) -> None:
+    with place.node():
+        ours = [batch.header.size for batch in read(whole(place, "00000000000000000000.log"))][:4]
+    theirs = [batch.header.size for batch in read((GOLDEN / "00000000000000000000.log").read_bytes())][:4]
+    assert ours == theirs
+
+
+def test_what_was_decided_is_there_after_a_clean_stop(place: Place) -> None:
+    with place.node() as log:
+        create(log, "a", "b", partitions=3)
+        before = log.image
+    with place.node() as log:
+        assert log.image.topics == before.topics
+        assert log.image.brokers[1].is_active
+        assert log.leader_epoch == 2
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_was_answered_survives_a_power_failure(seed: int) -> None:
+    place = Place(SimDisk(Random(seed)), seed=seed)
+    place.format()
+    with place.node(crashes=True) as log:
+        create(log, "a", partitions=2)
+        assert log.allocate_producer_ids() == range(1000)
+        before = log.image
+        place.disk.crash()
+    with place.node() as log:
+        assert log.image.topics["a"].topic_id == before.topics["a"].topic_id
+        assert log.allocate_producer_ids() == range(1000, 2000)
+        assert [partition.leader_epoch for partition in log.image.topics["a"].partitions] == [1, 1]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_crash_at_any_effect_leaves_a_log_that_opens(seed: int) -> None:
+    """Whatever was answered is there, and nothing is there by half."""
+    rng = Random(seed)
+    disk = SimDisk(rng)
+    place = Place(disk, seed=seed, metadata_log_max_record_bytes_between_snapshots="600")
+    place.format()
+    disk.crash_at = disk.effects + rng.randrange(120)
+    answered = []
+    try:
+        with place.node() as log:
+            for number in range(6):
+                create(log, f"t{number}", partitions=2)
+                answered.append(f"t{number}")
+    except Crashed:
+        pass
+    disk.crash_at = None
+    disk.crash()
+    with place.node() as log:
+        assert set(answered) <= set(log.image.topics)
+        assert all(len(topic.partitions) == 2 for topic in log.image.topics.values())
+        create(log, "after")
+
+
+def test_every_start_leads_a_new_epoch_and_says_so(place: Place) -> None:
+    for epoch in (1, 2, 3):
+        with place.node() as log:
+            assert log.leader_epoch == epoch
+    epochs = [
+        batch.header.partition_leader_epoch
+        for batch in read(whole(place, "00000000000000000000.log"))
+        if batch.header.is_control
+    ]
+    assert epochs == [1, 2, 3]
+    assert whole(place, "leader-epoch-checkpoint").startswith(b"0\n3\n1 0\n")
+
+
+def test_subscribers_see_each_commit_once_in_order(place: Place) -> None:
+    with place.node() as log:
+        seen: list[tuple[Image, Image]] = []
+        log.subscribe(lambda old, new: seen.append((old, new)))
+        create(log, "a")
+        create(log, "b")
+        create(log, "a")
+        assert [(list(old.topics), list(new.topics)) for old, new in seen] == [([], ["a"]), (["a"], ["a", "b"])]
+        assert seen[1][1] is log.image
+
+
+def test_a_changed_address_of_the_controller_goes_into_the_log(place: Place) -> None:
+    with place.node() as log:
+        assert log.membership.voters[0].endpoints[0].port == 9093
+    moved = Place(place.disk, listeners="PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9999")
+    with moved.node() as log:
+        assert log.membership.voters[0].endpoints[0].port == 9999
+    with moved.node() as log:
+        assert log.membership.voters[0].endpoints[0].port == 9999
+
+
+# ---- snapshots
+
+
+def snapshots(place: Place) -> list[str]:
+    return [name for name in place.disk.list(PARTITION) if name.endswith(".checkpoint")]
+
+
+def test_a_snapshot_and_the_tail_are_the_whole_log(place: Place) -> None:
+    small = Place(place.disk, metadata_log_max_record_bytes_between_snapshots="3000")
+    with small.node() as log:
+        for number in range(30):
+            create(log, f"t{number}", partitions=2)
+        before = log.image
+    assert len(snapshots(place)) > 2
+    with place.node() as log:
+        assert log.image.topics == before.topics
+        assert log.image.configs == before.configs
+    newest = snapshots(place)[-1]
+    assert int(newest[:20]) > 15
+
+
+def test_old_snapshots_and_segments_go(place: Place) -> None:
+    small = Place(
+        place.disk,
+        metadata_log_max_record_bytes_between_snapshots="1000",
+        metadata_max_retention_bytes="1",
+        metadata_log_segment_bytes="8388608",
+    )
+    with small.node() as log:
+        for number in range(10):
+            create(log, f"t{number}")
+            log.log.roll(small.clock.now_ms())
+        before = log.image
+        assert log.log.start_offset > 20
+    assert len(snapshots(place)) == 1
+    with small.node() as log:
+        assert log.image.topics == before.topics
+
+
+def test_snapshots_younger_than_the_retention_stay(place: Place) -> None:
+    small = Place(place.disk, metadata_log_max_record_bytes_between_snapshots="300", metadata_max_retention_ms="5000")
+    with small.node() as log:
+        for number in range(10):
+            create(log, f"t{number}")
+            small.clock.advance(1000)
+    count = len(snapshots(place))
+    assert count >= 3
+    with small.node() as log:
+        small.clock.advance(60_000)
+        for number in range(10, 14):
+            create(log, f"t{number}")
+        assert log.log.start_offset > 0
+    assert len(snapshots(place)) < count
+
+
+def test_an_hour_makes_a_snapshot_due(place: Place) -> None:
+    with place.node() as log:
+        create(log, "a")
+        place.clock.advance(3_600_000)
+        assert len(snapshots(place)) == 1
+        create(log, "b")
+        assert len(snapshots(place)) == 2
+        before = log.image
+    with place.node() as log:
+        assert without_place(log.image).topics == before.topics
+
+
+def test_what_an_interrupted_writer_left_is_removed(place: Place) -> None:
+    place.disk.open(f"{PARTITION}/00000000000000000009-0000000001.checkpoint.part", create=True)
+    with place.node():
+        assert snapshots(place) == ["00000000000000000000-0000000000.checkpoint"]
+    assert not [name for name in place.disk.list(PARTITION) if name.endswith(".part")]
+
+
+def test_a_damaged_snapshot_is_told_in_words(place: Place) -> None:
+    place.disk.open(f"{PARTITION}/00000000000000000009-0000000001.checkpoint", create=True)
+    with pytest.raises(OttlaError, match=r"the snapshot .*00009-0000000001\.checkpoint is damaged"):
+        place.start()
+
+
+# ---- what does not go
+
+
+def test_noops_are_written_when_they_are_asked_for(place: Place) -> None:
+    with place.node() as log:
+        assert log.deadline_ms() is None
+    asked = Place(place.disk, metadata_max_idle_interval_ms="500")
+    with asked.node() as log:
+        deadline_ms = log.deadline_ms()
+        assert deadline_ms == asked.clock.now_ms() + 500
+        end = log.log.end_offset
+        log.time_passed()
+        assert log.log.end_offset == end
+        asked.clock.advance(500)
+        log.time_passed()
+        assert log.log.end_offset == end + 1
+        assert log.image.offset == end
+        data = log.log.read(end, 1000, end_offset=end + 1).bytes()
+        [batch] = read(data)
+        assert parse(batch.records()[0].value or b"")[0] == NoOpRecord()
+
+
+def test_after_a_failed_sync_nothing_more_is_decided(place: Place) -> None:
+    store, log = place.start()
+    place.disk.syncs_to_fail = 1
+    with pytest.raises(OSError, match=r"."):
+        create(log, "a")
+    assert "a" not in log.image.topics
+    with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
+        create(log, "b")
+    log.close()
+    store.abandon()
+
+
+def test_clusters_are_refused_in_words(place: Place) -> None:
+    with place.node() as log:
+        log.submit([record_of_another_broker()])
+    with pytest.raises(OttlaError, match=r"this cluster has other brokers \(2\); clusters are not yet served"):
+        place.start()
+
+
+def test_a_cluster_of_a_later_release_is_refused_in_words(place: Place) -> None:
+    with place.node() as log:
+        log.submit([FeatureLevelRecord(name="metadata.version", feature_level=33)])
+    with pytest.raises(OttlaError, match=r"the cluster runs metadata\.version 33, and this node runs 7 to 30 of it"):
+        place.start()
+
+
+def record_of_another_broker() -> object:
+    from ottla.kernel.ids import Uuid
+    from ottla.wire.record.metadata import RegisterBrokerRecord
+
+    return RegisterBrokerRecord(broker_id=2, broker_epoch=1, incarnation_id=Uuid(b"2" * 16), rack=None)
+
+
+def test_a_directory_of_another_voter_is_refused_in_words(place: Place) -> None:
+    with place.node():
+        pass
+    file = place.disk.open("/data/meta.properties")
+    text = file.read(file.size(), 0).decode()
+    other = text.replace(text.split("directory.id=")[1][:22], "AAAAAAAAAAAAAAAAAAAAtQ")
+    file.write(other.encode(), 0)
+    with pytest.raises(OttlaError, match="node 1 is not a voter of this quorum"):
+        place.start()
+
+
+def test_what_apache_wrote_is_taken_over(tmp_path: Path) -> None:
+    """Apache's own directory of one boot, with topics."""
+    directory = tmp_path / "__cluster_metadata-0"
+    directory.mkdir()
+    for path in GOLDEN.iterdir():
+        (directory / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "meta.properties").write_bytes((GOLDEN.parent / "meta.properties").read_bytes())
+    place = Place(HostDisk(), str(tmp_path))
+    with place.node() as log:
+        assert {name: len(topic.partitions) for name, topic in log.image.topics.items()} == {
+            "t1": 1,
+            "t6": 6,
+            "__consumer_offsets": 50,
+        }
+        assert log.leader_epoch == 2
+        # Apache was killed: every partition begins a new leader epoch.
+        assert log.image.topics["t1"].partitions[0].leader_epoch == 1
+        assert log.allocate_producer_ids() == range(1000, 2000)
+        assert create(log, "ours") == [0]
+    with place.node() as log:
+        assert "ours" in log.image.topics
+
+
+def static_quorum(disk: SimDisk) -> Place:
+    """A formatted node whose settings name its one voter: kraft.version 0."""
+    place = Place(disk, seed=3, controller_quorum_voters="1@127.0.0.1:9093", controller_quorum_bootstrap_servers="")
+    format_directories(disk, place.settings, "a-cluster", clock=place.clock, rng=place.rng)
+    return place
+
+
+def raise_kraft_version(log: MetadataLog, level: int = 1, **more: bool) -> int:
+    wanted = FeatureUpdateKey(feature="kraft.version", max_version_level=level, upgrade_type=1)
+    answer = log.handle(UpdateFeaturesRequest(feature_updates=[wanted], **more), 2)
+    return int(answer.error_code)
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_kraft_version_goes_up_while_the_quorum_runs(crashes: bool) -> None:
+    disk = SimDisk(Random(3))
+    place = static_quorum(disk)
+    with place.node(crashes=crashes) as log:
+        [voter] = log.voters
+        assert (voter.voter, voter.endpoints) == (Voter(1), (VoterEndpoint("CONTROLLER", "127.0.0.1", 9093),))
+        assert raise_kraft_version(log, validate_only=True) == 0
+        assert log.membership.kraft_version == 0
+        assert raise_kraft_version(log) == 0
+        assert raise_kraft_version(log) == 0
+        assert raise_kraft_version(log, 0) == ErrorCode.INVALID_UPDATE_VERSION
+        assert log.membership.kraft_version == 1
+        [voter] = log.voters
+        assert voter.voter.directory_id != NO_UUID
+        create(log, "a")
+    with place.node() as log:
+        assert (log.membership.kraft_version, log.voters) == (1, (voter,))
+        assert "a" in log.image.topics
+    assert json.loads(whole(place, "quorum-state"))["data_version"] == 1
+
+
+def test_with_kraft_version_0_the_other_features_go_down() -> None:
+    place = static_quorum(SimDisk(Random(3)))
+    with place.node() as log:
+        down = [
+            FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=2)
+            for name, level in {"transaction.version": 1, "kraft.version": 0}.items()
+        ]
+        assert log.handle(UpdateFeaturesRequest(feature_updates=down), 2).error_code == 0
+        assert log.image.features["transaction.version"] == 1
+        assert log.membership.kraft_version == 0
+
+
+def test_before_kip_853_the_settings_name_the_voters() -> None:
+    disk = SimDisk(Random(3))
+    texts = {"controller_quorum_voters": "1@127.0.0.1:9093", "controller_quorum_bootstrap_servers": ""}
+    place = Place(disk, "/data", seed=3, **texts)
+    format_directories(disk, place.settings, "a-cluster", clock=place.clock, rng=place.rng)
+    with place.node() as log:
+        create(log, "a")
+        assert log.membership.kraft_version == 0
+    state = json.loads(whole(place, "quorum-state"))
+    assert (state["data_version"], state["currentVoters"]) == (0, [{"voterId": 1}])
+    many = Place(disk, "/data", seed=3, **(texts | {"controller_quorum_voters": "1@127.0.0.1:9093,2@127.0.0.1:9094"}))
+    with pytest.raises(OttlaError, match=r"2 voters \(1, 2\); clusters are not yet served"):
+        many.start()

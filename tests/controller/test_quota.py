@@ -1,0 +1,101 @@
+"""AlterClientQuotas and DescribeClientQuotas."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from ottla.controller.quota import describe_client_quotas
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.metadata.image import Image
+from ottla.metadata.snapshot import snapshot_records
+from ottla.wire.api import alter_client_quotas as alter
+from ottla.wire.api import describe_client_quotas as describe
+from tests.controller.scene import Cluster
+
+Names = dict[str, str | None]
+
+
+def change(cluster: Cluster, names: Names, values: Mapping[str, float | None], *, validate_only: bool = False) -> str:
+    entry = alter.RequestEntryData(
+        entity=[alter.EntityData(entity_type=kind, entity_name=name) for kind, name in names.items()],
+        ops=[alter.OpData(key=key, value=value or 0.0, remove=value is None) for key, value in values.items()],
+    )
+    response = cluster.ask(alter.AlterClientQuotasRequest(entries=[entry], validate_only=validate_only))
+    return ErrorCode(response.entries[0].error_code).name
+
+
+def found(
+    image: Image, *components: tuple[str, int, str | None], strict: bool = False
+) -> list[tuple[Names, dict[str, float]]]:
+    wanted = [describe.ComponentData(entity_type=kind, match_type=how, match=name) for kind, how, name in components]
+    response = describe_client_quotas(image, describe.DescribeClientQuotasRequest(components=wanted, strict=strict))
+    return [
+        ({each.entity_type: each.entity_name for each in entry.entity}, {each.key: each.value for each in entry.values})
+        for entry in response.entries or ()
+    ]
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def test_a_quota_is_set_changed_and_removed(cluster: Cluster) -> None:
+    user: Names = {"user": "ann"}
+    assert change(cluster, user, {"producer_byte_rate": 1000.0, "request_percentage": 12.5}) == "NONE"
+    assert change(cluster, user, {"producer_byte_rate": 2000.0, "request_percentage": None}) == "NONE"
+    assert found(cluster.image) == [(user, {"producer_byte_rate": 2000.0})]
+    assert change(cluster, user, {"producer_byte_rate": None}) == "NONE"
+    assert found(cluster.image) == []
+
+
+def test_nothing_is_written_where_nothing_changes(cluster: Cluster) -> None:
+    change(cluster, {"user": "ann"}, {"producer_byte_rate": 1000.0})
+    before = len(cluster.log)
+    assert change(cluster, {"user": "ann"}, {"producer_byte_rate": 1000.0, "request_percentage": None}) == "NONE"
+    assert change(cluster, {"user": "bob"}, {"producer_byte_rate": 1.0}, validate_only=True) == "NONE"
+    assert len(cluster.log) == before
+
+
+def test_one_bad_value_and_nothing_of_the_entity_changes(cluster: Cluster) -> None:
+    assert (
+        change(cluster, {"user": "ann"}, {"producer_byte_rate": 1.0, "request_percentage": -1.0}) == "INVALID_REQUEST"
+    )
+    assert found(cluster.image) == []
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, 0.5, 2.0**63 + 2048, float("nan"), float("inf")])
+def test_a_rate_of_bytes_is_a_whole_number_above_zero(cluster: Cluster, value: float) -> None:
+    assert change(cluster, {"user": "ann"}, {"producer_byte_rate": value}) == "INVALID_REQUEST"
+
+
+def test_defaults_and_names_are_told_apart(cluster: Cluster) -> None:
+    change(cluster, {"user": None}, {"producer_byte_rate": 1.0})
+    change(cluster, {"user": "ann"}, {"producer_byte_rate": 2.0})
+    change(cluster, {"user": "ann", "client-id": None}, {"producer_byte_rate": 3.0})
+    assert found(cluster.image, ("user", 1, None)) == [({"user": None}, {"producer_byte_rate": 1.0})]
+    assert len(found(cluster.image, ("user", 0, "ann"))) == 2
+    assert len(found(cluster.image, ("user", 0, "ann"), strict=True)) == 1
+    assert len(found(cluster.image, ("user", 2, None))) == 3
+
+
+def test_an_ip_stands_alone_and_is_an_address(cluster: Cluster) -> None:
+    rate = {"connection_creation_rate": 5.0}
+    assert change(cluster, {"ip": "127.0.0.1"}, rate) == "NONE"
+    assert change(cluster, {"ip": "::1"}, rate) == "NONE"
+    assert change(cluster, {"ip": "300.0.0.1"}, rate) == "INVALID_REQUEST"
+    assert change(cluster, {"ip": "127.0.0.1", "user": "ann"}, rate) == "INVALID_REQUEST"
+    assert change(cluster, {"ip": "127.0.0.1"}, {"producer_byte_rate": 5.0}) == "INVALID_REQUEST"
+
+
+def test_quotas_survive_a_snapshot(cluster: Cluster) -> None:
+    change(cluster, {"user": "ann", "client-id": None}, {"producer_byte_rate": 3.0, "request_percentage": 0.5})
+    again = Cluster()
+    again.append([record for record in snapshot_records(cluster.image) if type(record).__name__ == "ClientQuotaRecord"])
+    assert again.image.quotas == cluster.image.quotas
+
+
+def test_a_filter_of_a_kind_that_no_quota_has_is_refused(cluster: Cluster) -> None:
+    with pytest.raises(KafkaError) as raised:
+        found(cluster.image, ("group", 0, "g"))
+    assert raised.value.code is ErrorCode.UNSUPPORTED_VERSION

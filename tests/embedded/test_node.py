@@ -1,0 +1,222 @@
+"""The life of a node in this process: many of them, notebooks, asyncio, forks, Ctrl-C, the end of the program."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import ottla
+from ottla.client import AsyncConsumer, AsyncProducer, Consumer, OttlaError, Producer, TopicPartition
+from ottla.wire.api.metadata import MetadataRequest
+from tests.broker.wire_client import WireClient
+from tests.client.conftest import eventually
+from tests.embedded.conftest import values
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+
+
+def use(node: ottla.Node) -> None:
+    node.create_topic("t")
+    with (
+        Producer(node.bootstrap_servers, linger_ms=0) as producer,
+        Consumer(node.bootstrap_servers, auto_offset_reset="earliest") as consumer,
+    ):
+        producer.send("t", b"v").result(30)
+        consumer.assign([TopicPartition("t", 0)])
+        assert values(consumer, 1) == [b"v"]
+
+
+def test_a_hundred_nodes_one_after_another_leave_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with ottla.Node() as node:
+        use(node)
+    threads, files = threading.active_count(), open_files()
+    for _ in range(100):
+        with ottla.Node() as node:
+            use(node)
+    # The last connections are closed a turn of the clients' loop later; older tests' threads may still be ending.
+    eventually(lambda: threading.active_count() <= threads and open_files() <= files, 30)
+    assert os.listdir(tmp_path) == []
+
+
+def test_many_nodes_at_once_are_clusters_of_their_own() -> None:
+    nodes = [ottla.Node().start() for _ in range(5)]
+    try:
+        assert len({node.bootstrap_servers for node in nodes}) == 5
+        for number, node in enumerate(nodes):
+            node.create_topic(f"only-{number}")
+        for number, node in enumerate(nodes):
+            with WireClient(node.bootstrap_servers) as client:
+                assert [each.name for each in client.ask(MetadataRequest(topics=None), 12).topics] == [f"only-{number}"]
+    finally:
+        for node in nodes:
+            node.stop()
+
+
+def test_a_temporary_node_keeps_its_records_over_a_restart(
+    node: ottla.Node, ottla_topic: str, producer: Producer, reader: Consumer
+) -> None:
+    producer.send(ottla_topic, b"kept").result(30)
+    address = node.bootstrap_servers
+    node.restart()
+    assert node.bootstrap_servers == address
+    assert values(reader, 1) == [b"kept"]
+
+
+def test_a_node_serves_clients_of_a_running_asyncio_loop() -> None:
+    async def work() -> bytes | None:
+        # A node started and stopped from a coroutine, as in a notebook: it has a thread and a loop of its own.
+        with ottla.Node() as node:
+            node.create_topic("t")
+            async with (
+                AsyncProducer(node.bootstrap_servers) as producer,
+                AsyncConsumer(node.bootstrap_servers, auto_offset_reset="earliest") as consumer,
+            ):
+                await (await producer.send("t", b"v"))
+                consumer.assign([TopicPartition("t", 0)])
+                while not (records := await consumer.poll(1)):
+                    pass
+                value: bytes | None = records[0].value
+                return value
+
+    assert asyncio.run(work()) == b"v"
+
+
+def test_a_fork_leaves_the_parents_node_alone() -> None:
+    with ottla.Node() as node:
+        child = os.fork()
+        if child == 0:
+            # What a forked worker does at its end: every `with` of the parent that it stands in is left.
+            node.stop()
+            os._exit(0 if os.path.isdir(node.data) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        use(node)
+
+
+def test_what_a_child_forked_before_it_starts_is_its_own() -> None:
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with ottla.Node() as node, WireClient(node.bootstrap_servers) as client:
+            os.write(writer, b"%d" % len(client.ask(MetadataRequest(topics=[]), 9).brokers))
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        assert pipe.read() == "1"
+    assert os.waitpid(child, 0)[1] == 0
+
+
+NOTEBOOK = """
+import os, sys, tempfile
+import ottla
+node = ottla.Node().start()
+node.create_topic("t")
+print(node.data, flush=True)
+{end}
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        ("", 0),
+        ("raise SystemExit(3)", 3),
+        ("import signal; signal.raise_signal(signal.SIGINT)", -signal.SIGINT),
+    ],
+    ids=["end", "exit", "Ctrl-C"],
+)
+def test_a_program_that_never_stops_its_node_ends_and_leaves_no_directory(end: str, code: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", NOTEBOOK.format(end=end)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == code, done.stderr
+    assert "Exception in thread" not in done.stderr, done.stderr
+    assert not os.path.exists(done.stdout.strip())
+
+
+def test_a_program_that_never_stops_its_node_leaves_its_own_directory_clean(tmp_path: Path) -> None:
+    program = f"import ottla; ottla.Node({str(tmp_path)!r}).start().create_topic('t', 3)"
+    subprocess.run([sys.executable, "-c", program], timeout=60, check=True)
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_start_imports_nothing_that_a_node_has_no_use_for() -> None:
+    program = "import sys, ottla; ottla.Node().start().stop(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    loaded = set(done.stdout.split())
+    useless = {"argparse", "click", "email", "importlib.metadata", "numpy", "pandas", "pyarrow", "pyspark", "rich"}
+    ours = {"ottla.client", "ottla.embedded.faults", "ottla.sim", "ottla.cli", "ottla.spark", "ottla.testing"}
+    # What a node imports when somebody first needs it.
+    later = {
+        "ottla.group",
+        "ottla.txn",
+        "ottla.share.partition",
+        "ottla.broker.coordinators.driver",
+        "ottla.broker.share.persister",
+    }
+    later |= {"ottla.controller.create_topics", "ottla.controller.scram", "ottla.log.cleaning.job"}
+    handlers = {name for name in loaded if name.startswith("ottla.broker.handlers.")}
+    assert loaded & (useless | ours | later) | handlers == set()
+    assert "ottla.broker.node" in loaded
+
+
+def test_a_node_that_has_served_for_a_while_has_imported_every_handler() -> None:
+    program = """if True:
+        from ottla.broker import serve
+        from ottla.broker.dispatch.dispatch import HANDLERS
+        before = len(HANDLERS.registered)
+        serve._load()
+        print(before, HANDLERS.registered.keys() == HANDLERS.keys())
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "0 True\n"
+
+
+def test_ctrl_c_during_the_start_leaves_no_node_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    threads = threading.active_count()
+    wait = threading.Event.wait
+
+    def pressed(event: threading.Event, timeout: float | None = None) -> bool:
+        monkeypatch.setattr(threading.Event, "wait", wait)
+        signal.raise_signal(signal.SIGINT)
+        return wait(event, timeout)
+
+    monkeypatch.setattr(threading.Event, "wait", pressed)
+    node = ottla.Node()
+    # `Thread.start` waits for an event as well; it is not to be disturbed.
+    with pytest.raises(KeyboardInterrupt):
+        node.start()
+    eventually(lambda: threading.active_count() <= threads, 30)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_node_that_cannot_start_says_why_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    threads, files = threading.active_count(), open_files()
+    with ottla.Node() as first:
+        taken = int(first.bootstrap_servers.rpartition(":")[2])
+        with pytest.raises(OttlaError, match="is taken"):
+            ottla.Node(port=taken).start()
+    with pytest.raises(OttlaError, match=r"num\.partitions=many: it takes a whole number"):
+        ottla.Node(settings={"num.partitions": "many"}).start()
+    eventually(lambda: threading.active_count() <= threads and open_files() <= files, 30)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_node_that_does_not_run_says_so() -> None:
+    node = ottla.Node()
+    for ask in (lambda: node.bootstrap_servers, lambda: node.create_topic("t"), node.faults.drop_connections):
+        with pytest.raises(OttlaError, match="not running"):
+            ask()

@@ -1,0 +1,87 @@
+"""What a node says of settings that it does not serve."""
+
+import logging
+
+import pytest
+
+import ottla
+from ottla.kernel.error import OttlaError
+from ottla.settings.server.settings import ServerSettings
+from ottla.settings.server.single_node import single_node
+from ottla.settings.server.unserved import check_served, notices
+from tests.settings.test_server_settings import COMBINED
+
+
+def settings(**texts: str) -> ServerSettings:
+    return ServerSettings.parse(COMBINED | {name.replace("_", "."): value for name, value in texts.items()})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "everybody do everything"),
+        ("create.topic.policy.class.name", "a.Policy", "make topics that the policy forbids"),
+        ("alter.config.policy.class.name", "a.Policy", "take settings that the policy forbids"),
+        ("client.quota.callback.class", "a.Quota", "other limits"),
+        ("principal.builder.class", "a.Builder", "ANONYMOUS"),
+        ("config.providers", "file", "the values themselves"),
+        ("remote.log.storage.system.enable", "true", "tiered storage"),
+    ],
+)
+def test_what_would_leave_a_node_less_safe_or_lose_something_stops_its_start(name: str, value: str, words: str) -> None:
+    with pytest.raises(OttlaError, match=f"^{name} is set, and this node does not serve it: .*{words}"):
+        check_served(ServerSettings.parse(COMBINED | {name: value}))
+    with pytest.raises(OttlaError, match=f"^{name} is set"), ottla.Node(settings={name: value}):
+        pass
+
+
+@pytest.mark.parametrize("name", ["authorizer.class.name", "remote.log.storage.system.enable", "config.providers"])
+def test_the_default_written_down_stops_nothing(name: str) -> None:
+    check_served(ServerSettings.parse(COMBINED | {name: ServerSettings.declared()[name].default_text or ""}))
+
+
+def test_a_node_as_it_comes_has_nothing_to_say() -> None:
+    assert notices(ServerSettings.parse(single_node("/data", "127.0.0.1", 9092))) == []
+
+
+def test_settings_without_effect_are_named_in_one_line_without_their_values() -> None:
+    given = {
+        "num.io.threads": "16",
+        "num.network.threads": "3",
+        "ssl.keystore.password": "secret",
+        "super.users": "User:a",
+        "listener.name.plaintext.ssl.client.auth": "none",
+        "num.partitions": "3",
+    }
+    named = "listener.name.plaintext.ssl.client.auth, num.io.threads, ssl.keystore.password, super.users"
+    assert notices(ServerSettings.parse(COMBINED | given)) == [f"settings that have no effect on this node: {named}"]
+
+
+def test_names_that_kafka_does_not_know_are_told_and_not_refused() -> None:
+    given = {
+        "foo.bar": "1",
+        "confluent.support.metrics.enable": "false",
+        "num.partition": "3",
+        "listener.name.plaintext.foo": "1",
+        "rsm.config.bucket": "b",
+        "zookeeper.connect": "h:2181",
+    }
+    one = ServerSettings.parse(COMBINED | given)
+    assert one.num_partitions == 1
+    removed, unknown = notices(one)
+    assert removed.startswith("zookeeper.connect: Kafka 4 does not have it any more; ZooKeeper is gone")
+    named = "confluent.support.metrics.enable, foo.bar, num.partition (did you mean num.partitions?)"
+    assert unknown == f"no server setting of Kafka, and ignored: {named}"
+
+
+def test_a_file_of_a_release_with_zookeeper_says_so() -> None:
+    with pytest.raises(OttlaError, match=r"^zookeeper\.connect: Kafka 4 does not have it any more; ZooKeeper is gone"):
+        ServerSettings.parse({"broker.id": "1", "zookeeper.connect": "h:2181"})
+
+
+def test_a_node_says_it_at_its_start(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "ottla.broker"), ottla.Node(settings={"foo.bar": 1, "num.io.threads": 16}):
+        assert caplog.messages == [
+            "no server setting of Kafka, and ignored: foo.bar",
+            "settings that have no effect on this node: num.io.threads",
+        ]
