@@ -22,7 +22,7 @@ from ottla.kernel.error import OttlaError
 from ottla.wire.api import ApiKey
 
 if TYPE_CHECKING:
-    from ottla.broker.dispatch.dispatch import Call
+    from ottla.broker.call.handler import Call
 
 TRACE = 5
 #: Kafka's names to Python's numbers.

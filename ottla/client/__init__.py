@@ -1,10 +1,11 @@
 """The Kafka client in pure Python: `Producer`, `Consumer`, `ShareConsumer`, `Admin`, and each with `Async` before it.
 
 Invariant: asyncio below, the synchronous clients are its calls waited for on one background loop thread. What decides
-(batching, metadata, membership, sessions, transactions) is pure and gets the time as an argument; `cluster` and the
-clients carry it out. Works against Ottla and Apache Kafka alike; never imports `ottla.broker`.
+(batching, metadata, membership, sessions, transactions) is pure and gets the time as an argument; `connection`
+and the clients carry it out. Works against Ottla and Apache Kafka alike; never imports `ottla.broker`.
 
-Read `cluster` first, then `admin.client`.
+Read `connection.cluster` first, then `admin.client`, `producer.producer` and
+`consumer.consumer`. Users import from here.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Generic, NamedTuple
 
-from ottla.client.typevar import K, V
 from ottla.kernel.error import OttlaError
 from ottla.kernel.ids import TopicPartition
+from ottla.kernel.typevar import K, V
 from ottla.wire.batch import Header
 
 

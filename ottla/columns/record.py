@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
-from ottla.client.typevar import K, V
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ports import Buffer
+from ottla.kernel.typevar import K, V
 from ottla.wire.batch import (
     CONTROL,
     HEADER_BYTES,

@@ -14,12 +14,20 @@ from ottla.controller import broker, directory, producer_ids
 from ottla.controller.decision import Decision, MutationQuota, unlimited
 from ottla.kernel.lazy import LazyModule
 from ottla.kernel.ports import Rng
-from ottla.metadata import feature
 from ottla.metadata.image import Image
 from ottla.settings.server.settings import ServerSettings
 
 if TYPE_CHECKING:
-    from ottla.controller import config, create_topics, delete_topics, election, quota, reassignment, scram
+    from ottla.controller import (
+        config,
+        create_topics,
+        delete_topics,
+        election,
+        quota,
+        reassignment,
+        scram,
+        update_features,
+    )
 else:
     config = LazyModule("ottla.controller.config")
     create_topics = LazyModule("ottla.controller.create_topics")
@@ -28,6 +36,7 @@ else:
     quota = LazyModule("ottla.controller.quota")
     reassignment = LazyModule("ottla.controller.reassignment")
     scram = LazyModule("ottla.controller.scram")
+    update_features = LazyModule("ottla.controller.update_features")
 
 #: A request whose version nobody named is as new as this program knows.
 NEWEST = 32767
@@ -64,7 +73,9 @@ class Controller:
             case "ListPartitionReassignmentsRequest":
                 return reassignment.list_reassignments(image, request)
             case "UpdateFeaturesRequest":
-                return feature.update_features(image, self._settings.node_id, self.kraft_version, request, version)
+                return update_features.update_features(
+                    image, self._settings.node_id, self.kraft_version, request, version
+                )
             case "AlterClientQuotasRequest":
                 return quota.alter_client_quotas(image, request)
             case "AlterUserScramCredentialsRequest":

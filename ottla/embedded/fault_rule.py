@@ -14,8 +14,8 @@ from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from ottla.broker.call.handler import Call
 from ottla.broker.call.reply import Later, NoReply
-from ottla.broker.dispatch.dispatch import Call
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.frozen import frozen
 from ottla.net.inbound import PeerError

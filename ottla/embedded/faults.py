@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.broker.dispatch.dispatch import HANDLERS, Call, Handler
+from ottla.broker.call.handler import Call, Handler
+from ottla.broker.dispatch.dispatch import HANDLERS
 from ottla.embedded.fault_rule import AnswerInstead, CoordinatorAway, Disconnect, Error, Fault, Hold, Watch, Where
 from ottla.kernel.error import ErrorCode, OttlaError
 from ottla.wire.api import ApiKey

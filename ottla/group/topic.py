@@ -25,3 +25,9 @@ class TopicView(Protocol):
 
     def racks(self, name: str, partition: int) -> Sequence[str]:
         """The racks that hold a replica of the partition; brokers without a rack are left out."""
+
+
+def topic_ids(names: Iterable[str], topics: TopicView) -> frozenset[Uuid]:
+    """The ids of those of the topics that exist."""
+    found = (topics.topic_id(name) for name in names)
+    return frozenset(topic_id for topic_id in found if topic_id is not None)

@@ -8,7 +8,6 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import operator
 import warnings
@@ -146,17 +145,6 @@ def wait_ms(timeout: object) -> int:
             stacklevel=3,
         )
     return int(waits_s * 1000)
-
-
-def needs_loop(what: str) -> None:
-    """OttlaError where no event loop runs."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        other = what.removeprefix("Async")
-        raise OttlaError(
-            f"{what} is made inside a coroutine, on the event loop that it lives on; without one, use {other}"
-        ) from None
 
 
 def needs_arrow(what: str) -> None:

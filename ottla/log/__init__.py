@@ -3,7 +3,8 @@
 What is on the disk is Apache Kafka's format, byte for byte. Invariant: what was synced is never lost, what was torn is
 never served; everything below `Log.recovery_point` survives a power failure.
 
-Read `log` first (append, read, sync), then `segment` and `index`; `recovery` opens a directory, `retention` makes logs
-shorter, `producer` keeps sequences and transactions, `store` holds all logs of a node. Not obvious: index files are
-written behind and rebuilt after a crash (decision 0022), and the bodies of batches are hardly ever looked at (0021).
+Read `log` first (append, read, sync), then `segment`; `recovery` opens a directory, `retention` makes logs shorter,
+`producer` keeps sequences and transactions, `cleaning` compacts, `directory` holds all logs of a node, `dump` shows
+files. Not obvious: index files are written behind and rebuilt after a crash (decision 0022), and the bodies of batches
+are hardly ever looked at (0021).
 """

@@ -1,6 +1,7 @@
 """Judges what clients saw against what the logs hold at the end. Pure: it knows neither nodes nor time.
 
-A `WorkloadLedger` is what the clients of one cluster were told while things failed; `check` holds it against the final records.
+A `WorkloadLedger` is what the clients of one cluster were told while things failed; `check` holds it against the final
+records.
 
 Promises:
 - An acknowledged record is there once, at the offset of its acknowledgement.

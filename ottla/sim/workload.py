@@ -1,7 +1,8 @@
 """Clients at work in a world: producers, consumers of a group, and the faults between them and their nodes.
 
 Rules:
-- The clients are ours, unmodified, each a process of its own host. They write into a `WorkloadLedger` what they were told.
+- The clients are ours, unmodified, each a process of its own host. They write into a `WorkloadLedger` what they were
+  told.
 - A client never ends by an error that Kafka's clients may meet: it notes what it does not know, and begins again.
 """
 

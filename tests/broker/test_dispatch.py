@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ottla
+from ottla.broker.call.handler import REGISTERED
 from ottla.broker.dispatch.dispatch import HANDLERS
 from ottla.broker.handlers import MODULES
 from ottla.kernel.error import ErrorCode
@@ -119,7 +120,7 @@ def test_a_handler_is_where_the_table_says(key: int) -> None:
 
 def test_there_is_no_handler_that_the_table_does_not_have() -> None:
     list(load_all())
-    assert HANDLERS.registered.keys() == MODULES.keys()
+    assert REGISTERED.keys() == MODULES.keys()
 
 
 def test_a_handler_whose_module_a_thread_is_importing_is_waited_for(
@@ -129,11 +130,11 @@ def test_a_handler_whose_module_a_thread_is_importing_is_waited_for(
     monkeypatch.setitem(sys.modules, "gate_of_half", SimpleNamespace(begun=begun, whole=whole))
     (tmp_path / "half_of_a_handler.py").write_text(
         "from gate_of_half import begun, whole\n"
-        "from ottla.broker.dispatch.dispatch import HANDLERS\n"
-        "HANDLERS.registered[-1] = 'half'\n"
+        "from ottla.broker.call.handler import REGISTERED\n"
+        "REGISTERED[-1] = 'half'\n"
         "begun.set()\n"
         "assert whole.wait(30)\n"
-        "HANDLERS.registered[-1] = 'whole'\n"
+        "REGISTERED[-1] = 'whole'\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "half_of_a_handler", raising=False)
@@ -152,7 +153,7 @@ def test_a_handler_whose_module_a_thread_is_importing_is_waited_for(
     finally:
         whole.set()
         thread.join()
-        HANDLERS.registered.pop(-1, None)
+        REGISTERED.pop(-1, None)
         sys.modules.pop("half_of_a_handler", None)
 
 

@@ -44,7 +44,10 @@ def test_each_tool_is_there_with_sh_too() -> None:
 
 def test_importing_a_tool_is_quick() -> None:
     """No client, no rich: an option that is wrong is told at once."""
-    program = "import sys, ottla.cli.kafka.topics.topic; print([n for n in ('ottla.client', 'rich', 'asyncio') if n in sys.modules])"
+    program = (
+        "import sys, ottla.cli.kafka.topics.topic;"
+        "print([n for n in ('ottla.client', 'rich', 'asyncio') if n in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=30, env=os.environ, check=True)
     assert done.stdout == b"[]\n"
 

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from ottla.client import OttlaError
-from ottla.client.setting_reference import CLIENTS, explain, explained, reference
+from ottla.client.settings.reference import CLIENTS, explain, explained, reference
 from ottla.client.settings.share import NOT_OF_SHARE_CONSUMERS
 from ottla.settings.client.schema import DeclaredSettings
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs/reference/client-settings.md"
-OPTIONS = ROOT / "ottla/client/option.py"
+OPTIONS = ROOT / "ottla/client/settings/option.py"
 
 HEAD = '''"""The settings that clients take as keyword arguments, with their types, for editors and type checkers only.
 
-Written from the declarations in `*_setting.py` by `python -m tests.client.test_setting_reference`; a test holds the two
+Written from the declarations in this room by `python -m tests.client.test_setting_reference`; a test holds the two
 equal. Numbers and booleans may also be text, as in Kafka's properties files. docs/reference/client-settings.md says
 what each means.
 """
@@ -57,7 +57,7 @@ def annotations(kind: type[DeclaredSettings]) -> dict[str, str]:
 
 
 def options() -> str:
-    """The source of `ottla/client/option.py`."""
+    """The source of `ottla/client/settings/option.py`."""
     parts = [HEAD]
     of = {client: annotations(kind) for client, kind in CLIENTS.items()}
     of["share"] = {name: text for name, text in of["share"].items() if name not in NOT_OF_SHARE_CONSUMERS}

@@ -15,20 +15,32 @@ from tests.tidy.source import ROOT, modules, packages, texts, tree
 _PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 _CONTRACTS = {contract["name"]: contract for contract in _PYPROJECT["tool"]["importlinter"]["contracts"]}
 #: Packages that never touch the machine (docs/ARCHITECTURE.md).
-_PURE = {"kernel", "wire", "raft", "replica", "cluster", "group", "share", "txn", "flow"}
+_PURE = {
+    "columns",
+    "controller",
+    "flow",
+    "group",
+    "kernel",
+    "metadata",
+    "raft",
+    "replica",
+    "serde",
+    "settings",
+    "share",
+    "txn",
+    "wire",
+}
 #: Modules that are imported only by those who have the extra: spark, arrow, test.
 _EXTRAS = (
     "ottla/spark/",
-    "ottla/client/avro_",
-    "ottla/columns/column",
-    "ottla/columns/field.py",
-    "ottla/client/producer/outgoing.py",
-    "ottla/serde/protobuf_zero.py",
-    "ottla/serde/serde",
-    "ottla/columns/uniform_layout.py",
+    "ottla/columns/",
+    "ottla/serde/",
     "ottla/client/consumer/table.py",
+    "ottla/client/producer/outgoing.py",
     "ottla/testing.py",
 )
+#: Packages whose reading of a setting does not count: where settings are declared, and what runs without a node.
+_NO_NODE = {"kernel", "settings", "columns", "serde", "security", "client", "operations", "cli", "spark"}
 _PATH = re.compile(r"(?<![\w/.-])((?:ottla|tests|docs|bench|examples|\.ci)/[\w./-]*\w)")
 _LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)")
 
@@ -142,11 +154,7 @@ def test_a_setting_says_honestly_whether_a_node_does_anything_with_it() -> None:
 
 def _read_attributes() -> set[str]:
     """Attributes that a node reads; of the kernel only the file that works settings out from one another."""
-    nodes = [
-        path
-        for path in modules("ottla")
-        if not path.startswith(("ottla/kernel/", "ottla/client/", "ottla/cli/", "ottla/spark/"))
-    ]
+    nodes = [path for path in modules("ottla") if path.split("/")[1] not in _NO_NODE]
     read = {
         node.attr
         for path in (*nodes, "ottla/settings/server/settings.py")

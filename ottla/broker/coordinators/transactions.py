@@ -1,8 +1,8 @@
 """The transaction coordinators of this node, one a partition of `__transaction_state`, and their markers.
 
 Rules:
-- Markers are written into the partitions by the coordinator itself (`ottla.broker.coordinators.markers`): all that are led are led
-  here.
+- Markers are written into the partitions by the coordinator itself (`ottla.broker.coordinators.markers`): all that
+  are led are led here.
 - A producer that speaks transaction version 2 (Produce 12 and later, KIP-890) need not announce its partitions: the
   produce request itself brings them into the transaction. An older one's are verified instead, once a transaction.
 """

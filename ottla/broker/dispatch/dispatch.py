@@ -13,14 +13,15 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from ottla.broker.call.reply import Later, NoReply, Refusal
+from ottla.broker.call.handler import REGISTERED, Call, Handler, Meter
+from ottla.broker.call.reply import Later, NoReply
 from ottla.broker.handlers import MODULES
 from ottla.broker.log_output import RequestLog
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.net.inbound import Connection, Part, PeerError, Slot
-from ottla.wire.api import API, Api, ApiKey
+from ottla.wire.api import API, ApiKey
 from ottla.wire.compile import decoder, encoder
 from ottla.wire.header import RequestHeader, request_header_version, response_header_version
 from ottla.wire.type import Malformed
@@ -33,39 +34,14 @@ _FIXED_HEADER = struct.Struct(">hhih")
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
 _SIZE_BYTES = 4
 
-_Handler = TypeVar("_Handler", bound=Callable[..., Any])
-
-
-class Handler:
-    """One API's function and how its whole-request errors are said."""
-
-    __slots__ = ("api", "function", "refuse")
-
-    def __init__(self, api: Api, function: Callable[[Call, Any], Any], refuse: Refusal | None) -> None:
-        self.api = api
-        self.function = function
-        self.refuse = refuse or self._mirror
-
-    def _mirror(self, request: Any, version: int, error: KafkaError) -> Any:
-        from ottla.broker.call.error_response import refusal
-
-        response = refusal(request, self.api.response, version, error)
-        if response is None:
-            raise PeerError(f"{self.api.name} v{version} has no way to say {error}")
-        return response
-
 
 class _Handlers(Mapping[int, Handler]):
-    """Every API's handler. To ask for one imports its module, to ask which there are imports nothing."""
-
-    def __init__(self) -> None:
-        #: Of the modules that are imported.
-        self.registered: dict[int, Handler] = {}
+    """Every API's handler. Indexing imports the handler's module; iteration and `in` do not."""
 
     def __getitem__(self, key: int) -> Handler:
         # Also of one that is registered: another thread may be half way through its module, and is waited for.
         MODULES[key].load()
-        return self.registered[key]
+        return REGISTERED[key]
 
     def __contains__(self, key: object) -> bool:
         return key in MODULES
@@ -78,62 +54,6 @@ class _Handlers(Mapping[int, Handler]):
 
 
 HANDLERS = _Handlers()
-
-
-def handles(key: int, *, refuse: Refusal | None = None) -> Callable[[_Handler], _Handler]:
-    """Register an API's handler. `refuse` builds its response to a KafkaError where it has no top-level code."""
-
-    def register(function: _Handler) -> _Handler:
-        assert key not in HANDLERS.registered, f"two handlers for API {key}"
-        HANDLERS.registered[key] = Handler(API[key], function, refuse)
-        return function
-
-    return register
-
-
-class Meter:
-    """What one request costs."""
-
-    __slots__ = ("frame_bytes", "seconds")
-
-    def __init__(self, frame_bytes: int, began_seconds: float) -> None:
-        self.frame_bytes = frame_bytes
-        #: On the loop, in stage one.
-        self.seconds = -began_seconds
-
-
-class Call:
-    """One request's surroundings: who asks, in which version, of which node."""
-
-    __slots__ = ("began", "client_id", "connection", "correlation_id", "meter", "node", "version")
-
-    def __init__(
-        self, node: BrokerNode, connection: Connection, version: int, correlation_id: int, client_id: str
-    ) -> None:
-        self.node = node
-        self.connection = connection
-        self.version = version
-        self.correlation_id = correlation_id
-        self.client_id = client_id
-        #: What the request cost, while there are quotas.
-        self.meter: Meter | None = None
-        #: When it came, while the log wants lines about requests.
-        self.began: float | None = None
-
-    @property
-    def user(self) -> str:
-        """The name of the principal."""
-        return self.principal.partition(":")[2]
-
-    @property
-    def client_host(self) -> str:
-        """The client's address as Kafka shows it in group descriptions: `/127.0.0.1`."""
-        return f"/{self.connection.peer[0]}"
-
-    @property
-    def principal(self) -> str:
-        """Who the client is. Without authentication everyone is Kafka's `User:ANONYMOUS`."""
-        return "User:ANONYMOUS"
 
 
 class _Route:

@@ -13,7 +13,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ottla.broker.dispatch.dispatch import HANDLERS, Call, handles
+from ottla.broker.call.handler import Call, handles
+from ottla.broker.handlers import MODULES
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api import API, ApiKey
 from ottla.wire.api.api_versions import (
@@ -55,7 +56,7 @@ def offer(node: BrokerNode, version: int) -> ApiVersionsResponse:
                 min_version=0 if key == ApiKey.PRODUCE else API[key].stable_versions.start,
                 max_version=API[key].stable_versions.stop - 1,
             )
-            for key in sorted(HANDLERS)
+            for key in sorted(MODULES)
             if key not in _TELEMETRY or node.telemetry.exporter is not None
         ],
         supported_features=[

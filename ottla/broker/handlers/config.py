@@ -13,8 +13,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later
-from ottla.broker.dispatch.dispatch import Call, handles
 from ottla.broker.log_output import LEVELS
 from ottla.broker.metadata.config_view import (
     LOGGER_SOURCE,

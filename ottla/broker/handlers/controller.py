@@ -2,16 +2,16 @@
 
 On a cluster a broker wraps these in Envelope and sends them to the active controller; this node is its own controller,
 so they go to it by a call. A change is in the metadata log, synced, before the response leaves; the sync runs beside
-the loop. Versions and error codes are `ottla.cluster`'s business. When the metadata log cannot be written, each thing
-of the request gets KAFKA_STORAGE_ERROR.
+the loop. Versions and error codes are `ottla.controller`'s business. When the metadata log cannot be written, each
+thing of the request gets KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later
-from ottla.broker.dispatch.dispatch import Call, handles
 from ottla.controller.decision import unlimited
 from ottla.kernel.error import KafkaError
 from ottla.kernel.error_message import words

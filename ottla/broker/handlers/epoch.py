@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.dispatch.dispatch import Call, handles
+from ottla.broker.call.handler import Call, handles
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api import ApiKey
 from ottla.wire.api.offset_for_leader_epoch import (

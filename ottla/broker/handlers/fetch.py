@@ -19,8 +19,8 @@ from asyncio import TimerHandle
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later, Reply
-from ottla.broker.dispatch.dispatch import Call, handles
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.net.inbound import NO_REQUEST

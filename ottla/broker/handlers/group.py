@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later, Reply
 from ottla.broker.coordinators.coordinators import Coordinators
 from ottla.broker.coordinators.group_driver import GroupDriver
 from ottla.broker.coordinators.group_protocol import CONSUMER, SHARE, STREAMS, check_enabled
-from ottla.broker.dispatch.dispatch import Call, handles
 from ottla.group.failure import failure
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.error_message import words

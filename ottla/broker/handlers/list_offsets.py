@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator
 
+from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Reply, in_turns
-from ottla.broker.dispatch.dispatch import Call, handles
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.log.lookup import max_timestamp, offset_for_timestamp
 from ottla.wire.api import ApiKey

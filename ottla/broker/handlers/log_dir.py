@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.broker.dispatch.dispatch import Call, handles
+from ottla.broker.call.handler import Call, handles
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import TopicPartition
 from ottla.metadata.feature import CORDONED_DIRECTORIES_FROM

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later, Reply
 from ottla.broker.coordinators.topic_spec import new_topic
-from ottla.broker.dispatch.dispatch import Call, handles
 from ottla.controller.placement import is_offline
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import INTERNAL_TOPICS, NO_UUID

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import logging
 
+from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import NO_REPLY, Later, Reply
-from ottla.broker.dispatch.dispatch import Call, handles
 from ottla.kernel.error import ErrorCode, KafkaError, RefusedBatch
 from ottla.kernel.ids import INTERNAL_TOPICS
 from ottla.kernel.ports import Buffer

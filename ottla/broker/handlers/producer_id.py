@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later, Reply
-from ottla.broker.dispatch.dispatch import Call, handles
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api import ApiKey
 from ottla.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

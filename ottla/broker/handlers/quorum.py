@@ -8,7 +8,7 @@ KIPs: 595, 642 DescribeQuorum, 853 voters.
 
 from __future__ import annotations
 
-from ottla.broker.dispatch.dispatch import Call, handles
+from ottla.broker.call.handler import Call, handles
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import METADATA_TOPIC, NO_UUID
 from ottla.wire.api import ApiKey

@@ -12,7 +12,7 @@ Kafka.
 
 from __future__ import annotations
 
-from ottla.broker.dispatch.dispatch import Call, handles
+from ottla.broker.call.handler import Call, handles
 from ottla.controller import scram
 from ottla.kernel.error import ErrorCode
 from ottla.net.inbound import PeerError

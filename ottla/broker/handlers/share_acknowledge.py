@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later, Reply
 from ottla.broker.coordinators.group_protocol import SHARE, check_enabled
-from ottla.broker.dispatch.dispatch import Call, handles
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.share.partition import Acknowledgement, AcknowledgeType

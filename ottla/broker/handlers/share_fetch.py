@@ -18,9 +18,9 @@ from asyncio import TimerHandle
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later, Reply
 from ottla.broker.coordinators.group_protocol import SHARE, check_enabled
-from ottla.broker.dispatch.dispatch import Call, handles
 from ottla.broker.handlers.share_acknowledge import Outcome, acknowledge, check_member
 from ottla.broker.share.partition import ShareLeader
 from ottla.broker.share.read import visible_batches

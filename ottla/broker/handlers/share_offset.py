@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later, Reply
 from ottla.broker.coordinators.group_protocol import SHARE, check_enabled
-from ottla.broker.dispatch.dispatch import Call, handles
 from ottla.group.state.share import ShareGroup
 from ottla.kernel.error import KafkaError
 from ottla.kernel.ids import NO_UUID, Uuid

@@ -10,8 +10,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later, Reply
-from ottla.broker.dispatch.dispatch import Call, handles
 from ottla.kernel.error import KafkaError
 from ottla.share import answer
 from ottla.wire.api import ApiKey

@@ -6,9 +6,9 @@ KIPs: 1071.
 
 from __future__ import annotations
 
+from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later
 from ottla.broker.coordinators.group_protocol import STREAMS, check_enabled
-from ottla.broker.dispatch.dispatch import Call, handles
 from ottla.group.event import StreamsHeartbeat
 from ottla.group.failure import failure
 from ottla.kernel.error import ErrorCode, KafkaError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.dispatch.dispatch import Call, handles
+from ottla.broker.call.handler import Call, handles
 from ottla.broker.limits.telemetry import ACCEPTED_COMPRESSION_TYPES, Client
 from ottla.kernel.error import KafkaError
 from ottla.kernel.ids import Uuid

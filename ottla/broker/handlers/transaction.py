@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later, Reply
 from ottla.broker.coordinators.markers import write_marker
-from ottla.broker.dispatch.dispatch import Call, handles
 from ottla.group.failure import failure
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import OFFSETS_TOPIC, TopicPartition

@@ -22,16 +22,11 @@ from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any
 
+from ottla.broker.metadata import registration
 from ottla.broker.metadata.durability import MetadataSync
 from ottla.broker.metadata.file import MetadataFiles
 from ottla.broker.metadata.loader import check_servable, load
-from ottla.broker.metadata.registration import (
-    BrokerAddress,
-    LogDirectories,
-    broker_request,
-    controller_request,
-    directory_id,
-)
+from ottla.broker.metadata.registration import BrokerAddress, LogDirectories
 from ottla.broker.metadata.voters import known_voters, raised, with_own_address
 from ottla.controller.activation import activation_records
 from ottla.controller.broker import register_broker, register_controller, unfence
@@ -142,9 +137,9 @@ class MetadataLog:
         log = cls(disk, settings, store, clock, rng, directory)
         try:
             log._load()
-            log._lead(directory_id(store, directory))
+            log._lead(registration.directory_id(store, directory))
             log._activate()
-            log._join([directory_id(store, path) for path in store.directories], list(addresses))
+            log._join([registration.directory_id(store, path) for path in store.directories], list(addresses))
         except BaseException:
             if hasattr(log, "_log"):
                 log._log.discard()
@@ -371,9 +366,9 @@ class MetadataLog:
         """Register this controller and this broker, and let the broker serve."""
         settings, rng = self._settings, self._rng
         if self._fold.image.metadata_version >= CONTROLLER_REGISTRATIONS_FROM:
-            self._step(Submitted(register_controller(controller_request(settings, rng)).records))
+            self._step(Submitted(register_controller(registration.controller_request(settings, rng)).records))
         before = self._fold.image.brokers.get(settings.node_id)
-        request = broker_request(settings, rng, self._cluster_id, directory_ids, addresses)
+        request = registration.broker_request(settings, rng, self._cluster_id, directory_ids, addresses)
         registered = register_broker(self._fold.image, self._cluster_id, request, self._log.end_offset)
         self._step(Submitted(registered.records))
         # A broker that stops says so in its last record; one that did not may have lost what it had not synced.

@@ -19,12 +19,11 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Protocol
 
-import ottla
 from ottla.kernel.ports import Disk
 from ottla.log.cleaning.job import Job
 
 #: Where `ottla` is imported from. Behind everything else, as the child must find the same standard library.
-_ROOT = str(Path(ottla.__file__).parent.parent)
+_ROOT = str(Path(__file__).parents[3])
 _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from ottla.broker.partitions.clean_process import main; main()"
 
 
@@ -32,7 +31,7 @@ class Cleaned(Protocol):
     """Who is told how a cleaning goes on."""
 
     def on_ready(self, bases: list[int]) -> None:
-        """The `.cleaned` segment of these segments is there. `CleanerWorker.answer` says whether it was put in place."""
+        """The `.cleaned` segment of these is there; `CleanerWorker.answer` says whether it was put in place."""
 
     def on_end(self, result: dict[str, Any]) -> None:
         """It is over: `end_offset`, `read` and `written`; or `error` and `corrupt`; or nothing of these."""

@@ -16,13 +16,12 @@ from ottla.client.admin.streams_group import StreamsGroupCalls
 from ottla.client.admin.topic import TopicCalls
 from ottla.client.admin.transaction import TransactionAdminCalls
 from ottla.client.connection.cluster import Cluster
-from ottla.client.connection.loop_thread import loop_thread
-from ottla.kernel.argument import needs_loop
+from ottla.client.connection.loop_thread import loop_thread, needs_loop
 from ottla.settings.client.client import AdminSettings
 from ottla.settings.client.schema import Given
 
 if TYPE_CHECKING:
-    from ottla.client.option import AdminOptions
+    from ottla.client.settings.option import AdminOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -85,6 +85,17 @@ def loop_thread() -> LoopThread:
         return _current
 
 
+def needs_loop(what: str) -> None:
+    """OttlaError where no event loop runs."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        other = what.removeprefix("Async")
+        raise OttlaError(
+            f"{what} is made inside a coroutine, on the event loop that it lives on; without one, use {other}"
+        ) from None
+
+
 def _new_loop() -> asyncio.AbstractEventLoop:
     try:
         import uvloop

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast
 
 from ottla.client.connection.clock import now_ms
 from ottla.client.connection.cluster import Cluster
+from ottla.client.connection.loop_thread import needs_loop
 from ottla.client.consumer.commit import CommitCalls
 from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.handing_out import RecordCalls, starts_of
@@ -29,19 +30,19 @@ from ottla.client.consumer.subscription import SubscriptionCalls, call_here
 from ottla.client.membership.classic import ClassicGroupMember
 from ottla.client.membership.group import Group
 from ottla.client.settings.consumer import ConsumerSettings
-from ottla.client.typevar import K, V
 from ottla.columns.record import ConsumerRecord
-from ottla.kernel.argument import needs_arrow, needs_loop, serde_of, wait_ms, whole
+from ottla.kernel.argument import needs_arrow, serde_of, wait_ms, whole
 from ottla.kernel.client_error import ClientClosed, RecordDeserializationError
 from ottla.kernel.error import OttlaError
 from ottla.kernel.ids import TopicPartition
+from ottla.kernel.typevar import K, V
 from ottla.settings.client.schema import Given
 
 if TYPE_CHECKING:
     import pyarrow
 
     from ottla.client.decode import DeadLetters
-    from ottla.client.option import ConsumerOptions
+    from ottla.client.settings.option import ConsumerOptions
     from ottla.serde.serde import Serde
 
 T = TypeVar("T")

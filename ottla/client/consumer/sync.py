@@ -24,17 +24,17 @@ from ottla.client.consumer.handing_out import starts_of
 from ottla.client.consumer.listener import RebalanceListener
 from ottla.client.consumer.metric import ConsumerMetrics
 from ottla.client.membership.commit import GroupMetadata, Offsets
-from ottla.client.typevar import K, V
 from ottla.columns.record import ConsumerRecord
 from ottla.kernel.argument import needs_arrow, serde_of, wait_ms
 from ottla.kernel.ids import TopicPartition
+from ottla.kernel.typevar import K, V
 from ottla.settings.client.schema import Given
 
 if TYPE_CHECKING:
     import pyarrow
 
     from ottla.client.consumer.table import Taken
-    from ottla.client.option import ConsumerOptions
+    from ottla.client.settings.option import ConsumerOptions
     from ottla.serde.serde import Serde
 
 T = TypeVar("T")

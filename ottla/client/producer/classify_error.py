@@ -18,7 +18,7 @@ from ottla.client.connection.metadata import Metadata
 from ottla.client.producer.accumulator import PartitionQueue
 from ottla.client.producer.delivery import ProducerBatch
 from ottla.client.settings.producer import ProducerSettings
-from ottla.client.transaction.state import Transactions
+from ottla.client.transaction.state import TRANSACTION_PAUSE_MS, Transactions
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import NO_UUID
 from ottla.wire.api.produce import (
@@ -42,8 +42,6 @@ _LOST_TRACK = frozenset(
 _JOINS_BY_WRITING = 12
 #: The first version of Produce with topic ids.
 _TOPIC_IDS = 13
-#: Between two tries while a transaction's end is under way (Java's client waits as long).
-TRANSACTION_PAUSE_MS = 20
 
 Item = tuple[PartitionQueue, ProducerBatch]
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, Unpack, cast
 from ottla.client.checked import checked
 from ottla.client.connection.clock import current_clock, now_ms, randomness, wall_ms
 from ottla.client.connection.cluster import Cluster
+from ottla.client.connection.loop_thread import needs_loop
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.delivery import Delivery, ProducerBatch, TableDelivery
 from ottla.client.producer.metric import ProducerMetrics
@@ -28,19 +29,19 @@ from ottla.client.settings.producer import ProducerSettings
 from ottla.client.transaction.api import TransactionCalls
 from ottla.client.transaction.driver import Transactor
 from ottla.client.transaction.state import Transactions
-from ottla.client.typevar import K, V
-from ottla.kernel.argument import needs_arrow, needs_loop, serde_of, topic_name, whole
+from ottla.kernel.argument import needs_arrow, serde_of, topic_name, whole
 from ottla.kernel.client_error import BufferFull, ClientClosed
 from ottla.kernel.error import KafkaError
 from ottla.kernel.memory import Frames
+from ottla.kernel.typevar import K, V
 from ottla.serde.serializer import headers_of, plain_bytes, serialized
 from ottla.settings.client.schema import Given
 from ottla.wire.batch import Header
 
 if TYPE_CHECKING:
-    from ottla.client.option import ProducerOptions
     from ottla.client.producer.outgoing import ColumnMapping as Named
     from ottla.client.producer.outgoing import Columns
+    from ottla.client.settings.option import ProducerOptions
     from ottla.serde.serde import Serde
 
 #: What `headers` may be: pairs, or a mapping; contents bytes, text (as UTF-8) or None.

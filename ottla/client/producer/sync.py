@@ -22,16 +22,16 @@ from ottla.client.producer.metric import ProducerMetrics
 from ottla.client.producer.partitioner import key_hash
 from ottla.client.producer.producer import AsyncProducer, Headers, Progress, buffer_full, convert
 from ottla.client.transaction.api import Reader, group_offsets, not_aborted
-from ottla.client.typevar import K, V
 from ottla.kernel.argument import needs_arrow, optional_seconds, serde_of, topic_name
 from ottla.kernel.client_error import ClientClosed
 from ottla.kernel.error import KafkaError, OttlaError
+from ottla.kernel.typevar import K, V
 from ottla.settings.client.schema import Given
 from ottla.wire.batch import Header
 
 if TYPE_CHECKING:
-    from ottla.client.option import ProducerOptions
     from ottla.client.producer.outgoing import Columns
+    from ottla.client.settings.option import ProducerOptions
     from ottla.serde.serde import Serde
 
 T = TypeVar("T")

@@ -23,19 +23,20 @@ from ottla.client.acknowledgement import Acknowledge, Acknowledgements, ShareRec
 from ottla.client.checked import checked
 from ottla.client.connection.clock import now_ms
 from ottla.client.connection.cluster import Cluster
+from ottla.client.connection.loop_thread import needs_loop
 from ottla.client.settings.share import ShareConsumerSettings
 from ottla.client.share.fetcher import ShareFetcher
 from ottla.client.share.group import ShareGroupMember
-from ottla.client.typevar import K, V
-from ottla.kernel.argument import needs_loop, topic_names, wait_ms
+from ottla.kernel.argument import topic_names, wait_ms
 from ottla.kernel.client_error import ClientClosed, RecordDeserializationError, RequestTimedOut
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
+from ottla.kernel.typevar import K, V
 from ottla.settings.client.schema import Given
 
 if TYPE_CHECKING:
     from ottla.client.decode import DeadLetters
-    from ottla.client.option import ShareConsumerOptions
+    from ottla.client.settings.option import ShareConsumerOptions
 
 #: Called with a partition, its offsets, and why they were not acknowledged (None: they were).
 Acknowledged = Callable[[TopicPartition, list[int], KafkaError | None], Any]

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Generic, Unpack
 from ottla.client.acknowledgement import Acknowledge, ShareRecord
 from ottla.client.connection.loop_thread import loop_thread
 from ottla.client.share.consumer import Acknowledged, AsyncShareConsumer
-from ottla.client.typevar import K, V
 from ottla.kernel.error import KafkaError
 from ottla.kernel.ids import TopicPartition
+from ottla.kernel.typevar import K, V
 from ottla.settings.client.schema import Given
 
 if TYPE_CHECKING:
-    from ottla.client.option import ShareConsumerOptions
+    from ottla.client.settings.option import ShareConsumerOptions
 
 
 class ShareConsumer(Generic[K, V]):

@@ -10,16 +10,14 @@ import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.client.connection.clock import Backoff
 from ottla.client.connection.cluster import GROUP, TRANSACTION, Cluster
 from ottla.client.connection.connection import BrokerConnection
 from ottla.client.membership.commit import CommittedAt, GroupMetadata
-from ottla.client.producer.classify_error import TRANSACTION_PAUSE_MS
-from ottla.client.producer.sender import Sender
 from ottla.client.settings.producer import ProducerSettings
-from ottla.client.transaction.state import Phase, Transactions
+from ottla.client.transaction.state import TRANSACTION_PAUSE_MS, Phase, Transactions
 from ottla.kernel.client_error import NotReachable, RequestTimedOut
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
@@ -29,6 +27,9 @@ from ottla.wire.api.add_partitions_to_txn import AddPartitionsToTxnResponse
 from ottla.wire.api.end_txn import EndTxnResponse
 from ottla.wire.api.init_producer_id import InitProducerIdResponse
 from ottla.wire.api.txn_offset_commit import TxnOffsetCommitResponse
+
+if TYPE_CHECKING:
+    from ottla.client.producer.sender import Sender
 
 T = TypeVar("T")
 

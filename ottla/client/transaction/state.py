@@ -57,6 +57,8 @@ class Phase(Enum):
 
 
 #: Another producer has the transactional id, or this one may not use it.
+#: Between two tries while a transaction's end is under way (Java's client waits as long).
+TRANSACTION_PAUSE_MS = 20
 _FATAL = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,

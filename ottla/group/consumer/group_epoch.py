@@ -13,7 +13,6 @@ Rules:
 from collections.abc import Mapping
 
 from ottla.group.consumer.reconciliation import Goal, reconcile
-from ottla.group.consumer.target import topic_ids
 from ottla.group.metadata_hash import metadata_hash
 from ottla.group.records.encode import (
     current_entry,
@@ -34,6 +33,7 @@ from ottla.group.state.consumer import (
 )
 from ottla.group.state.shard import CommandContext
 from ottla.group.timer import Alarm, TimerKey
+from ottla.group.topic import topic_ids
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import Uuid

@@ -13,7 +13,6 @@ from ottla.group.records.encode import assignment_epoch_entry, target_entry
 from ottla.group.setting import CoordinatorSettings
 from ottla.group.state.consumer import ConsumerGroup, ConsumerMember, Resolved, Target, topics_of
 from ottla.group.state.shard import CommandContext
-from ottla.group.topic import TopicView
 from ottla.kernel.ids import Uuid
 
 
@@ -60,9 +59,3 @@ def _may_compute(turn: CommandContext, group: ConsumerGroup) -> bool:
     if interval_ms is None:
         interval_ms = turn.settings.group_consumer_assignment_interval_ms
     return group.may_assign(interval_ms, turn.now_ms)
-
-
-def topic_ids(names: Iterable[str], topics: TopicView) -> frozenset[Uuid]:
-    """The ids of those of the topics that exist."""
-    found = (topics.topic_id(name) for name in names)
-    return frozenset(topic_id for topic_id in found if topic_id is not None)

@@ -15,7 +15,6 @@ Rules:
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ottla.group.consumer.target import topic_ids
 from ottla.group.event import Called, Continue, HeldHeartbeat
 from ottla.group.metadata_hash import metadata_hash
 from ottla.group.records.encode_share import (
@@ -32,6 +31,7 @@ from ottla.group.state.consumer import LEAVE_EPOCH, Target
 from ottla.group.state.shard import CommandContext
 from ottla.group.state.share import ShareGroup, ShareMember, subscribed_topics
 from ottla.group.timer import Alarm, TimerKey
+from ottla.group.topic import topic_ids
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.wire.api.share_group_heartbeat import (

@@ -26,7 +26,7 @@ StateErrors = Mapping[tuple[Uuid, int], KafkaError]
 class ShareCall(NamedTuple):
     """A question to the share coordinator that it has not answered yet."""
 
-    then: "Callable[[Turn, StateErrors], None]"
+    then: "Callable[[CommandContext, StateErrors], None]"
     #: The requests that wait for it.
     calls: tuple[Called, ...]
 

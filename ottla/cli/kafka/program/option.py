@@ -2,7 +2,7 @@
 
 Rules:
 - A tool declares its options in one table. What reads the command line depends on what Apache's tool uses, because the
-  words of its errors do: `parse` here for those with jopt-simple (most), `ottla.cli.kafka.program.argument` for argparse4j.
+  words of its errors do: `parse` here for those with jopt-simple (most), `argument` for argparse4j.
 - `--name VALUE`, `--name=VALUE`, and `-name` for `--name`, as jopt-simple takes them; no abbreviations. A value may
   begin with a dash. Words that are no option are ignored.
 - A wrong use raises `Usage` (the message, then the help) or `Refused` (the message alone), exit code 1.

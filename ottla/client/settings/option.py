@@ -1,6 +1,6 @@
 """The settings that clients take as keyword arguments, with their types, for editors and type checkers only.
 
-Written from the declarations in `*_setting.py` by `python -m tests.client.test_setting_reference`; a test holds the two
+Written from the declarations in this room by `python -m tests.client.test_setting_reference`; a test holds the two
 equal. Numbers and booleans may also be text, as in Kafka's properties files. docs/reference/client-settings.md says
 what each means.
 """

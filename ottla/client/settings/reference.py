@@ -1,6 +1,6 @@
 """The client's settings as people look them up: `explain` one, or `reference` of all as Markdown.
 
-All of it comes from the declarations (`*_setting.py`); a test holds docs/reference/client-settings.md equal to it.
+All of it comes from the declarations; a test holds docs/reference/client-settings.md equal to it.
 """
 
 from __future__ import annotations
@@ -70,8 +70,9 @@ def reference() -> str:
         "# Client settings",
         "",
         "Every setting of `Producer`, `Consumer`, `ShareConsumer` and `Admin` (and of their `Async` forms), from the",
-        "declarations in `ottla/client/*_setting.py`. A setting is given by Kafka's name in a mapping, or as a keyword",
-        'in snake_case: `Producer({"linger.ms": 5})`, `Producer("127.0.0.1:9092", linger_ms=5)`. Names end in',
+        "declarations in `ottla/settings/client/` and `ottla/client/settings/`. A setting is given by Kafka's name in",
+        'a mapping, or as a keyword in snake_case: `Producer({"linger.ms": 5})`,',
+        '`Producer("127.0.0.1:9092", linger_ms=5)`. Names end in',
         "their unit: `ms` is milliseconds, `bytes` bytes. An unknown name is refused with the nearest right one.",
         "",
         "| setting | takes | default | clients | meaning |",

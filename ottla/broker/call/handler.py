@@ -1,0 +1,100 @@
+"""A handler and the call it is given: `handles` registers a plain function under its API's key.
+
+Rules:
+- A handler is registered when its module is imported, on the first request of its API (`ottla.broker.dispatch`).
+- A whole request fails by `KafkaError`; `Handler.refuse` says it in the API's own form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ottla.broker.call.reply import Refusal
+from ottla.kernel.error import KafkaError
+from ottla.net.inbound import Connection, PeerError
+from ottla.wire.api import API, Api
+
+if TYPE_CHECKING:
+    from ottla.broker.node import BrokerNode
+
+_Handler = TypeVar("_Handler", bound=Callable[..., Any])
+
+
+class Handler:
+    """One API's function and how its whole-request errors are said."""
+
+    __slots__ = ("api", "function", "refuse")
+
+    def __init__(self, api: Api, function: Callable[[Call, Any], Any], refuse: Refusal | None) -> None:
+        self.api = api
+        self.function = function
+        self.refuse = refuse or self._mirror
+
+    def _mirror(self, request: Any, version: int, error: KafkaError) -> Any:
+        from ottla.broker.call.error_response import refusal
+
+        response = refusal(request, self.api.response, version, error)
+        if response is None:
+            raise PeerError(f"{self.api.name} v{version} has no way to say {error}")
+        return response
+
+
+#: Every handler whose module is imported, by its API's key.
+REGISTERED: dict[int, Handler] = {}
+
+
+def handles(key: int, *, refuse: Refusal | None = None) -> Callable[[_Handler], _Handler]:
+    """Register an API's handler. `refuse` builds its response to a KafkaError where it has no top-level code."""
+
+    def register(function: _Handler) -> _Handler:
+        assert key not in REGISTERED, f"two handlers for API {key}"
+        REGISTERED[key] = Handler(API[key], function, refuse)
+        return function
+
+    return register
+
+
+class Meter:
+    """What one request costs."""
+
+    __slots__ = ("frame_bytes", "seconds")
+
+    def __init__(self, frame_bytes: int, began_seconds: float) -> None:
+        self.frame_bytes = frame_bytes
+        #: On the loop, in stage one.
+        self.seconds = -began_seconds
+
+
+class Call:
+    """One request's surroundings: who asks, in which version, of which node."""
+
+    __slots__ = ("began", "client_id", "connection", "correlation_id", "meter", "node", "version")
+
+    def __init__(
+        self, node: BrokerNode, connection: Connection, version: int, correlation_id: int, client_id: str
+    ) -> None:
+        self.node = node
+        self.connection = connection
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        #: What the request cost, while there are quotas.
+        self.meter: Meter | None = None
+        #: When it came, while the log wants lines about requests.
+        self.began: float | None = None
+
+    @property
+    def user(self) -> str:
+        """The name of the principal."""
+        return self.principal.partition(":")[2]
+
+    @property
+    def client_host(self) -> str:
+        """The client's address as Kafka shows it in group descriptions: `/127.0.0.1`."""
+        return f"/{self.connection.peer[0]}"
+
+    @property
+    def principal(self) -> str:
+        """Who the client is. Without authentication everyone is Kafka's `User:ANONYMOUS`."""
+        return "User:ANONYMOUS"
