@@ -269,8 +269,25 @@ def _asked_for(name: str) -> str:
 @contextmanager
 def admin(bootstrap: str, client: tuple[str, ...]) -> Iterator[Admin]:
     """An admin client that has reached the cluster, or an error that says how to get one."""
-    settings = client_settings(bootstrap, client)
-    reach(bootstrap, settings)
+    with admin_of(client_settings(bootstrap, client)) as found:
+        yield found
+
+
+def other_cluster(where: str) -> dict[str, object]:
+    """The settings of a second cluster: a profile, or an address, which gets nothing of the first one's secrets."""
+    from ottla.cli.config_file import resolved
+
+    file = opened_config()
+    own = file.profile(where) if where in file.profiles else {"bootstrap.servers": _with_ports(where)}
+    return dict(
+        resolved({"client.id": "ottla-cli", "bootstrap.servers": DEFAULT_BOOTSTRAP} | own, _asked_for, os.environ)
+    )
+
+
+@contextmanager
+def admin_of(settings: dict[str, object]) -> Iterator[Admin]:
+    """An admin client with these settings."""
+    reach(str(settings["bootstrap.servers"]), settings)
     from ottla.client import Admin
 
     with Admin(settings) as found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +13,8 @@ from ottla.kernel.error import OttlaError
 if TYPE_CHECKING:
     from ottla.client import Admin, OffsetSpec, TopicPartition
 
+Places = dict["TopicPartition", int]
+_BY_PARTITION = re.compile(r"\d+:\d+(,\d+:\d+)*")
 #: A number as large as this is a time in milliseconds (since 2001) rather than an offset.
 _TIME_MIN = 1_000_000_000_000
 
@@ -29,6 +32,8 @@ def offsets_at(ask: Admin, partitions: list[TopicPartition], target: str) -> dic
     starts = _listed(ask, partitions, OffsetSpec.EARLIEST)
     if target in ("earliest", "beginning", "start"):
         return starts
+    if _BY_PARTITION.fullmatch(target):
+        return _by_partition(target, starts, ends)
     try:
         number = int(target)
     except ValueError:
@@ -40,6 +45,14 @@ def offsets_at(ask: Admin, partitions: list[TopicPartition], target: str) -> dic
     return {
         each: max(starts[each], min(ends[each], number if number >= 0 else ends[each] + number)) for each in partitions
     }
+
+
+def _by_partition(target: str, starts: Places, ends: Places) -> Places:
+    """`0:1200,1:1180`: of each partition its own offset; of one that is not named, the start."""
+    wanted = {int(number): int(at) for number, at in (each.split(":") for each in target.split(","))}
+    if missing := wanted.keys() - {each.partition for each in ends}:
+        raise OttlaError(f"{target}: there is no partition {min(missing)}")
+    return {each: max(starts[each], min(ends[each], wanted.get(each.partition, starts[each]))) for each in ends}
 
 
 def _beyond(number: int, end: int, partitions: int) -> str:

@@ -219,6 +219,8 @@ _WORDS = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "this user may not do that with the topic",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "this user may not do that with the group",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this user may not do that with the cluster",
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group has members; stop them first",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "members of the group read it now; stop them first",
     ErrorCode.OFFSET_OUT_OF_RANGE: "there is no such offset",
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "nobody has used it in a transaction",
     ErrorCode.SECURITY_DISABLED: (

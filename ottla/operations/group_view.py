@@ -61,7 +61,13 @@ def look(ask: Admin, group: str, type_: GroupType) -> GroupView:
 
 
 def _member(member: str, instance: str | None, client: str, host: str, partitions: int) -> dict[str, Any]:
-    return {"member": member, "instance": instance, "client": client, "host": host, "partitions": partitions}
+    return {
+        "member": member,
+        "instance": instance,
+        "client": client,
+        "host": host.removeprefix("/"),
+        "partitions": partitions,
+    }
 
 
 def _partition(

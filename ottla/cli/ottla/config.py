@@ -8,6 +8,7 @@ import click
 
 from ottla.cli.amount import setting_value
 from ottla.cli.option import Commands, admin, as_json, cluster, complete_group, complete_topic, pairs
+from ottla.cli.pattern import expand
 from ottla.kernel.error import OttlaError
 
 if TYPE_CHECKING:
@@ -62,18 +63,48 @@ def _resource(kind: str, name: str) -> ConfigResource:
 
 
 def _check_there(ask: Admin, kind: str, name: str) -> None:
-    """OttlaError for a broker that is not there: the client would wait for it for a minute."""
+    """OttlaError for a topic or broker that is not there: the client would wait for a broker for a minute."""
+    if kind == "topic":
+        expand([name], [each.name for each in ask.list_topics(internal=True)], "topic")
     if kind in ("broker", "logger") and name.isdecimal():
         there = sorted(node.id for node in ask.describe_cluster().nodes)
         if int(name) not in there:
             raise OttlaError(f"there is no broker {name} now: these are {', '.join(map(str, there))}")
 
 
+def _check_known(ask: Admin, kind: str, name: str, settings: tuple[str, ...]) -> None:
+    """OttlaError for a setting that such a thing does not have: to unset one would seem to work."""
+    if kind == "metrics":
+        return
+    known = set(ask.describe_config(_resource(kind, name)))
+    for each in settings:
+        # Settings of one listener stand in no list.
+        if each not in known and not each.startswith("listener.name."):
+            raise OttlaError(f"a {kind} has no setting {each}{_near(each, sorted(known))}")
+
+
+def _near(name: str, names: list[str]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, names, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def complete_setting(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Names of settings for the shell, with = behind them where a value follows. Needs no cluster."""
+    kind = context.params.get("kind") or "topic"
+    if kind not in _KINDS or "=" in incomplete:
+        return []
+    equals = "=" if context.command.name in ("set", "create") else ""
+    names = (each.name for each in _declared(kind).declared().values() if not each.internal)
+    return sorted(f"{name}{equals}" for name in names if name.startswith(incomplete))
+
+
 @configs.command()
 @cluster
 @_kind
 @_name
-@click.argument("settings", nargs=-1, metavar="[SETTING...]")
+@click.argument("settings", nargs=-1, metavar="[SETTING...]", shell_complete=complete_setting)
 @click.option("-a", "--all", "everything", is_flag=True, help="Those that nobody set, too.")
 @as_json
 def show(
@@ -122,7 +153,7 @@ def show(
 @cluster
 @_kind
 @_name
-@click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE...")
+@click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE...", shell_complete=complete_setting)
 @as_json
 def set_(
     bootstrap: str, client: tuple[str, ...], kind: str, name: str, changes: tuple[str, ...], as_json: bool
@@ -147,7 +178,7 @@ def set_(
 @cluster
 @_kind
 @_name
-@click.argument("settings", nargs=-1, required=True, metavar="SETTING...")
+@click.argument("settings", nargs=-1, required=True, metavar="SETTING...", shell_complete=complete_setting)
 @as_json
 def unset(
     bootstrap: str, client: tuple[str, ...], kind: str, name: str, settings: tuple[str, ...], as_json: bool
@@ -157,6 +188,7 @@ def unset(
 
     with admin(bootstrap, client) as ask:
         _check_there(ask, kind, name)
+        _check_known(ask, kind, name, settings)
         ask.alter_config(_resource(kind, name), dict.fromkeys(settings))
     screen.told(
         as_json,
@@ -166,7 +198,7 @@ def unset(
 
 
 @configs.command()
-@click.argument("pattern", default="")
+@click.argument("pattern", default="", shell_complete=complete_setting)
 @click.option("-k", "--kind", type=click.Choice(_KINDS), help="Only settings of this kind.")
 @as_json
 def explain(pattern: str, kind: str | None, as_json: bool) -> None:
@@ -182,7 +214,8 @@ def explain(pattern: str, kind: str | None, as_json: bool) -> None:
     ]
     exact = [(each, setting) for each, setting in found if setting.name == pattern]
     if not found:
-        raise OttlaError(f"no setting has {pattern} in its name or its meaning")
+        names = sorted(name for each in _KINDS for name in _declared(each).declared())
+        raise OttlaError(f"no setting has {pattern} in its name or its meaning{_near(pattern, names)}")
     if as_json:
         screen.document([_about(each, setting) for each, setting in exact or found])
     elif exact:

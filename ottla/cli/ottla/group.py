@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.option import Commands, admin, as_json, cluster, complete_group, complete_topic, confirm, yes_option
+from ottla.cli.pattern import expand
 from ottla.cli.place import offsets_at
 from ottla.kernel.error import OttlaError
 
@@ -88,6 +89,7 @@ def describe(bootstrap: str, client: tuple[str, ...], group: str, as_json: bool)
     from ottla.operations.group_view import look, type_of
 
     with admin(bootstrap, client) as ask:
+        [group] = expand([group], [each.id for each in ask.list_groups()], "group")[:1]
         found = look(ask, group, type_of(ask, group))
     if as_json:
         screen.document({"group": group, **asdict(found)})
@@ -160,6 +162,7 @@ def reset(
         partitions = _meant(ask, group, topics, only, list(before))
         goals = _goals(ask, partitions, before, target, shift)
         if not dry_run:
+            _check_empty(ask, group)
             moved = sum(before.get(each) != goals[each] for each in partitions)
             confirm(f"move {group} in {moved} of {len(partitions)} partitions? (-n shows where to)", yes=yes)
             alter = ask.alter_share_group_offsets if shares else ask.alter_group_offsets
@@ -178,6 +181,18 @@ def reset(
         screen.hint("nothing was changed (--dry-run)")
     else:
         screen.done(f"{group} goes on there")
+
+
+def _check_empty(ask: Admin, group: str) -> None:
+    """OttlaError that names the members of a group which has some: they would not hear of a new place."""
+    from ottla.cli.group_view import look
+
+    listed = next((each for each in ask.list_groups() if each.id == group), None)
+    members = look(ask, listed.id, listed.type).members if listed is not None else []
+    if members:
+        who = ", ".join(sorted({f"{each['client']} on {each['host']}" for each in members})[:3])
+        many = f"{len(members)} member{'' if len(members) == 1 else 's'}"
+        raise OttlaError(f"{group} has {many} ({who}): stop them first, then reset it; -n shows where it would go")
 
 
 def _places(ask: Admin, group: str, *, shares: bool) -> dict[TopicPartition, int]:
@@ -229,6 +244,7 @@ def delete(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], yes:
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
+        names = tuple(expand(names, [each.id for each in ask.list_groups()], "group"))
         confirm(
             f"delete {', '.join(names)} with all that {'it has' if len(names) == 1 else 'they have'} committed?",
             yes=yes,

@@ -24,10 +24,11 @@ from ottla.kernel.error import KafkaError, OttlaError
 _TOOLS = {
     "start": ("ottla.cli.ottla.start:start", "Run a node: a single one here and now, or from a server.properties."),
     "storage": ("ottla.cli.ottla.storage:storage", "Format the log directories of a node."),
-    "topics": ("ottla.cli.ottla.topic:topics", "List, create, describe, grow, trim and delete topics."),
+    "topics": ("ottla.cli.ottla.topic:topics", "List, create, describe, copy, compare, analyze and delete topics."),
     "produce": ("ottla.cli.ottla.produce:produce", "Write records from a file or from what you type."),
     "consume": ("ottla.cli.ottla.consume:consume", "Read records, those that are there and those that come."),
     "import": ("ottla.cli.ottla.produce:import_", "Write the rows of a CSV, JSON-lines or Parquet file to a topic."),
+    "export": ("ottla.cli.ottla.export:export", "Write the records of a topic to a CSV, JSON-lines or Parquet file."),
     "groups": ("ottla.cli.ottla.group:groups", "List and describe groups, see their lag, reset their offsets."),
     "configs": ("ottla.cli.ottla.config:configs", "Show, explain and change settings."),
     "transactions": ("ottla.cli.ottla.transaction:transactions", "List transactions, find and abort those that hang."),

@@ -1,4 +1,4 @@
-"""`ottla topics`: list, create, describe, grow and delete topics."""
+"""`ottla topics`: list, create, describe, grow, trim, copy, compare, analyze and delete topics."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import click
 
 from ottla.cli.amount import setting_value
 from ottla.cli.option import Commands, admin, as_json, cluster, complete_topic, confirm, pairs, yes_option
+from ottla.cli.ottla.topic_analyze import analyze
+from ottla.cli.ottla.topic_copy import copy, diff
+from ottla.kernel.error import OttlaError
 
 if TYPE_CHECKING:
     from ottla.client import Admin
@@ -16,26 +19,37 @@ if TYPE_CHECKING:
     from ottla.kernel.ids import TopicPartition
 
 
+def _complete_setting(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from ottla.cli.config import complete_setting
+
+    return complete_setting(context, parameter, incomplete)
+
+
 @click.group(cls=Commands, invoke_without_command=True)
 @cluster
 @as_json
 @click.pass_context
 def topics(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """List, create, describe, grow and delete topics. Alone it lists."""
+    """List, create, describe, grow, copy, compare, analyze and delete topics. Alone it lists."""
     if context.invoked_subcommand is None:
-        context.invoke(list_, bootstrap=bootstrap, client=client, internal=False, as_json=as_json)
+        context.invoke(list_, bootstrap=bootstrap, client=client, names=(), internal=False, as_json=as_json)
 
 
 @topics.command("list")
 @cluster
+@click.argument("names", nargs=-1, metavar="[NAME|PATTERN...]", shell_complete=complete_topic)
 @click.option("-i", "--internal", is_flag=True, help="Kafka's own topics too.")
 @as_json
-def list_(bootstrap: str, client: tuple[str, ...], internal: bool, as_json: bool) -> None:
-    """All topics with their partitions, replicas, records and sizes."""
+def list_(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], internal: bool, as_json: bool) -> None:
+    """All topics, or those named, with their partitions, replicas, records and sizes.
+
+    NAME may be a pattern: 'orders.*', or a regular expression between slashes: '/^orders-[0-9]+$/'.
+    """
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
-        described = ask.describe_topics([topic.name for topic in ask.list_topics(internal=internal)]).succeeded
+        chosen = _meant(ask, names) if names else [topic.name for topic in ask.list_topics(internal=internal)]
+        described = ask.describe_topics(chosen).succeeded
         found = [_summary(ask, described[name]) for name in sorted(described)]
         _add_sizes(ask, found)
     if as_json:
@@ -53,6 +67,15 @@ def list_(bootstrap: str, client: tuple[str, ...], internal: bool, as_json: bool
         for each in found
     ]
     screen.table(columns, rows, empty="there is no topic yet; ottla topics create NAME makes one")
+
+
+def _meant(ask: Admin, names: Iterable[str]) -> list[str]:
+    """The topics that names and patterns mean. A pattern means none of Kafka's own."""
+    from ottla.cli.pattern import expand
+
+    there = ask.list_topics(internal=True)
+    own = [each.name for each in there if not each.internal]
+    return expand(names, own, "topic", hidden=[each.name for each in there if each.internal])
 
 
 def _summary(ask: Admin, topic: TopicDescription) -> dict[str, Any]:
@@ -96,18 +119,30 @@ def _sizes(ask: Admin) -> dict[TopicPartition, int]:
 
 @topics.command()
 @cluster
-@click.argument("name", shell_complete=complete_topic)
+@click.argument("names", nargs=-1, required=True, metavar="NAME|PATTERN...", shell_complete=complete_topic)
 @as_json
-def describe(bootstrap: str, client: tuple[str, ...], name: str, as_json: bool) -> None:
-    """One topic: its partitions, who leads them, how many records they hold, and what was set for it."""
+def describe(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> None:
+    """Topics: their partitions, who leads them, how many records they hold, and what was set for them."""
     from ottla.cli import screen
+
+    with admin(bootstrap, client) as ask:
+        found = [_description(ask, name) for name in _meant(ask, names)]
+    if as_json:
+        screen.document(found[0] if len(found) == 1 and names == (found[0]["topic"],) else found)
+        return
+    for number, each in enumerate(found):
+        if number:
+            screen.out().print()
+        _print_description(each)
+
+
+def _description(ask: Admin, name: str) -> dict[str, Any]:
     from ottla.client import ConfigResource, ResourceType
     from ottla.kernel.ids import uuid_text
 
-    with admin(bootstrap, client) as ask:
-        topic = ask.describe_topic(name)
-        offsets = _offsets(ask, topic)
-        entries = ask.describe_config(ConfigResource(ResourceType.TOPIC, name))
+    topic = ask.describe_topic(name)
+    offsets = _offsets(ask, topic)
+    entries = ask.describe_config(ConfigResource(ResourceType.TOPIC, name))
     own = {entry.name: entry.value for entry in entries.values() if entry.source.name == "DYNAMIC_TOPIC_CONFIG"}
     rows = [
         {
@@ -120,10 +155,13 @@ def describe(bootstrap: str, client: tuple[str, ...], name: str, as_json: bool) 
         }
         for each in topic.partitions
     ]
-    if as_json:
-        screen.document({"topic": name, "id": uuid_text(topic.id), "partitions": rows, "configs": own})
-        return
-    screen.heading(name, f"id {uuid_text(topic.id)}")
+    return {"topic": name, "id": uuid_text(topic.id), "partitions": rows, "configs": own}
+
+
+def _print_description(found: dict[str, Any]) -> None:
+    from ottla.cli import screen
+
+    screen.heading(found["topic"], f"id {found['id']}")
     columns = [
         screen.Column("partition", numeric=True),
         screen.Column("leader", numeric=True),
@@ -133,10 +171,10 @@ def describe(bootstrap: str, client: tuple[str, ...], name: str, as_json: bool) 
         screen.Column("end", numeric=True),
         screen.Column("records", numeric=True),
     ]
-    screen.table(columns, map(_partition_row, rows))
-    if own:
+    screen.table(columns, map(_partition_row, found["partitions"]))
+    if found["configs"]:
         screen.heading("\nset for this topic")
-        screen.table([screen.Column("setting", "name"), screen.Column("value")], sorted(own.items()))
+        screen.table([screen.Column("setting", "name"), screen.Column("value")], sorted(found["configs"].items()))
 
 
 def _partition_row(row: dict[str, Any]) -> list[object]:
@@ -173,7 +211,15 @@ def _ids(ids: Iterable[int]) -> str:
     default=None,
     help="How many; the cluster's default if not.",
 )
-@click.option("-s", "--set", "settings", metavar="KEY=VALUE", multiple=True, help="A setting, e.g. retention.ms=7d.")
+@click.option(
+    "-s",
+    "--set",
+    "settings",
+    metavar="KEY=VALUE",
+    multiple=True,
+    shell_complete=_complete_setting,
+    help="A setting, e.g. retention.ms=7d.",
+)
 @click.option("--if-not-exists", is_flag=True, help="Be content when it is there already.")
 @as_json
 def create(
@@ -211,30 +257,47 @@ def create(
 
 def _naming(name: str, error: Any) -> Exception:
     from ottla.cli import screen
-    from ottla.kernel.error import OttlaError
 
     return OttlaError(f"{name}: {screen.in_words(error)}")
 
 
 @topics.command()
 @cluster
-@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_topic)
+@click.argument("names", nargs=-1, required=True, metavar="NAME|PATTERN...", shell_complete=complete_topic)
 @yes_option
+@click.option("-n", "--dry-run", is_flag=True, help="Only show which.")
 @as_json
-def delete(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], yes: bool, as_json: bool) -> None:
-    """Delete topics with all their records."""
+def delete(
+    bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool
+) -> None:
+    """Delete topics with all their records. NAME may be a pattern, 'orders.*' or '/^orders-[0-9]+$/'."""
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
-        for name in names if not yes else ():
-            topic = _summary(ask, ask.describe_topic(name))
-            records = "?" if topic["records"] is None else f"{topic['records']:,}"
-            confirm(f"delete {name} with {records} records forever?", yes=False)
-        results = ask.delete_topics(names)
-    for name in names:
-        if name in results.errors:
-            raise _naming(name, results.errors[name])
-    screen.told(as_json, {"deleted": list(names)}, *(f"deleted {name}" for name in names))
+        meant = _meant(ask, names)
+        if dry_run:
+            screen.told(as_json, {"would_delete": meant}, *(f"{name} would be deleted" for name in meant))
+            return
+        if not yes:
+            described = ask.describe_topics(meant).succeeded
+            counts = [(name, _summary(ask, described[name])["records"]) for name in meant if name in described]
+            confirm(_question(counts), yes=False)
+        results = ask.delete_topics(meant)
+    deleted = [name for name in meant if name not in results.errors]
+    if results.errors and not as_json:
+        for name in deleted:
+            screen.done(f"deleted {name}")
+    for name, error in results.errors.items():
+        raise _naming(name, error)
+    screen.told(as_json, {"deleted": deleted}, *(f"deleted {name}" for name in deleted))
+
+
+def _question(counts: list[tuple[str, int | None]]) -> str:
+    shown = [f"{name} with {'?' if count is None else f'{count:,}'} records" for name, count in counts]
+    if len(shown) == 1:
+        return f"delete {shown[0]} forever?"
+    lines = "".join(f"  {each}\n" for each in shown)
+    return f"{lines}delete these {len(shown)} topics forever?"
 
 
 @topics.command()
@@ -272,12 +335,20 @@ def trim(
 @topics.command()
 @cluster
 @click.argument("name", shell_complete=complete_topic)
-@click.option("-p", "--partitions", type=click.IntRange(1), required=True, help="How many it shall have.")
+@click.option("-p", "--partitions", type=click.IntRange(1), required=True, help="How many it will have.")
 @as_json
 def grow(bootstrap: str, client: tuple[str, ...], name: str, partitions: int, as_json: bool) -> None:
     """Give a topic more partitions. New records with a key may then go elsewhere than the old ones with it."""
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
+        there = len(ask.describe_topic(name).partitions)
+        if partitions <= there:
+            raise OttlaError(f"{name} has {there} partitions: it can only get more")
         ask.create_partitions({name: partitions}).check()
     screen.told(as_json, {"topic": name, "partitions": partitions}, f"{name} has {partitions} partitions")
+
+
+topics.add_command(copy)
+topics.add_command(diff)
+topics.add_command(analyze)

@@ -262,3 +262,24 @@ def _cut(
             if len(some) == room:
                 return some, [*records[number:], *beyond]
     return some, beyond
+
+
+def chosen(
+    settings: dict[str, object],
+    begins: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    wanted: Wanted | None,
+    limit: int | None,
+) -> Iterator[ConsumerRecord]:
+    """The records from `begins` to `ends` that are wanted, at most `limit`."""
+    from ottla.client import Consumer
+
+    left = limit
+    with Consumer(settings) as consumer:
+        for records in polls(consumer, begins, ends):
+            some, _ = _cut(records, wanted, left, ends)
+            yield from some
+            if left is not None:
+                left -= len(some)
+                if left == 0:
+                    return

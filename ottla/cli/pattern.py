@@ -1,0 +1,60 @@
+r"""Names of topics and groups as people give them: a name, a glob (orders.*), a regular expression (/^orders-\d+$/).
+
+A name that is there is itself, whatever is in it. A pattern that fits nothing is an error, as is an absent name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from fnmatch import translate
+
+import click
+
+from ottla.kernel.error import OttlaError
+
+_GLOB = re.compile(r"[*?\[]")
+
+
+def is_pattern(name: str) -> bool:
+    """Does it stand for names rather than for itself?"""
+    return bool(_GLOB.search(name)) or (len(name) > 1 and name[0] == name[-1] == "/")
+
+
+def expand(given: Iterable[str], there: Iterable[str], what: str, *, hidden: Iterable[str] = ()) -> list[str]:
+    """The names that are meant, each once, in order. `hidden` names are meant by name only, not by a pattern."""
+    names = sorted(there)
+    every = {*names, *hidden}
+    found: dict[str, None] = {}
+    for each in given:
+        if each in every:
+            found[each] = None
+        elif is_pattern(each):
+            fits = _compiled(each)
+            matched = [name for name in names if fits.match(name)]
+            if not matched:
+                raise OttlaError(f"no {what} is called like {each}")
+            found.update(dict.fromkeys(matched))
+        else:
+            raise OttlaError(f"there is no {what} {each}{nearest(each, names, what)}")
+    return list(found)
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    if not (pattern[0] == pattern[-1] == "/" and len(pattern) > 1):
+        return re.compile(translate(pattern))
+    try:
+        # Searched for, as grep does: ^ and $ say where.
+        return re.compile(f"(?s:.*?)(?:{pattern[1:-1]})")
+    except re.error as error:
+        raise click.UsageError(f"{pattern}: it is no regular expression ({error})") from error
+
+
+def nearest(name: str, names: Sequence[str], what: str) -> str:
+    """What to say after "there is no topic NAME": the nearest that is there, or how to see them."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, names, n=1)
+    if close:
+        return f"; did you mean {close[0]}?"
+    return f"; `ottla {what}s` lists those that are there" if names else ", nor any other"

@@ -1,0 +1,214 @@
+"""Tables in and out, topics copied, compared and looked into, patterns, and what is said of a wrong name."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+
+import ottla
+from ottla.client import Admin, Consumer, Producer, TopicPartition
+from tests.cli.test_loss import values
+from tests.cli.tool import Said, Tool, in_process
+
+
+@pytest.fixture
+def run(bootstrap: str) -> "Run":
+    return Run(bootstrap)
+
+
+class Run:
+    """A tool in a process of its own."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    def __call__(self, *words: str, stdin: str = "") -> Said:
+        return in_process(*words, stdin=stdin.encode(), OTTLA_BOOTSTRAP_SERVERS=self.bootstrap)
+
+
+_CSV = 'id,who,price\n1,ann,1.50\n2,"b,ob",\n3,,7\n'
+
+
+def test_a_csv_goes_in_with_keys_headers_and_types(run: Run, topic: str, tmp_path: Path) -> None:
+    (tmp_path / "orders.csv").write_text(_CSV)
+    words = ("import", str(tmp_path / "orders.csv"), topic, "--key", "who", "-H", "id", "-H", "from=csv", "-p", "0")
+    dry = run(*words, "--type", "price=float", "--dry-run", "--json").json
+    assert (dry["records"], dry["with_key"]) == (3, 3)
+    assert values(run.bootstrap, topic) == []
+    said = run(*words, "--type", "price=float", "--type", "id=int")
+    assert said.code == 0, said.err
+    read = [json.loads(line) for line in run("consume", topic, "-e", "--json").out.splitlines()]
+    assert [each["value"] for each in read] == [
+        {"id": 1, "who": "ann", "price": 1.5},
+        {"id": 2, "who": "b,ob", "price": None},
+        {"id": 3, "who": "", "price": 7.0},
+    ]
+    assert [each["key"] for each in read] == ["ann", "b,ob", ""]
+    assert read[0]["headers"] == [["from", "csv"], ["id", "1"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "sentence"),
+    [
+        ("a,b\n1,2\n1\n", (), "line 3 has 1 cells and the heading 2; 1 record is written; go on with --skip 1"),
+        ("a,b\n1,2\nx,2\n", ("--type", "a=int"), "line 3 has 'x' in column a, which is no int"),
+        ("a,b\n1,2\n", ("--key", "c"), "there is no column c; there are a, b"),
+        ("a,a\n1,2\n", (), "names a column twice"),
+        ("a,b\n1,2\n", ("--type", "a=number"), "--type a=number: it takes text, int"),
+        ("a,b\n\xff\n".encode("latin-1").decode("latin-1"), ("--delimiter", ";;"), "it takes one character"),
+    ],
+)
+def test_a_csv_that_is_wrong_is_told_with_its_line(
+    run: Run, topic: str, text: str, words: tuple[str, ...], sentence: str
+) -> None:
+    said = run("produce", topic, "-F", "csv", *words, stdin=text)
+    assert said.code in (1, 2)
+    assert sentence in said.err
+    assert "Traceback" not in said.err
+
+
+def test_a_topic_goes_out_as_parquet_and_comes_back_the_same(run: Run, topic: str, tmp_path: Path) -> None:
+    lines = "".join(f'{{"id":{n},"who":"w{n % 3}","tags":["a"]}}\n' for n in range(500))
+    assert run("produce", topic, "-F", "jsonl", "--key", "who", stdin=lines).code == 0
+    path = str(tmp_path / "out.parquet")
+    said = run("export", topic, path, "--columns", "key,value.id,value.who,timestamp", "--where", "value.id < 400")
+    assert said.code == 0, said.err
+    table = pyarrow.parquet.read_table(path)
+    assert table.column_names == ["key", "id", "who", "timestamp"]
+    assert sorted(table["id"].to_pylist()) == list(range(400))
+    again = run("export", topic, path)
+    assert (again.code, "--force replaces it" in again.err) == (1, True)
+    said = run("import", path, f"{topic}_back", "--create", "--key", "who", "--limit", "10", "--skip", "5")
+    assert said.code == 0, said.err
+    assert len(values(run.bootstrap, f"{topic}_back")) == 10
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "json"])
+def test_a_topic_goes_out_as_text(run: Run, topic: str, tmp_path: Path, ending: str) -> None:
+    assert run("produce", topic, "-F", "jsonl", "-p", "0", stdin='{"a": 1}\n{"a":"x,y"}\n').code == 0
+    path = tmp_path / f"out.{ending}"
+    assert run("export", topic, str(path), "--json").json["records"] == 2
+    first, *rest = path.read_text().splitlines()
+    if ending == "csv":
+        assert first == "partition,offset,timestamp,key,value,headers"
+        assert '"{""a"":""x,y""}"' in rest[1]
+    elif ending == "jsonl":
+        assert [first, *rest] == ['{"a": 1}', '{"a":"x,y"}']
+    else:
+        assert json.loads(first)["value"] == {"a": 1}
+    assert not list(tmp_path.glob("*.part*"))
+    assert run("export", topic, "-F", "csv", "--columns", "value.a").out == 'a\n1\n"x,y"\n'
+
+
+def test_a_topic_is_copied_whole_and_compared(run: Run, tool: Tool, topic: str) -> None:
+    assert tool("configs", "set", "topic", topic, "retention.ms=7d").code == 0
+    with Producer(run.bootstrap) as producer:
+        for number in range(50):
+            key = None if number % 7 == 0 else b"k\xff%d" % (number % 5)
+            producer.send(
+                topic, None if number == 3 else b"v%d" % number, key, headers=[("h", b"\0")], partition=number % 2
+            )
+    copied = f"{topic}_copy"
+    assert "--create makes it" in run("topics", "copy", topic, copied).err
+    said = run("topics", "copy", topic, copied, "--create")
+    assert (said.code, said.err) == (0, f"50 records copied to {copied}, partition by partition\n")
+    assert "holds" not in said.err
+    same = run("topics", "diff", topic, copied, "--json")
+    assert (same.code, same.json) == (0, {"same": True, "equal_records": 50, "differences": []})
+    assert ["retention.ms", "604800000", "topic"] in tool("configs", "show", "topic", copied).rows
+    twice = run("topics", "copy", topic, copied)
+    assert (twice.code, "has 50 records already; --append adds to them" in twice.err) == (1, True)
+    assert run("topics", "copy", topic, copied, "--append", "--from", "0:20,1:24").code == 0
+    differs = run("topics", "diff", topic, copied)
+    assert (differs.code, "6 records more on one side" not in differs.out) == (1, True)
+    assert "records more on one side" in differs.out
+
+
+def test_a_topic_is_copied_to_another_cluster(run: Run, topic: str) -> None:
+    assert run("produce", topic, stdin="1\n2\n").code == 0
+    with ottla.Node() as node:
+        assert run("topics", "copy", topic, "there", "--to", node.bootstrap_servers, "--create").code == 0
+        assert sorted(values(node.bootstrap_servers, "there"), key=str) == [b"1", b"2"]
+        assert run("topics", "diff", topic, "there", "--to", node.bootstrap_servers).code == 0
+
+
+def test_a_topic_is_looked_into(run: Run, topic: str) -> None:
+    lines = "".join(f'{{"key":"k{n % 3}","value":{{"n":{n},"s":"x"}}}}\n' for n in range(90)) + '{"value":null}\n'
+    assert run("produce", topic, "-F", "json", stdin=lines).code == 0
+    found = run("topics", "analyze", topic, "--json").json
+    assert (found["records"], found["tombstones"], found["without_key"], found["distinct_keys"]) == (91, 1, 1, 3)
+    assert found["fields"]["n"] == {"types": {"int": 90}, "share": 1.0}
+    assert found["value_bytes"]["max"] == len('{"n":89,"s":"x"}')
+    assert "distinct" in run("topics", "analyze", topic).out
+
+
+def test_patterns_mean_many_topics_and_never_kafkas_own(tool: Tool, topic: str) -> None:
+    for number in range(3):
+        assert tool("topics", "create", f"{topic}.{number}").code == 0
+    assert [row[0] for row in tool("topics", "list", f"{topic}.*").rows] == [f"{topic}.{n}" for n in range(3)]
+    assert len(tool("topics", "describe", f"/^{topic}\\.[01]$/", "--json").json) == 2
+    assert tool("topics", "delete", f"{topic}.?", "-n", "--json").json == {
+        "would_delete": [f"{topic}.{n}" for n in range(3)]
+    }
+    assert tool("topics", "delete", f"{topic}.[12]", "-y").code == 0
+    assert (
+        tool("topics", "delete", "*nothing*like*this", "-y").err
+        == "ottla: no topic is called like *nothing*like*this\n"
+    )
+    assert "__consumer_offsets" not in [row[0] for row in tool("topics", "list", "*").rows]
+    assert tool("topics", "list", "/(/").code == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "topics delete {topic}x -y",
+        "topics grow {topic}x -p 9",
+        "topics describe {topic}x",
+        "configs show topic {topic}x",
+        "configs set topic {topic}x retention.ms=1",
+        "configs unset topic {topic}x retention.ms",
+        "topics trim {topic}x --before latest -y",
+        "consume {topic}x -e",
+        "export {topic}x",
+    ],
+)
+def test_a_wrong_topic_gets_the_nearest(tool: Tool, topic: str, words: str) -> None:
+    said = tool(*words.format(topic=topic).split())
+    assert (said.code, said.err) == (1, f"ottla: there is no topic {topic}x; did you mean {topic}?\n")
+
+
+def test_wrong_groups_and_settings_get_the_nearest(tool: Tool, topic: str) -> None:
+    with Admin(tool_bootstrap(tool)) as admin:
+        admin.alter_group_offsets(f"{topic}_readers", {TopicPartition(topic, 0): 0}).check()
+    for words in (("groups", "describe", f"{topic}_readrs"), ("groups", "delete", f"{topic}_readrs", "-y")):
+        assert tool(*words).err.endswith(f"did you mean {topic}_readers?\n")
+    assert "did you mean retention.ms?" in tool("configs", "unset", "topic", topic, "retention.mss").err
+    assert "did you mean" in tool("configs", "explain", "retenion.ms").err
+    assert "it can only get more" in tool("topics", "grow", topic, "-p", "1").err
+
+
+def tool_bootstrap(tool: Tool) -> str:
+    found: str = tool("cluster", "--json").json["nodes"][0]["host"]
+    return f"{found}:{tool('cluster', '--json').json['nodes'][0]['port']}"
+
+
+def test_a_live_group_is_not_moved_and_its_members_are_named(tool: Tool, bootstrap: str, topic: str) -> None:
+    with Consumer(bootstrap, group_id=f"{topic}_g", client_id="worker-7") as consumer:
+        consumer.subscribe([topic])
+        while not consumer.assignment():
+            consumer.poll(0.1)
+        said = tool("groups", "reset", f"{topic}_g", topic, "--to", "latest", "-y")
+        assert (said.code, "has 1 member (worker-7 on 127.0.0.1): stop them first" in said.err) == (1, True)
+
+
+def test_settings_are_completed(bootstrap: str) -> None:
+    def completed(words: str) -> list[str]:
+        count = str(len(words.split()) - (not words.endswith(" ")))
+        said = in_process(_OTTLA_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=count)
+        return [line.partition(",")[2] for line in said.out.splitlines()]
+
+    assert "retention.ms=" in completed("ottla configs set topic x ret")
+    assert "retention.ms" in completed("ottla configs unset topic x ret")
+    assert "retention.ms=" in completed("ottla topics create x -s ret")
