@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.consume import bounds, reading, wants
 from ottla.cli.option import Tool, as_json, client_settings, cluster, complete_topic
-from ottla.cli.record_field import Getter, getter, parsed, text
+from ottla.cli.ottla.consume import bounds, reading, wants
+from ottla.cli.records.field import Getter, getter, parsed, text
 from ottla.kernel.error import KafkaError, OttlaError
 
 if TYPE_CHECKING:
-    from ottla.client.record import ConsumerRecord
+    from ottla.columns.record import ConsumerRecord
 
 _FORMATS = ("csv", "jsonl", "json", "parquet")
 _ENDINGS = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".parquet": "parquet"}
@@ -72,7 +72,7 @@ def export(
     ottla export orders orders.jsonl           the values alone, as `ottla import` reads them
     """  # noqa: D301 - click wants the backspace itself
     from ottla.cli import screen
-    from ottla.cli.read import chosen
+    from ottla.cli.records.read import chosen
 
     kind = form or _ENDINGS.get(Path(path).suffix.lower(), "json")
     if path == "-" and kind == "parquet":
@@ -146,7 +146,7 @@ def _write(
 def _write_text(
     records: Iterator[ConsumerRecord], file: Any, kind: str, fields: list[tuple[str, Getter]], delimiter: str
 ) -> None:
-    from ottla.cli.record_show import json_line
+    from ottla.cli.records.show import json_line
 
     if kind == "csv":
         out = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)

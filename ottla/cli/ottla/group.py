@@ -185,7 +185,7 @@ def reset(
 
 def _check_empty(ask: Admin, group: str) -> None:
     """OttlaError that names the members of a group which has some: they would not hear of a new place."""
-    from ottla.cli.group_view import look
+    from ottla.operations.group_view import look
 
     listed = next((each for each in ask.list_groups() if each.id == group), None)
     members = look(ask, listed.id, listed.type).members if listed is not None else []

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _complete_setting(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    from ottla.cli.config import complete_setting
+    from ottla.cli.ottla.config import complete_setting
 
     return complete_setting(context, parameter, incomplete)
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.amount import duration, instant, size
-from ottla.cli.consume import bounds, reading, wants
 from ottla.cli.option import Tool, as_json, client_settings, cluster, complete_topic
+from ottla.cli.ottla.consume import bounds, reading, wants
 
 if TYPE_CHECKING:
-    from ottla.client.record import ConsumerRecord
+    from ottla.columns.record import ConsumerRecord
 
 _SAMPLE = 10_000
 _FIELDS_MAX = 200
@@ -167,7 +167,7 @@ def analyze(
 ) -> None:
     """Show what kind of records a topic holds: sizes, keys, rates, JSON fields and their types."""
     from ottla.cli import screen
-    from ottla.cli.read import chosen
+    from ottla.cli.records.read import chosen
 
     settings = client_settings(bootstrap, client)
     settings["isolation.level"] = "read_committed" if committed else "read_uncommitted"

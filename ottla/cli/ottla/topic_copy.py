@@ -17,12 +17,12 @@ import click
 
 from ottla.cli.option import Tool, admin, admin_of, as_json, client_settings, cluster, complete_topic, other_cluster
 from ottla.cli.place import offsets_at
-from ottla.cli.record_input import Record
+from ottla.cli.records.input import InputRecord
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 
 if TYPE_CHECKING:
     from ottla.client import Admin, TopicPartition
-    from ottla.client.record import ConsumerRecord
+    from ottla.columns.record import ConsumerRecord
 
 Places = dict["TopicPartition", int]
 _to = click.option("--to", "other", metavar="HOST:PORT|PROFILE", help="The cluster of the second topic.")
@@ -83,8 +83,8 @@ def _run(
     as_json: bool,
 ) -> None:
     from ottla.cli import screen
-    from ottla.cli.read import polls
-    from ottla.cli.write import Writer
+    from ottla.cli.records.read import polls
+    from ottla.cli.records.write import Writer
     from ottla.client import Consumer, Producer, TopicPartition
 
     total = sum(max(0, ends[each] - begins[each]) for each in begins)
@@ -127,10 +127,10 @@ def _run(
     )
 
 
-def _record(record: ConsumerRecord, *, keeps: bool) -> Record:
+def _record(record: ConsumerRecord, *, keeps: bool) -> InputRecord:
     timestamp = record.timestamp if record.timestamp >= 0 else None
     partition = record.partition if keeps else None
-    return Record(record.value, record.key, list(record.headers), partition, timestamp, 0)
+    return InputRecord(record.value, record.key, list(record.headers), partition, timestamp, 0)
 
 
 def _partitions(ask: Admin, topic: str) -> list[TopicPartition]:
@@ -210,7 +210,7 @@ def diff(bootstrap: str, client: tuple[str, ...], first: str, second: str, other
 
 
 def _each(settings: dict[str, object], partition: TopicPartition, begin: int, end: int) -> Iterator[ConsumerRecord]:
-    from ottla.cli.read import polls
+    from ottla.cli.records.read import polls
     from ottla.client import Consumer
 
     with Consumer(settings) as consumer:
