@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import field
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.coordinators.coordinators import Coordinators
 from ottla.broker.coordinators.groups import GroupCoordinators
 from ottla.broker.coordinators.producer_ids import ProducerIds
-from ottla.broker.coordinators.topic_spec import errors_of, new_topic
+from ottla.broker.coordinators.topic_spec import errors_of
 from ottla.broker.coordinators.transactions import TransactionCoordinators
 from ottla.broker.dispatch.dispatch import Dispatch
 from ottla.broker.endpoint import Endpoint, advertise
@@ -197,8 +197,7 @@ class BrokerNode:
             listener.close()
         with suppress(OSError):
             # What was decided is followed while there are threads for it. A disk that fails has told the node.
-            self.quorum.settle()
-        self.quorum.run_here()
+            self.quorum.finish()
         self.closed = True
         # Syncs under way come to their end before the logs that they are about are closed.
         self.pool.shutdown()
@@ -305,17 +304,6 @@ class BrokerNode:
 
     # ---- what changes
 
-    def create_topic(self, name: str, partitions: int = -1, configs: Mapping[str, str] | None = None) -> None:
-        """Make a topic while the loop waits. Raises KafkaError as a client would see it."""
-        self.make_topic_now(new_topic(name, partitions, configs))
-
-    def make_topic_now(self, topic: CreatableTopic) -> None:
-        """The same, for one that is described."""
-        errors = errors_of(self.quorum.handle(CreateTopicsRequest(topics=[topic])))
-        self.leadership.make_now(topic.name)
-        for error in errors.values():
-            raise error
-
     def make_topics(self, topics: list[CreatableTopic], done: Callable[[dict[str, KafkaError]], None]) -> None:
         """Make topics, and call `done` when they can be used, with what went wrong by name."""
 
@@ -324,10 +312,7 @@ class BrokerNode:
             errors = dict.fromkeys(names, response) if isinstance(response, KafkaError) else errors_of(response)
             self.leadership.when_made(names, lambda: done(errors))
 
-        try:
-            self.quorum.handle_later(CreateTopicsRequest(topics=topics), committed)
-        except KafkaError as error:
-            committed(error)
+        self.quorum.ask(CreateTopicsRequest(topics=topics), committed)
 
     def _take_settings(self, image: Image) -> None:
         self.image = image

@@ -105,11 +105,12 @@ class Node:
         return self._faults
 
     def create_topic(self, name: str, partitions: int = 1, settings: Mapping[str, object] | None = None) -> None:
-        """Make a topic; `settings` are its own, by Kafka's names. Raises KafkaError as an admin client would see."""
+        """Make a topic; `settings` are its own, by Kafka's names. Raises KafkaError as an admin client would see.
+
+        Returns when the topic can be used; on the node's own thread, which makes it, at once.
+        """
         node = self._running()
         configs = {key: _text(value) for key, value in (settings or {}).items()}
-        if threading.current_thread() is self._thread:
-            return node.create_topic(name, partitions, configs)
         made = threading.Event()
         errors: list[KafkaError] = []
 
@@ -119,7 +120,8 @@ class Node:
 
         topic = new_topic(name, partitions, configs)
         self._on_loop(lambda: node.make_topics([topic], lambda found: told(found.get(name))))
-        made.wait(_START_SECONDS_MAX)
+        if threading.current_thread() is not self._thread:
+            made.wait(_START_SECONDS_MAX)
         if errors:
             raise errors[0]
         return None

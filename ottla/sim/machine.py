@@ -17,9 +17,11 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, cast
 
+from ottla.broker.coordinators.topic_spec import new_topic
 from ottla.broker.metadata.format import format_directories
 from ottla.broker.node import BrokerNode, Ports
 from ottla.broker.partitions.clean_worker import Cleaned
+from ottla.controller.controller import NEWEST
 from ottla.kernel.error import KafkaError
 from ottla.kernel.ports import Disk
 from ottla.log.cleaning.job import Cleaning, Job
@@ -83,6 +85,27 @@ class Machine:
         listener: Any = self.node.listeners[0]
         connection: SimConnection = listener.connect(on_reply, on_lost)
         return connection
+
+    def ask(self, request: Any, version: int = NEWEST) -> Any:
+        """Ask the controller, and let things happen until it has answered. Raises the KafkaError that it answers."""
+        assert self.node is not None, "no node runs"
+        answers: list[Any] = []
+        self.node.quorum.ask(request, answers.append, version)
+        self.run(lambda: bool(answers))
+        assert answers, f"no answer: {self.failure}"
+        if isinstance(answers[0], KafkaError):
+            raise answers[0]
+        return answers[0]
+
+    def create_topic(self, name: str, partitions: int = -1, configs: Mapping[str, str] | None = None) -> None:
+        """Make a topic, and let things happen until it can be used. Raises KafkaError as a client would see it."""
+        assert self.node is not None, "no node runs"
+        answers: list[dict[str, KafkaError]] = []
+        self.node.make_topics([new_topic(name, partitions, configs)], answers.append)
+        self.run(lambda: bool(answers))
+        assert answers, f"no answer: {self.failure}"
+        for error in answers[0].values():
+            raise error
 
     def run(self, done: Callable[[], bool]) -> None:
         """Let things happen until `done`, or the node ends itself."""

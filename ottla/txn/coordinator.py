@@ -65,7 +65,7 @@ class TransactionCoordinator:
     def __init__(
         self,
         settings: TransactionSettings,
-        next_producer_id: Callable[[], int],
+        next_producer_id: Callable[[], int | None],
         transaction_version: Callable[[], int] = lambda: EPOCH_BUMP_VERSION,
     ) -> None:
         self._settings = settings
@@ -138,7 +138,10 @@ class TransactionCoordinator:
             return [_refuse_init(ticket, ErrorCode.INVALID_TRANSACTION_TIMEOUT)]
         known = self.transactions.get(name)
         if known is None:
-            known = Transaction(name, self._next_producer_id(), NO_EPOCH, request.transaction_timeout_ms)
+            first_id = self._next_producer_id()
+            if first_id is None:
+                return [_refuse_init(ticket, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
+            known = Transaction(name, first_id, NO_EPOCH, request.transaction_timeout_ms)
         elif expected_id != NO_PRODUCER_ID and not _is_own(known, expected_id, expected_epoch):
             return [_refuse_init(ticket, ErrorCode.PRODUCER_FENCED)]
         if known.state in PREPARED:
@@ -146,9 +149,13 @@ class TransactionCoordinator:
         if known.state is State.ONGOING:
             # Its client comes again when the abort is through, and finds a completed transaction.
             ended = self._fence(known, now_ms)
+            if ended is None:
+                return [_refuse_init(ticket, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
             return [self._save(ended), _refuse_init(ticket, ErrorCode.CONCURRENT_TRANSACTIONS), _markers(ended)]
         rotates = known.exhausted and expected_epoch in (NO_EPOCH, known.producer_epoch)
         fresh_id = self._next_producer_id() if rotates else None
+        if rotates and fresh_id is None:
+            return [_refuse_init(ticket, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
         begun = known.initialized(request.transaction_timeout_ms, expected_epoch, fresh_id, now_ms)
         if begun is None:
             return [_refuse_init(ticket, ErrorCode.PRODUCER_FENCED)]
@@ -213,16 +220,23 @@ class TransactionCoordinator:
             # How it ends is for who ends it to say, whichever protocol it began with.
             version = EPOCH_BUMP_VERSION if bumps else _FIRST_VERSION
             ended = self._end(known, commit=request.committed, client_version=version, bumps=bumps, now_ms=now_ms)
+            if ended is None:
+                return [_refuse_end(ticket, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
             return [self._save(ended), _end_answer(ticket, ended), _markers(ended)]
         return [_end_answer(ticket, known)]
 
-    def _fence(self, known: Transaction, now_ms: int) -> Transaction:
+    def _fence(self, known: Transaction, now_ms: int) -> Transaction | None:
         """Abort it and lock its producer out: at every level the epoch rises."""
         version = self._transaction_version()
         return self._end(known, commit=False, client_version=version, bumps=True, now_ms=now_ms)
 
-    def _end(self, known: Transaction, *, commit: bool, client_version: int, bumps: bool, now_ms: int) -> Transaction:
+    def _end(
+        self, known: Transaction, *, commit: bool, client_version: int, bumps: bool, now_ms: int
+    ) -> Transaction | None:
+        """The transaction with its end decided; None when it needs a new producer id and there is none yet."""
         next_id = self._next_producer_id() if bumps and known.exhausted else NO_PRODUCER_ID
+        if next_id is None:
+            return None
         return known.ended(commit=commit, client_version=client_version, bumps=bumps, next_id=next_id, now_ms=now_ms)
 
     def _markers_written(self, name: str, now_ms: int) -> list[Effect]:
@@ -240,7 +254,8 @@ class TransactionCoordinator:
             for each in list(self.transactions.values()):
                 if each.state is State.ONGOING and each.start_ms + each.timeout_ms < now.wall_ms:
                     ended = self._fence(each, now.wall_ms)
-                    effects += [self._save(ended), _markers(ended)]
+                    # Without a producer id its turn comes the next time.
+                    effects += [] if ended is None else [self._save(ended), _markers(ended)]
         if now.monotonic_ms >= self._expiry_due_ms:
             self._expiry_checked_ms = now.monotonic_ms
             oldest_ms = now.wall_ms - self._settings.transactional_id_expiration_ms

@@ -55,7 +55,7 @@ class Scene:
         return decode(API[key].response, version, replies[0], position)[0]
 
     def create(self, partitions: int = 4) -> None:
-        self.node.create_topic(TOPIC, partitions)
+        self.machine.create_topic(TOPIC, partitions)
         self.machine.settle()
 
     def write(self, partition: int, value: bytes) -> str:

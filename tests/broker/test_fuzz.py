@@ -46,7 +46,7 @@ class Fuzz:
         self.machine.start()
         assert self.machine.node is not None
         for name in ("t", "u"):
-            self.machine.node.create_topic(name, 2)
+            self.machine.create_topic(name, 2)
         self.machine.settle()
         self.topic_id = self.machine.node.image.topics["t"].topic_id
         self.batches = [

@@ -241,5 +241,5 @@ def test_a_cordoned_directory_gets_nothing_new() -> None:
     assert scene.ask(request, 1).responses[0].error_code == 0
     scene.machine.settle()
     with pytest.raises(KafkaError) as raised:
-        scene.node.create_topic("nowhere")
+        scene.machine.create_topic("nowhere")
     assert raised.value.code is ErrorCode.INVALID_REPLICATION_FACTOR

@@ -19,7 +19,7 @@ from ottla.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesReque
 from ottla.wire.batch import read
 from ottla.wire.record import control
 from ottla.wire.record.metadata import FeatureLevelRecord, NoOpRecord, parse
-from tests.controller.place import Place, create
+from tests.controller.place import Place, allocate, ask, create
 from tests.controller.scene import without_place
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "log" / "__cluster_metadata-0"
@@ -89,12 +89,12 @@ def test_what_was_answered_survives_a_power_failure(seed: int) -> None:
     place.format()
     with place.node(crashes=True) as log:
         create(log, "a", partitions=2)
-        assert log.allocate_producer_ids() == range(1000)
+        assert allocate(log) == range(1000)
         before = log.image
         place.disk.crash()
     with place.node() as log:
         assert log.image.topics["a"].topic_id == before.topics["a"].topic_id
-        assert log.allocate_producer_ids() == range(1000, 2000)
+        assert allocate(log) == range(1000, 2000)
         assert [partition.leader_epoch for partition in log.image.topics["a"].partitions] == [1, 1]
 
 
@@ -245,7 +245,7 @@ def test_noops_are_written_when_they_are_asked_for(place: Place) -> None:
     asked = Place(place.disk, metadata_max_idle_interval_ms="500")
     with asked.node() as log:
         deadline_ms = log.deadline_ms()
-        assert deadline_ms == asked.clock.now_ms() + 500
+        assert deadline_ms == asked.clock.monotonic_ms() + 500
         end = log.log.end_offset
         log.time_passed()
         assert log.log.end_offset == end
@@ -272,14 +272,14 @@ def test_after_a_failed_sync_nothing_more_is_decided(place: Place) -> None:
 
 def test_clusters_are_refused_in_words(place: Place) -> None:
     with place.node() as log:
-        log.submit([record_of_another_broker()])
+        log.append([record_of_another_broker()])
     with pytest.raises(OttlaError, match=r"this cluster has other brokers \(2\); clusters are not yet served"):
         place.start()
 
 
 def test_a_cluster_of_a_later_release_is_refused_in_words(place: Place) -> None:
     with place.node() as log:
-        log.submit([FeatureLevelRecord(name="metadata.version", feature_level=33)])
+        log.append([FeatureLevelRecord(name="metadata.version", feature_level=33)])
     with pytest.raises(OttlaError, match=r"the cluster runs metadata\.version 33, and this node runs 7 to 30 of it"):
         place.start()
 
@@ -319,7 +319,7 @@ def test_what_apache_wrote_is_taken_over(tmp_path: Path) -> None:
         assert log.leader_epoch == 2
         # Apache was killed: every partition begins a new leader epoch.
         assert log.image.topics["t1"].partitions[0].leader_epoch == 1
-        assert log.allocate_producer_ids() == range(1000, 2000)
+        assert allocate(log) == range(1000, 2000)
         assert create(log, "ours") == [0]
     with place.node() as log:
         assert "ours" in log.image.topics
@@ -334,7 +334,7 @@ def static_quorum(disk: SimDisk) -> Place:
 
 def raise_kraft_version(log: MetadataLog, level: int = 1, **more: bool) -> int:
     wanted = FeatureUpdateKey(feature="kraft.version", max_version_level=level, upgrade_type=1)
-    answer = log.handle(UpdateFeaturesRequest(feature_updates=[wanted], **more), 2)
+    answer = ask(log, UpdateFeaturesRequest(feature_updates=[wanted], **more), 2)
     return int(answer.error_code)
 
 
@@ -367,7 +367,7 @@ def test_with_kraft_version_0_the_other_features_go_down() -> None:
             FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=2)
             for name, level in {"transaction.version": 1, "kraft.version": 0}.items()
         ]
-        assert log.handle(UpdateFeaturesRequest(feature_updates=down), 2).error_code == 0
+        assert ask(log, UpdateFeaturesRequest(feature_updates=down), 2).error_code == 0
         assert log.image.features["transaction.version"] == 1
         assert log.membership.kraft_version == 0
 

@@ -23,7 +23,7 @@ PREFERRED, UNCLEAN = 0, 1
 def change(scene: Scene, partition: int, **fields: Any) -> None:
     """The controller says something of a partition."""
     topic_id = scene.node.image.topics[TOPIC].topic_id
-    scene.node.quorum.submit([PartitionChangeRecord(topic_id=topic_id, partition_id=partition, **fields)])
+    scene.node.quorum.append([PartitionChangeRecord(topic_id=topic_id, partition_id=partition, **fields)])
     scene.machine.settle()
 
 
@@ -108,7 +108,7 @@ def test_a_start_with_a_failed_directory_makes_no_empty_log_for_what_may_be_in_i
         change(scene, lost, directories=[UNASSIGNED_DIRECTORY])
         scene.node.log_dirs._unassigned.clear()
         topic_id = scene.node.image.topics[TOPIC].topic_id
-        scene.node.quorum.submit(
+        scene.node.quorum.append(
             [PartitionChangeRecord(topic_id=topic_id, partition_id=lost, directories=[UNASSIGNED_DIRECTORY])]
         )
     scene.machine.power_off()

@@ -8,10 +8,13 @@ from typing import Any
 from ottla.broker.endpoint import Endpoint
 from ottla.broker.metadata.format import format_directories
 from ottla.broker.metadata.metadata_log import MetadataLog
+from ottla.controller.controller import NEWEST
+from ottla.kernel.error import KafkaError
 from ottla.log.directory.store import Store
 from ottla.log.setting import LogSettings
 from ottla.settings.server.settings import ServerSettings
 from ottla.sim.clock import SimClock
+from ottla.wire.api.allocate_producer_ids import AllocateProducerIdsRequest
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.controller.scene import SETTINGS
 
@@ -66,7 +69,23 @@ class Place:
         log.image.validate()
 
 
+def ask(log: MetadataLog, request: Any, version: int = NEWEST) -> Any:
+    """The controller's answer, which comes at once while no loop runs; its KafkaError is raised."""
+    answers: list[Any] = []
+    log.ask(request, answers.append, version)
+    [answer] = answers
+    if isinstance(answer, KafkaError):
+        raise answer
+    return answer
+
+
+def allocate(log: MetadataLog) -> range:
+    """A block of producer ids."""
+    block = ask(log, AllocateProducerIdsRequest(broker_id=1, broker_epoch=log.broker_epoch))
+    return range(block.producer_id_start, block.producer_id_start + block.producer_id_len)
+
+
 def create(log: MetadataLog, *names: str, partitions: int = 1) -> list[int]:
     """Make topics; their error codes."""
     topics = [CreatableTopic(name=name, num_partitions=partitions, replication_factor=1) for name in names]
-    return [result.error_code for result in log.handle(CreateTopicsRequest(topics=topics)).topics]
+    return [result.error_code for result in ask(log, CreateTopicsRequest(topics=topics)).topics]

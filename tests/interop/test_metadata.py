@@ -17,7 +17,7 @@ from ottla.broker.metadata.metadata_log import MetadataLog
 from ottla.host.disk import HostDisk
 from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.wire.api import incremental_alter_configs as incremental
-from tests.controller.place import CLUSTER_ID, Place, create
+from tests.controller.place import CLUSTER_ID, Place, allocate, ask, create
 from tests.controller.scene import SETTINGS
 from tests.interop import toolchain
 from tests.interop.server import free_ports, serves
@@ -105,7 +105,7 @@ def fill(log: MetadataLog) -> None:
         )
         for kind, name, key, value in changes
     ]
-    response = log.handle(incremental.IncrementalAlterConfigsRequest(resources=resources))
+    response = ask(log, incremental.IncrementalAlterConfigsRequest(resources=resources))
     assert [each.error_code for each in response.responses] == [0] * 5
 
 
@@ -122,7 +122,7 @@ def test_apache_serves_what_we_decided(site: Site) -> None:
     site.place.format()
     with site.place.node() as log:
         fill(log)
-        ids = log.allocate_producer_ids()
+        ids = allocate(log)
         topics = log.image.topics
     with site.apache():
         told = java("org.apache.kafka.tools.TopicCommand", *site.bootstrap, "--describe", "--topic", "flights")
@@ -139,7 +139,7 @@ def test_apache_serves_what_we_decided(site: Site) -> None:
             name: topic.topic_id for name, topic in topics.items()
         }
         assert all(partition.leader == 1 for partition in log.image.topics["flights"].partitions)
-        assert log.allocate_producer_ids().start >= ids.stop
+        assert allocate(log).start >= ids.stop
 
 
 def test_we_replay_what_apaches_tools_made(site: Site) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import TopicPartition
 from ottla.kernel.now import Now
 from ottla.txn.event import TimePassed
-from ottla.txn.transaction import State
+from ottla.txn.transaction import EPOCH_MAX, State
+from ottla.wire.api.init_producer_id import InitProducerIdRequest
 from tests.txn.test_coordinator import A0, A1, Scene
 
 
@@ -128,3 +131,49 @@ def test_the_first_protocol_ends_nothing_that_never_began() -> None:
     for commit in (True, False):
         scene = Scene()
         assert scene.end(scene.init(), commit=commit, version=4).error_code == ErrorCode.INVALID_TXN_STATE
+
+
+class _Dry:
+    """Producer ids that may have run out."""
+
+    def __init__(self) -> None:
+        self.left = 10
+
+    def __call__(self) -> int | None:
+        self.left -= 1
+        return 1000 - self.left if self.left >= 0 else None
+
+
+def _dry(scene: Scene) -> _Dry:
+    ids = scene.machine._next_producer_id = _Dry()
+    return ids
+
+
+def test_a_producer_that_finds_no_id_left_comes_again() -> None:
+    scene = Scene()
+    ids = _dry(scene)
+    ids.left = 0
+    request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000)
+    answer = scene.ask(request)
+    assert (answer.error_code, scene.machine.transactions) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, {})
+    ids.left = 1
+    assert scene.ask(request).error_code == ErrorCode.NONE
+
+
+def test_an_end_that_needs_a_new_id_waits_until_there_is_one() -> None:
+    scene = Scene()
+    producer = scene.init()
+    assert scene.add(producer, A0) is ErrorCode.NONE
+    known = scene.machine.transactions["t"]
+    scene.machine.transactions["t"] = replace(known, producer_epoch=EPOCH_MAX)
+    producer.producer_epoch = EPOCH_MAX
+    ids = _dry(scene)
+    ids.left = 0
+    assert scene.end(producer).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert scene.init().error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    _pass(scene, 100_000)
+    states = [scene.machine.transactions["t"].state]
+    ids.left = 1
+    _pass(scene, 10_000)
+    states.append(scene.machine.transactions["t"].state)
+    assert states == [State.ONGOING, State.COMPLETE_ABORT]

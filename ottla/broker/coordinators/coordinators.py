@@ -90,7 +90,6 @@ class Coordinators(ABC, Generic[D]):
 
     def driver_of(self, name: str) -> D:
         """The coordinator of a group or transactional id; as `driver_at`."""
-        self.node.leadership.make_now(self.topic)
         return self.driver_at(self.partition_of(name))
 
     def driver_at(self, index: int) -> D:

@@ -67,10 +67,7 @@ class InternalTopics:
             self._note(names, answer, until_ms)
             told()
 
-        try:
-            self._node.quorum.handle_later(_request(wanted), made)
-        except KafkaError as error:
-            made(error)
+        self._node.quorum.ask(_request(wanted), made)
         return None
 
     def _note(self, names: set[str], answer: CreateTopicsResponse | KafkaError, until_ms: int) -> None:

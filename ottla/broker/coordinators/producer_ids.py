@@ -3,17 +3,17 @@
 Rules:
 - No id is given twice: a block is this node's when its record is committed, and what a stop leaves of it is lost.
 - The next block is asked for when nine tenths of one are given, as Apache Kafka does, and comes while the loop goes on.
-- Who comes when there is none left may wait (`when_there`); who cannot has the loop wait for the disk.
+- A caller that comes when there is none left waits (`when_there`) or is refused, as in Apache Kafka, and comes again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ottla.controller.producer_ids import BLOCK_SIZE
 from ottla.kernel.error import KafkaError
+from ottla.wire.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 if TYPE_CHECKING:
     from ottla.broker.node import BrokerNode
@@ -38,13 +38,13 @@ class ProducerIds:
             self._waiting.append(done)
             self._ask()
 
-    def next(self) -> int:
-        """An id that was never given before. KafkaError when there is none and the metadata log cannot be written."""
+    def next(self) -> int | None:
+        """An id that was never given before; None when there is none until the next block comes."""
         if not self._block:
-            if self._asked:
-                with suppress(OSError):
-                    self._node.quorum.settle()
-            self._block, self._spare = self._spare or self._node.quorum.allocate_producer_ids(), range(0)
+            self._block, self._spare = self._spare, range(0)
+        if not self._block:
+            self._ask()
+            return None
         first, self._block = self._block[0], self._block[1:]
         if len(self._block) <= _LOW and not self._spare:
             self._ask()
@@ -54,14 +54,15 @@ class ProducerIds:
         if self._asked:
             return
         self._asked = True
-        try:
-            self._node.quorum.allocate_producer_ids_later(self._given)
-        except KafkaError:
-            self._given(range(0))
+        node = self._node
+        epoch = node.quorum.broker_epoch
+        node.quorum.ask(AllocateProducerIdsRequest(broker_id=node.node_id, broker_epoch=epoch), self._given)
 
-    def _given(self, block: range) -> None:
+    def _given(self, response: AllocateProducerIdsResponse | KafkaError) -> None:
         self._asked = False
-        self._spare = block
+        if not isinstance(response, KafkaError):
+            first = response.producer_id_start
+            self._spare = range(first, first + response.producer_id_len)
         waiting, self._waiting = self._waiting, []
         for done in waiting:
             done()

@@ -162,7 +162,7 @@ def incremental_alter_configs(call: Call, request: alter.IncrementalAlterConfigs
 
     if others or not loggers:
         rest = alter.IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
-        call.node.quorum.handle_later(rest, committed, call.version)
+        call.node.quorum.ask(rest, committed, call.version)
     else:
         committed(alter.IncrementalAlterConfigsResponse())
     return later

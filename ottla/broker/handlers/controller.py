@@ -145,5 +145,5 @@ def decide(call: Call, request: Any) -> Later:
         else:
             later.resolve(response)
 
-    node.quorum.handle_later(request, committed, call.version, unlimited if mutations is None else mutations.charge)
+    node.quorum.ask(request, committed, call.version, unlimited if mutations is None else mutations.charge)
     return later

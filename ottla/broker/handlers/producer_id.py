@@ -37,7 +37,7 @@ def init_producer_id(call: Call, request: InitProducerIdRequest) -> Reply:
 
 
 def _init(call: Call, request: InitProducerIdRequest, later: Later) -> None:
-    """There is an id to be had."""
+    """There is an id, or none can be had now."""
 
     def answered(response: Any) -> None:
         if call.version < _FENCED_SINCE and response.error_code == ErrorCode.PRODUCER_FENCED:
@@ -48,6 +48,9 @@ def _init(call: Call, request: InitProducerIdRequest, later: Later) -> None:
         if request.transactional_id is not None:
             call.node.transactions.driver_of(request.transactional_id).ask(request, call.version, answered)
         else:
-            later.resolve(InitProducerIdResponse(producer_id=call.node.producer_ids.next(), producer_epoch=0))
+            producer_id = call.node.producer_ids.next()
+            if producer_id is None:
+                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            later.resolve(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
     except KafkaError as error:
         later.resolve(error)

@@ -19,6 +19,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -73,7 +74,6 @@ from ottla.raft.quorum import Quorum, QuorumSettings
 from ottla.raft.role import Voter
 from ottla.settings.schema import SettingSource
 from ottla.settings.server.settings import ServerSettings
-from ottla.wire.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from ottla.wire.record.control import ControlRecordType
 from ottla.wire.record.metadata import BrokerRegistrationChangeRecord, NoOpRecord, pack
 
@@ -197,27 +197,20 @@ class MetadataLog:
         """Call `subscriber(old, new)` after each commit that changed something."""
         self._subscribers.append(subscriber)
 
-    def handle(self, request: Any, version: int = NEWEST, charge: MutationQuota = unlimited) -> Any:
-        """Let the controller decide a request; its records are committed when this returns the response.
-
-        The loop waits for the disk: for whoever cannot wait himself. `charge` is told of each partition that comes or
-        goes. KafkaError when the whole request fails; KAFKA_STORAGE_ERROR when the disk failed before.
-        """
-        decision = self._decide(request, version, charge)
-        if decision.records:
-            self.submit(decision.records)
-        return decision.response
-
-    def handle_later(
+    def ask(
         self, request: Any, done: Callable[[Any], None], version: int = NEWEST, charge: MutationQuota = unlimited
     ) -> None:
-        """The same while the loop goes on: `done` is called once, when all that led to the response is committed.
+        """Let the controller decide a request; `done` gets the response when all that led to it is committed.
 
-        It may be called before this returns. It gets the response, or a KafkaError when the disk failed meanwhile.
+        `done` gets a KafkaError when the whole request fails or the disk does, and may be called before this returns.
+        `charge` is told of each partition that comes or goes.
         """
-        decision = self._decide(request, version, charge)
-        if decision.records:
-            self.submit_later(decision.records)
+        try:
+            self._check_works()
+            decision = self._decide(request, version, charge)
+        except KafkaError as error:
+            return done(error)
+        self._sync.later()
         if not self._uncommitted:
             return done(decision.response)
         self._waiting.append((self._log.end_offset, lambda error: done(error or decision.response)))
@@ -227,25 +220,18 @@ class MetadataLog:
         self._controller.kraft_version = self._membership.kraft_version
         decision = self._controller.handle(self._fold.image, request, version, charge)
         if decision.kraft_version is not None:
-            self._check_works()
             own = Voter(self._settings.node_id, self._directory_id)
             self._membership = raised(self._membership, self._settings, decision.kraft_version, own)
             self._append_control(membership_records(self._membership), self._quorum.epoch)
+        if decision.records:
+            self._step(Submitted(decision.records))
         return decision
 
-    def submit(self, records: list[Any]) -> None:
-        """Append these records as one batch and commit them."""
-        self._append_decided(records)
-        self.settle()
-
-    def submit_later(self, records: list[Any]) -> None:
-        """Append these records as one batch; they are committed soon."""
-        self._append_decided(records)
-        self._sync.later()
-
-    def _append_decided(self, records: list[Any]) -> None:
+    def append(self, records: list[Any]) -> None:
+        """Append these records as one batch; they are committed soon. KAFKA_STORAGE_ERROR when the log has failed."""
         self._check_works()
         self._step(Submitted(records))
+        self._sync.later()
 
     def _check_works(self) -> None:
         if self._sync.failure is not None:
@@ -256,26 +242,13 @@ class MetadataLog:
         self._beside = loop, pool
         self._sync.run_beside(loop, pool)
 
-    def run_here(self) -> None:
-        """The threads end: from now on whoever changes something waits for the disk."""
-        self._beside = None
-        self._sync.run_here()
-
-    def settle(self) -> None:
-        """Commit what was appended. OSError when the disk fails."""
-        self._sync.now()
-
-    def allocate_producer_ids(self) -> range:
-        """A block of producer ids that nobody has."""
-        return _block(self.handle(self._allocation()))
-
-    def allocate_producer_ids_later(self, done: Callable[[range], None]) -> None:
-        """The same while the loop goes on; `done` gets an empty block when there is none to be had."""
-        self.handle_later(self._allocation(), lambda response: done(_block(response)))
-
-    def _allocation(self) -> AllocateProducerIdsRequest:
-        broker = self._fold.image.brokers[self._settings.node_id]
-        return AllocateProducerIdsRequest(broker_id=broker.broker_id, broker_epoch=broker.epoch)
+    def finish(self) -> None:
+        """The node stops: commit what was decided, and use its threads no more. OSError when the disk fails."""
+        try:
+            self._sync.now()
+        finally:
+            self._beside = None
+            self._sync.run_here()
 
     def deadline_ms(self) -> int | None:
         """When `time_passed` is to be called, by the clock's `monotonic_ms`; None when nothing waits for time."""
@@ -289,11 +262,12 @@ class MetadataLog:
 
     def close(self) -> None:
         """Say that this broker stopped cleanly, and give the log's files back. The threads have ended."""
-        self.run_here()
+        with suppress(OSError):
+            self.finish()
         try:
             broker = self._fold.image.brokers.get(self._settings.node_id)
             if self._sync.failure is None and broker is not None and not broker.fenced:
-                self.submit(
+                self.append(
                     [
                         BrokerRegistrationChangeRecord(
                             broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=_FENCE
@@ -374,7 +348,7 @@ class MetadataLog:
         # A broker that stops says so in its last record; one that did not may have lost what it had not synced.
         crashed = before is not None and not before.fenced
         self._step(Submitted(unfence(self._fold.image, settings.node_id, crashed=crashed)))
-        self.settle()
+        self._sync.now()
 
     # ---- the quorum's effects
 
@@ -492,9 +466,3 @@ class MetadataLog:
             _log.error("a snapshot of the metadata cannot be written; it is tried again later", exc_info=error)
         if not self._log.closed:
             self._step(SnapshotWritten(end_offset) if error is None else SnapshotFailed())
-
-
-def _block(response: AllocateProducerIdsResponse | KafkaError) -> range:
-    if isinstance(response, KafkaError):
-        return range(0)
-    return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)

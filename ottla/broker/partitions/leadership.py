@@ -8,7 +8,6 @@ Rules:
 - The log of a replica that another broker leads, or nobody, stays open and is kept.
 - A topic's logs are made before its partitions are led, on the node's threads while the loop goes on. Until then a
   partition's clients get NOT_LEADER_OR_FOLLOWER and come again; whoever has asked for the topic is answered then.
-  `make_now` is for those in the node who cannot wait.
 - Only one making of a topic is under way at a time. What became of the topic meanwhile is looked at when it is done.
 - A log that cannot be made (a full disk) is tried again by the housekeeping.
 - A change of metadata costs what it touches, not what there is.
@@ -113,15 +112,6 @@ class Leadership:
             self._making[name].waiting.append(one)
         if not waits:
             done()
-
-    def make_now(self, topic: str) -> None:
-        """Wait here until the logs of a topic are made."""
-        while topic in self._making:
-            making = self._making[topic]
-            if making.pieces:
-                self._take_piece(making)
-            else:
-                self._end(making)
 
     # ---- following the metadata
 
@@ -282,9 +272,6 @@ class Leadership:
 
     def _take_over(self, making: _Making) -> None:
         """All of them are made: take a piece over in each turn of the loop, at 3 to 10 us a log."""
-        if self._making.get(making.topic.name) is not making:
-            # Somebody could not wait.
-            return
         if making.pieces:
             self._take_piece(making)
             self._node.loop.call_soon(self._take_over, making)

@@ -110,7 +110,7 @@ class LogDirs:
         try:
             records = cordoned(node.quorum.decided, node.node_id, ids)
             if records:
-                node.quorum.submit_later(records)
+                node.quorum.append(records)
         except KafkaError as error:
             _log.error("the controller does not know which directories are cordoned: %s", error)
 
@@ -164,10 +164,7 @@ class LogDirs:
         request = AssignReplicasToDirsRequest(
             broker_id=node.node_id, broker_epoch=broker.epoch, directories=directories
         )
-        try:
-            node.quorum.handle_later(request, _assigned)
-        except KafkaError as error:
-            _assigned(error)
+        node.quorum.ask(request, _assigned)
 
     def _id_of(self, path: str) -> Uuid:
         return parse_uuid(self._node.store.directory_id(path))
@@ -332,7 +329,7 @@ class LogDirs:
                 raise OttlaError(f"the log directory {path} has failed, and the metadata is in it: {error}")
         records = directories_left(node.quorum.decided, node.node_id, self.online_ids())
         if records:
-            node.quorum.submit_later(records)
+            node.quorum.append(records)
 
 
 def _assigned(response: object) -> None:
