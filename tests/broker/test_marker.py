@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.handlers import list_offsets as handler
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import TRANSACTION_TOPIC, TopicPartition
 from ottla.log.log import Log
@@ -232,24 +233,24 @@ def test_one_partitions_disk_error_fails_that_partition_alone(
         scene.write(index, b"x")
     broken = scene.node.partitions[TOPIC, scene.lost].log
 
-    def failing(name: str) -> None:
-        works = getattr(Log, name)
+    def failing(owner: Any, name: str) -> None:
+        works = getattr(owner, name)
 
         def fails(log: Log, *args: Any) -> Any:
             if log is broken:
                 raise OSError(errno.EIO, "the disk says no", log.path)
             return works(log, *args)
 
-        monkeypatch.setattr(Log, name, fails)
+        monkeypatch.setattr(owner, name, fails)
 
     both = (scene.lost, scene.kept)
     if request_name == "list_offsets":
-        failing("offset_for_timestamp")
+        failing(handler, "offset_for_timestamp")
         asked = [list_offsets.ListOffsetsPartition(partition_index=index, timestamp=1) for index in both]
         topics = [list_offsets.ListOffsetsTopic(name=TOPIC, partitions=asked)]
         found = scene.ask(list_offsets.ListOffsetsRequest(replica_id=-1, topics=topics), 4)
     else:
-        failing("advance_start_offset")
+        failing(Log, "advance_start_offset")
         deleted = [delete_records.DeleteRecordsPartition(partition_index=index, offset=1) for index in both]
         wanted = [delete_records.DeleteRecordsTopic(name=TOPIC, partitions=deleted)]
         found = scene.ask(delete_records.DeleteRecordsRequest(topics=wanted, timeout_ms=1000), 2)
