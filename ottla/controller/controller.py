@@ -73,9 +73,7 @@ class Controller:
             case "ListPartitionReassignmentsRequest":
                 return reassignment.list_reassignments(image, request)
             case "UpdateFeaturesRequest":
-                return update_features.update_features(
-                    image, self._settings.node_id, self.kraft_version, request, version
-                )
+                return update_features.update_features(image, self._settings, self.kraft_version, request, version)
             case "AlterClientQuotasRequest":
                 return quota.alter_client_quotas(image, request)
             case "AlterUserScramCredentialsRequest":

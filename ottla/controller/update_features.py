@@ -7,8 +7,9 @@ from typing import Any
 
 from ottla.controller.decision import Decision, message_or_none
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.metadata.feature import KRAFT_VERSION, METADATA_VERSIONS, SUPPORTED, missing_for
+from ottla.metadata.feature import KRAFT_VERSION, METADATA_VERSIONS, missing_for, supported
 from ottla.metadata.image import METADATA_VERSION, Image
+from ottla.settings.server.settings import ServerSettings
 from ottla.wire.api.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -22,9 +23,10 @@ _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 def update_features(
-    image: Image, node_id: int, kraft_version: int, request: UpdateFeaturesRequest, version: int
+    image: Image, settings: ServerSettings, kraft_version: int, request: UpdateFeaturesRequest, version: int
 ) -> Decision:
     """UpdateFeatures (key 57): all of them or none (KIP-1022). `kraft_version` is the quorum's level now (KIP-853)."""
+    node_id, able = settings.node_id, supported(unstable=settings.unstable_feature_versions_enable)
     proposed = dict(image.features)
     before = {**image.features, KRAFT_VERSION: kraft_version}
     records: list[Any] = []
@@ -34,7 +36,7 @@ def update_features(
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a feature stands twice in the request")
         proposed.update((each.feature, each.max_version_level) for each in request.feature_updates)
         for update in request.feature_updates:
-            records += _update(before, node_id, update, _upgrade_type(update, version), proposed)
+            records += _update(before, node_id, able, update, _upgrade_type(update, version), proposed)
     except KafkaError as error:
         return Decision(
             [],
@@ -57,7 +59,12 @@ def _upgrade_type(update: FeatureUpdateKey, version: int) -> int:
 
 
 def _update(
-    before: Mapping[str, int], node_id: int, update: FeatureUpdateKey, upgrade_type: int, proposed: dict[str, int]
+    before: Mapping[str, int],
+    node_id: int,
+    able: Mapping[str, tuple[int, int]],
+    update: FeatureUpdateKey,
+    upgrade_type: int,
+    proposed: dict[str, int],
 ) -> list[Any]:
     name, new = update.feature, update.max_version_level
     if upgrade_type not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
@@ -65,9 +72,9 @@ def _update(
     current = before.get(name, 0)
     if new < 0:
         raise _invalid(name, new, "A feature version cannot be less than 0.")
-    if name not in SUPPORTED:
+    if name not in able:
         raise _invalid(name, new, f"Local controller {node_id} does not support this feature.")
-    low, high = SUPPORTED[name]
+    low, high = able[name]
     if not low <= new <= high:
         raise _invalid(name, new, f"Local controller {node_id} only supports versions {low}-{high}")
     if new < current and upgrade_type == _UPGRADE:

@@ -56,7 +56,7 @@ class LogSettings:
             # What lies in the active segment cannot be cleaned in time (KIP-354).
             segment_ms = min(segment_ms, topic.max_compaction_lag_ms)
         return cls(
-            segment_bytes=topic.segment_bytes,
+            segment_bytes=topic.segment_bytes if topic.internal_segment_bytes is None else topic.internal_segment_bytes,
             segment_ms=segment_ms,
             segment_jitter_ms=topic.segment_jitter_ms,
             segment_index_bytes=topic.segment_index_bytes,

@@ -61,6 +61,9 @@ METADATA_VERSIONS: dict[int, Release] = {
 }
 METADATA_VERSION_LEAST = min(METADATA_VERSIONS)
 METADATA_VERSION_LATEST = max(METADATA_VERSIONS)
+#: Still being designed; only with `unstable.feature.versions.enable`. It brings nothing yet.
+METADATA_VERSION_UNSTABLE = 31
+METADATA_VERSIONS[METADATA_VERSION_UNSTABLE] = Release("4.4", 0, False)
 
 #: Levels of `metadata.version` from which something may be written.
 TRANSACTIONS_FROM = 13
@@ -95,13 +98,22 @@ _KRAFT_VERSION_FROM = 21
 _NEEDS: dict[tuple[str, int], int] = {("eligible.leader.replicas.version", 1): ELR_FROM}
 
 
-def release_level(text: str) -> int:
+def supported(*, unstable: bool) -> dict[str, tuple[int, int]]:
+    """Feature -> (lowest, highest level) that a node runs; `unstable` is `unstable.feature.versions.enable`."""
+    if not unstable:
+        return SUPPORTED
+    return SUPPORTED | {METADATA_VERSION: (METADATA_VERSION_LEAST, METADATA_VERSION_UNSTABLE)}
+
+
+def release_level(text: str, *, unstable: bool = False) -> int:
     """The level of a release named as people name it: `4.3`, `4.3.1`, `4.0-IV2`. Raises OttlaError."""
     key = ".".join(text.split(".")[:2])
-    for level, release in reversed(METADATA_VERSIONS.items()):
+    _, highest = supported(unstable=unstable)[METADATA_VERSION]
+    releases = {level: release for level, release in METADATA_VERSIONS.items() if level <= highest}
+    for level, release in reversed(releases.items()):
         if key in (release.text, release.release):
             return level
-    known = ", ".join(release.text for release in METADATA_VERSIONS.values())
+    known = ", ".join(release.text for release in releases.values())
     raise OttlaError(f"Unknown metadata.version {text!r}. Supported metadata.version are: {known}")
 
 

@@ -375,6 +375,10 @@ class Settings:
         default = setting.default_text
         return found if default is None else [*found, Synonym(name, default, SettingSource.DEFAULT)]
 
+    def given(self, name: str) -> bool:
+        """Was it written somewhere, or is it the default?"""
+        return name in self._given
+
     def text(self, name: str) -> str | None:
         """The value in force as Kafka writes it; None for a secret or a setting without value."""
         setting = self.declared()[name]

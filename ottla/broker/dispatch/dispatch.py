@@ -163,7 +163,7 @@ class Dispatch:
         if key not in HANDLERS:
             raise PeerError(f"API {key} is not served here")
         api = API[key]
-        if version not in api.stable_versions:
+        if version not in api.offered(unstable=self._node.settings.unstable_api_versions_enable):
             if key == ApiKey.API_VERSIONS:
                 return None
             raise PeerError(f"{api.name} has no version {version}")

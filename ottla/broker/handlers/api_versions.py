@@ -49,14 +49,16 @@ def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse
 
 def offer(node: BrokerNode, version: int) -> ApiVersionsResponse:
     """What this node serves, as a response of this version."""
+    unstable = node.settings.unstable_api_versions_enable
+    served = [(key, API[key].offered(unstable=unstable)) for key in sorted(MODULES)]
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(
                 api_key=key,
-                min_version=0 if key == ApiKey.PRODUCE else API[key].stable_versions.start,
-                max_version=API[key].stable_versions.stop - 1,
+                min_version=0 if key == ApiKey.PRODUCE else versions.start,
+                max_version=versions.stop - 1,
             )
-            for key in sorted(MODULES)
+            for key, versions in served
             if key not in _TELEMETRY or node.telemetry.exporter is not None
         ],
         supported_features=[

@@ -3,6 +3,8 @@
 Rules:
 - Ids come from blocks of 1000 that the controller gives out and the metadata log remembers; no id is given twice.
 - A producer that names its id and epoch gets the next epoch, or a new id when its epochs are used up.
+- Version 6 is served with `unstable.api.versions.enable`. Transactions that an outside coordinator prepares (KIP-939)
+  are refused as Apache Kafka refuses them without `transaction.two.phase.commit.enable`.
 """
 
 from __future__ import annotations
@@ -31,6 +33,11 @@ def init_producer_id(call: Call, request: InitProducerIdRequest) -> Reply:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == _NO_EPOCH):
         raise KafkaError(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is not None:
+        if request.enable2_pc:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if request.keep_prepared_txn:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     later = Later()
     call.node.producer_ids.when_there(lambda: _init(call, request, later))
     return later

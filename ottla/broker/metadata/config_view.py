@@ -8,7 +8,7 @@ Rules:
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, Image
 from ottla.settings.group.settings import GroupSettings
@@ -38,23 +38,19 @@ class Described(NamedTuple):
 def describe_topic(server: ServerSettings, image: Image, name: str) -> list[Described]:
     """A topic's settings."""
     settings = TopicSettings.resolve(image.config(TOPIC, name), server)
-    return [_described(settings, each, read_only=False) for each in settings.declared().values() if not each.internal]
+    return [_described(settings, each, read_only=False) for each in _shown(settings)]
 
 
 def describe_group(server: ServerSettings, image: Image, name: str) -> list[Described]:
     """A group's settings."""
     settings = GroupSettings.resolve(image.config(GROUP, name), server)
-    return [_described(settings, each, read_only=False) for each in settings.declared().values() if not each.internal]
+    return [_described(settings, each, read_only=False) for each in _shown(settings)]
 
 
 def describe_broker(server: ServerSettings, image: Image, name: str) -> list[Described]:
     """This broker's settings, or what was set for all brokers."""
     if name:
-        declared = [
-            _described(server, each, read_only=each.mode == READ_ONLY)
-            for each in server.declared().values()
-            if not each.internal or server.given(each.name)
-        ]
+        declared = [_described(server, each, read_only=each.mode == READ_ONLY) for each in _shown(server)]
         return declared + [_given(server, each, server.synonyms(each)) for each in server.undeclared()]
     return [
         _given(
@@ -104,6 +100,11 @@ def _given(server: ServerSettings, name: str, synonyms: list[Synonym]) -> Descri
         sensitive=setting is None or setting.sensitive,
         synonyms=tuple(synonyms),
     )
+
+
+def _shown(settings: Settings) -> list[Setting[Any]]:
+    """Every setting; an internal one where it was given, as Kafka describes them."""
+    return [each for each in settings.declared().values() if not each.internal or settings.given(each.name)]
 
 
 def _described(settings: Settings, setting: Setting[object], *, read_only: bool) -> Described:

@@ -22,11 +22,11 @@ from ottla.kernel.ports import Clock, Disk, Rng
 from ottla.log.checkpoint import META_PROPERTIES, read_properties, write_properties
 from ottla.metadata.feature import (
     KRAFT_VERSION,
-    METADATA_VERSION_LATEST,
     METADATA_VERSIONS,
     feature_records,
     new_cluster_levels,
     release_level,
+    supported,
 )
 from ottla.metadata.image import METADATA_VERSION
 from ottla.raft.checkpoint import (
@@ -146,16 +146,18 @@ def _levels(
             "Because controller.quorum.voters is not set on this controller, you must specify one of the following: "
             "--standalone, --initial-controllers, or --no-initial-controllers."
         )
-    metadata_version = METADATA_VERSION_LATEST
+    unstable = settings.unstable_feature_versions_enable
+    lowest, highest = supported(unstable=unstable)[METADATA_VERSION]
+    metadata_version = highest
     if METADATA_VERSION in features:
         if release_version is not None:
             raise OttlaError(f"Use --release-version instead of --feature {METADATA_VERSION}=X to avoid ambiguity.")
         metadata_version = features[METADATA_VERSION]
-        if metadata_version not in METADATA_VERSIONS:
-            known = f"{min(METADATA_VERSIONS)} to {max(METADATA_VERSIONS)}"
-            raise OttlaError(f"No {METADATA_VERSION} with feature level {metadata_version}: it takes {known}")
+        if not lowest <= metadata_version <= highest:
+            why = f"No {METADATA_VERSION} with feature level {metadata_version}: it takes {lowest} to {highest}"
+            raise OttlaError(why)
     elif release_version is not None:
-        metadata_version = release_level(release_version)
+        metadata_version = release_level(release_version, unstable=unstable)
     kraft_version = features.pop(KRAFT_VERSION, 0 if static else _KRAFT_VERSION_LATEST)
     if not 0 <= kraft_version <= _KRAFT_VERSION_LATEST:
         raise OttlaError(f"No feature level {kraft_version} of {KRAFT_VERSION}: it takes 0 to {_KRAFT_VERSION_LATEST}")

@@ -7,6 +7,7 @@ Rules:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,6 @@ from ottla.kernel.error import OttlaError
 from ottla.log.checkpoint import CorruptCheckpoint
 from ottla.log.log import Log, LogSettings
 from ottla.metadata.delta import Fold
-from ottla.metadata.feature import SUPPORTED
 from ottla.metadata.image import Image
 from ottla.raft.checkpoint import Membership, changed_membership
 from ottla.wire.batch import read
@@ -62,10 +62,10 @@ def load(files: MetadataFiles, settings: LogSettings, now_ms: int) -> LoadedMeta
     return loaded
 
 
-def check_servable(image: Image, node_id: int) -> None:
+def check_servable(image: Image, node_id: int, supported: Mapping[str, tuple[int, int]]) -> None:
     """Is this a cluster that this release can run? OttlaError if not."""
     for name, level in image.features.items():
-        low, high = SUPPORTED.get(name, (0, 0))
+        low, high = supported.get(name, (0, 0))
         if not low <= level <= high:
             raise OttlaError(f"the cluster runs {name} {level}, and this node runs {low} to {high} of it")
     others = sorted(broker_id for broker_id in image.brokers if broker_id != node_id)

@@ -38,7 +38,7 @@ from ottla.kernel.ids import Uuid
 from ottla.kernel.ports import Clock, Disk, Rng
 from ottla.log.log import Log, LogSettings, Origin
 from ottla.metadata.delta import Fold
-from ottla.metadata.feature import CONTROLLER_REGISTRATIONS_FROM, SUPPORTED
+from ottla.metadata.feature import CONTROLLER_REGISTRATIONS_FROM, supported
 from ottla.metadata.image import Image
 from ottla.metadata.record_version import record_version
 from ottla.raft.checkpoint import (
@@ -161,7 +161,7 @@ class MetadataLog:
     @property
     def supported_features(self) -> dict[str, tuple[int, int]]:
         """Feature -> (lowest, highest level) that this node can run."""
-        return SUPPORTED
+        return supported(unstable=self._settings.unstable_feature_versions_enable)
 
     @property
     def broker_epoch(self) -> int:
@@ -296,7 +296,7 @@ class MetadataLog:
         self._sync.log = loaded.log
         self._snapshot_end_offset = loaded.snapshot_end_offset
         self._bytes_since_snapshot = loaded.bytes_since_snapshot
-        check_servable(loaded.fold.image, settings.node_id)
+        check_servable(loaded.fold.image, settings.node_id, self.supported_features)
 
     def _lead(self, directory_id: Uuid) -> None:
         """Make the quorum and win its election."""

@@ -8,7 +8,7 @@ from typing import Protocol
 from ottla.kernel.error import OttlaError
 from ottla.kernel.ids import Uuid, parse_uuid
 from ottla.kernel.ports import Rng
-from ottla.metadata.feature import SUPPORTED
+from ottla.metadata.feature import supported
 from ottla.raft.checkpoint import VoterEndpoint
 from ottla.settings.listener import PROTOCOLS, Listener
 from ottla.settings.server.settings import ServerSettings
@@ -71,7 +71,7 @@ def controller_request(settings: ServerSettings, rng: Rng) -> controller.Control
         ],
         features=[
             controller.Feature(name=name, min_supported_version=low, max_supported_version=high)
-            for name, (low, high) in sorted(SUPPORTED.items())
+            for name, (low, high) in sorted(supported(unstable=settings.unstable_feature_versions_enable).items())
         ],
     )
 
@@ -95,7 +95,7 @@ def broker_request(
         ],
         features=[
             broker.Feature(name=name, min_supported_version=low, max_supported_version=high)
-            for name, (low, high) in sorted(SUPPORTED.items())
+            for name, (low, high) in sorted(supported(unstable=settings.unstable_feature_versions_enable).items())
         ],
         rack=settings.broker_rack,
         log_dirs=directory_ids,

@@ -262,7 +262,6 @@ class NodeDeclaration:
         "Whether versions of requests that are still being designed are served.",
         importance=HIGH,
         internal=True,
-        served=False,
     )
     unstable_feature_versions_enable = boolean(
         "unstable.feature.versions.enable",
@@ -270,7 +269,6 @@ class NodeDeclaration:
         "Whether feature versions that are still being designed may be used.",
         importance=HIGH,
         internal=True,
-        served=False,
     )
     create_topic_policy_class_name = class_name(
         "create.topic.policy.class.name",

@@ -230,10 +230,6 @@ class ServerSettings(
         start = next((index for index, each in enumerate(found) if each.name == name), len(found))
         return found[start:]
 
-    def given(self, name: str) -> bool:
-        """Was it written somewhere, or is it the default?"""
-        return name in self._given
-
     @property
     def is_broker(self) -> bool:
         """Does this node hold partitions?"""

@@ -97,7 +97,6 @@ class TopicDeclaration:
         None,
         "The segment size in Apache Kafka's own tests; goes before segment.bytes.",
         internal=True,
-        served=False,
     )
     file_delete_delay_ms = long(
         "file.delete.delay.ms",

@@ -167,6 +167,10 @@ class Api:
         """The versions that are advertised by default."""
         return self.versions[:-1] if self.latest_unstable else self.versions
 
+    def offered(self, *, unstable: bool) -> range:
+        """The versions that a node serves; those still being designed with `unstable.api.versions.enable`."""
+        return self.versions if unstable else self.stable_versions
+
     @property
     def request(self) -> type[Any]:
         """The class of the request."""

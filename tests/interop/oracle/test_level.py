@@ -10,14 +10,19 @@ from typing import Any
 
 import pytest
 
+from ottla.wire.batch import build
+from tests.broker.wire_client import TRANSACTION, make_coordinators
 from tests.interop import server as servers
 from tests.interop.oracle.side import Oracle, Side
-from tests.interop.oracle.test_setting import BROKER, DELETE, GROUP, SET, alter
+from tests.interop.oracle.test_setting import BROKER, DELETE, GROUP, SET, TOPIC, alter
 from tests.interop.oracle.test_switch import ask_all, begin, update
 from tests.interop.oracle.wander.catalogue import SETTINGS
 from tests.interop.server import Server
 
 _METADATA: dict[str, Any] = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
+
+#: While a coordinator is loaded.
+_COMING = (14, 15, 16)
 
 
 class OldServer(Server):
@@ -30,7 +35,12 @@ class OldServer(Server):
 
 def old(kind: servers.Kind, directory: Path) -> Server:
     command = (*(part for part in kind.format if part != "--standalone"), "--release-version", "3.8")
-    settings = {**SETTINGS, "group.coordinator.rebalance.protocols": "classic"}
+    settings = {
+        **SETTINGS,
+        "group.coordinator.rebalance.protocols": "classic",
+        "unstable.api.versions.enable": "true",
+        "unstable.feature.versions.enable": "true",
+    }
     return OldServer(replace(kind, format=command), directory, settings)
 
 
@@ -196,6 +206,50 @@ def test_a_broker_is_no_controller(old_oracle: Oracle) -> None:
         for endpoint_type in (0, 1, 2, 3):
             reply = side.ask("DescribeCluster", 2, note=False, endpoint_type=endpoint_type)
             side.note("error", [reply.error_code, reply.error_message])
+
+    old_oracle.compare(script)
+
+
+def test_what_is_still_designed_is_served(old_oracle: Oracle) -> None:
+    def script(side: Side) -> None:
+        reply = side.ask("ApiVersions", 4, note=False, client_software_name="o", client_software_version="1")
+        side.note("keys", sorted((each.api_key, each.min_version, each.max_version) for each in reply.api_keys))
+        features = reply.supported_features
+        side.note("features", sorted((each.name, each.min_version, each.max_version) for each in features))
+        make_coordinators(side.connect(), TRANSACTION)
+        side.producer_id()
+        asked: dict[str, Any] = {"transactional_id": "two", "transaction_timeout_ms": 1000}
+        while side.ask("InitProducerId", 6, note=False, **asked).error_code in _COMING:
+            pass
+        for two_phase, kept in ((False, False), (True, False), (False, True), (True, True)):
+            side.ask("InitProducerId", 6, **asked, enable2_pc=two_phase, keep_prepared_txn=kept)
+        side.ask("InitProducerId", 6, transactional_id=None, enable2_pc=True)
+        side.ask("InitProducerId", 6, transactional_id="", enable2_pc=True)
+
+    old_oracle.compare(script)
+
+
+def test_internal_settings_of_topics_are_described_and_hold(old_oracle: Oracle) -> None:
+    def script(side: Side) -> None:
+        side.create("internal", internal_segment_bytes="100", flush_ms="1000")
+        side.create("external")
+        for of in ("internal", "external"):
+            resource = {"resource_type": TOPIC, "resource_name": of, "configuration_keys": None}
+            reply = side.ask("DescribeConfigs", 4, note=False, resources=[resource], include_synonyms=True)
+            found = sorted((each.name, each.value, each.config_source) for each in reply.results[0].configs)
+            side.note(of, found)
+        for value in ("13", "14", "0", "x", "1000"):
+            changed = [_resource(TOPIC, "external", "internal.segment.bytes", value)]
+            answer = side.ask("IncrementalAlterConfigs", 1, note=False, resources=changed)
+            side.note(f"set to {value}", answer.responses[0].error_code)
+        codes = []
+        for size in (10, 200, 10):
+            part = {"index": 0, "records": build([(1, None, b"x" * size, ())])}
+            data = [{"name": "internal", "partition_data": [part]}]
+            produced = side.ask("Produce", 9, note=False, acks=-1, timeout_ms=5000, topic_data=data)
+            codes.append(produced.responses[0].partition_responses[0].error_code)
+        side.note("produced", codes)
+        side.note("segments", sorted(path.name for path in (side.server.log_dir / "internal-0").glob("*.log")))
 
     old_oracle.compare(script)
 
