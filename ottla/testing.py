@@ -7,22 +7,26 @@ def test_my_service(ottla_node, ottla_topic):
 def test_that_large_orders_are_refused(ottla_node, ottla_topic): ...
 
 `ottla_node.faults` makes the node fail as the test says, `ottla_node.clock` lets time pass on it: the list is in
-docs/internals/testing.md. A fresh node takes about ten milliseconds; where many tests share one, write a fixture of a
-wider scope around `ottla.Node()`.
+docs/internals/testing.md. `ottla_node.produce(topic, [b"a"])`, `.records(topic)` and `.wait_for_lag(group)` write,
+read and wait; under asyncio their `_async` forms do. A fresh node takes about ten milliseconds; where many tests share
+one, use `ottla_session_node` and `ottla_session_topic` (override the fixture `ottla_session_settings` if need be).
 """
 
 from collections.abc import Iterator
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from ottla.embedded.node import Node
+    from ottla.embedded.fixture_node import FixtureNode
 
 _MARK = (
     "ottla(settings=None, partitions=1, topic_settings=None): the node's settings by Kafka's names, and those of the "
     "topic, for the fixtures ottla_node and ottla_topic"
 )
+#: Session topics get a number: tests of different files may have one name.
+_numbers = count(1)
 _KNOWN = {"settings", "partitions", "topic_settings"}
 
 
@@ -42,18 +46,44 @@ def _asked(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 @pytest.fixture
-def ottla_node(request: pytest.FixtureRequest) -> "Iterator[Node]":
+def ottla_node(request: pytest.FixtureRequest) -> "Iterator[FixtureNode]":
     """A fresh node on a free port of 127.0.0.1, with its data in a temporary directory; gone after the test."""
-    from ottla.embedded.node import Node
+    from ottla.embedded.fixture_node import FixtureNode
 
-    with Node(settings=_asked(request).get("settings")) as node:
+    with FixtureNode(settings=_asked(request).get("settings")) as node:
         yield node
 
 
 @pytest.fixture
-def ottla_topic(ottla_node: "Node", request: pytest.FixtureRequest) -> str:
+def ottla_topic(ottla_node: "FixtureNode", request: pytest.FixtureRequest) -> str:
     """The name of a new topic on `ottla_node`, made from the test's own name. It has one partition."""
-    name = "".join(each if each.isalnum() or each in "._-" else "-" for each in request.node.name)[:249]
+    return _new_topic(ottla_node, request, "")
+
+
+@pytest.fixture(scope="session")
+def ottla_session_settings() -> dict[str, object]:
+    """The settings of `ottla_session_node`; override it in a conftest.py."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def ottla_session_node(ottla_session_settings: dict[str, object]) -> "Iterator[FixtureNode]":
+    """One node for all tests that ask for it. What one test writes the others see: give each its own topics."""
+    from ottla.embedded.fixture_node import FixtureNode
+
+    with FixtureNode(settings=ottla_session_settings) as node:
+        yield node
+
+
+@pytest.fixture
+def ottla_session_topic(ottla_session_node: "FixtureNode", request: pytest.FixtureRequest) -> str:
+    """The name of a topic on `ottla_session_node` that no other test uses."""
+    return _new_topic(ottla_session_node, request, f"-{next(_numbers)}")
+
+
+def _new_topic(node: "FixtureNode", request: pytest.FixtureRequest, ending: str) -> str:
+    name = "".join(each if each.isalnum() or each in "._-" else "-" for each in request.node.name)
+    name = name[: 249 - len(ending)] + ending
     asked = _asked(request)
-    ottla_node.create_topic(name, asked.get("partitions", 1), asked.get("topic_settings"))
+    node.create_topic(name, asked.get("partitions", 1), asked.get("topic_settings"))
     return name

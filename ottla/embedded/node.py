@@ -17,13 +17,14 @@ import asyncio
 import atexit
 import os
 import shutil
+import signal
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 from ottla.broker.coordinators.topic_spec import new_topic
 from ottla.broker.metadata.format import format_if_empty
@@ -128,7 +129,7 @@ class Node:
 
     # ---- life
 
-    def start(self) -> Node:
+    def start(self) -> Self:
         """Start and return when it serves. Raises OttlaError in words when it cannot."""
         if self._thread is not None:
             raise OttlaError("this node is running already")
@@ -136,8 +137,9 @@ class Node:
             self._temporary = tempfile.mkdtemp(prefix="ottla-")
         self._process = os.getpid()
         allow_many()
-        # A program or a notebook that ends without `stop` leaves no directory behind.
+        # A program or a notebook that ends without `stop`, or by SIGTERM, leaves no directory behind.
         atexit.register(self.stop)
+        _stop_at_sigterm(self)
         ready = threading.Event()
         self._failure = None
         self._thread = threading.Thread(target=self._run, args=(ready,), name="ottla-node", daemon=True)
@@ -203,11 +205,13 @@ class Node:
             return
         self._halt()
         atexit.unregister(self.stop)
+        _started.pop(id(self), None)
+        _leave_sigterm()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary = None
 
-    def restart(self) -> Node:
+    def restart(self) -> Self:
         """Stop cleanly and start again with the same data on the same port."""
         self._halt()
         return self.start()
@@ -229,7 +233,7 @@ class Node:
         running = self._node is not None
         return f"<ottla.Node{f' on {self.bootstrap_servers}, data in {self.data}' if running else ', not running'}>"
 
-    def __enter__(self) -> Node:
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(
@@ -261,6 +265,32 @@ class Node:
 
         loop.call_soon_threadsafe(run)
         return done.result(_CALL_SECONDS_MAX)
+
+
+#: The nodes to stop when SIGTERM ends the program.
+_started: dict[int, Node] = {}
+
+
+def _stop_at_sigterm(node: Node) -> None:
+    """Stop the node before SIGTERM ends the program, where the program leaves that signal to its default."""
+    _started[id(node)] = node
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _sigterm)
+
+
+def _leave_sigterm() -> None:
+    """The default again, when no node is left."""
+    in_main = threading.current_thread() is threading.main_thread()
+    if not _started and in_main and signal.getsignal(signal.SIGTERM) is _sigterm:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _sigterm(number: int, frame: FrameType | None) -> None:
+    for node in list(_started.values()):
+        with suppress(OttlaError):
+            node.stop()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 class NodeClock:
