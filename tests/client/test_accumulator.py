@@ -43,7 +43,8 @@ def test_a_batch_lingers_and_is_ready_after_linger_ms() -> None:
     accumulator, clock = made(linger_ms=7)
     clock.ms = 100
     put(accumulator)
-    assert accumulator.due_ms(queue(accumulator), 100) == 107
+    for now_ms in (100, 103, 107, 200):
+        assert accumulator.due_ms(queue(accumulator), now_ms) == 107
 
 
 def test_a_full_batch_does_not_linger() -> None:
@@ -195,3 +196,34 @@ def test_batches_that_failed_are_sent_again_in_the_order_in_which_they_were_sent
         if number:
             accumulator.put_back(partition, sent[number], 50)
     assert [accumulator.take(partition) for _ in range(2)] == sent[1:]
+
+
+def test_full_memory_makes_batches_ready_however_long_they_may_linger() -> None:
+    accumulator, _ = made(2, batch_size=1000, buffer_memory=2000, linger_ms=5000)
+    put(accumulator, partition=0)
+    put(accumulator, partition=1)
+    assert accumulator.due_ms(queue(accumulator), 0) == 5000
+    while put(accumulator, partition=0) is not None:
+        pass
+    assert [accumulator.due_ms(queue(accumulator, number), 0) for number in (0, 1)] == [0, 0]
+
+
+def test_a_growing_batch_stays_within_the_largest_request() -> None:
+    accumulator, _ = made(batch_size=3000, max_request_size=10_000, linger_ms=1000)
+    for _ in range(300):
+        put(accumulator, partition=0)
+    assert len(accumulator.incomplete) > 1
+    assert all(batch.size <= 10_000 and batch.limit <= 10_000 for batch in accumulator.incomplete)
+
+
+def test_the_memory_of_halves_is_that_of_the_whole() -> None:
+    accumulator, _ = made(batch_size=1001)
+    for _ in range(6):
+        put(accumulator)
+    partition = queue(accumulator)
+    batch = accumulator.take(partition)
+    accumulator.split(partition, batch)
+    assert accumulator.memory_used == sum(one.reserved for one in accumulator.incomplete) == 1000
+    for _ in range(2):
+        accumulator.complete(partition, accumulator.take(partition))
+    assert accumulator.memory_used == 0

@@ -85,3 +85,14 @@ def test_who_waits_as_told_takes_no_more_than_burst_and_rate_give(per_second: fl
         taken += count
     now_ms += bucket.throttle_ms(per_second, now_ms)
     assert taken <= per_second * (now_ms - START_MS) / 1000 + per_second * 11 + 1
+
+
+def test_a_window_ends_where_the_next_one_begins() -> None:
+    rate = Rate(3, 1000)
+    rate.record(500, START_MS)
+    rate.record(700, START_MS + 999)
+    rate.record(900, START_MS + 1000)
+    # The first window was last added to at 999, the second at 1000.
+    assert rate.per_second(START_MS + 3998) * rate.measured_ms(START_MS + 3998) == 2100 * 1000
+    assert rate.per_second(START_MS + 3999) * rate.measured_ms(START_MS + 3999) == 900 * 1000
+    assert rate.is_idle(START_MS + 4000)

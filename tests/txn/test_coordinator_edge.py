@@ -177,3 +177,16 @@ def test_an_end_that_needs_a_new_id_waits_until_there_is_one() -> None:
     _pass(scene, 10_000)
     states.append(scene.machine.transactions["t"].state)
     assert states == [State.ONGOING, State.COMPLETE_ABORT]
+
+
+def test_a_coordinator_that_is_loaded_knows_every_field_of_its_transactions() -> None:
+    scene = Scene()
+    _pass(scene, 7_000)
+    producer = scene.init(timeout_ms=25_000)
+    _pass(scene, 3_000)
+    scene.add(producer, A0, version=2)
+    _pass(scene, 2_000)
+    scene.add(producer, A1, version=2)
+    before = scene.machine.transactions["t"]
+    assert (before.start_ms, before.update_ms, before.client_version) == (1_010_000, 1_012_000, 2)
+    assert replace(scene.loaded().transactions["t"], last_epoch=before.last_epoch) == before
