@@ -405,3 +405,11 @@ class ShareMachine(RuleBasedStateMachine):
 
 TestShareMachine = ShareMachine.TestCase
 TestShareMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def test_a_log_start_below_the_share_start_moves_nothing() -> None:
+    partition = SharePartition(10, [], Limits())
+    for offset, start in ((5, 10), (10, 10), (12, 12), (11, 12)):
+        partition.start_log_at(offset)
+        assert (partition.window.start_offset, partition.next_fetch_offset) == (start, start)
+        partition.window.validate()

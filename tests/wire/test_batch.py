@@ -15,6 +15,7 @@ from ottla.wire.batch import (
     NewRecord,
     build,
     check,
+    decode_records,
     headers,
     read,
     rewrite,
@@ -181,3 +182,22 @@ def test_records_of_any_bytes_are_records_or_an_error(body: bytes, count: int) -
 def test_a_batch_has_at_least_one_record() -> None:
     with pytest.raises(ValueError, match="at least one"):
         build([])
+
+
+def test_a_record_whose_fields_do_not_fill_its_length_is_refused() -> None:
+    """Though the batch as a whole adds up: the first record says that it is one byte shorter, or longer."""
+    body = bytearray(build([(1, b"k", b"value", []), (1, b"k", b"value", [])])[HEADER_BYTES:])
+    assert len(decode_records(bytes(body), 2, 0, 0)) == 2
+    for wrong in (body[0] - 2, body[0] + 2):  # zigzag
+        body[0] = wrong
+        with pytest.raises(KafkaError) as caught:
+            decode_records(bytes(body), 2, 0, 0)
+        assert _code(caught) is ErrorCode.INVALID_RECORD
+
+
+def test_bytes_behind_the_last_record_are_refused() -> None:
+    body = build([(1, b"k", b"value", [])] * 2)[HEADER_BYTES:]
+    for count, data in ((2, body + b"\0"), (1, body)):
+        with pytest.raises(KafkaError) as caught:
+            decode_records(data, count, 0, 0)
+        assert _code(caught) is ErrorCode.INVALID_RECORD

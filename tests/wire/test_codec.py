@@ -106,3 +106,9 @@ def test_what_is_bounded_is_what_any_ratio_comes_to() -> None:
     for ratio_text in (b"x" * 300_000, bytes(range(256)) * 40, b"", b"a"):
         for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD):
             assert decompress(codec, compress(codec, ratio_text)) == ratio_text
+
+
+@pytest.mark.parametrize(("codec", "level"), [(Codec.GZIP, 6), (Codec.LZ4, 9), (Codec.ZSTD, 3)])
+def test_the_default_level_is_kafkas(codec: Codec, level: int) -> None:
+    data = b"".join(b"%d %d|" % (number, number * number % 1009) for number in range(20_000))
+    assert compress(codec, data) == compress(codec, data, level) != compress(codec, data, 1)
