@@ -8,7 +8,7 @@ import pytest
 
 import ottla
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.name import Uuid
+from ottla.kernel.ids import Uuid
 from ottla.wire.api import ApiKey
 from ottla.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.api.add_raft_voter import AddRaftVoterRequest
