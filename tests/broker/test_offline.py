@@ -164,6 +164,15 @@ def test_the_logs_of_a_replica_that_is_not_led_here_stay() -> None:
     assert scene.read(1) == [b"one", b"two"]
 
 
+def test_the_log_of_a_replica_that_is_not_led_here_is_described() -> None:
+    scene = Scene()
+    scene.create()
+    home = scene.lies_in(1)
+    change(scene, 1, replicas=[2, 1], isr=[2], leader=-1, directories=[])
+    topic = next(each for each in scene.described()[home].topics if each.name == TOPIC)
+    assert 1 in [each.partition_index for each in topic.partitions]
+
+
 def test_the_log_of_a_replica_that_is_not_led_here_goes_with_its_topic() -> None:
     scene = Scene()
     scene.create()

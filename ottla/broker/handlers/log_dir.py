@@ -71,8 +71,7 @@ def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLo
 def _parts(call: Call) -> Iterator[tuple[str, TopicPartition, DescribeLogDirsPartition]]:
     """(directory, partition, what is in it) of every log, those that are to take another's place too."""
     store = call.node.store
-    for partition in call.node.partitions.values():
-        tp, log = partition.tp, partition.log
+    for tp, log in store.logs().items():
         yield (
             store.directory_of(tp),
             tp,
