@@ -1,0 +1,127 @@
+"""Every block of the README runs as it is written.
+
+What a test must not do is left out or turned aside, and nothing else: environments are not made and nothing is
+installed (the tests have both already), `make` targets are not run, and addresses with Kafka's port become a free one.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ottla
+
+ROOT = Path(__file__).parents[2]
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+_BLOCKS = [(language, text) for language, text in _BLOCK.findall(_TEXT)]
+_PYTHON = [text for language, text in _BLOCKS if language == "python"]
+_SHELL = [text for language, text in _BLOCKS if language == ""]
+_ELSEWHERE = ("make ", "python3 -m venv ", ". .venv/bin/activate", "pip install ")
+#: A Spark session alone may take a minute on a busy machine.
+_SECONDS_MAX = 240
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[ottla.Node]:
+    with ottla.Node() as found:
+        found.create_topic("hello", 1)
+        yield found
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """A directory with what a clone has and the blocks name."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    return tmp_path
+
+
+def run(command: list[str], here: Path, node: ottla.Node) -> str:
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "OTTLA_BOOTSTRAP_SERVERS": node.bootstrap_servers,
+        "OTTLA_CONFIG": "",
+        "XDG_CONFIG_HOME": str(here),
+        "HOME": str(Path.home()),
+    }
+    done = subprocess.run(
+        command, cwd=here, env=environment, capture_output=True, timeout=_SECONDS_MAX, check=False, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("number", range(len(_PYTHON)))
+def test_a_block_of_python_runs(number: int, here: Path, node: ottla.Node) -> None:
+    text = _PYTHON[number].replace("127.0.0.1:9092", node.bootstrap_servers)
+    if "def test_" in text:
+        (here / "test_block.py").write_text(text)
+        assert "1 passed" in run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_block.py"], here, node
+        )
+        return
+    (here / "block.py").write_text(text)
+    printed = run([sys.executable, "block.py"], here, node)
+    for expected in {"greetings": "hello", "send_table": "2 rows"}.items():
+        if expected[0] in text:
+            assert expected[1] in printed
+
+
+def test_the_settings_of_the_secured_cluster_are_taken() -> None:
+    [text] = [text for text in _PYTHON if "SASL_SSL" in text]
+    scope: dict[str, dict[str, object]] = {}
+    exec(text, scope)
+    from ottla.client import Producer
+
+    with Producer(scope["settings"] | {"sasl.password": "secret"}) as producer:
+        assert producer.settings.sasl_mechanism == "SCRAM-SHA-512"
+
+
+@pytest.mark.parametrize("number", range(len(_SHELL)))
+def test_a_block_of_the_shell_runs(number: int, here: Path, node: ottla.Node) -> None:
+    lines = [line for line in _SHELL[number].splitlines() if line and not line.startswith(_ELSEWHERE)]
+    for line in lines:
+        command, _, _ = line.partition("  #")
+        if command.startswith("ottla start"):
+            _starts(command.strip(), here, node)
+        elif command.startswith("ottla topics create hello"):
+            run(["bash", "-euo", "pipefail", "-c", f"{command} --if-not-exists"], here, node)
+        elif command.startswith("ottla cluster health"):
+            # How full the disk of this machine is, is not ours to say.
+            run(["bash", "-c", f"{command}; test $? -le 2"], here, node)
+        else:
+            run(["bash", "-euo", "pipefail", "-c", command], here, node)
+
+
+def _starts(command: str, here: Path, node: ottla.Node) -> None:
+    """The node comes up; on a free port, because Kafka's may be taken here."""
+    aside = (
+        "--set listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0" if ".properties" in command else "--port 0"
+    )
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+    }
+    process = subprocess.Popen(
+        [*command.split(), *aside.split()], cwd=here, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert "ready on 127.0.0.1:" in process.stdout.readline()
+    finally:
+        process.terminate()
+        process.communicate(timeout=_SECONDS_MAX)
+
+
+def test_commands_in_the_text_are_there() -> None:
+    from ottla.cli.ottla.root import _TOOLS
+
+    named = set(re.findall(r"`ottla ([a-z-]+)", _TEXT))
+    assert named <= _TOOLS.keys()
+    assert _TOOLS.keys() - named <= {"completion"}
