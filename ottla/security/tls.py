@@ -18,6 +18,7 @@ from typing import cast
 
 from ottla.kernel.client_error import TlsFailed
 from ottla.kernel.error import OttlaError
+from ottla.security.keystore import read_store
 from ottla.settings.client.security import SecuritySettings
 
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -40,6 +41,12 @@ def _trusting(settings: SecuritySettings) -> ssl.SSLContext:
     if where is None and settings.ssl_truststore_certificates is None:
         return ssl.create_default_context()
     try:
+        if settings.ssl_truststore_type != "PEM":
+            assert where is not None
+            found = read_store(where, settings.ssl_truststore_password)
+            if not found.trusted:
+                raise OttlaError(f"the trust store {where} has no certificate that it trusts")
+            return ssl.create_default_context(cadata=found.trusted)
         if where is None:
             return ssl.create_default_context(cadata=settings.ssl_truststore_certificates)
         if Path(where).is_dir():
@@ -63,7 +70,14 @@ def _show(settings: SecuritySettings, made: ssl.SSLContext) -> None:
     # With no password given, an encrypted key must be an error and not a question at the terminal.
     password = settings.ssl_key_password or ""
     try:
-        if inline:
+        if settings.ssl_keystore_type != "PEM":
+            assert chain is not None
+            store = read_store(chain, settings.ssl_keystore_password, settings.ssl_key_password)
+            if not store.key:
+                raise OttlaError(f"the key store {chain} has no private key")
+            with _file_of(store.key + store.chain) as path:
+                made.load_cert_chain(path, None, "")
+        elif inline:
             text = f"{settings.ssl_keystore_key}\n{settings.ssl_keystore_certificate_chain}\n"
             with _file_of(text) as path:
                 made.load_cert_chain(path, None, password)

