@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -94,3 +96,28 @@ def test_a_listener_that_the_settings_name_no_more_has_the_nodes_limits(gates: G
     assert clients.has_room()
     assert clients.enter("10.0.0.1") is None
     assert not clients.has_room()
+
+
+class _Silent:
+    """A connection that was heard of at this time."""
+
+    def __init__(self, gate: ListenerGate, heard_at: float) -> None:
+        self.heard_at = heard_at
+        self.gate = gate
+        self.why = ""
+
+    def close(self, why: str) -> None:
+        self.why = why
+        cast(Any, self.gate.listener).connections.remove(self)
+        self.gate._admission.total -= 1
+
+
+def test_what_is_too_much_closes_the_connections_that_were_silent_for_longest(gates: Gates) -> None:
+    brokers, clients = gates({MAX: "3"})
+    connections = [_Silent(clients, heard_at) for heard_at in (5.0, 1.0, 9.0, 3.0, 7.0)]
+    clients.listener = cast(Any, SimpleNamespace(connections=list(connections)))
+    brokers.listener = cast(Any, SimpleNamespace(connections=[]))
+    for _ in connections:
+        assert clients._admission.take("address")
+    clients._admission.close_excess()
+    assert sorted(each.heard_at for each in connections if each.why) == [1.0, 3.0]

@@ -260,3 +260,21 @@ def test_idle_clients_are_forgotten() -> None:
     for number in range(5000):
         quotas.produced("u", f"client {number}", 1, 5_000_000 + number * 100)
     assert len(quotas._produce.meters) <= 2000
+
+
+def test_a_default_of_clients_counts_for_each_client_alone() -> None:
+    quotas = Quotas(11, 1, 11)
+    quotas.follow(replace(Image.empty(), quotas={(("client-id", None),): {"producer_byte_rate": 100.0}}))
+    assert quotas.produced("u", "one", 1000, 5_000_000) == 0
+    assert quotas.produced("u", "two", 1000, 5_000_000) == 0
+    assert quotas.produced("other", "one", 1000, 5_000_000) > 0
+
+
+def test_what_a_refused_fetch_would_have_read_is_not_counted() -> None:
+    quotas = Quotas(11, 1, 11)
+    quotas.follow(replace(Image.empty(), quotas={(("user", "u"),): {"consumer_byte_rate": 100.0}}))
+    assert quotas.fetched("u", "c", 900, 5_000_000) == 0
+    waits = [quotas.fetched("u", "c", 500, 5_000_000) for _ in range(5)]
+    assert waits == [waits[0]] * 5
+    assert waits[0] > 0
+    assert quotas.fetched("u", "c", 100, 5_000_000) == 0

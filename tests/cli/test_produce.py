@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.client import Producer
 from tests.cli.tool import OTTLA, Said, Tool, in_process, on_terminal
 
 
@@ -153,3 +154,25 @@ def test_reading_a_topic_that_is_not_there_is_one_line(tool: Tool) -> None:
     assert said.code == 1
     assert "there is no topic" in said.err
     assert tool("consume", "nowhere", "-g", "g", "-s", "100").code == 2
+
+
+def test_a_partition_that_is_not_there_is_named(bootstrap: str, topic: str) -> None:
+    read = consume(bootstrap, topic, "-p", "77", "-e")
+    assert (read.code, read.out) == (1, "")
+    assert f"{topic} has no partition 77" in read.err
+
+
+def test_committed_leaves_open_and_aborted_transactions_out(bootstrap: str, topic: str) -> None:
+    with Producer(bootstrap, transactional_id=topic) as producer:
+        producer.init_transactions()
+        for value, ends in ((b"kept", True), (b"dropped", False)):
+            producer.begin_transaction()
+            producer.send(topic, value, partition=0)
+            producer.flush()
+            (producer.commit_transaction if ends else producer.abort_transaction)()
+        producer.begin_transaction()
+        producer.send(topic, b"open", partition=0)
+        producer.flush()
+        assert consume(bootstrap, topic, "-e", "--committed").out == "kept\n"
+        assert consume(bootstrap, topic, "-e").out == "kept\ndropped\nopen\n"
+        producer.abort_transaction()

@@ -13,7 +13,7 @@ import pytest
 from ottla.client.assignment.assignor import ASSIGNORS, CandidateMember
 from ottla.client.assignment.consumer_protocol import Subscription
 from ottla.client.producer.delivery import ProducerBatch
-from ottla.client.producer.partitioner import murmur2
+from ottla.client.producer.partitioner import key_hash, murmur2
 from ottla.kernel.ids import TopicPartition
 from ottla.wire.codec import Codec
 from tests.interop.toolchain import classpath
@@ -24,6 +24,13 @@ GOLDEN: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
 
 def test_murmur2_is_javas() -> None:
     assert [murmur2(bytes.fromhex(key)) for key, _ in GOLDEN["murmur2"]] == [one for _, one in GOLDEN["murmur2"]]
+
+
+def test_a_keys_hash_is_murmur2_without_its_sign() -> None:
+    keys = [bytes.fromhex(key) for key, _ in GOLDEN["murmur2"]]
+    assert [key_hash(key) for key in keys] == [one & 0x7FFFFFFF for _, one in GOLDEN["murmur2"]]
+    # As org.apache.kafka.common.utils.Utils has them.
+    assert [key_hash(key) for key in (b"21", b"foobar", b"abc")] == [1173551340, 1357151166, 479470107]
 
 
 def test_murmur2_of_a_column_is_javas() -> None:

@@ -35,10 +35,12 @@ def _marker(producers: Producers, epoch: int, *, version: int = 2, coordinator_e
 OLD, ORDER = ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_no_batch_overtakes_the_first_one_of_its_transaction() -> None:
+@pytest.mark.parametrize("known", [True, False])
+def test_no_batch_overtakes_the_first_one_of_its_transaction(known: bool) -> None:
     """Batches 5, 6 and 7 are on their way, and each is refused until the coordinator has answered."""
     producers = Producers()
-    _add(producers, 4, transactional=False)
+    if known:
+        _add(producers, 4, transactional=False)
     for sequence in (6, 5, 7):
         producers.verify_from(_ME, 0, sequence, False, 1)
     assert [_check(producers, sequence) for sequence in (7, 6)] == [ORDER, ORDER]

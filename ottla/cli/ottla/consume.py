@@ -149,7 +149,7 @@ def _read(
     # A topic that is not there is an error here, and reading makes none.
     settings["allow.auto.create.topics"] = "false"
     usual = "earliest" if stop_at_end or until or (tail and wanted) else "latest"
-    begins, ends = bounds(bootstrap, client, topics, only, start or usual, until)
+    begins, ends = bounds(bootstrap, client, topics, only, start or usual, until, committed=committed)
     stops = ends if stop_at_end or until else None
     if group:
         reset = start or ("earliest" if stop_at_end else "latest")
@@ -195,9 +195,14 @@ def bounds(
     only: tuple[int, ...],
     start: str,
     until: str | None,
+    *,
+    committed: bool = False,
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Where reading begins in each partition, and where it ends: now, or at `until`."""
-    from ottla.client import TopicPartition
+    """Where reading begins in each partition, and where it ends: now, or at `until`.
+
+    With `committed` it ends at an open transaction at the latest: nothing behind that is given before it has ended.
+    """
+    from ottla.client import OffsetSpec, TopicPartition
 
     with admin(bootstrap, client) as ask:
         found = [
@@ -209,4 +214,8 @@ def bounds(
         if missing := set(only) - {each.partition for each in partitions}:
             raise OttlaError(f"{', '.join(topics)} has no partition {', '.join(map(str, sorted(missing)))}")
         begins = offsets_at(ask, partitions, start)
-        return begins, offsets_at(ask, partitions, "latest" if until in (None, "now") else until)
+        ends = offsets_at(ask, partitions, "latest" if until in (None, "now") else until)
+        if committed:
+            stable = ask.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST), read_committed=True).check()
+            ends = {each: min(end, stable[each].offset) for each, end in ends.items()}
+        return begins, ends

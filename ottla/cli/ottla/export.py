@@ -85,7 +85,7 @@ def export(
     fields = [(name.rpartition(".")[2] if name.startswith("value.") else name, getter(name)) for name in named]
     settings = client_settings(bootstrap, client)
     settings["isolation.level"] = "read_committed" if committed else "read_uncommitted"
-    begins, ends = bounds(bootstrap, client, (topic,), only, start or "earliest", until)
+    begins, ends = bounds(bootstrap, client, (topic,), only, start or "earliest", until, committed=committed)
     progress = _Progress(begins)
     found = progress.over(chosen(settings, begins, ends, wants(grep, condition), limit))
     delimiter = "\t" if path.endswith(".tsv") else ","

@@ -171,7 +171,7 @@ def analyze(
 
     settings = client_settings(bootstrap, client)
     settings["isolation.level"] = "read_committed" if committed else "read_uncommitted"
-    begins, ends = bounds(bootstrap, client, (topic,), only, start or "earliest", until)
+    begins, ends = bounds(bootstrap, client, (topic,), only, start or "earliest", until, committed=committed)
     analysis = Analysis()
     with screen.progress(f"reading {topic}", min(limit, sum(ends.values()) - sum(begins.values()))) as bar:
         for record in chosen(settings, begins, ends, wants(grep, condition), limit):
