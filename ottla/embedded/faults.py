@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ottla.broker.call.handler import Call, Handler
 from ottla.broker.dispatch.dispatch import HANDLERS
 from ottla.embedded.fault_rule import AnswerInstead, CoordinatorAway, Disconnect, Error, Fault, Hold, Watch, Where
+from ottla.kernel.argument import each_of
 from ottla.kernel.error import ErrorCode, OttlaError
 from ottla.wire.api import ApiKey
 
@@ -75,6 +76,8 @@ class Faults:
         client_id: str | None = None,
     ) -> Fault:
         """Answer with this error."""
+        if not isinstance(code, ErrorCode):
+            raise TypeError(f"a fault's error is an ErrorCode, such as ErrorCode.NOT_LEADER_OR_FOLLOWER, not {code!r}")
         where = Where(_keys(api), topic, partition, group, transactional_id, client_id)
         return self._add(Error(where, times, after, code, carried_out=carried_out))
 
@@ -247,7 +250,10 @@ class Faults:
 def _keys(api: Apis) -> frozenset[int]:
     if api is None:
         return frozenset(HANDLERS)
-    keys = frozenset([api] if isinstance(api, ApiKey) else api)
+    keys = frozenset([api] if isinstance(api, ApiKey) else each_of(api, "ApiKey"))
+    for key in keys:
+        if not isinstance(key, ApiKey):
+            raise TypeError(f"a fault is of an ApiKey, such as ApiKey.PRODUCE, not {key!r}")
     unknown = keys - HANDLERS.keys()
     if unknown:
         raise ValueError(f"this node does not serve {', '.join(ApiKey(key).name for key in sorted(unknown))}")

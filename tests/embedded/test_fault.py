@@ -263,3 +263,12 @@ def test_a_connection_that_was_closed_while_its_answer_was_held_harms_nobody(ott
         assert client.ask(MetadataRequest(topics=[]), 9).brokers
         hold.release()
         assert client.ask(MetadataRequest(topics=[]), 9).brokers
+
+
+def test_a_fault_of_what_is_no_api_is_refused_in_a_sentence(ottla_node: ottla.Node) -> None:
+    with pytest.raises(TypeError, match=r"expected a list of ApiKey, not str.*'PRODUCE'"):
+        ottla_node.faults.error("PRODUCE", ErrorCode.NOT_ENOUGH_REPLICAS)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"such as ApiKey\.PRODUCE, not 'FETCH'"):
+        ottla_node.faults.disconnect(["FETCH"])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="a fault's error is an ErrorCode"):
+        ottla_node.faults.error(ApiKey.PRODUCE, 19)  # type: ignore[arg-type]
