@@ -6,6 +6,7 @@ names in the order of Java's HashSet; both are reproduced, so that the text is t
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable
 
 from ottla.flow.topology import Subtopology, Topology
@@ -31,22 +32,39 @@ def _global(topology: Topology, group: Subtopology) -> str:
     )
 
 
+class _Linked:
+    """The nodes of a sub-topology as Kafka Streams links them: neighbours are sorted when they are added, by how much was
+    known to follow them then."""
+
+    def __init__(self, topology: Topology, names: Iterable[str]) -> None:
+        self.names = java_set(java_set(names))
+        self.size = dict.fromkeys(self.names, 1)
+        self.before: dict[str, list[str]] = {name: [] for name in self.names}
+        self.after: dict[str, list[str]] = {name: [] for name in self.names}
+        for name in self.names:
+            for parent in topology.parents(name):
+                self._add(self.before[name], parent)
+                self._add(self.after[parent], name)
+                self._grow(parent, self.size[name])
+
+    def rank(self, name: str) -> tuple[int, str]:
+        return -self.size[name], name
+
+    def _add(self, names: list[str], name: str) -> None:
+        insort(names, name, key=self.rank)
+
+    def _grow(self, name: str, by: int) -> None:
+        self.size[name] += by
+        for parent in self.before[name]:
+            self._grow(parent, by)
+
+
 def _subtopology(topology: Topology, group: Subtopology) -> str:
-    sizes: dict[str, int] = {}
-    children = {name: [each for each in topology.children(name) if each in group.nodes] for name in group.nodes}
-
-    def size(name: str) -> int:
-        if name not in sizes:
-            sizes[name] = 1 + sum(size(child) for child in children[name])
-        return sizes[name]
-
-    def order(names: Iterable[str]) -> list[str]:
-        return sorted(names, key=lambda name: (-size(name), name))
-
+    linked = _Linked(topology, group.nodes)
     lines = [f"  Sub-topology: {group.number}\n"]
-    for name in order(group.nodes):
-        after = ", ".join(order(children[name])) or "none"
-        before = ", ".join(order(topology.parents(name))) or "none"
+    for name in sorted(linked.names, key=linked.rank):
+        after = ", ".join(linked.after[name]) or "none"
+        before = ", ".join(linked.before[name]) or "none"
         if name in topology.sources:
             source = topology.sources[name]
             topics = source.pattern if source.pattern is not None else _set(source.topics)

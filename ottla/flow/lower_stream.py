@@ -152,7 +152,7 @@ def _stream_table_join(lowering: Lowering, node: plan.StreamTableJoin) -> None:
     supplier = partial(StreamTableJoin, getter, node.selector, node.joiner, left=node.left, buffer=buffer)
     topology.add_processor(node.name, supplier, lowering.name(node.parents[0]), where=node.where)
     topology.connect_processor_and_state_stores(
-        node.name, *getter.stores, *([buffer] if buffer else []), where=node.where
+        node.name, *([buffer] if buffer else []), *getter.stores, where=node.where
     )
 
 

@@ -115,6 +115,13 @@ class TestDriver:
         """The topics that were written, internal ones included."""
         return sorted(topic for topic, records in self._produced.items() if records)
 
+    def take_produced(self) -> dict[str, list[Output]]:
+        """All records that were written and not read, in bytes, by topic; each is given once."""
+        taken = {topic: list(records) for topic, records in self._produced.items() if records}
+        for records in self._produced.values():
+            records.clear()
+        return taken
+
     @property
     def dropped(self) -> int:
         """Records that were dropped: null keys, late records, handlers that continue."""

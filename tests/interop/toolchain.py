@@ -93,6 +93,13 @@ def streams_peer() -> list[str]:
 
 
 @cache
+def streams_driver() -> list[str]:
+    """The command of TopologyTestDriver, which runs programs that come as JSON."""
+    directory = HERE / "java" / "driver"
+    return _java("streams-driver", directory, f"{_jars('driver-jars', directory / 'pom.xml')}/*", "Driver")
+
+
+@cache
 def trogdor_agent() -> list[str]:
     """The command of the agent of Apache's load tests."""
     jars = _jars("trogdor-jars", HERE / "java" / "trogdor" / "pom.xml")

@@ -154,9 +154,11 @@ class SendSubscriptions(Processor):
     def _process_inner(self, record: Record, had: bool, has: bool, old: Any, new: Any) -> None:
         if had and old is not None:
             if has and new is not None:
-                if not self._same(old, new):
+                if self._same(old, new):
+                    self._send(record, new, Instruction.PROPAGATE_ONLY_IF_PRESENT)
+                else:
                     self._send(record, old, Instruction.DELETE_NO_PROPAGATE)
-                self._send(record, new, Instruction.PROPAGATE_NULL_IF_MISSING)
+                    self._send(record, new, Instruction.PROPAGATE_NULL_IF_MISSING)
             else:
                 self._send(record, old, Instruction.DELETE_AND_PROPAGATE)
         elif has and new is not None:

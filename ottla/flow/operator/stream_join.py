@@ -112,7 +112,9 @@ class StreamJoin(Processor):
 
     def _give_up(self, candidates: UnjoinedStore, record: Record) -> None:
         clock, now = self._clock, self.context.current_system_time_ms()
-        if clock.oldest.value + self._after + self._windows.grace_ms >= clock.stream_time.value:
+        due = clock.oldest.value + self._after + self._windows.grace_ms
+        # Without a candidate the sum overflows in Java, and the throttle starts.
+        if (due if due <= TIME_MAX else due - (1 << 64)) >= clock.stream_time.value:
             return
         if now < clock.next_emit.value:
             return

@@ -1,7 +1,8 @@
 """Session stores: an aggregate for a key and a session, kept for the retention time behind the newest end.
 
 An entry is `key + end (8 bytes) + start (8 bytes)`, as in Kafka Streams' changelogs; a second one orders them by end. A
-session with `end <= newest end - retention` is hidden.
+session with `end <= newest end - retention` is hidden; the scan of emit-on-close of a persistent store shows it until its
+segment of time is dropped (Kafka Streams 4.3, tried).
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from ottla.flow.store.ordered import OrderedBytes
 from ottla.flow.store.spec import StoreSpec
 
 _BY_KEY, _BY_TIME = b"k", b"t"
+#: The shortest stretch of time that a persistent store drops at once.
+_SEGMENT_MS = 60_000
 
 
 class SessionStore:
@@ -48,7 +51,7 @@ class SessionStore:
         if end > self._observed.value:
             self._observed.value = end
             self._expire()
-        elif end < self._observed.value - self.spec.retention_ms:
+        elif end < self._oldest_kept:
             return
         name = self._key.serialize(self._topic, session.key)
         times = end.to_bytes(8, "big") + start.to_bytes(8, "big")
@@ -102,7 +105,7 @@ class SessionStore:
 
     def find_closed(self, earliest_end: int, latest_end: int) -> Iterator[tuple[Windowed, Any]]:
         """Sessions with an end in [earliest_end, latest_end], by end, start, key: the scan of emit-on-close."""
-        first = max(earliest_end, self._hidden + 1, 0)
+        first = max(earliest_end, self._hidden + 1 if self.spec.in_memory else 0, 0)
         if first > latest_end:
             return
         low, high = _BY_TIME + first.to_bytes(8, "big"), _BY_TIME + (latest_end + 1).to_bytes(8, "big")
@@ -115,6 +118,14 @@ class SessionStore:
     @property
     def _hidden(self) -> int:
         return self._observed.value - self.spec.retention_ms
+
+    @property
+    def _oldest_kept(self) -> int:
+        """Sessions that end before are gone; a persistent store drops whole segments of time."""
+        if self.spec.in_memory:
+            return self._hidden + 1
+        segment = max(self.spec.retention_ms // 2, _SEGMENT_MS)
+        return self._hidden // segment * segment
 
     def _find(self, key: Any, earliest: int, latest: int, *, reverse: bool) -> Iterator[tuple[Windowed, Any]]:
         first = max(earliest, self._hidden + 1, 0)
@@ -131,7 +142,7 @@ class SessionStore:
         return Windowed(self._key.deserialize(self._topic, name), Window(start, end))
 
     def _expire(self) -> None:
-        oldest = self._hidden
+        oldest = self._oldest_kept
         if oldest <= 0:
             return
         for place, _ in self.entries.scan(_BY_TIME, _BY_TIME + oldest.to_bytes(8, "big")):
