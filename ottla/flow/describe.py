@@ -6,9 +6,9 @@ names in the order of Java's HashSet; both are reproduced, so that the text is t
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Iterable
 
+from ottla.flow.java_order import TreeSet, java_set
 from ottla.flow.topology import Subtopology, Topology
 
 
@@ -33,25 +33,23 @@ def _global(topology: Topology, group: Subtopology) -> str:
 
 
 class _Linked:
-    """The nodes of a sub-topology as Kafka Streams links them: neighbours are sorted when they are added, by how much was
-    known to follow them then."""
+    """The nodes of a sub-topology as Kafka Streams links them: neighbours are sorted when they are added, by how much
+    was known to follow them then.
+    """
 
     def __init__(self, topology: Topology, names: Iterable[str]) -> None:
         self.names = java_set(java_set(names))
         self.size = dict.fromkeys(self.names, 1)
-        self.before: dict[str, list[str]] = {name: [] for name in self.names}
-        self.after: dict[str, list[str]] = {name: [] for name in self.names}
+        self.before = {name: TreeSet(self.rank) for name in self.names}
+        self.after = {name: TreeSet(self.rank) for name in self.names}
         for name in self.names:
             for parent in topology.parents(name):
-                self._add(self.before[name], parent)
-                self._add(self.after[parent], name)
+                self.before[name].add(parent)
+                self.after[parent].add(name)
                 self._grow(parent, self.size[name])
 
     def rank(self, name: str) -> tuple[int, str]:
         return -self.size[name], name
-
-    def _add(self, names: list[str], name: str) -> None:
-        insort(names, name, key=self.rank)
 
     def _grow(self, name: str, by: int) -> None:
         self.size[name] += by
@@ -82,25 +80,3 @@ def _subtopology(topology: Topology, group: Subtopology) -> str:
 def _set(names: Iterable[str]) -> str:
     """A Java HashSet's toString."""
     return f"[{', '.join(java_set(names))}]"
-
-
-def java_set(names: Iterable[str]) -> list[str]:
-    """Strings in the order of a java.util.HashSet to which they were added in this order."""
-    names = list(dict.fromkeys(names))
-    size = 16
-    while len(names) > size * 3 // 4:
-        size *= 2
-    buckets: dict[int, list[str]] = {}
-    for name in names:
-        code = java_hash(name)
-        buckets.setdefault((code ^ code >> 16) & (size - 1), []).append(name)
-    return [name for bucket in sorted(buckets) for name in buckets[bucket]]
-
-
-def java_hash(text: str) -> int:
-    """String.hashCode() as an unsigned 32-bit number."""
-    code = 0
-    data = text.encode("utf-16-be")
-    for at in range(0, len(data), 2):
-        code = (31 * code + int.from_bytes(data[at : at + 2], "big")) & 0xFFFFFFFF
-    return code

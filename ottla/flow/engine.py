@@ -57,6 +57,7 @@ from ottla.flow.context import NodeContext, SinkNode
 from ottla.flow.error import TopologyError
 from ottla.flow.failure import Failed, failed
 from ottla.flow.handler import Action, ErrorContext, Handler, Handlers
+from ottla.flow.heap import Heap
 from ottla.flow.make_store import bound, make_store
 from ottla.flow.punctuation import Punctuators, Schedule
 from ottla.flow.receive import Receiver
@@ -118,7 +119,7 @@ class Task:
         backend: Callable[[str], OrderedBytes] | None = None,
         globals_: GlobalTask | None = None,
         now: int = 0,
-        ties_by_arrival: bool = False,
+        ties_by_heap: bool = False,
     ) -> None:
         """`now` is the wall clock at the start, in ms. `ties_by_arrival` takes records of one timestamp in the order in
         which they were queued, as TopologyTestDriver does. TopologyError if a serde is missing.
@@ -148,10 +149,10 @@ class Task:
         self._receivers: dict[str, Receiver] = {}
         self._patterns: list[tuple[re.Pattern[str], Receiver]] = []
         self._queues: dict[tuple[str, int], deque[Input]] = {}
-        #: The first record of each queue: (timestamp, tie, its receiver, the record, as it came).
-        self._heads: dict[tuple[str, int], tuple[int, Any, Receiver, Record, Input]] = {}
-        self._arrived = 0
-        self._ties_by_arrival = ties_by_arrival
+        #: The first record of each queue: (what it is ordered by, its receiver, the record, as it came).
+        self._heads: dict[tuple[str, int], tuple[tuple[Any, ...], Receiver, Record, Input]] = {}
+        self._first: Heap[tuple[str, int]] = Heap(lambda place: self._heads[place][0])
+        self._ties_by_heap = ties_by_heap
         self._build()
 
     # ---- records
@@ -170,19 +171,21 @@ class Task:
     def add(self, inputs: Iterable[Input]) -> None:
         """Queue records without processing them; `step` does that, one at a time."""
         for each in inputs:
-            self._queues.setdefault((each.topic, each.partition), deque()).append(each)
+            place = (each.topic, each.partition)
+            queue = self._queues.get(place)
+            if queue is None:
+                queue = self._queues[place] = deque()
+            queue.append(each)
+            if place not in self._heads:
+                self._next_head(place, queue)
 
     def step(self) -> bool:
         """Process the record that is next by time, and what its time makes due. False if there is none."""
-        heads = self._heads
-        for place, queue in self._queues.items():
-            if place not in heads and queue:
-                self._next_head(place, queue)
-        if not heads:
-            self._queues.clear()
+        if not self._heads:
             return False
-        place = min(heads, key=lambda each: heads[each][:2]) if len(heads) > 1 else next(iter(heads))
-        _, _, receiver, record, received = heads.pop(place)
+        place = self._first.poll()
+        _, receiver, record, received = self._heads.pop(place)
+        self._next_head(place, self._queues[place])
         self._process(receiver, record, received)
         return True
 
@@ -288,9 +291,9 @@ class Task:
             received = queue.popleft()
             record = receiver.receive(received)
             if record is not None:
-                self._arrived += 1
-                tie: Any = self._arrived if self._ties_by_arrival else (receiver.rank, *place)
-                self._heads[place] = (record.timestamp, tie, receiver, record, received)
+                order = (record.timestamp,) if self._ties_by_heap else (record.timestamp, receiver.rank, *place)
+                self._heads[place] = (order, receiver, record, received)
+                self._first.offer(place)
                 return
 
     def _matching(self, topic: str) -> Receiver:

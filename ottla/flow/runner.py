@@ -60,7 +60,7 @@ class Runner:
                 state=known.get("0_0"),
                 globals_=self.globals_,
                 now=now,
-                ties_by_arrival=True,
+                ties_by_heap=True,
             )
             self.tasks[task.id] = task
         else:

@@ -59,7 +59,7 @@ def key(name: str) -> Function:
     }[kind]
 
 
-def _picky(key: Any, value: str) -> tuple[str | None, str | None] | None:
+def _picky(key: Any, value: Any) -> tuple[str | None, str | None] | None:
     if value.startswith("P"):
         return None
     return None if value.startswith("N") else value[0], None if value.startswith("V") else value

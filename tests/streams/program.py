@@ -63,7 +63,8 @@ def _kept(s: Statement) -> Materialized | None:
 
 def _make(builder: StreamsBuilder, made: dict[str, Any], s: Statement) -> Any:
     name, f, kept = s.get("name"), s.get("f", ""), _kept(s)
-    on, other = made.get(s.get("on", "")), made.get(s.get("other", ""))
+    on: Any = made.get(s.get("on", ""))
+    other: Any = made.get(s.get("other", ""))
     match s["op"]:
         case "stream":
             return builder.stream(s["topic"].split(","), key_serde="string", value_serde="string", name=name)

@@ -11,10 +11,10 @@
     in k=D@7 h=x          -> k=~@7 {h=x}
     wall 1000             -> .
 
-`~` is null, `.` is nothing, `!` an error. A windowed key is `k[start,end]`. Outputs to topics other than `out` begin with
-`topic:`. `show` in a line of its own says how outputs are read: `show out long`, `show out string time:10`.
-`config name=value` sets a setting. OTTLA_REWRITE=1 writes what our engine gives into the files; tests/interop writes what
-Kafka Streams gives.
+`~` is null, `.` is nothing, `!` an error. A windowed key is `k[start,end]`. Outputs to topics other than `out` begin
+with `topic:`. `show` in a line of its own says how outputs are read: `show out long`, `show out string time:10`.
+`config name=value` sets a setting. OTTLA_REWRITE=1 writes what our engine gives into the files (tests/streams) or what
+Kafka Streams gives (tests/interop/test_streams_engine.py).
 """
 
 import re
@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ottla.flow.error import OttlaError
 from ottla.flow.record import Output
+from ottla.kernel.error import OttlaError
 from ottla.streams import TestDriver
 from tests.streams.program import UNTHROTTLED, build
 

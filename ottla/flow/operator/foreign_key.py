@@ -267,8 +267,7 @@ class AnswerAll(Processor):
             found = self._store.get(place)
             subscription: Subscription = found[0]
             answer = Answer(subscription.hash, change.new, subscription.partition)
-            timestamp = max(record.timestamp, found[1])
-            self.context.forward(Record(subscription.primary_key, answer, timestamp, record.headers))
+            self.context.forward(Record(subscription.primary_key, answer, record.timestamp, record.headers))
 
 
 class JoinAnswers(Processor):

@@ -1,8 +1,8 @@
 """Session stores: an aggregate for a key and a session, kept for the retention time behind the newest end.
 
 An entry is `key + end (8 bytes) + start (8 bytes)`, as in Kafka Streams' changelogs; a second one orders them by end. A
-session with `end <= newest end - retention` is hidden; the scan of emit-on-close of a persistent store shows it until its
-segment of time is dropped (Kafka Streams 4.3, tried).
+session with `end <= newest end - retention` is hidden; the scan of emit-on-close of a persistent store shows it until
+its segment of time is dropped (Kafka Streams 4.3, tried).
 """
 
 from __future__ import annotations

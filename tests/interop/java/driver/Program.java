@@ -65,7 +65,7 @@ final class Program {
             case "to_stream" -> f == null ? ((KTable) on(s, "on")).toStream(named(name))
                 : ((KTable<String, String>) on(s, "on")).toStream((k, v) -> Functions.key(f, k, v), named(name));
             case "repartition" -> stream(s).repartition(name == null ? Repartitioned.as(null) : Repartitioned.as(name));
-            case "group_by_key" -> name == null ? stream(s).groupByKey() : stream(s).groupByKey(Grouped.as(name));
+            case "group_by_key" -> stream(s).groupByKey(Grouped.with(name, Serdes.String(), Serdes.String()));
             case "group_by" -> groupBy(s, name, f);
             case "windowed_by" -> windowedBy(on(s, "on"), text(s, "windows"));
             case "emit" -> on(s, "on") instanceof TimeWindowedKStream windowed ? windowed.emitStrategy(EmitStrategy.onWindowClose())
@@ -164,7 +164,7 @@ final class Program {
     private Object groupBy(JsonNode s, String name, String f) {
         if (on(s, "on") instanceof KStream) {
             KeyValueMapper<String, String, String> mapper = (k, v) -> Functions.key(f, k, v);
-            return name == null ? stream(s).groupBy(mapper) : stream(s).groupBy(mapper, Grouped.as(name));
+            return stream(s).groupBy(mapper, Grouped.with(name, Serdes.String(), Serdes.String()));
         }
         KTable<Object, Object> table = (KTable<Object, Object>) on(s, "on");
         var grouped = name == null ? Grouped.with(Serdes.String(), Serdes.String())
