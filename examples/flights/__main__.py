@@ -61,6 +61,7 @@ def run(console: Console, options: argparse.Namespace) -> int:
         feed.create_topics(bootstrap_servers)
         with ThreadPoolExecutor(1) as aside:
             events = aside.submit(data.ticks, options.days)  # while the JVM starts
+            say("Spark's JVM starts; the first time its jars are fetched, which takes a minute or two")
             spark = ottla.spark.session("flights")
             feeding = feed.Feed(bootstrap_servers, events.result(), options.speed_up or None)
         say(f"Spark {spark.version} is ready, and {feeding.total:,} flights and weather reports to send")
@@ -69,13 +70,14 @@ def run(console: Console, options: argparse.Namespace) -> int:
         checkpoints = stack.enter_context(tempfile.TemporaryDirectory(prefix="flights-", ignore_cleanup_errors=True))
         queries = flights_pipeline.start(spark, bootstrap_servers, checkpoints)
         paces = [Pace(query, topic) for query, topic in zip(queries, feed.RESULTS, strict=True)]
-        say("the pipeline runs")
+        say("the pipeline runs; Spark's first batches take a while to be compiled, and show no result until they end")
         results = Results(bootstrap_servers)
         feeding.start()
         watch(screen.Screen(console, feeding, results, paces))
         say("the pipeline has read everything and closed every window")
         for query in queries:
             query.stop()
+        say("the results are read back, drawn and compared with pandas")
         results.finish()
         picture = report(console, results, paces, feeding, options.output)
         judged = [referee.judge(topic, rows, options.days) for topic, rows in results.rows.items()]
@@ -113,6 +115,7 @@ def report(console: Console, results: Results, paces: list[Pace], feeding: feed.
     console.print(screen.carriers(results.rows["carrier-delays"]), screen.conditions(results.rows["weather-delays"]))
     rate = feeding.sent / feeding.seconds
     console.print(f"sent      {feeding.sent:>9,} events in {feeding.seconds:.1f} s: {rate:,.0f} a second")
+    console.print("[dim]each stream ends with one event more, 30 days later: it closes the last windows[/dim]")
     for pace in paces:
         busy = f"in {pace.batches} batches, {pace.rate:,.0f} a second while busy"
         console.print(f"{pace.name}: {pace.rows:,} rows read {busy}, {len(results.rows[pace.name]):,} rows written")

@@ -25,7 +25,7 @@ class Screen:
         self.console, self.feed, self.results, self.paces = console, feed, results, paces
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._line_due = 0.0
-        self._last_line = ""
+        self._began = time.monotonic()
 
     def __enter__(self) -> "Screen":
         if self.console.is_terminal:
@@ -40,16 +40,18 @@ class Screen:
             self._live.update(self._view(), refresh=True)
         elif time.monotonic() >= self._line_due:
             self._line_due = time.monotonic() + LINE_EVERY_S
-            line = self._line()
-            if line != self._last_line:
-                self.console.print(line, soft_wrap=True)
-            self._last_line = line
+            self.console.print(self._line(), soft_wrap=True)
 
     def _line(self) -> str:
-        read = ", ".join(
-            f"{pace.name}: {pace.rows:,} read, {len(self.results.rows[pace.name]):,} out" for pace in self.paces
-        )
-        return f"{date(self.feed.time_ms)}  {self.feed.sent:,} of {self.feed.total:,} events sent; {read}"
+        read = ", ".join(f"{pace.name}: {self._progress(pace)}" for pace in self.paces)
+        seconds = time.monotonic() - self._began
+        sent = f"{self.feed.sent:,} of {self.feed.total:,} events sent"
+        return f"{seconds:5.0f} s  {date(self.feed.time_ms)}  {sent}; {read}"
+
+    def _progress(self, pace: Pace) -> str:
+        if not pace.batches:
+            return "in its first batch"
+        return f"{pace.rows:,} read, {len(self.results.rows[pace.name]):,} out"
 
     def _view(self) -> RenderableType:
         head = Table.grid(padding=(0, 2))

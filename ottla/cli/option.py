@@ -24,6 +24,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 #: The port of a broker whose address says none.
 _PORT = 9092
 _SAID = click.core.ParameterSource.COMMANDLINE
+#: Set when tables are wanted in a pipe; `screen` reads it.
+TABLES_WANTED = "ottla.table"
 #: Keys of the context's `meta`, which all tools of a run share.
 _CONFIG, _PROFILE = "ottla.config", "ottla.profile"
 
@@ -199,10 +201,24 @@ def cluster(function: F) -> F:
     return _bootstrap(_client(config_file(function)))
 
 
+def _want_table(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        context.meta[TABLES_WANTED] = True
+
+
+_headings = click.option(
+    "--table",
+    is_flag=True,
+    expose_value=False,
+    callback=_want_table,
+    help="Headings and aligned columns in a pipe, too, for watch and less.",
+)
+
+
 def as_json(function: F) -> F:
     """--json, for programs."""
     option = click.option("--json", "as_json", is_flag=True, callback=_inherit, help="Results as JSON, for programs.")
-    return option(function)
+    return option(_headings(function))
 
 
 def pairs(entries: tuple[str, ...], option: str) -> dict[str, str]:

@@ -49,6 +49,19 @@ def err() -> Console:
     return Console(stderr=True, highlight=False)
 
 
+@cache
+def _wide() -> Console:
+    """stdout when it is a pipe that wants tables: nothing is cut or wrapped."""
+    from rich.console import Console
+
+    return Console(highlight=False, width=1000, no_color=True)
+
+
+def _wants_table() -> bool:
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get("ottla.table"))
+
+
 class Column:
     """A heading, and what stands below it: numbers, or what is never parted by the end of a line (ids, times)."""
 
@@ -98,7 +111,7 @@ def table(
     A `sparse` table leaves out the columns that have nothing in any row, on a terminal.
     """
     rows = [list(row) for row in rows]
-    if not on_terminal():
+    if not on_terminal() and not _wants_table():
         for row in rows:
             click.echo("\t".join("" if cell is None else plain(cell) for cell in row))
         return
@@ -110,7 +123,8 @@ def table(
         filled = [index for index in range(len(columns)) if any(row[index] is not None for row in rows)]
         columns = [columns[index] for index in filled]
         rows = [[row[index] for index in filled] for row in rows]
-    out().print(grid(columns, rows, headless=headless))
+    console = out() if on_terminal() else _wide()
+    console.print(grid(columns, rows, headless=headless))
 
 
 def grid(columns: Sequence[Column], rows: Iterable[Sequence[object]], *, headless: bool = False) -> RenderableType:

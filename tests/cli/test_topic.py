@@ -79,3 +79,10 @@ def test_deleting_asks_on_a_terminal(bootstrap: str, tool: Tool, topic: str) -> 
 
 def test_json_is_one_document_in_a_pipe(tool: Tool) -> None:
     assert json.loads(tool("topics", "--json", "list").out) == tool("topics", "list", "--json").json
+
+
+def test_a_pipe_gets_headings_and_aligned_columns_where_they_are_wanted(tool: Tool, topic: str) -> None:
+    head, *rows = tool("topics", "list", topic, "--table").out.splitlines()
+    assert head.split() == ["topic", "partitions", "replicas", "records", "size"]
+    assert rows[0].split() == [topic, "2", "1", "0", "0", "B"]
+    assert head.index("partitions") + len("partitions") == rows[0].index(" 2 ") + 2

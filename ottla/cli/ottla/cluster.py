@@ -43,7 +43,10 @@ def health(bootstrap: str, client: tuple[str, ...], as_json: bool) -> int:
         screen.document({"verdict": WORDS[verdict], "reasons": found, **looked_at})
         return verdict
     colour = {HEALTHY: "green", DEGRADED: "yellow", FAILING: "red"}
-    counted = ", ".join(f"{count:,} {what}" for what, count in looked_at.items())
+    counted = ", ".join(
+        f"{count:,} {'directory' if count == 1 and what == 'directories' else what[:-1] if count == 1 else what}"
+        for what, count in looked_at.items()
+    )
     click.echo(screen.styled(WORDS[verdict], colour[verdict], bold=True) + (f"  {counted}" if counted else ""))
     for each in reasons:
         click.echo(f"  {screen.styled(WORDS[each.level], colour[each.level])}: {screen.visible(each.what)}")

@@ -131,7 +131,7 @@ def stream(
     if as_json:
         screen.document({"topic": topic, "records": writer.written, "bytes": read, "seconds": round(seconds, 3)})
         return
-    speed = f" ({writer.written / seconds:,.0f}/s)" if seconds >= 1 else ""
+    speed = f" ({writer.written / seconds:,.0f}/s)" if writer.written >= 1000 else ""
     screen.done(f"{_many(writer.written)} written to {topic} in {seconds:.2f} s{speed}")
 
 
