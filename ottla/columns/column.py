@@ -1,6 +1,6 @@
 """Columns from the fields of records: keys and values as Arrow arrays, or as objects a few at a time.
 
-`stretch` has the short way for records of one layout; here are those for records of any.
+`uniform_layout` has the short way for records of one layout; here are those for records of any.
 
 Needs the extra `ottla[arrow]` (NumPy and pyarrow); this module is imported where columns are asked for.
 """

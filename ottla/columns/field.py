@@ -2,7 +2,7 @@
 
 Where the records of a batch begin follows from their lengths, one after another. Four ways find it:
 
-- Records of one layout are recognised by comparing the bytes between the values (`stretch`).
+- Records of one layout are recognised by comparing the bytes between the values (`uniform_layout`).
 - Records whose bytes hold few zeros but their own are found between these (`_between_zeros`): text, mostly.
 - Records of one size are recognised by their length bytes alone.
 - The others are walked, one short step a record.

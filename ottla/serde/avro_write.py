@@ -1,4 +1,4 @@
-"""Columns to Avro: the pieces of every value side by side, joined by Arrow, as batches are made (see `column_encode`).
+"""Columns to Avro: the pieces of every value side by side, joined by Arrow, as batches are made (see `encode_columns`).
 
 Rules:
 - A column is cast to its field's type; what does not fit (a number too large, a symbol that is none) is an error that

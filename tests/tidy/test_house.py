@@ -10,7 +10,7 @@ from ottla.settings.group.settings import BOUNDED, GroupSettings
 from ottla.settings.schema import Settings
 from ottla.settings.server.settings import ServerSettings
 from ottla.settings.topic.settings import TopicSettings
-from tests.tidy.source import ROOT, modules, packages, texts, tree
+from tests.tidy.source import ROOT, files, modules, packages, texts, tree
 
 _PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 _CONTRACTS = {contract["name"]: contract for contract in _PYPROJECT["tool"]["importlinter"]["contracts"]}
@@ -42,6 +42,12 @@ _EXTRAS = (
 #: Packages whose reading of a setting does not count: where settings are declared, and what runs without a node.
 _NO_NODE = {"kernel", "settings", "columns", "serde", "security", "client", "operations", "cli", "spark"}
 _PATH = re.compile(r"(?<![\w/.-])((?:ottla|tests|docs|bench|examples|\.ci)/[\w./-]*\w)")
+_WORD = re.compile(r"\w+")
+_BLOCK = re.compile(r"```.*?```", re.DOTALL)
+#: `name`, `name.of.parts`, `room/file`, `call()`; not settings, which have dashes or are checked elsewhere.
+_NAMED = re.compile(r"`([A-Za-z_]\w*(?:[./]\w+)*)(?:\(\))?`")
+#: Names of the kernel's, of C, of NumPy and of Apache Kafka's scripts.
+_FOREIGN = {"copy_folio_from_iter_atomic", "memcpy", "V100", "KAFKA_HEAP_OPTS", "KAFKA_LOG4J_OPTS"}
 _LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)")
 
 
@@ -60,6 +66,22 @@ def test_documents_name_only_files_that_are_there() -> None:
             if name.startswith(("bench/results", "tests/interop/RESULTS.md")):
                 continue  # made by `make bench` and `make interop`
             missing.add(f"{path}: {name}")
+    assert sorted(missing) == []
+
+
+def test_documents_name_only_what_stands_in_the_source() -> None:
+    """A name in backticks is a word of the source or a file; decisions tell what was, and may name what went."""
+    source = [path for path in texts() if not path.endswith(".md")]
+    words = {word for path in source for word in _WORD.findall(texts()[path])} | _FOREIGN
+    for path in files():
+        words |= {path.name, path.stem, *_WORD.findall(path.stem)}
+    missing = {
+        f"{path}: {name}"
+        for path, text in _documents().items()
+        if not path.startswith("docs/decisions/") and path != "CHANGELOG.md"
+        for name in _NAMED.findall(_BLOCK.sub("", text))
+        if any(word not in words for word in _WORD.findall(name))
+    }
     assert sorted(missing) == []
 
 

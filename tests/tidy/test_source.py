@@ -2,11 +2,27 @@
 
 import ast
 import re
+from collections import Counter, defaultdict
 
 from tests.tidy.source import modules, packages, texts, tree
 
 _LINES_MAX = 500
 _FUNCTION_LINES_MAX = 60
+_FOLDER_MAX = 25
+#: Class names that several packages use, each for its own.
+_REPEATED = {
+    # What comes into a coordinator's machine and what it wants done.
+    "Answer",
+    "Append",
+    "Called",
+    "Loaded",
+    "TimePassed",
+    "TopicsChanged",
+    # A replica's machine and what stands below it.
+    "Appended",
+    "Fetched",
+    "PartitionState",
+}
 #: Loops over records, written out because a call for each field would double their time (measured where they are).
 _WRITTEN_OUT = {"ottla/columns/record.py:decode_records_in_turn"}
 #: Each of these names accepts anything.
@@ -111,3 +127,23 @@ def test_every_public_class_and_function_says_what_it_is() -> None:
 
 def _overloads(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return any(isinstance(each, ast.Name) and each.id == "overload" for each in node.decorator_list)
+
+
+def test_no_folder_holds_more_than_people_look_through() -> None:
+    sizes = Counter(path.rpartition("/")[0] for path in modules("ottla"))
+    del sizes["ottla/wire/api"]  # one file an API
+    assert {folder: size for folder, size in sizes.items() if size > _FOLDER_MAX} == {}
+
+
+def test_a_public_class_name_stands_for_one_class() -> None:
+    homes = defaultdict(set)
+    for path in modules("ottla"):
+        # What Kafka's schema names is Kafka's; a plan's nodes and their operators bear one name.
+        if path.startswith(("ottla/wire/api/", "ottla/wire/record/", "ottla/flow/", "ottla/streams/")):
+            continue
+        for node in tree(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].add(path)
+    repeated = {name: sorted(paths) for name, paths in homes.items() if len(paths) > 1}
+    assert {name: paths for name, paths in repeated.items() if name not in _REPEATED} == {}
+    assert _REPEATED - repeated.keys() == set()

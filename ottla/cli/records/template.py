@@ -1,4 +1,4 @@
-r"""Templates of `consume -o`: '{key} {value.price:>8} {headers}\n'. Fields are `record_field`'s.
+r"""Templates of `consume -o`: '{key} {value.price:>8} {headers}\n'. Fields are `field`'s.
 
 `{field:<10}` pads to the left, `:>10` to the right; `{{` and `}}` are braces; \n, \t, \0 and \xNN are what they are.
 """

@@ -1,7 +1,7 @@
 """The expression of `consume --where`: value.price > 50 and (key == "ann" or header.kind in ["a", "b"]).
 
 A small language of its own, nothing is evaluated as Python. Operators, from the weakest: or; and; not; == != < <= > >=,
-contains, startswith, endswith, in; then paths (`record_field`), numbers, "text", true, false, null, lists and brackets.
+contains, startswith, endswith, in; then paths (`field`), numbers, "text", true, false, null, lists and brackets.
 Rules:
 - A comparison of what cannot be compared (text with a number, anything with null) is false; == and != never fail.
 - Beside a number, a text that is a number counts as one: keys and headers have no other way to say 5.

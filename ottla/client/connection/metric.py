@@ -1,7 +1,7 @@
 """What a client measures of itself, by Kafka's names: sums, rates, means and maxima over the last half to one minute.
 
 Pure. One `Sampled` takes one number an event (a batch, a request, a poll), never one a record. A snapshot is a frozen
-dataclass of `producer_metric` or `consumer_metric`; `named` gives it by Kafka's names (`record-send-rate`).
+dataclass of `producer.metric` or `consumer.metric`; `named` gives it by Kafka's names (`record-send-rate`).
 
 Rules:
 - Rates are per second. A mean or maximum of nothing is NaN, as in Kafka.

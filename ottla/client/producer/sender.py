@@ -4,7 +4,7 @@ It lives on the client's loop and is driven by `wake` and by timers; it never bl
 
 Rules:
 - One request to a broker holds at most one batch a partition, and `max.request.size` bytes.
-- What becomes of a batch that was refused is for `produce` to say; here it is carried out.
+- What becomes of a batch that was refused is for `classify_error` to say; here it is carried out.
 - With idempotence a batch keeps its producer id and sequence through all retries. When a numbered batch is given up,
   or the broker has lost track of us, nothing more is sent until all answers are in; then a new producer id begins at
   sequence 0.

@@ -5,7 +5,7 @@ Rules:
 - A member's epoch follows the assignment epoch when it has what the target says, or needs to give up nothing more.
 - A member is immutable: every change makes another one and is in the log.
 
-What it has in common with other kinds of groups is in `modern`.
+What it has in common with other kinds of groups is in `server_assigned_group`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -7,7 +7,8 @@ Rules:
   or deleted there, is in the group's own log: `initialized`, `initializing`, `deleting`.
 - A member is immutable: every change makes another one and is in the log.
 
-What it has in common with other kinds of groups is in `modern`; of its own only `asked_ms` is not durable.
+What it has in common with other kinds of groups is in `server_assigned_group`; of its own only `asked_ms` is not
+durable.
 """
 
 from collections.abc import Iterable, Mapping

@@ -8,7 +8,7 @@ Rules:
 - A member is immutable: every change makes another one and is in the log.
 
 All of it is durable except `configured`, `endpoint_epoch` and `shutdown_member`. What it has in common with other
-kinds of groups is in `modern`.
+kinds of groups is in `server_assigned_group`.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """One cleaning of one log: read the dirty section into a map, then write every group of segments anew.
 
 It runs beside the node, in a process of its own, over segments that nobody changes. What it writes are `.cleaned`
-files, synced; who runs it puts them in place (`clean_swap`) before it asks for the next group, so that the extra space
+files, synced; who runs it puts them in place (`swap`) before it asks for the next group, so that the extra space
 is never more than a segment.
 
 Rules:

@@ -9,7 +9,7 @@ Rules:
 - A cleaned segment takes the place of one segment or of several that follow one another, and never becomes larger
   than a segment, its indexes or its range of offsets may be.
 
-`clean_job` does the work, in a process of its own; `clean_swap` puts a result in place. The broker's cleaner drives.
+`job` does the work, in a process of its own; `swap` puts a result in place. The broker's cleaner drives.
 
 KIPs: 58 (min.compaction.lag.ms), 354 (max.compaction.lag.ms), 534 (delete horizon).
 """

@@ -1,5 +1,5 @@
-"""How a client setting is declared, read and refused. What all clients share is in `client_setting`, the rest in
-`producer_setting`, `consumer_setting` and `share_setting`.
+"""How a client setting is declared, read and refused. What all clients share is in `client`, the rest in
+`ottla.client.settings`.
 
 Rules:
 - A setting carries Kafka's name (`bootstrap.servers`); as a keyword argument and attribute, its snake_case.
