@@ -24,7 +24,7 @@ _JKS = b"\xfe\xed\xfe\xed"
 _KEY, _TRUSTED = 1, 2
 
 
-class Store(NamedTuple):
+class KeyStore(NamedTuple):
     """What a store holds, as PEM: a private key with its chain ("" for none), and all certificates that it trusts."""
 
     key: str
@@ -32,7 +32,7 @@ class Store(NamedTuple):
     trusted: str
 
 
-def read_store(path: str, password: str | None, key_password: str | None = None) -> Store:
+def read_store(path: str, password: str | None, key_password: str | None = None) -> KeyStore:
     """Read a store. OttlaError in words for a file that is none, or another password."""
     try:
         data = Path(path).read_bytes()
@@ -41,7 +41,7 @@ def read_store(path: str, password: str | None, key_password: str | None = None)
     return _read_jks(path, data, password, key_password) if data[:4] == _JKS else _read_pkcs12(path, data, password)
 
 
-def _read_pkcs12(path: str, data: bytes, password: str | None) -> Store:
+def _read_pkcs12(path: str, data: bytes, password: str | None) -> KeyStore:
     try:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.serialization import pkcs12
@@ -57,7 +57,7 @@ def _read_pkcs12(path: str, data: bytes, password: str | None) -> Store:
         key = found.key.private_bytes(*form).decode()
     others = [one.certificate.public_bytes(serialization.Encoding.PEM).decode() for one in found.additional_certs]
     own = "" if found.cert is None else found.cert.certificate.public_bytes(serialization.Encoding.PEM).decode()
-    return Store(key, own + "".join(others) if key else "", "".join(others) if key else own + "".join(others))
+    return KeyStore(key, own + "".join(others) if key else "", "".join(others) if key else own + "".join(others))
 
 
 class _Reader:
@@ -84,7 +84,7 @@ class _Reader:
         return _pem("CERTIFICATE", self.piece(">I"))
 
 
-def _read_jks(path: str, data: bytes, password: str | None, key_password: str | None) -> Store:
+def _read_jks(path: str, data: bytes, password: str | None, key_password: str | None) -> KeyStore:
     if password is not None:
         secret = password.encode("utf-16-be")
         if hashlib.sha1(secret + b"Mighty Aphrodite" + data[:-20], usedforsecurity=False).digest() != data[-20:]:
@@ -108,7 +108,7 @@ def _read_jks(path: str, data: bytes, password: str | None, key_password: str | 
                 raise ValueError(f"it has an entry of kind {kind}")
     except (ValueError, struct.error) as error:
         raise OttlaError(f"the JKS store {path} cannot be read: {error}") from error
-    return Store(key, chain, trusted)
+    return KeyStore(key, chain, trusted)
 
 
 def _opened(path: str, sealed: bytes, password: str | None) -> str:

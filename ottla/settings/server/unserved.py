@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ottla.settings.server.settings import ServerSettings
 
 #: Setting -> what a node that ignored it would do.
-_STOPS = {
+STOPS = {
     "authorizer.class.name": "it has no authorizer and would let everybody do everything",
     "create.topic.policy.class.name": "it runs no Java policy and would make topics that the policy forbids",
     "alter.config.policy.class.name": "it runs no Java policy and would take settings that the policy forbids",
@@ -56,7 +56,7 @@ REMOVED = {
 def check_served(settings: ServerSettings) -> None:
     """Raise OttlaError for the first setting that this node must not ignore."""
     declared = settings.declared()
-    for name, why in _STOPS.items():
+    for name, why in STOPS.items():
         if settings.text(name) not in (declared[name].default_text, None):
             raise OttlaError(f"{name} is set, and this node does not serve it: {why}; remove it to start all the same")
 
