@@ -117,3 +117,14 @@ def test_static_members_keep_their_range_under_another_member_id() -> None:
     after = {name: Subscriber((topic(1),), {}, instance) for name, instance in (("b", "i1"), ("y", "i2"), ("c", None))}
     first, second = ASSIGNORS["range"](before, counts), ASSIGNORS["range"](after, counts)
     assert (first["z"], first["a"], first["c"]) == (second["b"], second["y"], second["c"])
+
+
+def test_the_range_assignor_serves_static_members_first_by_their_names() -> None:
+    topic = Uuid(b"t" * 16)
+    members = {
+        "a": Subscriber([topic]),
+        "b": Subscriber([topic], instance_id="z"),
+        "c": Subscriber([topic], instance_id="y"),
+    }
+    found = ASSIGNORS["range"](members, {topic: 5})
+    assert found == {"c": {topic: (0, 1)}, "b": {topic: (2, 3)}, "a": {topic: (4,)}}
