@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from ottla.client.producer.sync import Producer as Producer
     from ottla.client.share.consumer import AsyncShareConsumer as AsyncShareConsumer
     from ottla.client.share.sync import ShareConsumer as ShareConsumer
+    from ottla.client.transaction.state import PreparedTransaction as PreparedTransaction
     from ottla.columns.record import ConsumerRecord as ConsumerRecord
     from ottla.kernel.client_error import AuthenticationFailed as AuthenticationFailed
     from ottla.kernel.client_error import BufferFull as BufferFull
@@ -110,6 +111,7 @@ _HOME = {
     "Acl": "ottla.client.admin.acl",
     "TransactionAborted": "ottla.kernel.client_error",
     "TransactionAbortable": "ottla.kernel.client_error",
+    "PreparedTransaction": "ottla.client.transaction.state",
     "ProducerFenced": "ottla.kernel.client_error",
     "InvalidTxnState": "ottla.kernel.client_error",
     "InvalidProducerEpoch": "ottla.kernel.client_error",
@@ -179,6 +181,7 @@ __all__ = [
     "Acl",
     "TransactionAborted",
     "TransactionAbortable",
+    "PreparedTransaction",
     "ProducerFenced",
     "InvalidTxnState",
     "InvalidProducerEpoch",

@@ -6,12 +6,13 @@ Rules:
   the two everyone else is told CONCURRENT_TRANSACTIONS.
 - A producer that begins anew while its transaction is open aborts that first (and is told to come again); one whose
   transaction is older than its timeout is aborted the same way. Both raise the epoch, which locks the old one out.
+- A producer of a two-phase commit (KIP-939) has no timeout, and one that asks for it finds its transaction as it was
+  (`keep_prepared_txn`): what the other resources have decided is then done to it, however long that takes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.frozen import frozen
@@ -34,6 +35,7 @@ from ottla.txn.transaction import (
     EPOCH_MAX,
     NO_EPOCH,
     NO_PRODUCER_ID,
+    NO_TIMEOUT_MS,
     PREPARED,
     State,
     Transaction,
@@ -57,6 +59,7 @@ class TransactionSettings:
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
     transactional_id_expiration_ms: int = 7 * 24 * 60 * _MINUTE_MS
     transaction_remove_expired_transaction_cleanup_interval_ms: int = 60 * _MINUTE_MS
+    transaction_two_phase_commit_enable: bool = False
 
 
 class TransactionCoordinator:
@@ -134,18 +137,26 @@ class TransactionCoordinator:
         expected_id, expected_epoch = request.producer_id, request.producer_epoch
         if (expected_id == NO_PRODUCER_ID) != (expected_epoch == NO_EPOCH) or not name:
             return [_refuse_init(ticket, ErrorCode.INVALID_REQUEST)]
-        if not 0 < request.transaction_timeout_ms <= self._settings.transaction_max_timeout_ms:
+        if request.enable2_pc and not self._settings.transaction_two_phase_commit_enable:
+            return [_refuse_init(ticket, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)]
+        if request.keep_prepared_txn and self._transaction_version() < EPOCH_BUMP_VERSION:
+            # The log of an older level has no place for the second producer id and epoch.
+            return [_refuse_init(ticket, ErrorCode.UNSUPPORTED_VERSION)]
+        timeout_ms = NO_TIMEOUT_MS if request.enable2_pc else request.transaction_timeout_ms
+        if not request.enable2_pc and not 0 < timeout_ms <= self._settings.transaction_max_timeout_ms:
             return [_refuse_init(ticket, ErrorCode.INVALID_TRANSACTION_TIMEOUT)]
         known = self.transactions.get(name)
         if known is None:
             first_id = self._next_producer_id()
             if first_id is None:
                 return [_refuse_init(ticket, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
-            known = Transaction(name, first_id, NO_EPOCH, request.transaction_timeout_ms)
+            known = Transaction(name, first_id, NO_EPOCH, timeout_ms)
         elif expected_id != NO_PRODUCER_ID and not _is_own(known, expected_id, expected_epoch):
             return [_refuse_init(ticket, ErrorCode.PRODUCER_FENCED)]
         if known.state in PREPARED:
             return [_refuse_init(ticket, ErrorCode.CONCURRENT_TRANSACTIONS)]
+        if known.state is State.ONGOING and request.keep_prepared_txn:
+            return self._take_over(ticket, known, timeout_ms, now_ms)
         if known.state is State.ONGOING:
             # Its client comes again when the abort is through, and finds a completed transaction.
             ended = self._fence(known, now_ms)
@@ -156,11 +167,25 @@ class TransactionCoordinator:
         fresh_id = self._next_producer_id() if rotates else None
         if rotates and fresh_id is None:
             return [_refuse_init(ticket, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
-        begun = known.initialized(request.transaction_timeout_ms, expected_epoch, fresh_id, now_ms)
+        begun = known.initialized(timeout_ms, expected_epoch, fresh_id, now_ms)
         if begun is None:
             return [_refuse_init(ticket, ErrorCode.PRODUCER_FENCED)]
         response = InitProducerIdResponse(producer_id=begun.producer_id, producer_epoch=begun.producer_epoch)
         return [self._save(begun), Answer(ticket, response)]
+
+    def _take_over(self, ticket: int, known: Transaction, timeout_ms: int, now_ms: int) -> list[Effect]:
+        fresh_id = self._next_producer_id() if known.client_exhausted else None
+        if known.client_exhausted and fresh_id is None:
+            return [_refuse_init(ticket, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
+        taken = known.taken_over(timeout_ms, fresh_id, now_ms)
+        producer_id, epoch = taken.client
+        response = InitProducerIdResponse(
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            ongoing_txn_producer_id=taken.producer_id,
+            ongoing_txn_producer_epoch=taken.producer_epoch,
+        )
+        return [self._save(taken), Answer(ticket, response)]
 
     def add(
         self,
@@ -196,10 +221,13 @@ class TransactionCoordinator:
         known = self.transactions.get(name)
         if not name:
             return None, ErrorCode.INVALID_REQUEST
-        if known is None or known.producer_id != producer_id:
+        if known is None or producer_id not in (known.producer_id, known.client[0]):
             return None, ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        if known.producer_epoch != producer_epoch:
+        if known.client != (producer_id, producer_epoch):
             return None, ErrorCode.PRODUCER_FENCED
+        if known.client != (known.producer_id, known.producer_epoch):
+            # A prepared transaction that was taken over can only be ended.
+            return None, ErrorCode.INVALID_TXN_STATE
         return known, ErrorCode.NONE
 
     # ---- the end
@@ -234,7 +262,7 @@ class TransactionCoordinator:
         self, known: Transaction, *, commit: bool, client_version: int, bumps: bool, now_ms: int
     ) -> Transaction | None:
         """The transaction with its end decided; None when it needs a new producer id and there is none yet."""
-        next_id = self._next_producer_id() if bumps and known.exhausted else NO_PRODUCER_ID
+        next_id = self._next_producer_id() if bumps and known.client_exhausted else NO_PRODUCER_ID
         if next_id is None:
             return None
         return known.ended(commit=commit, client_version=client_version, bumps=bumps, next_id=next_id, now_ms=now_ms)
@@ -252,6 +280,8 @@ class TransactionCoordinator:
         if now.monotonic_ms >= self._timeouts_due_ms:
             self._timeouts_checked_ms = now.monotonic_ms
             for each in list(self.transactions.values()):
+                if each.timeout_ms == NO_TIMEOUT_MS and each.client_version >= EPOCH_BUMP_VERSION:
+                    continue
                 if each.state is State.ONGOING and each.start_ms + each.timeout_ms < now.wall_ms:
                     ended = self._fence(each, now.wall_ms)
                     # Without a producer id its turn comes the next time.
@@ -272,7 +302,7 @@ class TransactionCoordinator:
 def _is_own(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
     return (
         known.producer_epoch == NO_EPOCH
-        or producer_id == known.producer_id
+        or producer_id in (known.producer_id, known.client[0])
         or (producer_id == known.previous_producer_id and producer_epoch >= EPOCH_MAX)
     )
 
@@ -281,16 +311,17 @@ def _check_end(known: Transaction, request: EndTxnRequest, *, bumps: bool) -> tu
     """(why not, is it a retry of an end that went through)."""
     # After an init (EMPTY) the epoch is one higher too, but for a newer producer: the older one stays locked out.
     ended = known.state in PREPARED or known.state in COMPLETED
-    retries = bumps and ended and known.producer_epoch == request.producer_epoch + 1
+    client_id, client_epoch = known.client
+    retries = bumps and ended and client_epoch == request.producer_epoch + 1
     overflowed = (
         bumps
         and known.previous_producer_id == request.producer_id
         and request.producer_epoch == EPOCH_MAX
-        and known.producer_epoch == 0
+        and client_epoch == 0
     )
-    if known.producer_id != request.producer_id and not overflowed:
+    if client_id != request.producer_id and not overflowed:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING, False
-    if known.producer_epoch != request.producer_epoch and not (retries or overflowed):
+    if client_epoch != request.producer_epoch and not (retries or overflowed):
         return ErrorCode.PRODUCER_FENCED, False
     if bumps and known.state in PREPARED and not retries:
         return ErrorCode.PRODUCER_FENCED, False
@@ -332,7 +363,5 @@ def _refuse_end(ticket: int, code: ErrorCode) -> Answer:
 
 def _end_answer(ticket: int, transaction: Transaction) -> Answer:
     """With version 5 the client goes on with the producer id and epoch of the completed transaction."""
-    if transaction.next_producer_id != NO_PRODUCER_ID:
-        return Answer(ticket, EndTxnResponse(producer_id=transaction.next_producer_id, producer_epoch=0))
-    response: Any = EndTxnResponse(producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch)
-    return Answer(ticket, response)
+    producer_id, epoch = transaction.after_end
+    return Answer(ticket, EndTxnResponse(producer_id=producer_id, producer_epoch=epoch))

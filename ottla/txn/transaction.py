@@ -5,6 +5,8 @@ Rules:
 - With transaction version 2 (KIP-890) every end raises the epoch, so that a late record of the ended transaction
   cannot slip into the next; an abort is then also legal when nothing was begun.
 - The last epoch before the maximum is never handed out: the end of that transaction brings a new producer id.
+- A producer may take over a prepared transaction without aborting it (KIP-939): the transaction keeps the producer id
+  and epoch of its records, and the client has another pair, `client`, with which it alone may end it.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ NO_EPOCH = -1
 #: Apache Kafka keeps the largest int16 for itself: a producer is given at most one less.
 EPOCH_MAX = 32767 - 1
 EPOCH_BUMP_VERSION = 2
+#: The timeout of a transaction that is part of a two-phase commit: its coordinator never ends it by itself (KIP-939).
+NO_TIMEOUT_MS = (1 << 31) - 1
 #: The newest version of the records' values.
 _VALUE_VERSION = 1
 
@@ -75,6 +79,8 @@ class Transaction:
     previous_producer_id: int = NO_PRODUCER_ID
     #: The id that the producer gets when this transaction is over, because its epochs are used up.
     next_producer_id: int = NO_PRODUCER_ID
+    #: The epoch that the client has instead of `producer_epoch`, once it has taken the open transaction over.
+    next_producer_epoch: int = NO_EPOCH
     #: The epoch that the client knew before the last rise: a request that carries it is a retry. Not in the log.
     last_epoch: int = NO_EPOCH
     #: Which transaction protocol the client speaks: 0, 1 or 2.
@@ -84,6 +90,28 @@ class Transaction:
     def exhausted(self) -> bool:
         """Are the epochs of this producer id used up?"""
         return self.producer_epoch >= EPOCH_MAX
+
+    @property
+    def client(self) -> tuple[int, int]:
+        """The producer id and epoch that the client has: another pair than its records', after a take-over."""
+        if self.next_producer_epoch == NO_EPOCH:
+            return self.producer_id, self.producer_epoch
+        next_id = self.next_producer_id
+        return (self.producer_id if next_id == NO_PRODUCER_ID else next_id), self.next_producer_epoch
+
+    @property
+    def client_exhausted(self) -> bool:
+        """Are the epochs of the client's producer id used up?"""
+        return self.client[1] >= EPOCH_MAX
+
+    def taken_over(self, timeout_ms: int, fresh_id: int | None, now_ms: int) -> Transaction:
+        """A new client has the open transaction: nothing of it changes, but only that client may end it."""
+        next_id, epoch = self.next_producer_id, self.client[1] + 1
+        if fresh_id is not None:
+            next_id, epoch = fresh_id, 0
+        return replace(
+            self, next_producer_id=next_id, next_producer_epoch=epoch, timeout_ms=timeout_ms, update_ms=now_ms
+        )
 
     def initialized(
         self, timeout_ms: int, expected_epoch: int, fresh_id: int | None, now_ms: int
@@ -107,6 +135,7 @@ class Transaction:
             producer_id=producer_id,
             previous_producer_id=self.producer_id,
             next_producer_id=NO_PRODUCER_ID,
+            next_producer_epoch=NO_EPOCH,
             producer_epoch=epoch,
             last_epoch=last,
             timeout_ms=timeout_ms,
@@ -130,29 +159,47 @@ class Transaction:
         )
 
     def ended(self, *, commit: bool, client_version: int, bumps: bool, next_id: int, now_ms: int) -> Transaction:
-        """The end is decided. The epoch rises here with version 2, and where the producer is fenced."""
+        """The end is decided. The epoch rises here with version 2, and where the producer is fenced.
+
+        `next_id`: a fresh producer id, when the epochs of the client's are used up.
+        """
+        client_id, client_epoch = self.client
+        taken_over = self.next_producer_epoch != NO_EPOCH
+        after = 0 if next_id != NO_PRODUCER_ID else client_epoch + bumps
         return replace(
             self,
             state=State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
-            previous_producer_id=self.producer_id,
-            next_producer_id=next_id,
+            previous_producer_id=client_id,
+            next_producer_id=self.next_producer_id if taken_over and next_id == NO_PRODUCER_ID else next_id,
+            next_producer_epoch=after if taken_over else NO_EPOCH,
             producer_epoch=self.producer_epoch + 1 if bumps else self.producer_epoch,
-            last_epoch=self.producer_epoch if bumps else self.last_epoch,
+            last_epoch=client_epoch if bumps else self.last_epoch,
             start_ms=self.start_ms if self.state is State.ONGOING else now_ms,
             update_ms=now_ms,
             client_version=client_version,
         )
 
+    @property
+    def after_end(self) -> tuple[int, int]:
+        """The producer id and epoch with which the client goes on when the markers are written."""
+        if self.next_producer_epoch != NO_EPOCH:
+            return self.client
+        if self.next_producer_id != NO_PRODUCER_ID:
+            return self.next_producer_id, 0
+        return self.producer_id, self.producer_epoch
+
     def completed(self, now_ms: int) -> Transaction:
         """All markers are written."""
-        rotates = self.next_producer_id != NO_PRODUCER_ID
+        producer_id, epoch = self.after_end
+        taken_over = self.next_producer_epoch != NO_EPOCH
         return replace(
             self,
             state=State.COMPLETE_COMMIT if self.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT,
-            previous_producer_id=self.producer_id,
-            producer_id=self.next_producer_id if rotates else self.producer_id,
-            producer_epoch=0 if rotates else self.producer_epoch,
+            previous_producer_id=self.previous_producer_id if taken_over else self.producer_id,
+            producer_id=producer_id,
+            producer_epoch=epoch,
             next_producer_id=NO_PRODUCER_ID,
+            next_producer_epoch=NO_EPOCH,
             partitions=(),
             update_ms=now_ms,
         )
@@ -172,6 +219,7 @@ class Transaction:
             previous_producer_id=self.previous_producer_id if version else NO_PRODUCER_ID,
             next_producer_id=self.next_producer_id if version else NO_PRODUCER_ID,
             producer_epoch=self.producer_epoch,
+            next_producer_epoch=self.next_producer_epoch if version else NO_EPOCH,
             transaction_timeout_ms=self.timeout_ms,
             transaction_status=self.state,
             transaction_partitions=[
@@ -194,6 +242,7 @@ class Transaction:
             previous_producer_id=value.previous_producer_id,
             next_producer_id=value.next_producer_id,
             producer_epoch=value.producer_epoch,
+            next_producer_epoch=value.next_producer_epoch,
             timeout_ms=value.transaction_timeout_ms,
             state=State(value.transaction_status),
             partitions=tuple(

@@ -96,6 +96,7 @@ def _fresh(node: BrokerNode) -> TransactionCoordinator:
             settings.transaction_abort_timed_out_transaction_cleanup_interval_ms,
             settings.transactional_id_expiration_ms,
             settings.transaction_remove_expired_transaction_cleanup_interval_ms,
+            settings.transaction_two_phase_commit_enable,
         ),
         node.producer_ids.next,
         lambda: node.image.features.get("transaction.version", 0),

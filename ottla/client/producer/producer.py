@@ -74,7 +74,11 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
         self._cluster = Cluster(self.settings)
         self._accumulator = Accumulator(self.settings, current_clock(), randomness())
         name, timeout_ms = self.settings.transactional_id, self.settings.transaction_timeout_ms
-        self._transactions = None if name is None else Transactions(name, timeout_ms)
+        self._transactions = (
+            None
+            if name is None
+            else Transactions(name, timeout_ms, two_phase=self.settings.transaction_two_phase_commit_enable)
+        )
         self._sender = Sender(self._cluster, self._accumulator, self.settings, self._lock, self._transactions)
         self._sender.on_progress.append(self._progressed)
         self._transactor = None
@@ -344,3 +348,11 @@ async def _until_done(when_done: Callable[[Callable[[], None]], None]) -> None:
 
     when_done(tell)
     await over
+
+
+def _transactions(settings: ProducerSettings) -> Transactions | None:
+    name = settings.transactional_id
+    if name is None:
+        return None
+    two_phase = settings.transaction_two_phase_commit_enable
+    return Transactions(name, settings.transaction_timeout_ms, two_phase=two_phase)

@@ -22,6 +22,7 @@ from ottla.client.producer.metric import ProducerMetrics
 from ottla.client.producer.partitioner import key_hash
 from ottla.client.producer.producer import AsyncProducer, Headers, Progress, buffer_full, convert
 from ottla.client.transaction.api import Reader, group_offsets, not_aborted
+from ottla.client.transaction.state import PreparedTransaction
 from ottla.kernel.argument import needs_arrow, optional_seconds, serde_of, topic_name
 from ottla.kernel.client_error import ClientClosed
 from ottla.kernel.error import KafkaError, OttlaError
@@ -245,9 +246,28 @@ class Producer(Generic[K, V]):
         """`with producer.transaction():` commits at the end of its body, and aborts when that raises."""
         return ProducerTransaction(self)
 
-    def init_transactions(self) -> None:
-        """Lock out every earlier producer with this transactional id; what it had open is aborted."""
-        self._thread.run(self._half.init_transactions())
+    def init_transactions(self, *, keep_prepared: bool = False) -> PreparedTransaction | None:
+        """Lock out every earlier producer with this transactional id; what it had open is aborted.
+
+        With `keep_prepared` a transaction that it had open stays as it is, and can only be committed, aborted or
+        completed: which one it is, or None when there is none (KIP-939). `Unsupported` from brokers that do not know
+        two-phase commits.
+        """
+        return self._thread.run(self._half.init_transactions(keep_prepared=keep_prepared))
+
+    def prepare_transaction(self) -> PreparedTransaction:
+        """Deliver everything that was sent; the transaction then waits for its end, also when this producer dies.
+
+        Store what this returns where the decision is made (a database, in the same transaction as its own changes);
+        `complete_transaction` then does what was decided. Needs transaction.two.phase.commit.enable (KIP-939).
+        """
+        self._shorten(self._transactions is None)
+        return self._thread.run(self._half.prepare_transaction())
+
+    def complete_transaction(self, decided: PreparedTransaction) -> bool:
+        """Commit the prepared transaction if it is the one that was `decided`, abort it if not. Was it committed?"""
+        self._shorten(self._transactions is None)
+        return self._thread.run(self._half.complete_transaction(decided))
 
     def begin_transaction(self) -> None:
         """Open a transaction: what is sent from now on belongs to it."""

@@ -80,6 +80,7 @@ class ProducerOptions(ClientOptions, total=False):
     partitioner: Partitioner | Literal["default", "round_robin"]
     retries: int | str
     transaction_timeout_ms: int | str
+    transaction_two_phase_commit_enable: bool | str
     transactional_id: str | None
     value_serializer: Serializer | Literal["bytes", "str", "json"] | None
 

@@ -89,6 +89,12 @@ class ProducerSettings(ClientSettings):
     transaction_timeout_ms: int = setting(
         "transaction.timeout.ms", 60_000, integer(1), "The coordinator aborts a transaction that is open for so long."
     )
+    transaction_two_phase_commit_enable: bool = setting(
+        "transaction.two.phase.commit.enable",
+        False,
+        flag,
+        "Transactions may be prepared, have no timeout and are decided elsewhere (KIP-939), if brokers allow it.",
+    )
     partitioner: Partitioner | str = setting(
         "partitioner",
         "default",

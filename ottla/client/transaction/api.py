@@ -13,6 +13,7 @@ from typing import Protocol
 
 from ottla.client.membership.commit import CommittedAt, GroupMetadata, Offsets, offsets_of
 from ottla.client.transaction.driver import Transactor
+from ottla.client.transaction.state import PreparedTransaction
 from ottla.kernel.argument import shown
 from ottla.kernel.client_error import Fenced
 from ottla.kernel.error import KafkaError, OttlaError
@@ -56,9 +57,26 @@ class TransactionCalls:
         """`async with producer.transaction():` commits at the end of its body, and aborts when that raises."""
         return AsyncTransaction(self)
 
-    async def init_transactions(self) -> None:
-        """Lock out every earlier producer with this transactional id; what it had open is aborted."""
-        await self._transacting().init()
+    async def init_transactions(self, *, keep_prepared: bool = False) -> PreparedTransaction | None:
+        """Lock out every earlier producer with this transactional id; what it had open is aborted.
+
+        With `keep_prepared` a transaction that it had open stays as it is, and can only be committed, aborted or
+        completed: which one it is, or None when there is none (KIP-939). `Unsupported` from brokers that do not know
+        two-phase commits.
+        """
+        return await self._transacting().init(keep_prepared=keep_prepared)
+
+    async def prepare_transaction(self) -> PreparedTransaction:
+        """Deliver everything that was sent; the transaction then waits for its end, also when this producer dies.
+
+        Store what this returns where the decision is made (a database, in the same transaction as its own changes);
+        `complete_transaction` then does what was decided. Needs transaction.two.phase.commit.enable (KIP-939).
+        """
+        return await self._transacting().prepare(self.settle)
+
+    async def complete_transaction(self, decided: PreparedTransaction) -> bool:
+        """Commit the prepared transaction if it is the one that was `decided`, abort it if not. Was it committed?"""
+        return await self._transacting().complete(self.settle, decided)
 
     async def begin_transaction(self) -> None:
         """Open a transaction: what is sent from now on belongs to it."""

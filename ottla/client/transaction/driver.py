@@ -17,8 +17,8 @@ from ottla.client.connection.cluster import GROUP, TRANSACTION, Cluster
 from ottla.client.connection.connection import BrokerConnection
 from ottla.client.membership.commit import CommittedAt, GroupMetadata
 from ottla.client.settings.producer import ProducerSettings
-from ottla.client.transaction.state import TRANSACTION_PAUSE_MS, Phase, Transactions
-from ottla.kernel.client_error import NotReachable, RequestTimedOut
+from ottla.client.transaction.state import TRANSACTION_PAUSE_MS, Phase, PreparedTransaction, Transactions
+from ottla.kernel.client_error import NotReachable, RequestTimedOut, Unsupported
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
 from ottla.wire.api import ApiKey
@@ -81,10 +81,38 @@ class Transactor:
 
     # ---- what the program asks for
 
-    async def init(self) -> None:
-        """Get the producer id; lock every earlier producer of this transactional id out."""
+    async def init(self, *, keep_prepared: bool = False) -> PreparedTransaction | None:
+        """Get the producer id; lock every earlier producer of this transactional id out.
+
+        With `keep_prepared` its prepared transaction stays as it is: which one that is.
+        """
         if self.transactions.phase is Phase.NEW:
+            with self._lock:
+                self.transactions.keeps = keep_prepared
             await self._init()
+        return self.transactions.prepared
+
+    async def prepare(self, flush: Callable[[], Awaitable[None]]) -> PreparedTransaction:
+        """Deliver all of the transaction; from then on it waits for its end, across the death of this producer."""
+        with self._lock:
+            self.transactions.preparing()
+        try:
+            async with asyncio.timeout(self._settings.max_block_ms / 1000):
+                await flush()
+        except TimeoutError:
+            raise self._late("not all records were delivered") from None
+        with self._lock:
+            return self.transactions.is_prepared()
+
+    async def complete(self, flush: Callable[[], Awaitable[None]], decided: PreparedTransaction) -> bool:
+        """Commit what is prepared if it is what was decided elsewhere, abort it if not. Was it committed?"""
+        with self._lock:
+            prepared = self.transactions.to_complete()
+        if prepared == decided and prepared != PreparedTransaction():
+            await self.commit(flush)
+            return True
+        await self.abort(flush)
+        return False
 
     async def begin(self) -> None:
         """Open a transaction, by the newest protocol that the coordinator has switched on."""
@@ -164,7 +192,15 @@ class Transactor:
 
     async def _init(self) -> None:
         async def attempt(connection: BrokerConnection) -> None:
-            response = await self._call(connection, self.transactions.init_request(), InitProducerIdResponse)
+            version = self.transactions.init_version
+            if version >= 0 and not connection.supports(ApiKey.INIT_PRODUCER_ID, version):
+                raise Unsupported(
+                    "the broker knows no two-phase commit (InitProducerId 6, KIP-939): set transaction.two.phase.commit"
+                    ".enable=true and unstable.api.versions.enable=true on the brokers"
+                )
+            timeout_ms = self._settings.request_timeout_ms
+            request = self.transactions.init_request()
+            response = await connection.call(request, InitProducerIdResponse, timeout_ms=timeout_ms, version=version)
             self._answered(self.transactions.init_answered, response)
 
         await self._patiently(self._own(attempt))

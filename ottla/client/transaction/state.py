@@ -3,6 +3,8 @@
     NEW -> READY -> OPEN -> COMMITTING -> READY
                     OPEN -> ABORTING -> READY
                     OPEN, COMMITTING -> FAILED -> ABORTING
+                                    OPEN -> PREPARED -> COMMITTING, ABORTING
+                    NEW -> PREPARED, for a transaction that is taken over
                     anything -> FATAL
 
 `Transactor` carries out the requests and feeds the answers back, `Sender` asks whether a batch may leave.
@@ -16,13 +18,15 @@ Rules:
   epoch again.
 - An end that was not answered is asked for again as it was: the coordinator knows a repetition.
 
-KIPs: 98 (transactions), 360 (a new epoch mends a gap), 447 (offsets of a member), 588, 691, 890, 1050.
+KIPs: 98 (transactions), 360 (a new epoch mends a gap), 447 (offsets of a member), 588, 691, 890, 939 (two-phase
+commit), 1050.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from typing import NamedTuple
 
 from ottla.client.membership.commit import CommittedAt, GroupMetadata
 from ottla.kernel.client_error import TransactionAborted, check, error_of
@@ -44,6 +48,29 @@ from ottla.wire.api.txn_offset_commit import (
 )
 
 
+class PreparedTransaction(NamedTuple):
+    """Which transaction was prepared: what the other resources of a two-phase commit keep (KIP-939).
+
+    `str` gives Kafka's text for it ("producer id:epoch", empty for none), `parse` reads that.
+    """
+
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+    def __str__(self) -> str:
+        return f"{self.producer_id}:{self.producer_epoch}" if self.producer_id >= 0 else ""
+
+    @classmethod
+    def parse(cls, text: str) -> PreparedTransaction:
+        """The reverse of `str`. ValueError for anything else."""
+        if not text:
+            return cls()
+        producer_id, colon, epoch = text.partition(":")
+        if not (colon and producer_id.isdecimal() and epoch.isdecimal()):
+            raise ValueError(f"invalid prepared transaction {text!r}: expected producer id:epoch, or nothing")
+        return cls(int(producer_id), int(epoch))
+
+
 class Phase(Enum):
     """Where a producer stands; the text is how errors say it."""
 
@@ -52,11 +79,14 @@ class Phase(Enum):
     OPEN = "a transaction is open"
     COMMITTING = "a commit is under way: only commit can be repeated"
     ABORTING = "an abort is under way: only abort can be repeated"
+    PREPARED = "the transaction is prepared: commit, abort or complete it"
     FAILED = "the transaction has failed: abort it"
     FATAL = "the producer cannot go on: close it"
 
 
 #: Another producer has the transactional id, or this one may not use it.
+#: The first version of InitProducerId that knows two-phase commits.
+_TWO_PHASE_FROM = 6
 #: Between two tries while a transaction's end is under way (Java's client waits as long).
 TRANSACTION_PAUSE_MS = 20
 _FATAL = frozenset(
@@ -77,7 +107,7 @@ _FATAL_OF_COORDINATOR = _FATAL | {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.IN
 class Transactions:
     """One producer's transactions. The producer makes it; whoever owns both serialises the calls."""
 
-    def __init__(self, transactional_id: str, timeout_ms: int) -> None:
+    def __init__(self, transactional_id: str, timeout_ms: int, *, two_phase: bool = False) -> None:
         self.transactional_id = transactional_id
         self.phase = Phase.NEW
         #: Why it is FAILED or FATAL.
@@ -94,6 +124,11 @@ class Transactions:
         self._groups: set[str] = set()
         self._gap = False
         self._timeout_ms = timeout_ms
+        self.two_phase = two_phase
+        #: Does the next init keep a transaction that an earlier producer has prepared?
+        self.keeps = False
+        #: What is prepared, while it is.
+        self.prepared: PreparedTransaction | None = None
 
     # ---- what the program asks for
 
@@ -112,16 +147,36 @@ class Transactions:
 
     def committing(self) -> None:
         """From now on the transaction takes nothing more; what it has may still go out."""
-        self._demand(Phase.OPEN, Phase.COMMITTING)
+        self._demand(Phase.OPEN, Phase.PREPARED, Phase.COMMITTING)
         self.phase = Phase.COMMITTING
 
     def aborting(self) -> TransactionAborted:
         """From now on nothing goes out. Returns the error of the records that had not."""
-        self._demand(Phase.OPEN, Phase.FAILED, Phase.COMMITTING, Phase.ABORTING)
+        self._demand(Phase.OPEN, Phase.PREPARED, Phase.FAILED, Phase.COMMITTING, Phase.ABORTING)
         self.phase = Phase.ABORTING
         self.pending.clear()
         why = f"the transaction of {self.transactional_id} was aborted before the record was sent"
         return TransactionAborted(f"{why} ({self.error})" if self.error is not None else why)
+
+    def to_complete(self) -> PreparedTransaction:
+        """What is prepared; raises when nothing is."""
+        self._demand(Phase.PREPARED)
+        assert self.prepared is not None
+        return self.prepared
+
+    def preparing(self) -> None:
+        """From now on the transaction takes nothing more, once what it has is delivered."""
+        self._demand(Phase.OPEN)
+        if not self.two_phase:
+            raise OttlaError("preparing a transaction needs transaction.two.phase.commit.enable=true")
+
+    def is_prepared(self) -> PreparedTransaction:
+        """Everything is delivered: only its end is left, here or by a producer that takes it over."""
+        self._demand(Phase.OPEN)
+        self.phase = Phase.PREPARED
+        # Nothing was written, so there is nothing that another producer could find.
+        self.prepared = PreparedTransaction(*(self.producer or ())) if self.begun else PreparedTransaction()
+        return self.prepared
 
     def _demand(self, *phases: Phase) -> None:
         if self.phase in phases:
@@ -179,17 +234,30 @@ class Transactions:
             transaction_timeout_ms=self._timeout_ms,
             producer_id=producer_id,
             producer_epoch=epoch,
+            enable2_pc=self.two_phase,
+            keep_prepared_txn=self.keeps,
         )
+
+    @property
+    def init_version(self) -> int:
+        """The version that InitProducerId must have; -1: any."""
+        return _TWO_PHASE_FROM if self.two_phase or self.keeps else -1
 
     def init_answered(self, response: InitProducerIdResponse) -> None:
         """READY, or raises. Every producer before this one is locked out, and its transaction aborted."""
         self._refused(response.error_code, "beginning to use the transactional id")
         self._ready((response.producer_id, response.producer_epoch))
+        if self.keeps and response.ongoing_txn_producer_id >= 0:
+            self.prepared = PreparedTransaction(response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch)
+            # Only with the second protocol can a transaction be kept.
+            self.phase, self.version, self.begun = Phase.PREPARED, 2, True
+        self.keeps = False
 
     def _ready(self, producer: tuple[int, int]) -> None:
         self.producer = producer
         self.phase, self.error = Phase.READY, None
         self._gap = self.begun = False
+        self.prepared = None
 
     # ---- partitions
 
