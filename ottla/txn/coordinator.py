@@ -139,7 +139,8 @@ class TransactionCoordinator:
             return [_refuse_init(ticket, ErrorCode.INVALID_REQUEST)]
         if request.enable2_pc and not self._settings.transaction_two_phase_commit_enable:
             return [_refuse_init(ticket, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)]
-        if request.keep_prepared_txn and self._transaction_version() < EPOCH_BUMP_VERSION:
+        enabled = self._settings.transaction_two_phase_commit_enable
+        if request.keep_prepared_txn and not (enabled and self._transaction_version() >= EPOCH_BUMP_VERSION):
             # The log of an older level has no place for the second producer id and epoch.
             return [_refuse_init(ticket, ErrorCode.UNSUPPORTED_VERSION)]
         timeout_ms = NO_TIMEOUT_MS if request.enable2_pc else request.transaction_timeout_ms

@@ -33,11 +33,6 @@ def init_producer_id(call: Call, request: InitProducerIdRequest) -> Reply:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == _NO_EPOCH):
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    if request.transactional_id is not None:
-        if request.enable2_pc:
-            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        if request.keep_prepared_txn:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     later = Later()
     call.node.producer_ids.when_there(lambda: _init(call, request, later))
     return later

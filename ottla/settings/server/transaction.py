@@ -64,7 +64,6 @@ class TransactionDeclaration:
         False,
         "Whether transactions may be prepared by an outside coordinator (KIP-939).",
         importance=LOW,
-        served=False,
     )
     transaction_state_log_load_buffer_size = integer(
         "transaction.state.log.load.buffer.size",

@@ -1,0 +1,144 @@
+"""Transactions that are prepared here and decided elsewhere (KIP-939), against a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import ottla
+from ottla.client import (
+    Consumer,
+    Fenced,
+    KafkaError,
+    OttlaError,
+    PreparedTransaction,
+    Producer,
+    TopicPartition,
+    Unsupported,
+)
+
+_SWITCHES = {"unstable.api.versions.enable": "true", "transaction.two.phase.commit.enable": "true"}
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[ottla.Node]:
+    with ottla.Node(settings=_SWITCHES) as node:
+        yield node
+
+
+def _producer(node: ottla.Node, name: str, *, two_phase: bool = True) -> Producer:
+    return Producer(node.bootstrap_servers, transactional_id=name, transaction_two_phase_commit_enable=two_phase)
+
+
+def _values(node: ottla.Node, topic: str) -> list[bytes]:
+    with Consumer(node.bootstrap_servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        found: list[bytes] = []
+        end = consumer.end_offsets([TopicPartition(topic, 0)])[TopicPartition(topic, 0)]
+        while consumer.position(TopicPartition(topic, 0)) < end:
+            found += [record.value for record in consumer.poll(1)]
+        return found
+
+
+def _prepare(node: ottla.Node, name: str) -> PreparedTransaction:
+    """A producer that prepares a transaction and is then gone without a word."""
+    producer = _producer(node, name)
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(name, b"payment")
+    prepared = producer.prepare_transaction()
+    producer.close()
+    return prepared
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_what_was_decided_elsewhere_is_done_by_the_next_producer(node: ottla.Node, commit: bool) -> None:
+    name = f"decided-{commit}"
+    prepared = _prepare(node, name)
+    assert _values(node, name) == [], "it is open still"
+    with _producer(node, name) as producer:
+        assert producer.init_transactions(keep_prepared=True) == prepared
+        stored = PreparedTransaction.parse(str(prepared)) if commit else PreparedTransaction()
+        assert producer.complete_transaction(stored) is commit
+        assert _values(node, name) == ([b"payment"] if commit else [])
+        with producer.transaction():
+            producer.send(name, b"the next")
+    assert _values(node, name)[-1] == b"the next"
+
+
+def test_the_producer_that_prepared_it_may_end_it_too(node: ottla.Node) -> None:
+    with _producer(node, "same") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("same", b"1")
+        prepared = producer.prepare_transaction()
+        with pytest.raises(OttlaError, match="prepared"):
+            producer.send("same", b"2")
+        assert producer.complete_transaction(prepared)
+    assert _values(node, "same") == [b"1"]
+
+
+def test_a_prepared_transaction_survives_a_day_and_a_restart(node: ottla.Node) -> None:
+    prepared = _prepare(node, "patient")
+    node.clock.advance(86_400_000)
+    node.restart()
+    with _producer(node, "patient") as producer:
+        assert producer.init_transactions(keep_prepared=True) == prepared
+        assert producer.complete_transaction(prepared)
+    assert _values(node, "patient") == [b"payment"]
+
+
+def test_whom_it_was_taken_from_cannot_end_it(node: ottla.Node) -> None:
+    older = _producer(node, "fenced")
+    older.init_transactions()
+    older.begin_transaction()
+    older.send("fenced", b"1")
+    prepared = older.prepare_transaction()
+    with _producer(node, "fenced") as newer:
+        assert newer.init_transactions(keep_prepared=True) == prepared
+        with pytest.raises((Fenced, KafkaError)):
+            older.commit_transaction()
+        newer.abort_transaction()
+    older.close()
+    assert _values(node, "fenced") == []
+
+
+def test_without_keep_prepared_it_is_aborted(node: ottla.Node) -> None:
+    _prepare(node, "dropped")
+    with _producer(node, "dropped") as producer:
+        assert producer.init_transactions() is None
+    assert _values(node, "dropped") == []
+
+
+def test_nothing_prepared_is_nothing(node: ottla.Node) -> None:
+    with _producer(node, "nothing") as producer:
+        assert producer.init_transactions(keep_prepared=True) is None
+        with pytest.raises(OttlaError, match="no transaction is open"):
+            producer.complete_transaction(PreparedTransaction(1, 1))
+
+
+def test_preparing_needs_the_setting(node: ottla.Node) -> None:
+    with _producer(node, "plain", two_phase=False) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        with pytest.raises(OttlaError, match=r"transaction\.two\.phase\.commit\.enable=true"):
+            producer.prepare_transaction()
+        producer.abort_transaction()
+
+
+def test_a_broker_without_it_is_told_at_once(ottla_node: ottla.Node) -> None:
+    with _producer(ottla_node, "no") as producer, pytest.raises(Unsupported, match="KIP-939"):
+        producer.init_transactions()
+
+
+@pytest.mark.parametrize("text", ["1", "a:b", "1:-1", ":"])
+def test_a_text_that_is_no_prepared_transaction_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="producer id:epoch"):
+        PreparedTransaction.parse(text)
+
+
+def test_its_text_is_kafkas() -> None:
+    assert str(PreparedTransaction(7, 3)) == "7:3"
+    assert str(PreparedTransaction()) == ""
+    assert PreparedTransaction.parse("") == PreparedTransaction()
