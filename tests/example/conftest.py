@@ -38,7 +38,7 @@ def postgresql() -> Iterator[str]:
         make = [str(programs / "initdb"), "-D", str(data), "-U", "ottla", "-A", "trust", "-E", "UTF8", "--no-sync"]
         subprocess.run(make, check=True, timeout=120, user=user, cwd=directory, capture_output=True)
         control = [str(programs / "pg_ctl"), "-D", str(data), "-w", "-t", "60"]
-        options = f"-p {port} -h 127.0.0.1 -k {directory} -c fsync=off"
+        options = f"-p {port} -h 127.0.0.1 -k {directory} -c fsync=off -c max_prepared_transactions=10"
         start = [*control, "-l", str(directory / "log"), "-o", options, "start"]
         subprocess.run(start, check=True, timeout=120, user=user, cwd=directory, stdout=subprocess.DEVNULL)
         try:

@@ -64,6 +64,15 @@ def test_the_sink_counts_each_payment_once_in_postgresql(postgresql: str) -> Non
     assert (printed.count("crashed"), printed.count("exact")) == (4, 4)
 
 
+@pytest.mark.interop
+@pytest.mark.timeout(240)
+def test_a_transfer_is_on_both_sides_or_on_neither_though_workers_are_killed(postgresql: str) -> None:
+    printed = run("two_phase_commit", postgresql)
+    assert printed.count("killed when") == 12
+    assert "60 events, 60 different" in printed
+    assert "exact" in printed
+
+
 def test_every_page_view_is_counted_once_though_a_worker_leaves() -> None:
     printed = run("activity")
     assert "ann leaves" in printed
