@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from ottla.client import Admin
+from ottla.client import Admin, Results
 from ottla.kernel.ids import TopicPartition
 from ottla.spark.progress import GroupCommit, commit_for, positions
 from tests.spark.conftest import WAIT_S, Reading, Topic
@@ -54,8 +54,11 @@ class Recorder:
     def __init__(self, servers: str) -> None:
         self.commits: list[dict[TopicPartition, int]] = []
 
-    def alter_group_offsets(self, group: str, offsets: dict[TopicPartition, int]) -> None:
+    def alter_group_offsets(
+        self, group: str, offsets: dict[TopicPartition, int]
+    ) -> Results[TopicPartition, TopicPartition]:
         self.commits.append(dict(offsets))
+        return Results({each: each for each in offsets}, {})
 
 
 def test_a_batch_that_had_reported_itself_without_data_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
