@@ -164,9 +164,13 @@ class Task:
         self.add(inputs)
         while self.step():
             pass
+        self.punctuate()
+        return self.take_outputs()
+
+    def punctuate(self) -> None:
+        """Call the wall-clock punctuators that are due."""
         if self._by_wall_clock:
             self._by_wall_clock.run(self.now, self._punctuate)
-        return self.take_outputs()
 
     def add(self, inputs: Iterable[Input]) -> None:
         """Queue records without processing them; `step` does that, one at a time."""

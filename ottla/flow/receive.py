@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.flow.error import StreamsError
 from ottla.flow.record import Headers, Input, Record
 from ottla.flow.serde import Serde
 from ottla.flow.topology import Extractor
@@ -101,6 +102,10 @@ class Receiver:
         seen = Received(
             received.topic, received.partition, received.offset, received.timestamp, key, value, received.headers
         )
-        timestamp = extractor(seen, newest.value)
+        try:
+            timestamp = extractor(seen, newest.value)
+        except Exception as error:
+            told = f"the timestamp extractor of {self.context.name} failed: {type(error).__name__}: {error}"
+            raise StreamsError(told) from error
         newest.value = max(newest.value, timestamp)
         return timestamp

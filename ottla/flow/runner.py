@@ -167,8 +167,11 @@ class Runner:
             task.add((each,))
             while task.step():
                 outputs += self._again(task, topics)
-        task.run((), self.now)
-        return outputs + self._again(task, topics)
+        task.punctuate()
+        outputs += self._again(task, topics)
+        while task.step():
+            outputs += self._again(task, topics)
+        return outputs
 
     def _again(self, task: Task, topics: set[str]) -> list[Output]:
         """Queue what the topology reads itself."""

@@ -34,7 +34,7 @@ from ottla.flow.record import FixedKeyRecord, Record, RecordContext, ValueAndTim
 from ottla.flow.serde import Serde, SessionWindowedSerde, TimeWindowedSerde
 from ottla.flow.topology import Topology
 from ottla.flow.window import JoinWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
-from ottla.streams import stores
+from ottla.streams import serdes, stores
 from ottla.streams.application import Application
 from ottla.streams.builder import StreamsBuilder
 from ottla.streams.driver import TestDriver
@@ -82,6 +82,7 @@ __all__ = [
     "EmitStrategy",
     "Branched",
     "stores",
+    "serdes",
     "Serde",
     "TimeWindowedSerde",
     "SessionWindowedSerde",

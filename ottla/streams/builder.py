@@ -32,8 +32,8 @@ from ottla.streams.stream import KStream
 from ottla.streams.table import GlobalKTable, KTable
 
 NodeT = TypeVar("NodeT", bound=plan.Node)
-#: What `topology.optimization=all` stands for.
-_OPTIMIZATIONS = frozenset({"reuse.ktable.source.topics", "merge.repartition.topics", "single.store.self.join"})
+#: What `topology.optimization=all` stands for. Kafka Streams' third one, merge.repartition.topics, is not made here.
+_OPTIMIZATIONS = frozenset({"reuse.ktable.source.topics", "single.store.self.join"})
 
 
 class StreamsBuilder:

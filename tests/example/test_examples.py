@@ -123,3 +123,13 @@ def test_every_line_of_a_real_log_is_counted(log: str, tmp_path: Path) -> None:
 def test_the_readme_names_every_example() -> None:
     readme = (ROOT / "README.md").read_text()
     assert [path.name for path in (ROOT / "examples").glob("*.py") if f"examples/{path.name}" not in readme] == []
+
+
+def test_words_are_counted_without_a_broker() -> None:
+    printed = run("word_count")
+    assert "Sub-topology: 1" in printed
+    assert {"to 3", "be 3", "question 1"} <= set(printed.splitlines())
+
+
+def test_fraud_is_found_in_forty_lines() -> None:
+    assert run("fraud") == "alerts 65, fraud 63, precision 0.97, recall 1.00\n"

@@ -1,0 +1,184 @@
+"""State stores: what they give, in which order, and what they hide (Kafka Streams 4.3, tried)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.flow.make_store import make_store
+from ottla.flow.record import ValueAndTimestamp, Window, Windowed
+from ottla.flow.serde import LONG, STRING
+from ottla.flow.store.changelog import Cell
+from ottla.flow.store.ordered import MemoryBytes, after
+from ottla.flow.store.spec import StoreSpec
+from ottla.flow.store.versioned import IS_LATEST, NOT_PUT
+from ottla.streams import stores
+
+Logged = list[tuple[str, bytes, bytes | None, int]]
+
+
+def opened(spec: StoreSpec, log: Logged | None = None) -> Any:
+    cells: dict[str, Cell] = {}
+
+    def note(*entry: Any) -> None:
+        assert log is not None
+        log.append(entry)
+
+    return make_store(
+        spec,
+        MemoryBytes(),
+        (STRING, STRING),
+        "topic",
+        note if log is not None else None,
+        lambda: 77,
+        lambda name, initial: cells.setdefault(name, Cell(initial)),
+    )
+
+
+def test_key_value_ranges_include_both_ends_in_the_order_of_bytes() -> None:
+    store = opened(stores.key_value("s", "string", "long"))
+    store.put_all([("b", 2), ("a", 1), ("ab", 12), ("c", 3)])
+    assert list(store.range("a", "b")) == [("a", 1), ("ab", 12), ("b", 2)]
+    assert list(store.reverse_range("ab", None)) == [("c", 3), ("b", 2), ("ab", 12)]
+    assert list(store.all()) == [("a", 1), ("ab", 12), ("b", 2), ("c", 3)]
+    assert [key for key, _ in store.reverse_all()] == ["c", "b", "ab", "a"]
+    assert list(store.prefix_scan("a")) == [("a", 1), ("ab", 12)]
+    assert (store.put_if_absent("a", 5), store.put_if_absent("d", 5)) == (1, None)
+    assert (store.delete("a"), store.delete("a"), store.get("a")) == (1, None, None)
+    assert store.approximate_num_entries() == 4
+
+
+def test_a_key_that_is_none_is_refused() -> None:
+    store = opened(stores.key_value("s"))
+    with pytest.raises(TypeError, match="store s: the key is None"):
+        store.put(None, "v")
+    with pytest.raises(TypeError, match="store s: the key is None"):
+        store.get(None)
+
+
+def test_an_lru_map_forgets_what_was_used_least() -> None:
+    store = opened(stores.lru_map("s", 2, "string", "string"))
+    store.put("a", "1")
+    store.put("b", "2")
+    assert store.get("a") == "1"
+    store.put("c", "3")
+    assert (store.get("a"), store.get("b"), store.get("c")) == ("1", None, "3")
+
+
+def test_versions_are_valid_until_the_next_one() -> None:
+    store = opened(stores.versioned("s", 20, "string", "string"))
+    assert store.put("k", "A", 10) == IS_LATEST
+    assert store.put("k", "B", 20) == IS_LATEST
+    assert store.put("k", "C", 15) == 20
+    assert [store.get("k", time).value for time in (14, 15, 19)] == ["A", "C", "C"]
+    assert store.get("k")[:2] == ("B", 20)
+    assert store.put("k", None, 17) == 20
+    assert store.get("k", 18) is None
+    assert store.put("k", "D", 40) == IS_LATEST
+    assert (store.get("k", 20)[:2], store.get("k", 19)) == (("B", 20), None)
+    assert store.put("k", "E", 20) == 40
+    assert store.put("k", "E", 19) == NOT_PUT
+    assert store.delete("k", 30)[:2] == ("E", 20)
+    assert [(each.value, each.timestamp, each.valid_to) for each in store.versions("k")] == [
+        ("D", 40, None),
+        ("E", 20, 30),
+    ]
+
+
+def test_a_longer_key_between_the_entries_of_a_key_is_not_that_key() -> None:
+    store = opened(stores.versioned("s", 1000, "string", "string"))
+    store.put("k", "A", 10)
+    store.put("k\x00", "other", 5)
+    store.put("k\x00\x00\x00\x00\x00\x00\x00\x0a", "other", 5)
+    assert store.get("k").value == "A"
+    windows = opened(stores.window("w", 1000, 10, "string", "string"))
+    windows.put("k", "A", 10)
+    windows.put("k\x00", "other", 5)
+    assert list(windows.fetch("k", 0, 1000)) == [(10, "A")]
+
+
+def test_window_stores_fetch_by_start_and_hide_what_is_older_than_the_retention() -> None:
+    store = opened(stores.window("s", 30, 10, "string", "string"))
+    for start in (20, 10, 30, 5):
+        store.put("k", f"v{start}", start)
+    store.put("j", "j10", 10)
+    assert list(store.fetch("k", 10, 30)) == [(10, "v10"), (20, "v20"), (30, "v30")]
+    assert [start for start, _ in store.backward_fetch("k", 0, 30)] == [30, 20, 10, 5]
+    assert [key for key, _ in store.all()] == [
+        Windowed("j", Window(10, 20)),
+        *(Windowed("k", Window(start, start + 10)) for start in (5, 10, 20, 30)),
+    ]
+    store.put("k", "v40", 40)
+    assert [start for start, _ in store.fetch("k", 0, 100)] == [20, 30, 40]
+    assert store.fetch_one("k", 10) is None
+    store.put("k", "late", 9)
+    store.put("k", None, 20)
+    assert [start for start, _ in store.fetch("k", 0, 100)] == [30, 40]
+
+
+def test_a_window_store_may_keep_every_value() -> None:
+    store = opened(stores.window("s", 30, 10, "string", "string", retain_duplicates=True))
+    store.put("k", "1", 5)
+    store.put("k", "2", 5)
+    store.put("k", None, 5)
+    assert list(store.fetch("k", 0, 10)) == [(5, "1"), (5, "2")]
+
+
+def test_sessions_are_found_by_end_and_start() -> None:
+    store = opened(stores.session("s", 100, "string", "string"))
+    for start, end in ((1, 30), (15, 20), (10, 50)):
+        store.put(Windowed("k", Window(start, end)), f"{start}-{end}")
+    assert [key.window for key, _ in store.find_sessions("k", 0, 100)] == [(15, 20), (1, 30), (10, 50)]
+    assert [key.window for key, _ in store.find_sessions("k", 21, 9)] == [(1, 30)]
+    assert [key.window for key, _ in store.backward_fetch("k")] == [(10, 50), (1, 30), (15, 20)]
+    assert store.fetch_session("k", 15, 20) == "15-20"
+    store.remove(Windowed("k", Window(15, 20)))
+    assert store.fetch_session("k", 15, 20) is None
+
+
+def test_writes_are_logged_in_kafka_streams_form() -> None:
+    log: Logged = []
+    opened(stores.timestamped_key_value("a", "string", "long"), log).put("k", ValueAndTimestamp(5, 9))
+    opened(stores.key_value("b", "string", "string"), log).put("k", None)
+    opened(stores.window("c", 30, 10, "string", "string"), log).put("k", "v", 10)
+    assert log == [
+        ("a", b"k", LONG.serialize("", 5), 9),
+        ("b", b"k", None, 77),
+        ("c", b"k" + (10).to_bytes(8, "big") + bytes(4), b"v", 77),
+    ]
+
+
+_keys = st.binary(min_size=1, max_size=3)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["put", "delete", "scan", "back"]), _keys, _keys), max_size=60))
+def test_ordered_bytes_are_a_sorted_dict(commands: list[tuple[str, bytes, bytes]]) -> None:
+    ordered, model = MemoryBytes(), dict[bytes, bytes]()
+    for command, one, other in commands:
+        if command == "put":
+            ordered.put(one, other)
+            model[one] = other
+        elif command == "delete":
+            ordered.delete(one)
+            model.pop(one, None)
+        else:
+            low, high = min(one, other), max(one, other)
+            found = list(ordered.scan(low, high, command == "back"))
+            assert found == sorted(((k, v) for k, v in model.items() if low <= k < high), reverse=command == "back")
+    assert dict(ordered.scan(None, None)) == model == ordered.entries()
+
+
+def test_large_maps_stay_sorted_while_they_are_scanned_and_changed() -> None:
+    ordered = MemoryBytes()
+    for number in range(5000):
+        ordered.put((number * 7919 % 5000).to_bytes(2, "big"), b"v")
+        if number % 50 == 0:
+            assert next(iter(ordered.scan(None, None)))[0] == min(ordered.entries())
+    seen: Iterator[tuple[bytes, bytes]] = ordered.scan(None, None)
+    for place, (key, _) in enumerate(seen):
+        assert key == (2 * place).to_bytes(2, "big")
+        ordered.delete((2 * place + 1).to_bytes(2, "big"))
+    assert len(ordered) == 2500
+    assert (after(b"a\xff"), after(b"\xff")) == (b"b", None)

@@ -1,0 +1,160 @@
+"""A task is its state and its inputs: however these are cut, and wherever it is stopped and started again."""
+
+from typing import Any
+
+import pytest
+
+from ottla.flow.engine import Settings, State, Task
+from ottla.flow.error import TopologyError
+from ottla.flow.record import Input, Output
+from ottla.flow.runner import Runner
+from ottla.flow.serde import STRING
+from ottla.streams import StreamsBuilder
+from tests.streams.generate import inputs, program
+from tests.streams.program import UNTHROTTLED, build
+
+_SEEDS = range(40)
+
+
+def records(steps: list[dict[str, Any]]) -> list[Input]:
+    """The records of generated steps, with offsets by topic."""
+    made, offsets = [], dict[str, int]()
+    for step in steps:
+        if "topic" not in step:
+            continue
+        topic = step["topic"]
+        key, value = (None if part is None else part.encode() for part in (step["key"], step["value"]))
+        headers = tuple((name, content.encode()) for name, content in step["headers"])
+        made.append(Input(topic, 0, offsets.get(topic, 0), step["timestamp"], key, value, headers))
+        offsets[topic] = offsets.get(topic, 0) + 1
+    return made
+
+
+def settings() -> Settings:
+    return Settings("app", STRING, STRING, configs=UNTHROTTLED)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7])
+def test_a_program_that_is_restarted_between_batches_gives_the_same(size: int) -> None:
+    for seed in _SEEDS:
+        statements, steps = program(seed)
+        topology = build(statements).topology
+        whole = Runner(topology, settings()).run(records(steps))
+        pieces: list[Output] = []
+        state: dict[str, State] = {}
+        given = records(steps)
+        runner = Runner(topology, settings())
+        for at in range(0, len(given), size):
+            offsets = runner._offsets
+            runner = Runner(topology, settings(), state=state)
+            runner._offsets = offsets
+            pieces += runner.run(given[at : at + size])
+            state = runner.state()
+        assert pieces == whole, f"seed {seed}"
+
+
+def test_changes_that_are_applied_give_the_state() -> None:
+    for seed in _SEEDS:
+        statements, steps = program(seed)
+        runner = Runner(build(statements).topology, settings())
+        (task,) = runner.tasks.values()
+        kept = State()
+        for each in records(steps):
+            runner.run([each])
+            changes = task.take_changes()
+            for name, entries in changes.stores.items():
+                store = kept.stores.setdefault(name, {})
+                for key, value in entries.items():
+                    if value is None:
+                        store.pop(key, None)
+                    else:
+                        store[key] = value
+            kept.cells |= changes.cells
+        snapshot = task.snapshot()
+        assert kept.cells == snapshot.cells, f"seed {seed}"
+        assert {name: kept.stores.get(name, {}) for name in snapshot.stores} == snapshot.stores, f"seed {seed}"
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 60])
+def test_one_topic_without_a_repartition_gives_the_same_list_however_it_is_cut(size: int) -> None:
+    """Stages and batches as a host runs them, against the order of TopologyTestDriver."""
+    statements = [
+        {"id": "s", "op": "stream", "topic": "a"},
+        {"id": "g", "op": "group_by_key", "on": "s"},
+        {"id": "w", "op": "windowed_by", "on": "g", "windows": "time:10:5:5"},
+        {"id": "t", "op": "reduce", "on": "w", "f": "concat"},
+        {"id": "u", "op": "suppress", "on": "t", "until": "close"},
+        {"id": "o", "op": "to_stream", "on": "u"},
+        {"op": "to", "on": "o", "topic": "out"},
+        {"id": "j", "op": "outer_join", "on": "s", "other": "s", "f": "bar", "windows": "5:0:3"},
+        {"op": "to", "on": "j", "topic": "joined"},
+    ]
+    topology = build(statements).topology
+    given = records(inputs(5, ["a"], 60))
+    whole = Runner(topology, settings()).run(given)
+    runner = Runner(topology, settings(), drain="batch")
+    pieces = [output for at in range(0, len(given), size) for output in runner.run(given[at : at + size])]
+    assert pieces == whole
+    assert whole
+
+
+def test_stages_give_each_key_the_same_as_the_driver() -> None:
+    """Through a repartition topic of three partitions: the same records for each key, in their order."""
+    builder = StreamsBuilder()
+    builder.stream("a").group_by(lambda key, value: value[0]).count().to_stream().to("out")
+    topology = builder.build(application_id="app", key_serde="string", value_serde="string").topology
+    given = [each for each in records(inputs(3, ["a"], 200)) if each.value is not None]
+    spread = [
+        Input(each.topic, number % 3, number // 3, each.timestamp, each.key, each.value, each.headers)
+        for number, each in enumerate(given)
+    ]
+
+    def place(key: bytes | None, count: int) -> int:
+        return sum(key or b"") % count
+
+    one = Runner(topology, settings()).run(given)
+    runner = Runner(topology, settings(), partitions={"a": 3}, place=place, drain="batch")
+    assert sorted(runner.tasks) == ["0_0", "0_1", "0_2", "1_0", "1_1", "1_2"]
+    many = runner.run(spread)
+    assert {each.key for each in many if each.topic == "out"} == {b"x", b"y", b"z", b"k"}
+    for key in (b"x", b"y", b"z", b"k"):
+        counts = [[each.value for each in side if each.topic == "out" and each.key == key] for side in (one, many)]
+        assert counts[0] == counts[1]
+
+
+def test_the_partition_with_the_lowest_time_goes_first_and_offsets_keep_their_order() -> None:
+    builder = StreamsBuilder()
+    builder.stream("a").merge(builder.stream("b")).to("out")
+    topology = builder.build(key_serde="string", value_serde="string").topology
+    task = Task(topology, 0, 0, settings())
+    a = [Input("a", 0, offset, time, b"k", f"a{time}".encode()) for offset, time in enumerate((5, 1, 9))]
+    b = [Input("b", 0, offset, time, b"k", f"b{time}".encode()) for offset, time in enumerate((4, 9, 2))]
+    assert [output.value for output in task.run([*b, *a])] == [b"b4", b"a5", b"a1", b"a9", b"b9", b"b2"]
+
+
+def test_a_topic_that_no_source_reads_is_refused() -> None:
+    builder = StreamsBuilder()
+    builder.stream("a").to("out")
+    task = Task(builder.build(key_serde="string", value_serde="string").topology, 0, 0, settings())
+    with pytest.raises(TopologyError, match=r"task 0_0 reads no topic b \(it reads: a\)"):
+        task.run([Input("b", 0, 0, 1, b"k", b"v")])
+
+
+def test_topics_that_match_a_pattern_are_read_as_they_come() -> None:
+    import re
+
+    builder = StreamsBuilder()
+    builder.stream(re.compile("orders-.*")).to("out")
+    task = Task(builder.build(key_serde="string", value_serde="string").topology, 0, 0, settings())
+    outputs = task.run([Input(topic, 0, 0, 1, b"k", topic.encode()) for topic in ("orders-a", "orders-b")])
+    assert [output.value for output in outputs] == [b"orders-a", b"orders-b"]
+
+
+def test_joined_topics_must_have_as_many_partitions() -> None:
+    builder = StreamsBuilder()
+    left, right = builder.stream("a"), builder.table("b")
+    left.join(right, lambda one, other: one + other).to("out")
+    topology = builder.build(key_serde="string", value_serde="string").topology
+    Runner(topology, settings(), partitions={"a": 2, "b": 2}, drain="batch")
+    with pytest.raises(TopologyError, match=r"have a: 2, b: 3; call repartition\(\).*test_task\.py"):
+        Runner(topology, settings(), partitions={"a": 2, "b": 3}, drain="batch")

@@ -1,0 +1,187 @@
+"""Plans that would be wrong are refused with the user's line; plans are printed and drawn."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from ottla.streams import (
+    BufferConfig,
+    EmitStrategy,
+    Materialized,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+    TopologyError,
+    UnlimitedWindows,
+    stores,
+)
+
+
+def bar(left: Any, right: Any) -> str:
+    return f"{left}|{right}"
+
+
+def two_sources(builder: StreamsBuilder) -> None:
+    builder.stream("a").to("out")
+    builder.table("a").to_stream().to("other")
+
+
+def overlapping_sources(builder: StreamsBuilder) -> None:
+    builder.stream(["a", "b"]).to("out")
+    builder.stream("a").to("other")
+
+
+def foreign_builder(builder: StreamsBuilder) -> None:
+    builder.stream("a").merge(StreamsBuilder().stream("b")).to("out")
+
+
+def suppressed_version(builder: StreamsBuilder) -> None:
+    table = builder.table("a", materialized=Materialized.as_(stores.versioned("v", 10)))
+    table.suppress(Suppressed.until_time_limit(5, BufferConfig.unbounded()))
+
+
+def close_without_windows(builder: StreamsBuilder) -> None:
+    builder.table("a").suppress(Suppressed.until_window_closes(BufferConfig.unbounded()))
+
+
+def early_final_results(builder: StreamsBuilder) -> None:
+    Suppressed.until_window_closes(BufferConfig.max_records(5))
+
+
+def grace_without_versions(builder: StreamsBuilder) -> None:
+    builder.stream("a").join(builder.table("b"), bar, grace=5)
+
+
+def grace_behind_history(builder: StreamsBuilder) -> None:
+    table = builder.table("b", materialized=Materialized("v", versioned=timedelta(milliseconds=4)))
+    builder.stream("a").join(table, bar, grace=5)
+
+
+def short_retention(builder: StreamsBuilder) -> None:
+    windows = builder.stream("a").group_by_key().windowed_by(TimeWindows.of(10).grace(5))
+    windows.count(materialized=Materialized("s", retention=14))
+
+
+def unlimited_on_close(builder: StreamsBuilder) -> None:
+    windows = builder.stream("a").group_by_key().windowed_by(UnlimitedWindows.of())
+    windows.emit_strategy(EmitStrategy.on_window_close())
+
+
+def same_store_twice(builder: StreamsBuilder) -> None:
+    builder.stream("a").group_by_key().count(materialized="s")
+    builder.stream("b").group_by_key().reduce(bar, materialized=Materialized("s", value_serde="json"))
+
+
+def same_name_twice(builder: StreamsBuilder) -> None:
+    builder.stream("a").filter(bar, name="f").filter(bar, name="f")
+
+
+def versioned_global_table(builder: StreamsBuilder) -> None:
+    builder.global_table("a", materialized=Materialized("s", versioned=5))
+
+
+def no_windows(builder: StreamsBuilder) -> None:
+    builder.stream("a").join(builder.stream("b"), bar)
+
+
+def no_selector(builder: StreamsBuilder) -> None:
+    builder.stream("a").join(builder.global_table("b"), bar)
+
+
+def no_function(builder: StreamsBuilder) -> None:
+    builder.stream("a").filter("x")  # type: ignore[arg-type]
+
+
+def wide_advance(builder: StreamsBuilder) -> None:
+    TimeWindows.of(10).advance_by(11)
+
+
+def wrong_serde(builder: StreamsBuilder) -> None:
+    builder.stream("a", key_serde="text")
+
+
+_REFUSED: list[tuple[Callable[[StreamsBuilder], None], str]] = [
+    (two_sources, "topic a has already been registered by source KSTREAM-SOURCE-0000000000"),
+    (overlapping_sources, "two streams read topic a but not the same topics: a, b"),
+    (foreign_builder, "is not a stream or table of the same StreamsBuilder"),
+    (suppressed_version, "a versioned table cannot be suppressed"),
+    (
+        close_without_windows,
+        "a window's close is only defined for windowed computations, not for KTABLE-SOURCE-0000000002",
+    ),
+    (early_final_results, "would emit results that are not final"),
+    (grace_without_versions, "needs a versioned table"),
+    (grace_behind_history, "the history retention of v, 4 ms, is shorter than the join's grace period, 5 ms"),
+    (short_retention, r"invalid retention of state store s: 14 ms \(expected at least 15 ms"),
+    (unlimited_on_close, "an unlimited window never closes"),
+    (same_store_twice, "a different state store named s has already been added"),
+    (same_name_twice, "a node named f has already been added"),
+    (versioned_global_table, "a global table cannot be versioned"),
+    (no_windows, "needs windows="),
+    (no_selector, "needs key_selector="),
+    (no_function, "invalid function of filter: 'x'"),
+    (wide_advance, r"invalid window advance: 11 ms \(expected at most the window size, 10 ms\)"),
+    (wrong_serde, "unknown serde: 'text'"),
+]
+
+
+@pytest.mark.parametrize(("program", "told"), _REFUSED, ids=lambda each: getattr(each, "__name__", ""))
+def test_a_plan_that_would_be_wrong_names_the_users_line(program: Callable[[StreamsBuilder], None], told: str) -> None:
+    builder = StreamsBuilder()
+
+    def build() -> None:
+        program(builder)
+        builder.build()
+
+    line = program.__code__.co_firstlineno
+    with pytest.raises(TopologyError, match=told) as caught:
+        build()
+    where = caught.value.where
+    assert where is not None
+    assert where.file == __file__
+    assert line < where.line <= line + 3
+
+
+def test_everything_must_have_a_name_if_that_is_asked_for() -> None:
+    explicit = {"ensure.explicit.internal.resource.naming": "true"}
+    builder = StreamsBuilder()
+    builder.stream("a").group_by(bar).count().to_stream().to("out")
+    with pytest.raises(TopologyError, match=r"KSTREAM-AGGREGATE-STATE-STORE-0000000002-repartition \(.*test_plan"):
+        builder.build(config=explicit)
+    named = StreamsBuilder()
+    named.stream("a").group_by(bar, name="grouped").count(materialized="counts").to_stream().to("out")
+    named.build(config=explicit)
+
+
+def test_a_source_table_may_be_its_own_changelog() -> None:
+    builder = StreamsBuilder()
+    builder.table("a", materialized="kept").to_stream().to("out")
+    topology = builder.build(config={"topology.optimization": "all"}).topology
+    assert topology.source_changelogs == {"kept": "a"}
+    with pytest.raises(TopologyError, match=r"invalid topology\.optimization: some"):
+        builder.build(config={"topology.optimization": "some"})
+
+
+def test_a_plan_is_explained_and_drawn() -> None:
+    builder = StreamsBuilder()
+    clicks = builder.stream("clicks", key_serde="string", value_serde="json")
+    windows = TimeWindows.of(timedelta(minutes=5)).grace(timedelta(minutes=1))
+    table = clicks.group_by(lambda key, value: value["user"]).windowed_by(windows).count(materialized="counts")
+    table.suppress(Suppressed.until_window_closes(BufferConfig.unbounded())).to_stream().to("out")
+    app = builder.build(application_id="clicks")
+    text = app.explain()
+    for part in (
+        "stream of clicks",
+        "gives a stream: key string, value json; keys lie in their partitions",
+        "through topic <application id>-counts-repartition",
+        "windows: 300000 ms every 300000 ms, grace 60000 ms",
+        "waits 60000 ms after the window ends",
+        "lane  record: a Python call for each record",
+        "test_plan.py",
+    ):
+        assert part in text
+    drawing = ElementTree.fromstring(app.plan.svg())
+    assert len(drawing.findall("{http://www.w3.org/2000/svg}g")) == len(app.plan.nodes)

@@ -1,0 +1,240 @@
+"""The Processor API: forwarding, stores, punctuators, metadata (Kafka Streams 4.3, tried)."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from ottla.flow.plan import Plan
+from ottla.flow.serde import STRING
+from ottla.streams import (
+    Context,
+    Processor,
+    PunctuationType,
+    Record,
+    StreamsBuilder,
+    StreamsError,
+    TestDriver,
+    Topology,
+    TopologyError,
+    stores,
+)
+from ottla.streams.application import Application
+
+STREAM, WALL = PunctuationType.STREAM_TIME, PunctuationType.WALL_CLOCK_TIME
+
+
+class Deduplicate(Processor):
+    """Forwards the first record of each key."""
+
+    def init(self, context: Context) -> None:
+        self.context = context
+        self.seen = context.get_state_store("seen")
+
+    def process(self, record: Record) -> None:
+        if self.seen.put_if_absent(record.key, record.timestamp) is None:
+            self.context.forward(record.with_value(record.value.upper()))
+
+
+def test_a_processor_keeps_state_in_a_store_by_name() -> None:
+    builder = StreamsBuilder()
+    builder.add_state_store(stores.key_value("seen", "string", "long"))
+    builder.stream("in").process(Deduplicate, "seen").to("out")
+    driver = TestDriver(builder.build(key_serde="string", value_serde="string"))
+    topic = driver.input_topic("in")
+    topic.pipe_all([("a", "x"), ("a", "y"), ("b", "z")])
+    assert driver.output_topic("out").read_key_values() == [("a", "X"), ("b", "Z")]
+    assert driver.state_store("seen").get("b") == 0
+
+
+def test_a_supplier_that_declares_stores_has_them_connected() -> None:
+    class Supplier:
+        stores = (stores.key_value("seen", "string", "long"),)
+
+        def __call__(self) -> Deduplicate:
+            return Deduplicate()
+
+    builder = StreamsBuilder()
+    builder.stream("in").process(Supplier()).to("out")
+    driver = TestDriver(builder.build(key_serde="string", value_serde="string"))
+    driver.input_topic("in").pipe("a", "x")
+    assert driver.output_topic("out").read_key_values() == [("a", "X")]
+
+
+def test_a_store_that_is_not_connected_is_refused_by_name() -> None:
+    builder = StreamsBuilder()
+    builder.add_state_store(stores.key_value("seen", "string", "long"))
+    builder.stream("in").process(Deduplicate).to("out")
+    with pytest.raises(StreamsError, match="no access to state store seen"):
+        TestDriver(builder.build(key_serde="string", value_serde="string"))
+    unknown = StreamsBuilder()
+    unknown.stream("in").process(Deduplicate, "sean")
+    with pytest.raises(TopologyError, match=r"state store sean has not been added \(.*test_processor\.py"):
+        unknown.build(key_serde="string", value_serde="string")
+
+
+class Ticker(Processor):
+    """Forwards a record for each punctuation."""
+
+    def __init__(self, *schedules: tuple[str, int, PunctuationType, int | None]) -> None:
+        self.schedules = schedules
+
+    def init(self, context: Context) -> None:
+        self.context = context
+        self.cancel = []
+        for name, interval, kind, start in self.schedules:
+            tick = lambda time, name=name: context.forward(Record(name, str(time), max(time, 0)))  # noqa: E731
+            self.cancel.append(context.schedule(timedelta(milliseconds=interval), kind, tick, start))
+
+    def process(self, record: Record) -> None:
+        if record.value == "cancel":
+            self.cancel[0].cancel()
+
+
+def ticking(*schedules: tuple[str, int, PunctuationType, int | None]) -> TestDriver:
+    builder = StreamsBuilder()
+    builder.stream("in").process(lambda: Ticker(*schedules)).to("out")
+    return TestDriver(builder.build(key_serde="string", value_serde="string"))
+
+
+def fired(driver: TestDriver, *times: int) -> list[str]:
+    told = []
+    topic, out = driver.input_topic("in"), driver.output_topic("out")
+    for time in times:
+        topic.pipe("k", "v", time)
+        told.append(" ".join(out.read_values()) or ".")
+    return told
+
+
+def advanced(driver: TestDriver, *steps: int) -> list[str]:
+    told = []
+    for step in steps:
+        driver.advance_wall_clock(step)
+        told.append(" ".join(driver.output_topic("out").read_values()) or ".")
+    return told
+
+
+def test_stream_time_punctuators_stay_on_their_grid() -> None:
+    driver = ticking(("P", 10, STREAM, None))
+    assert fired(driver, 3, 7, 12, 13, 50, 59, 60, 63) == ["3", ".", "12", ".", "50", ".", "60", "."]
+    late = ticking(("P", 10, STREAM, None))
+    assert fired(late, 30, 5, 31, 40) == ["30", ".", ".", "40"]
+
+
+def test_wall_clock_punctuators_fire_once_after_a_pause() -> None:
+    assert advanced(ticking(("P", 10, WALL, None)), 9, 1, 35, 4, 1) == [".", "10", "45", ".", "50"]
+
+
+def test_punctuators_may_start_at_a_time() -> None:
+    assert fired(ticking(("P", 10, STREAM, 25)), 3, 24, 25, 34, 36) == [".", ".", "25", ".", "36"]
+    assert advanced(ticking(("P", 10, WALL, 25)), 24, 1, 9, 1) == [".", "25", ".", "35"]
+
+
+def test_the_earliest_due_punctuator_goes_first_and_a_cancelled_one_never() -> None:
+    driver = ticking(("A", 10, STREAM, None), ("B", 4, STREAM, None))
+    topic, out = driver.input_topic("in"), driver.output_topic("out")
+    order = []
+    for time in (1, 9, 12):
+        topic.pipe("k", "v", time)
+        order.append([record.key for record in out.read_records()])
+    assert order == [["A", "B"], ["B"], ["A", "B"]]
+    topic.pipe("k", "cancel", 12)
+    topic.pipe("k", "v", 100)
+    assert [record.key for record in out.read_records()] == ["B"]
+
+
+def test_records_are_forwarded_to_a_child_by_its_name() -> None:
+    class Route(Processor):
+        def process(self, record: Record) -> None:
+            self.context.forward(record, str(record.value))
+
+    topology = Topology()
+    topology.add_source("source", "in", key_serde="string", value_serde="string")
+    topology.add_processor("route", Route, "source")
+    topology.add_sink("left", "left-topic", "route", key_serde="string", value_serde="string")
+    topology.add_sink("right", "right-topic", "route", key_serde="string", value_serde="string")
+    driver = TestDriver(Application("app", Plan(), topology, STRING, STRING))
+    topic = driver.input_topic("in")
+    topic.pipe("k", "right", 3)
+    assert (len(driver.output_topic("left-topic")), len(driver.output_topic("right-topic"))) == (0, 1)
+    with pytest.raises(StreamsError, match=r"route has no child middle \(its children: left, right\)"):
+        topic.pipe("k", "middle", 4)
+
+
+def test_fixed_key_processors_cannot_change_keys() -> None:
+    class Change(Processor):
+        def process(self, record: Record) -> None:
+            self.context.forward(record.with_value("new") if record.value == "ok" else record.with_key("other"))
+
+    builder = StreamsBuilder()
+    builder.stream("in").process_values(Change).to("out")
+    driver = TestDriver(builder.build(key_serde="string", value_serde="string"))
+    driver.input_topic("in").pipe("k", "ok", 1)
+    assert driver.output_topic("out").read_key_values() == [("k", "new")]
+    with pytest.raises(StreamsError, match="cannot change the key"):
+        driver.input_topic("in").pipe("k", "bad", 2)
+
+
+def test_a_processor_knows_its_record_and_its_times() -> None:
+    seen: list[Any] = []
+
+    class Look(Processor):
+        def init(self, context: Context) -> None:
+            self.context = context
+            seen.append((context.current_stream_time_ms(), context.task_id, context.record_metadata()))
+
+        def process(self, record: Record) -> None:
+            context = self.context
+            seen.append((context.record_metadata(), context.current_stream_time_ms(), context.current_system_time_ms()))
+            with pytest.raises(ValueError, match="invalid timestamp: -1"):
+                record.with_timestamp(-1)
+
+    builder = StreamsBuilder()
+    builder.stream("in").process(Look)
+    driver = TestDriver(builder.build(key_serde="string", value_serde="string"), start=1000)
+    driver.input_topic("in").pipe("k", "v", 7, (("h", b"1"),))
+    driver.input_topic("in").pipe("k", "v", 5)
+    assert seen[0] == (-1, "0_0", None)
+    assert seen[1] == (("in", 0, 0, 7, (("h", b"1"),)), 7, 1000)
+    assert seen[2] == (("in", 0, 1, 5, ()), 7, 1000)
+
+
+def test_a_global_store_is_seen_by_every_task_and_kept_by_its_own_processor() -> None:
+    class Keep(Processor):
+        def process(self, record: Record) -> None:
+            self.context.get_state_store("rates").put(record.key, record.value)
+
+    class Look(Processor):
+        def process(self, record: Record) -> None:
+            self.context.forward(record.with_value(str(self.context.get_state_store("rates").get(record.value))))
+
+    builder = StreamsBuilder()
+    builder.add_global_store(stores.key_value("rates", "string", "string"), "rates-topic", Keep)
+    builder.stream("in").process(Look).to("out")
+    driver = TestDriver(builder.build(key_serde="string", value_serde="string"))
+    driver.input_topic("rates-topic").pipe("eur", "1.1")
+    driver.input_topic("in").pipe_all([("k", "eur"), ("k", "gbp")])
+    assert driver.output_topic("out").read_values() == ["1.1", "None"]
+
+
+def test_topics_may_be_named_by_records_and_partitions_by_the_program() -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("in")
+    stream.to(lambda key, value, context: f"{value}-{context.topic}-{context.offset}")
+    stream.to("fixed", partitioner=lambda topic, key, value, count: 0)
+    stream.to("nowhere", partitioner=lambda topic, key, value, count: [])
+    driver = TestDriver(builder.build(key_serde="string", value_serde="string"))
+    driver.input_topic("in").pipe("k", "v")
+    assert driver.produced_topics() == ["fixed", "v-in-0"]
+
+
+def test_transform_values_of_a_table_is_called_for_nulls() -> None:
+    class Shout:
+        def transform(self, key: str, value: str | None) -> str | None:
+            return f"{value}!"
+
+    builder = StreamsBuilder()
+    builder.table("in").transform_values(Shout).to_stream().to("out")
+    driver = TestDriver(builder.build(key_serde="string", value_serde="string"))
+    driver.input_topic("in").pipe_all([("k", "v"), ("k", None)])
+    assert driver.output_topic("out").read_key_values() == [("k", "v!"), ("k", "None!")]

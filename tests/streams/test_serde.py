@@ -1,0 +1,119 @@
+"""Serdes: Java's encodings, classes, functions, Avro and Protobuf."""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import pytest
+from google.protobuf.struct_pb2 import Value
+
+from ottla.flow.record import Window, Windowed
+from ottla.flow.serde import Serde, serde
+from ottla.streams import SerdeError, StreamsBuilder, TestDriver, TimeWindowedSerde, TopologyError, serdes
+
+
+@dataclass(frozen=True)
+class Place:
+    city: str
+    zip: int
+
+
+@dataclass(frozen=True)
+class Person:
+    name: str
+    home: Place | None
+    work: Place
+
+
+_SCHEMA = {"type": "record", "name": "P", "fields": [{"name": "n", "type": "int"}]}
+_UUID = UUID("12345678-1234-5678-1234-567812345678")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "data"),
+    [
+        ("bytes", b"\x00\x01", b"\x00\x01"),
+        ("string", "é", "é".encode()),
+        ("json", {"a": [1, None]}, b'{"a":[1,null]}'),
+        ("long", -2, b"\xff" * 7 + b"\xfe"),
+        ("integer", 1, b"\x00\x00\x00\x01"),
+        ("short", 1, b"\x00\x01"),
+        ("double", 1.5, b"\x3f\xf8" + bytes(6)),
+        ("float", 1.5, b"\x3f\xc0\x00\x00"),
+        ("boolean", True, b"\x01"),
+        ("uuid", _UUID, str(_UUID).encode()),
+        (serdes.time_windowed("string", 10), Windowed("k", Window(10, 20)), b"k" + (10).to_bytes(8, "big")),
+        (
+            serdes.session_windowed("string"),
+            Windowed("k", Window(1, 2)),
+            b"k" + (2).to_bytes(8, "big") + (1).to_bytes(8, "big"),
+        ),
+        (serdes.avro(_SCHEMA), {"n": 1}, b"\x02"),
+        (serdes.avro(_SCHEMA, schema_id=7, registry={7: _SCHEMA}.get), {"n": 1}, b"\x00\x00\x00\x00\x07\x02"),
+        (serdes.protobuf(Value), Value(bool_value=True), b"\x20\x01"),
+        (serdes.of_functions("text", lambda value: b"x" * value, len), 3, b"xxx"),
+    ],
+)
+def test_values_have_kafkas_bytes(kind: Any, value: Any, data: bytes) -> None:
+    made = serde(kind)
+    assert made is not None
+    assert made.serialize("t", value) == data
+    assert made.deserialize("t", data) == value
+
+
+def test_classes_come_back_as_themselves() -> None:
+    person = Person("ada", None, Place("x", 5))
+    made = serdes.of_class(Person)
+    data = made.serialize("t", person)
+    assert data == b'{"name":"ada","home":null,"work":{"city":"x","zip":5}}'
+    assert made.deserialize("t", data) == person
+    with pytest.raises(SerdeError, match="expected Person"):
+        made.serialize("t", "ada")
+    with pytest.raises(TopologyError, match="expected a dataclass or a Pydantic model"):
+        serdes.of_class(int)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "told"),
+    [
+        ("long", "5", "cannot write '5' .str.: expected int"),
+        ("long", True, "cannot write True .bool."),
+        ("integer", 1 << 40, "cannot write"),
+        ("boolean", 1, "expected bool"),
+        ("bytes", "text", "expected bytes"),
+        ("json", {1, 2}, "cannot write"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused(kind: str, value: Any, told: str) -> None:
+    made = serde(kind)
+    assert made is not None
+    with pytest.raises(SerdeError, match=told):
+        made.serialize("t", value)
+
+
+def test_bytes_of_another_kind_are_refused() -> None:
+    for kind in ("long", "integer", "double", "boolean", "json", "uuid", "string"):
+        made = serde(kind)
+        assert made is not None
+        with pytest.raises(SerdeError, match=f"the {kind} serde cannot read"):
+            made.deserialize("t", b"\xff\xfe\xfd")
+    unsized = TimeWindowedSerde("string", None)
+    with pytest.raises(SerdeError, match="give the window size"):
+        unsized.deserialize("t", bytes(9))
+
+
+def test_an_object_of_the_programs_own_is_a_serde() -> None:
+    class Upper:
+        def serialize(self, topic: str, value: str) -> bytes:
+            return f"{topic}:{value}".encode()
+
+        def deserialize(self, topic: str, data: bytes) -> str:
+            return data.decode().upper()
+
+    builder = StreamsBuilder()
+    builder.stream("in", key_serde="string", value_serde=Upper()).to("out")
+    driver = TestDriver(builder.build())
+    driver.pipe("in", b"k", b"v", 0)
+    ((_, value, *_),) = [(each.key, each.value) for each in driver.take_produced()["out"]]
+    assert value == b"out:V"
+    assert isinstance(serde("string"), Serde)
