@@ -48,22 +48,24 @@ class SessionStore:
     def put(self, session: Windowed, value: Any) -> None:
         """Set the aggregate of a session; None deletes it."""
         start, end = session.window
-        if end > self._observed.value:
-            self._observed.value = end
-            self._expire()
-        elif end < self._oldest_kept:
-            return
         name = self._key.serialize(self._topic, session.key)
         times = end.to_bytes(8, "big") + start.to_bytes(8, "big")
         data = None if value is None else self._value.serialize(self._topic, value)
+        late = end < self._oldest_kept
+        # Kafka Streams logs also what the store then does not take.
+        if self._log is not None:
+            self._log(self.name, name + times, data, self._now())
+        if late:
+            return
+        if end > self._observed.value:
+            self._observed.value = end
+            self._expire()
         if data is None:
             self.entries.delete(_BY_KEY + name + times)
             self.entries.delete(_BY_TIME + times + name)
         else:
             self.entries.put(_BY_KEY + name + times, data)
             self.entries.put(_BY_TIME + times + name, b"")
-        if self._log is not None:
-            self._log(self.name, name + times, data, self._now())
 
     def remove(self, session: Windowed) -> None:
         self.put(session, None)

@@ -50,30 +50,31 @@ class WindowStore:
 
     def put(self, key: Any, value: Any, start: int) -> None:
         """Set the value of a window; None deletes it (nothing, where duplicates are kept)."""
+        late = start < self._observed.value - self.spec.retention_ms
         if start > self._observed.value:
             self._observed.value = start
             self._expire()
-        elif start < self._observed.value - self.spec.retention_ms:
-            return
+        number = 0
         if self.spec.duplicates:
-            if value is None:
-                return
-            self._sequence.value = (self._sequence.value + 1) & 0x7FFFFFFF
-        number = self._sequence.value if self.spec.duplicates else 0
+            number = self._sequence.value = (self._sequence.value + 1) & 0x7FFFFFFF
         name = self._key.serialize(self._topic, key)
         time, sequence = start.to_bytes(8, "big"), number.to_bytes(4, "big")
         place = name + time + sequence
         if value is None or (isinstance(value, ValueAndTimestamp) and value[0] is None):
-            self.entries.delete(_BY_KEY + place)
-            self.entries.delete(_BY_TIME + time + name + sequence)
-            if self._log is not None:
-                self._log(self.name, place, None, self._now() if value is None else value[1])
-            return
-        data, logged, timestamp = self._write(value)
-        self.entries.put(_BY_KEY + place, data)
-        self.entries.put(_BY_TIME + time + name + sequence, b"")
+            data, logged, timestamp = None, None, self._now() if value is None else value[1]
+        else:
+            data, logged, timestamp = self._write(value)
+        # Kafka Streams logs also what the store then does not take.
         if self._log is not None:
             self._log(self.name, place, logged, timestamp)
+        if late:
+            return
+        if data is not None:
+            self.entries.put(_BY_KEY + place, data)
+            self.entries.put(_BY_TIME + time + name + sequence, b"")
+        elif not self.spec.duplicates:
+            self.entries.delete(_BY_KEY + place)
+            self.entries.delete(_BY_TIME + time + name + sequence)
 
     def fetch_one(self, key: Any, start: int) -> Any:
         """The value of one window, or None."""
