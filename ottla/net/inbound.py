@@ -129,8 +129,8 @@ class Connection:
         self._close_when_sent = False
         #: Set while this peer is not listened to.
         self._muted: asyncio.TimerHandle | None = None
-        #: A request of this peer is answered in turns: the next is looked at when it is done.
-        self._paused = False
+        #: So many requests of this peer are at work in turns: the next is looked at when they are done.
+        self._paused = 0
         #: Requests that have come and wait for this connection's turn, or for the end of the mute or pause.
         self._held: memoryview | None = None
         self._waits_for_turn = False
@@ -291,14 +291,14 @@ class Connection:
         self._stop_reading()
 
     def pause(self) -> None:
-        """Look at no other request of this peer until `resume`: its last one is still at work."""
+        """Look at no other request of this peer until as many `resume`: its last one is still at work."""
         if not self.closed:
-            self._paused = True
+            self._paused += 1
             self._stop_reading()
 
     def resume(self) -> None:
-        """End the pause."""
-        self._paused = False
+        """End one pause."""
+        self._paused -= 1
         self._read_again()
 
     def _unmute(self) -> None:

@@ -4,6 +4,9 @@ Rules:
 - Epoch 0 asks for a new session, -1 for none; both carry the whole list of partitions.
 - Every other epoch must be the one we expect next, or the client gets INVALID_FETCH_SESSION_EPOCH and begins anew.
 - A session is used by names or by topic ids, never by both (FETCH_SESSION_TOPIC_ID_ERROR, KIP-516).
+- All sessions together have at most `PARTITIONS_MAX` partitions. For a new one sessions go that were not used for two
+  minutes, and then those that are larger than it, the largest first. A client without a session is served all the same,
+  and sends its whole list each time.
 - A partition that had records goes to the end of the order, so that none starves behind a busy one.
 """
 
@@ -23,6 +26,8 @@ FINAL_EPOCH = -1
 _EPOCH_MAX = 0x7FFFFFFF
 #: min.incremental.fetch.session.eviction.ms: a session that was used since then is not evicted for a new one.
 _EVICTION_AGE_MS_MIN = 120_000
+#: The partitions of all sessions together: some 60 MiB. Apache Kafka bounds the number of sessions only.
+PARTITIONS_MAX = 150_000
 
 #: (topic name or 16 bytes of topic id, partition)
 Key = tuple[str | bytes, int]
@@ -91,6 +96,8 @@ class Sessions:
         self._rng = rng
         #: In the order of their last use.
         self._sessions: OrderedDict[int, Session] = OrderedDict()
+        #: The partitions of all of them.
+        self.partitions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -100,25 +107,44 @@ class Sessions:
         return self._sessions.get(session_id)
 
     def create(self, by_id: bool, wanted: Iterable[Wanted], now_ms: int) -> Session | None:
-        """A new session, or None when all slots are taken by sessions in use."""
+        """A new session, or None when all slots or the memory are taken by sessions in use."""
         if len(self._sessions) >= self._slots_max and not self._evict(now_ms):
+            return None
+        wanted = list(wanted)
+        if not self._make_room(len(wanted), now_ms):
             return None
         session_id = 0
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = 1 + self._rng.randrange(_EPOCH_MAX - 1)
         session = self._sessions[session_id] = Session(session_id, by_id, wanted, now_ms)
+        self.partitions += len(session.wanted)
         return session
+
+    def _make_room(self, count: int, now_ms: int) -> bool:
+        """Have so many partitions fit, if others may go for them."""
+        if count > PARTITIONS_MAX:
+            return False
+        while self.partitions + count > PARTITIONS_MAX:
+            if self._sessions and self._evict(now_ms):
+                continue
+            largest = max(self._sessions.values(), key=lambda each: len(each.wanted), default=None)
+            if largest is None or len(largest.wanted) <= count:
+                return False
+            self.close(largest.session_id)
+        return True
 
     def _evict(self, now_ms: int) -> bool:
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None or now_ms - oldest.used_ms < _EVICTION_AGE_MS_MIN:
             return False
-        del self._sessions[oldest.session_id]
+        self.close(oldest.session_id)
         return True
 
     def close(self, session_id: int) -> None:
         """Forget a session; no error if it is not there."""
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.partitions -= len(session.wanted)
 
     def resume(
         self,
@@ -137,6 +163,7 @@ class Sessions:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.by_id != by_id:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        before = len(session.wanted)
         for each in changed:
             known = session.wanted.get((each.topic, each.partition))
             if known is None:
@@ -145,6 +172,10 @@ class Sessions:
                 known.learn(each)
         for key in forgotten:
             session.wanted.pop(key, None)
+        self.partitions += len(session.wanted) - before
+        if self.partitions > PARTITIONS_MAX and len(session.wanted) > before:
+            self.close(session_id)
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
         session.used_ms = now_ms
         self._sessions.move_to_end(session_id)

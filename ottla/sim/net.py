@@ -85,7 +85,7 @@ class SimConnection:
         self.client_software = ("", "")
         self.closed = False
         self.turns = listener.turns
-        self._paused = False
+        self._paused = 0
         self._behind: deque[bytes] = deque()
 
     # ---- the client's end
@@ -113,10 +113,10 @@ class SimConnection:
     # ---- the node's end
 
     def pause(self) -> None:
-        self._paused = True
+        self._paused += 1
 
     def resume(self) -> None:
-        self._paused = False
+        self._paused -= 1
         while self._behind and not self._paused:
             self._arrive(self._behind.popleft())
 

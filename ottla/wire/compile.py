@@ -9,7 +9,7 @@ Rules:
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, TypeVar
 
 from ottla.kernel.ports import Buffer
@@ -18,7 +18,7 @@ from ottla.wire.schema import SchemaSource, schema
 from ottla.wire.type import Malformed, UnsupportedVersion
 from ottla.wire.writer import encoder_source
 
-__all__ = ["decode", "decoder", "encode", "encoder"]
+__all__ = ["Deferred", "decode", "decoder", "encode", "encoder", "step_decoder", "step_encoder"]
 
 _T = TypeVar("_T")
 Decoder = Callable[..., tuple[Any, int]]
@@ -29,6 +29,8 @@ _COPY_BYTES_MAX = 8192
 
 _decoders: dict[tuple[type, int], Decoder] = {}
 _encoders: dict[tuple[type, int], Encoder] = {}
+_step_decoders: dict[tuple[type, int], Any] = {}
+_step_encoders: dict[tuple[type, int], Any] = {}
 
 
 def decode(cls: type[_T], version: int, data: Buffer, position: int = 0) -> tuple[_T, int]:
@@ -65,6 +67,45 @@ def encoder(cls: type, version: int) -> Encoder:
         source = encoder_source(cls, version)
         write = _encoders[key] = source.function("def write(m):", "write", f"<{cls.__name__} {version} encoder>")
     return write
+
+
+def step_decoder(cls: type[_T], version: int) -> Callable[..., Generator[None, None, tuple[_T, int]]]:
+    """As `decoder`, a generator: it yields now and then, since a message of megabytes takes long."""
+    key = (cls, version)
+    read = _step_decoders.get(key)
+    if read is None:
+        _check(cls, version)
+        read = _step_decoders[key] = _guarded(cls, decoder_source(cls, version, steps=True), version)
+    return read  # type: ignore[return-value]
+
+
+def step_encoder(cls: type, version: int) -> Callable[[Any], Generator[None, None, list[Any]]]:
+    """As `encoder`, a generator. Arrays may be `Deferred`."""
+    key = (cls, version)
+    write = _step_encoders.get(key)
+    if write is None:
+        _check(cls, version)
+        source = encoder_source(cls, version, steps=True)
+        write = source.function("def write(m):", "write", f"<{cls.__name__} {version} encoder in steps>")
+        _step_encoders[key] = write
+    return write  # type: ignore[no-any-return]
+
+
+class Deferred(list[_T]):
+    """An array of a long response whose elements are made when they are written, one by one."""
+
+    __slots__ = ("_count", "_make")
+
+    def __init__(self, count: int, make: Callable[[], Iterator[_T]]) -> None:
+        super().__init__()
+        self._count = count
+        self._make = make
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[_T]:
+        return self._make()
 
 
 def _check(cls: type, version: int) -> None:

@@ -20,6 +20,10 @@ from ottla.wire.type import FIXED, Malformed
 #: A compact string of Kafka holds at most this many bytes.
 _STRING_BYTES_MAX = 32767
 
+#: A long message is read and written in steps of so many elements: about half a millisecond.
+ELEMENTS_A_STEP = 256
+#: An element of a byte or two becomes an object of a hundred: what a long message may hold.
+ELEMENTS_MAX = 500_000
 #: Arrays of numbers shorter than this have their layouts ready: replicas, ISRs.
 RUN_LAYOUTS = 8
 
@@ -84,8 +88,8 @@ def has_records(cls: type) -> bool:
     return any(f.type == "Records" or (f.struct is not None and has_records(f.struct)) for f in fields(cls))
 
 
-def decoder_source(cls: type, version: int) -> SchemaSource:
-    """The body of `read(data, position)`."""
+def decoder_source(cls: type, version: int, *, steps: bool = False) -> SchemaSource:
+    """The body of `read(data, position)`; with `steps` it yields after every `ELEMENTS_A_STEP` elements of arrays."""
     names = {
         "new": object.__new__,
         "unpack_from": unpack_from,
@@ -95,18 +99,21 @@ def decoder_source(cls: type, version: int) -> SchemaSource:
         "refuse": refuse,
         "NONE": None,
     }
-    return _Reader(cls, version, SchemaSource(names)).source
+    return _Reader(cls, version, SchemaSource(names), steps).source
 
 
 class _Reader:
-    def __init__(self, cls: type, version: int, source: SchemaSource) -> None:
+    def __init__(self, cls: type, version: int, source: SchemaSource, steps: bool) -> None:
         self.version = version
+        self.steps = steps
         self.flexible = version in schema(cls).flexible
         self.source = source
         self.views = has_records(cls)
         #: The run of fixed values that is not yet read: formats and targets.
         self.run: list[tuple[str, str]] = []
         source.add("p = position", "end = len(data)")
+        if steps:
+            source.add("k = 0", "if False:", "    yield")
         if self.views:
             source.add("view = data if type(data) is memoryview else memoryview(data)")
         source.add(f"m = new({source.constant('C', cls)})")
@@ -223,6 +230,10 @@ class _Reader:
         items = source.fresh("items")
         source.add(f"{items} = {target} = []", f"{add} = {items}.append", f"for _ in range({n}):")
         source.indent += 1
+        if self.steps:
+            self.flush()
+            source.add("k += 1", f"if not k % {ELEMENTS_A_STEP}:", "    yield")
+            source.add(f"    if k > {ELEMENTS_MAX}:", "        raise refuse(f'{k} elements are too many', p)")
         if field.struct is not None:
             source.add(f"{each} = new({source.constant('C', field.struct)})", f"{add}({each})")
             self.struct(field.struct, each)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from struct import Struct as Format
 from struct import pack
 
-from ottla.wire.reader import RUN_LAYOUTS, has_records, run_layouts
+from ottla.wire.reader import ELEMENTS_A_STEP, RUN_LAYOUTS, has_records, run_layouts
 from ottla.wire.schema import SchemaSource, WireField, fields, schema
 from ottla.wire.type import FIXED, UnsupportedVersion
 
@@ -50,8 +50,8 @@ def lacks(cls: str, version: int, name: str) -> UnsupportedVersion:
     return UnsupportedVersion(f"version {version} of {cls} cannot say {name}")
 
 
-def encoder_source(cls: type, version: int) -> SchemaSource:
-    """The body of `write(m)`, which gives a list of parts."""
+def encoder_source(cls: type, version: int, *, steps: bool = False) -> SchemaSource:
+    """The body of `write(m)`, which gives a list of parts; with `steps` it yields between elements of arrays."""
     names = {
         "varint": varint,
         "SMALL": _SMALL,
@@ -61,12 +61,13 @@ def encoder_source(cls: type, version: int) -> SchemaSource:
         "BYTES": _BYTES,
         "join": b"".join,
     }
-    return _Writer(cls, version, SchemaSource(names)).source
+    return _Writer(cls, version, SchemaSource(names), steps).source
 
 
 class _Writer:
-    def __init__(self, cls: type, version: int, source: SchemaSource) -> None:
+    def __init__(self, cls: type, version: int, source: SchemaSource, steps: bool) -> None:
         self.cls = cls
+        self.steps = steps
         self.version = version
         self.flexible = version in schema(cls).flexible
         self.source = source
@@ -74,7 +75,9 @@ class _Writer:
         self.run: list[tuple[str, str]] = []
         #: How the source calls `append` of the list it writes to.
         self.out = "add"
-        parts = has_records(cls)
+        parts = has_records(cls) or steps
+        if steps:
+            source.add("k = 0", "if False:", "    yield")
         if parts:
             source.add("parts = []")
         source.add("out = []", "add = out.append")
@@ -200,6 +203,9 @@ class _Writer:
             each = source.fresh("e")
             source.add(f"for {each} in {x}:")
             source.indent += 1
+            if self.steps and self.out == "add":
+                source.add("k += 1", f"if not k % {ELEMENTS_A_STEP}:", "    parts.append(join(out))", "    out.clear()")
+                source.add("    yield")
             if field.struct is not None:
                 self.struct(field.struct, each)
                 self.flush()

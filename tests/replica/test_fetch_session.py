@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.replica.fetch_session import Session, Sessions, Wanted
+from ottla.replica.fetch_session import PARTITIONS_MAX, Session, Sessions, Wanted
 
 
 def sessions(slots_max: int = 2) -> Sessions:
@@ -129,3 +129,47 @@ def test_a_session_learns_every_field_of_a_changed_partition() -> None:
     change = Wanted("a", 1, 9, 50, current_leader_epoch=3, last_fetched_epoch=2, log_start_offset=1)
     resume(table, session, 1, changed=[change])
     assert session.wanted["a", 1] == change
+
+
+def wide(count: int, topic: str = "t") -> list[Wanted]:
+    return [Wanted(topic, index, 0, 1) for index in range(count)]
+
+
+def test_the_partitions_of_all_sessions_are_bounded() -> None:
+    table = sessions(1000)
+    third = PARTITIONS_MAX // 3
+    first = [table.create(False, wide(third), 0) for _ in range(3)]
+    assert all(first)
+    assert table.partitions <= PARTITIONS_MAX
+    # As large as those that are there: its client sends its whole list each time.
+    assert table.create(False, wide(third), 1) is None
+    # A small client has a session, and the largest of the others pays.
+    small = table.create(False, wide(10), 1)
+    assert small is not None
+    assert len(table) == 3
+    assert table.partitions == 2 * third + 10
+    # What was not used for two minutes goes first.
+    assert table.create(False, wide(third), 200_000) is not None
+    assert table.partitions <= PARTITIONS_MAX
+    for session_id in list(table._sessions):
+        table.close(session_id)
+    assert table.partitions == 0
+
+
+def test_one_session_larger_than_all_may_be_costs_nobody_a_session() -> None:
+    table = sessions()
+    created(table)
+    assert table.create(False, wide(PARTITIONS_MAX + 1), 0) is None
+    assert len(table) == 1
+
+
+def test_a_session_that_grows_beyond_the_bound_begins_anew() -> None:
+    table = sessions()
+    session = created(table)
+    assert table.create(False, wide(PARTITIONS_MAX - 10), 0) is not None
+    resume(table, session, 1, changed=wide(5, "b"), forgotten=[("a", 0)])
+    assert table.partitions == PARTITIONS_MAX - 10 + 6
+    with pytest.raises(KafkaError) as refused:
+        resume(table, session, 2, changed=wide(50, "c"))
+    assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert table.partitions == PARTITIONS_MAX - 10

@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.call.handler import REGISTERED, Call, Handler, Meter
-from ottla.broker.call.reply import Later, NoReply
+from ottla.broker.call.reply import Later, NoReply, in_turns
 from ottla.broker.handlers import MODULES
 from ottla.broker.log_output import RequestLog
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.net.inbound import Connection, Part, PeerError, Slot
 from ottla.wire.api import API, ApiKey
-from ottla.wire.compile import decoder, encoder
+from ottla.wire.compile import decoder, encoder, step_decoder, step_encoder
 from ottla.wire.header import RequestHeader, request_header_version, response_header_version
+from ottla.wire.reader import has_records
 from ottla.wire.type import Malformed
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ _log = logging.getLogger("ottla.broker")
 _FIXED_HEADER = struct.Struct(">hhih")
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
 _SIZE_BYTES = 4
+#: A frame longer than this is read and answered in steps, unless it is long because of its records.
+_LONG_FRAME_BYTES = 64 << 10
 
 
 class _Handlers(Mapping[int, Handler]):
@@ -56,10 +59,16 @@ class _Handlers(Mapping[int, Handler]):
 HANDLERS = _Handlers()
 
 
+class _LongCall(Call):
+    """The call of a long frame, whose answer is long, too."""
+
+    __slots__ = ()
+
+
 class _Route:
     """One (API, version): compiled once, on its first request."""
 
-    __slots__ = ("decode", "encode", "flexible_header", "handler", "tagged_response", "version")
+    __slots__ = ("decode", "encode", "flexible_header", "handler", "has_records", "tagged_response", "version")
 
     def __init__(self, handler: Handler, key: int, version: int) -> None:
         self.handler = handler
@@ -67,6 +76,7 @@ class _Route:
         self.decode = decoder(handler.api.request, version)
         self.encode = encoder(handler.api.response, version)
         self.flexible_header = request_header_version(key, version) == 2
+        self.has_records = has_records(handler.api.request)
         self.tagged_response = response_header_version(key, version) == 1
 
 
@@ -88,8 +98,11 @@ class Dispatch:
         self._around = around
         self._routes.clear()
 
-    def on_frame(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
-        """Stage one of a request, whole. Raises PeerError where the connection has to go."""
+    def on_frame(self, connection: Connection, frame: memoryview, slot: Slot, decoded: Any = None) -> None:
+        """Stage one of a request, whole. Raises PeerError where the connection has to go.
+
+        `decoded` is the request of a long frame that was read in steps.
+        """
         try:
             key, version, correlation_id, id_length = _FIXED_HEADER.unpack_from(frame)
         except struct.error:
@@ -97,12 +110,14 @@ class Dispatch:
         route = self._routes.get(key << 16 | version) or self._find(key, version)
         if route is None:
             return self._offer_versions(correlation_id, slot)
+        if len(frame) > _LONG_FRAME_BYTES and decoded is None and not route.has_records:
+            return self._read_in_steps(route, connection, bytes(frame), slot)
         try:
             client_id, position = _client_id(frame, id_length, route.flexible_header)
-            request, _end = route.decode(frame, position)
+            request = decoded or route.decode(frame, position)[0]
         except (Malformed, UnicodeDecodeError) as error:
             raise PeerError(f"a {route.handler.api.name} v{version} request that cannot be read: {error}") from error
-        call = Call(self._node, connection, version, correlation_id, client_id)
+        call = (_LongCall if decoded else Call)(self._node, connection, version, correlation_id, client_id)
         if self._node.quotas.active:
             call.meter = Meter(len(frame) + _SIZE_BYTES, self._work_seconds())
         if self.log.wanted:
@@ -137,14 +152,45 @@ class Dispatch:
         if isinstance(reply, NoReply):
             slot.fill(())
             return
+        if type(call) is _LongCall:
+            in_turns(call.connection, self._write_in_steps(route, call, slot, reply))
+            return
         try:
             parts = route.encode(reply)
         except Exception:
-            # Our own fault: the client cannot be told in this version, and it must not wait for ever.
-            _log.exception("a %s v%d response cannot be written", route.handler.api.name, route.version)
-            call.connection.close("its response cannot be written")
-            return
+            return self._cannot_be_written(route, call)
         slot.fill(_frame(call.correlation_id, parts, tagged_header=route.tagged_response))
+
+    def _cannot_be_written(self, route: _Route, call: Call) -> None:
+        """Our own fault: the client cannot be told in this version, and it must not wait for ever."""
+        _log.exception("a %s v%d response cannot be written", route.handler.api.name, route.version)
+        call.connection.close("its response cannot be written")
+
+    def _read_in_steps(self, route: _Route, connection: Connection, data: bytes, slot: Slot) -> None:
+        """Read a request of many elements while others have their turns, and then handle it as any other."""
+
+        def work() -> Generator[None, None, None]:
+            name, version = route.handler.api.name, route.version
+            try:
+                id_length = _FIXED_HEADER.unpack_from(data)[3]
+                _, position = _client_id(memoryview(data), id_length, route.flexible_header)
+                request, _ = yield from step_decoder(route.handler.api.request, version)(data, position)
+                self.on_frame(connection, memoryview(data), slot, request)
+            except (Malformed, UnicodeDecodeError) as error:
+                connection.close(f"a {name} v{version} request that cannot be read: {error}")
+            except PeerError as error:
+                connection.close(str(error))
+
+        in_turns(connection, work())
+
+    def _write_in_steps(self, route: _Route, call: Call, slot: Slot, reply: Any) -> Generator[None, None, None]:
+        """Write what answers a request of many elements, while others have their turns."""
+        try:
+            parts = yield from step_encoder(route.handler.api.response, route.version)(reply)
+        except Exception:
+            return self._cannot_be_written(route, call)
+        if not call.connection.closed:
+            slot.fill(_frame(call.correlation_id, parts, tagged_header=route.tagged_response))
 
     def _throttle(self, call: Call, meter: Meter, key: int, reply: Any) -> None:
         """Tell the client how long it has to wait, and do not listen to it meanwhile (KIP-219)."""

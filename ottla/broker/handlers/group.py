@@ -34,11 +34,13 @@ from ottla.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from ottla.wire.api.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 from ottla.wire.api.streams_group_describe import StreamsGroupDescribeRequest, StreamsGroupDescribeResponse
+from ottla.wire.compile import Deferred
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _BATCHED_FROM = 4
 _MANY_GROUPS_FROM = 8
 _SHARE_FROM = 6
+_DEFERRED_FROM = 500
 #: A bit for each operation that a group knows: read, delete, describe, describe and alter its settings.
 _OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 
@@ -77,9 +79,12 @@ def _is_share_key(key: str) -> bool:
 
 def _found(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     if call.version >= _BATCHED_FROM:
-        return FindCoordinatorResponse(
-            coordinators=[_find(call, request.key_type, key) for key in request.coordinator_keys]
-        )
+        keys = request.coordinator_keys
+        if len(keys) > _DEFERRED_FROM:
+            # They are made while they are written.
+            found_later = Deferred(len(keys), lambda: (_find(call, request.key_type, key) for key in keys))
+            return FindCoordinatorResponse(coordinators=found_later)
+        return FindCoordinatorResponse(coordinators=[_find(call, request.key_type, key) for key in keys])
     found = _find(call, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,

@@ -32,12 +32,15 @@ from ottla.wire.api.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from ottla.wire.compile import Deferred
 
 #: A bit for each operation of Kafka's ACLs that the resource knows; without an authorizer all are allowed.
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 _BY_ID_FROM = 12
 _ID_FROM = 10
+#: Answers about more topics than this are made while they are written.
+_DEFERRED_FROM = 500
 
 
 def _refuse(request: MetadataRequest, version: int, error: KafkaError) -> MetadataResponse:
@@ -84,18 +87,30 @@ def _answer(call: Call, request: MetadataRequest, failed: Mapping[str, KafkaErro
     )
     everything = request.topics is None or (call.version == 0 and not request.topics)
     if everything:
-        response.topics = [_topic(node.image, each) for each in node.image.topics.values()]
+        response.topics = [_operations(request, _topic(node.image, each)) for each in node.image.topics.values()]
     else:
         assert request.topics is not None
-        response.topics = [_asked(call, each, failed) for each in _once(request.topics, call.version)]
-    if request.include_topic_authorized_operations:
-        for topic in response.topics:
-            # Nothing is said of an id that nobody has.
-            if topic.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
-                topic.topic_authorized_operations = TOPIC_OPERATIONS
+        asked = _once(request.topics, call.version)
+        if len(asked) > _DEFERRED_FROM:
+            response.topics = Deferred(len(asked), lambda: (_said(call, request, each, failed) for each in asked))
+        else:
+            response.topics = [_said(call, request, each, failed) for each in asked]
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response
+
+
+def _said(
+    call: Call, request: MetadataRequest, asked: MetadataRequestTopic, failed: Mapping[str, KafkaError]
+) -> MetadataResponseTopic:
+    return _operations(request, _asked(call, asked, failed))
+
+
+def _operations(request: MetadataRequest, topic: MetadataResponseTopic) -> MetadataResponseTopic:
+    # Nothing is said of an id that nobody has.
+    if request.include_topic_authorized_operations and topic.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
+        topic.topic_authorized_operations = TOPIC_OPERATIONS
+    return topic
 
 
 def _once(topics: list[MetadataRequestTopic], version: int) -> list[MetadataRequestTopic]:
