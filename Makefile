@@ -32,13 +32,14 @@ else
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: help env demo test fuzz mutants check bench bench-client sim world crash interop suites wander fmt clean
+.PHONY: help env demo test abuse fuzz mutants check bench bench-client sim world crash interop suites wander fmt clean
 
 help:
 	@echo 'make demo     a node, a real data set and a Spark pipeline over it, checked and plotted'
 	@echo 'make test     the tests (LONG=1: the long ones too)'
 	@echo 'make fuzz     the tests with random examples, other ones every time (ROUNDS=10)'
 	@echo "make mutants  bugs planted one by one: does a test catch each? (ARGS='--package log --sample 10 --resume')"
+	@echo 'make abuse    clients that would stop a node, with bounds of time: on a machine at rest'
 	@echo 'make check    format, lint, types, import layers, the source under test'
 	@echo 'make interop  other implementations beside this one (SHORT=1: those that are not Python)'
 	@echo 'make suites   the test suites of franz-go, sarama, librdkafka, Trogdor and confluent-kafka, whole, against a node (an hour)'
@@ -78,7 +79,7 @@ demo: $(VENV)/.demo
 	@$(PY) -m examples.flights $(ARGS)
 
 test: $(VENV)/.dev
-	@$(PY) -m pytest -q -m 'not interop$(MARK)' $(if $(LONG),--hypothesis-profile=random) $(ARGS)
+	@$(PY) -m pytest -q -m 'not interop and not abuse$(MARK)' $(if $(LONG),--hypothesis-profile=random) $(ARGS)
 
 # `make test` tries the same random examples every time; these are others in every round.
 fuzz: $(VENV)/.dev
@@ -89,6 +90,10 @@ fuzz: $(VENV)/.dev
 # ARGS='--package log', '--sample 10 --seed 3', '--cheap', '--resume': planted bugs, each with tests that must catch it.
 mutants: $(VENV)/.dev
 	@$(PY) -m tests.mutants $(ARGS)
+
+# What one client may do to the others, with bounds of time: on a machine at rest.
+abuse: $(VENV)/.dev
+	@$(PY) -m pytest -q -s -m abuse tests/abuse $(ARGS)
 
 check: $(VENV)/.dev
 	@$(BIN)/ruff format --check --quiet . || { echo 'not formatted: make fmt'; exit 1; }

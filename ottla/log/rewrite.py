@@ -24,6 +24,9 @@ from ottla.wire.walk import walk
 
 #: The most records of a batch that are looked at one by one, which is done on the loop: some 70 ms.
 RECORDS_MAX = 100_000
+#: The most that a batch may be uncompressed where its records are looked at or get another codec, which is done on the
+#: loop: this, or what the topic takes uncompressed.
+_PLAIN_BYTES_MAX = 16 << 20
 
 
 def always_revises(settings: LogSettings) -> bool:
@@ -59,13 +62,25 @@ def revise(data: Buffer, settings: LogSettings, now_ms: int, *, from_client: boo
     if target is None and attributes == header.attributes and max_timestamp == header.max_timestamp:
         return data
     level = settings.level(target) if target is not None else None
-    revised = rewrite(data, header, attributes=attributes, max_timestamp=max_timestamp, codec=target, level=level)
+    revised = rewrite(
+        data,
+        header,
+        attributes=attributes,
+        max_timestamp=max_timestamp,
+        codec=target,
+        level=level,
+        bytes_max=_bytes_max(settings),
+    )
     if target is not None and len(revised) > settings.max_message_bytes:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
             f"the batch has {len(revised)} bytes as {target.name.lower()}, the limit is {settings.max_message_bytes}",
         )
     return revised
+
+
+def _bytes_max(settings: LogSettings) -> int:
+    return max(_PLAIN_BYTES_MAX, settings.max_message_bytes)
 
 
 def _check_records(data: Buffer, header: BatchHeader, settings: LogSettings, now_ms: int, from_client: bool) -> None:
@@ -79,11 +94,12 @@ def _check_records(data: Buffer, header: BatchHeader, settings: LogSettings, now
     if header.count > RECORDS_MAX:
         why = f"the batch has {header.count} records, and this topic's settings have each looked at: send {RECORDS_MAX}"
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, why)
+    bytes_max = _bytes_max(settings)
     fixed = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
     code = ErrorCode.INVALID_RECORD
     wrong: list[tuple[int, str]] = []
     try:
-        for index, delta, has_key in walk(header, data, whole_records=from_client):
+        for index, delta, has_key in walk(header, data, whole_records=from_client, bytes_max=bytes_max):
             timestamp = header.base_timestamp + delta if fixed is None else fixed
             why = ""
             if compact and not has_key:

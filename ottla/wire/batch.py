@@ -18,7 +18,7 @@ from typing import NamedTuple
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ports import Buffer
 from ottla.wire.checksum import crc32c
-from ottla.wire.codec import Codec, codec_of, compress, decompress
+from ottla.wire.codec import PLAIN_BYTES_MAX, Codec, codec_of, compress, decompress
 from ottla.wire.varint import decode_varint, encode_varint
 
 HEADER_BYTES = 61
@@ -251,6 +251,7 @@ def rewrite(
     max_timestamp: int,
     codec: Codec | None = None,
     level: int | None = None,
+    bytes_max: int = PLAIN_BYTES_MAX,
 ) -> bytes:
     """The same records under other attributes and another maximum timestamp, recompressed if `codec` is not None.
 
@@ -258,7 +259,7 @@ def rewrite(
     """
     body: Buffer = memoryview(data)[HEADER_BYTES : header.size]
     if codec is not None:
-        body = compress(codec, decompress(header.codec, body), level)
+        body = compress(codec, decompress(header.codec, body, bytes_max), level)
         attributes = attributes & ~7 | codec
     checked = CHECKED.pack(attributes, header.last_offset_delta, header.base_timestamp, max_timestamp, *header[9:13])
     return assemble(header.base_offset, header.partition_leader_epoch, checked, body)

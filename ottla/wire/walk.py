@@ -2,7 +2,7 @@
 
 Rules:
 - A walk costs what was walked: a compressed batch is decompressed as far as the walk has come, in pieces that grow.
-- `WALK_BYTES_MAX` bounds what is decompressed. More is MESSAGE_TOO_LARGE.
+- `bytes_max` bounds what is decompressed. More is MESSAGE_TOO_LARGE.
 - Records that are cut off, do not add up or do not count up are INVALID_RECORD.
 """
 
@@ -27,7 +27,9 @@ _GROWTH = 8
 Step = tuple[int, int, bool]
 
 
-def walk(header: BatchHeader, data: Buffer, *, whole_records: bool = False) -> Iterator[Step]:
+def walk(
+    header: BatchHeader, data: Buffer, *, whole_records: bool = False, bytes_max: int = WALK_BYTES_MAX
+) -> Iterator[Step]:
     """The records of a batch whose bytes `data` begins with.
 
     With `whole_records` their offsets must count up from 0, and all their fields be in order, though none is read.
@@ -67,10 +69,10 @@ def walk(header: BatchHeader, data: Buffer, *, whole_records: bool = False) -> I
             if whole:
                 raise _invalid(f"a record is cut off: {error}") from error
             # The piece ends within this record: get more, and look at it again.
-            if room >= WALK_BYTES_MAX:
-                why = f"the batch has more than {WALK_BYTES_MAX} bytes when it is decompressed"
+            if room >= bytes_max:
+                why = f"the batch has more than {bytes_max} bytes when it is decompressed"
                 raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, why) from None
-            room = min(WALK_BYTES_MAX, _GROWTH * room)
+            room = min(bytes_max, _GROWTH * room)
             body, whole = decompress_some(header.codec, packed, room)
             continue
         except ValueError as error:

@@ -59,6 +59,7 @@ def in_turns(connection: Connection, work: Generator[None, None, Any]) -> Any:
 
     Each `yield` ends a step, which takes about a millisecond. The first is done now, and a request of one step is
     answered as any other; between the later ones others have their turns. The client's next request waits for the end.
+    The work may end in a `Later` of its own.
     """
     try:
         next(work)
@@ -83,7 +84,10 @@ def in_turns(connection: Connection, work: Generator[None, None, Any]) -> Any:
             connection.turns.wait(step)
 
     def end(value: Any) -> None:
-        later.resolve(value)
+        if type(value) is Later:
+            value.then(later.resolve)
+        else:
+            later.resolve(value)
         connection.resume()
 
     connection.turns.wait(step)

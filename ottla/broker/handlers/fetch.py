@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import logging
 from asyncio import TimerHandle
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ottla.broker.call.handler import Call, handles
-from ottla.broker.call.reply import Later, Reply
+from ottla.broker.call.reply import Later, Reply, in_turns
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.net.inbound import NO_REQUEST
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("ottla.broker")
 _BY_ID_FROM = 13
+#: A request that names more partitions than this is answered in steps.
+_PARTITIONS_MANY = 1000
+_PARTITIONS_A_STEP = 200
 #: Below this a copy is cheaper than a sendfile call of its own.
 _COPY_BYTES_MAX = 16 << 10
 _NO_RECORDS = b""
@@ -58,6 +61,8 @@ def _refuse(request: FetchRequest, _: int, error: KafkaError) -> FetchResponse:
 def fetch(call: Call, request: FetchRequest) -> Reply:
     """Read now; wait for more when there is too little and the client has time."""
     parked = ParkedFetch(call, request)
+    if sum(len(topic.partitions) for topic in request.topics) > _PARTITIONS_MANY:
+        return in_turns(call.connection, parked.attempt_in_steps())
     response = parked.attempt()
     if response is not None:
         return response
@@ -106,13 +111,28 @@ class ParkedFetch:
             return None, wanted, False
         return session, session.wanted.values(), True
 
+    def attempt_in_steps(self) -> Generator[None, None, Reply]:
+        """The first attempt of a fetch of many partitions; others have their turns between its steps."""
+        self.wanted = list(self.wanted)
+        return (yield from self._attempt(final=False)) or self.park()
+
     def attempt(self, *, final: bool = False) -> FetchResponse | None:
         """The response, or None when it is worth waiting for more."""
+        steps = self._attempt(final=final)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]
+
+    def _attempt(self, *, final: bool) -> Generator[None, None, FetchResponse | None]:
         bytes_left, read_bytes, urgent = self.bytes_max, 0, final or self.request.max_wait_ms <= 0
         found: list[tuple[Wanted, PartitionData]] = []
         some = False
-        for wanted in self.wanted:
+        for number, wanted in enumerate(self.wanted, 1):
             some = True
+            if not number % _PARTITIONS_A_STEP:
+                yield
             if self.incremental and self._is_still(wanted):
                 continue
             data = self._read(wanted, bytes_left, min_one_batch=not read_bytes)

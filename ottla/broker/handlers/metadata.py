@@ -11,10 +11,10 @@ KIPs: 430 authorized operations, 516 topic ids, 700 DescribeCluster, 966 paged t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 
 from ottla.broker.call.handler import Call, handles
-from ottla.broker.call.reply import Later, Reply
+from ottla.broker.call.reply import Later, Reply, in_turns
 from ottla.broker.coordinators.topic_spec import new_topic
 from ottla.controller.placement import is_offline
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -41,6 +41,7 @@ _BY_ID_FROM = 12
 _ID_FROM = 10
 #: Answers about more topics than this are made while they are written.
 _DEFERRED_FROM = 500
+_TOPICS_A_STEP = 2000
 
 
 def _refuse(request: MetadataRequest, version: int, error: KafkaError) -> MetadataResponse:
@@ -56,12 +57,30 @@ def metadata(call: Call, request: MetadataRequest) -> Reply:
     """The brokers and the topics asked for."""
     if request.topics and _ID_FROM <= call.version < _BY_ID_FROM:
         _check_names(request.topics)
+    creates = request.allow_auto_topic_creation and call.node.settings.auto_create_topics_enable
+    if request.topics is not None and len(request.topics) > _DEFERRED_FROM and not creates:
+        return in_turns(call.connection, _after_steps(call, request))
     missing = _missing(call, request)
     if not missing:
         return _answer(call, request, {})
     later = Later()
     call.node.make_topics(missing, lambda failed: later.resolve(_answer(call, request, failed)))
     return later
+
+
+def _after_steps(call: Call, request: MetadataRequest) -> Generator[None, None, MetadataResponse]:
+    """The answer to a long request, in which each topic was kept once, a step at a time."""
+    assert request.topics is not None
+    once: dict[object, MetadataRequestTopic] = {}
+    by_id = False
+    for number, each in enumerate(request.topics, 1):
+        by_id = by_id or (call.version >= _BY_ID_FROM and each.topic_id != NO_UUID)
+        once[each.topic_id, each.name] = each
+        if not number % _TOPICS_A_STEP:
+            yield
+    # As `_once` does.
+    asked = [each for each in once.values() if each.topic_id != NO_UUID] if by_id else list(once.values())
+    return _answer(call, request, {}, asked)
 
 
 def _missing(call: Call, request: MetadataRequest) -> list[CreatableTopic]:
@@ -75,7 +94,12 @@ def _missing(call: Call, request: MetadataRequest) -> list[CreatableTopic]:
     return [new_topic(name) if kind is None else kind.new_topic() for name, kind in coordinators.items()]
 
 
-def _answer(call: Call, request: MetadataRequest, failed: Mapping[str, KafkaError]) -> MetadataResponse:
+def _answer(
+    call: Call,
+    request: MetadataRequest,
+    failed: Mapping[str, KafkaError],
+    once: list[MetadataRequestTopic] | None = None,
+) -> MetadataResponse:
     node = call.node
     response = MetadataResponse(
         brokers=[
@@ -90,7 +114,7 @@ def _answer(call: Call, request: MetadataRequest, failed: Mapping[str, KafkaErro
         response.topics = [_operations(request, _topic(node.image, each)) for each in node.image.topics.values()]
     else:
         assert request.topics is not None
-        asked = _once(request.topics, call.version)
+        asked = _once(request.topics, call.version) if once is None else once
         if len(asked) > _DEFERRED_FROM:
             response.topics = Deferred(len(asked), lambda: (_said(call, request, each, failed) for each in asked))
         else:

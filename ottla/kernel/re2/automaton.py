@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 #: How large an automaton may get; counted repetitions multiply.
 _STATES_MAX = 20_000
-#: How many states the steps of one expression may visit, all names together: a tenth of a second, some megabytes.
-WORK_MAX = 300_000
+#: How many states the steps of one expression may visit, all names together: some 40 ms, some megabytes.
+WORK_MAX = 100_000
 #: What a word boundary is between.
 WORD = frozenset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz")
 

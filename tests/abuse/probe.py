@@ -1,0 +1,238 @@
+"""What one client may do to a node: each probe attacks for a while, over raw sockets, and comes back."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cache
+
+from ottla.kernel.error import ErrorCode
+from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.api.find_coordinator import FindCoordinatorRequest
+from ottla.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.wire.api.list_transactions import ListTransactionsRequest
+from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.batch import CHECKED, assemble, build
+from ottla.wire.codec import Codec, compress
+from tests.abuse.served import Beside, Served, drain, frame, produced, send
+from tests.broker.test_transaction import begun
+
+_NOW = 1_700_000_000_000
+Probe = Callable[[Served, Beside], None]
+
+
+def _batch(body: bytes, count: int, codec: Codec, newest: int = _NOW) -> bytes:
+    return assemble(0, -1, CHECKED.pack(codec, count - 1, _NOW, newest, -1, -1, -1, count), compress(codec, body))
+
+
+def claimed_lengths(served: Served, beside: Beside) -> None:
+    with ExitStack() as stack:
+        socks = [stack.enter_context(served.raw()) for _ in range(300)]
+        for sock in socks:
+            send(sock, (100 << 20).to_bytes(4, "big") + bytes(1024))
+        beside.wait_for(60)
+
+
+def odd_bytes(served: Served, beside: Beside) -> None:
+    pieces = [
+        (0x7FFFFFFF).to_bytes(4, "big") + b"x",
+        b"\xff\xff\xff\xff",
+        b"\x00\x00\x00\x00",
+        b"\x00",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\xff" * 65536,
+        (14).to_bytes(4, "big") + b"\x7f\xff\x00\x00\x00\x00\x00\x01\x00\x04",
+    ]
+    for piece in pieces * 5:
+        with served.raw() as sock:
+            send(sock, piece)
+            drain(sock, 0.02)
+
+
+def huge_arrays(served: Served, beside: Beside) -> None:
+    for key, version in ((3, 4), (0, 3), (1, 4), (2, 1), (8, 2), (9, 1), (10, 4), (19, 4), (32, 1)):
+        with served.raw() as sock:
+            body = (
+                key.to_bytes(2, "big") + version.to_bytes(2, "big") + bytes(4) + b"\xff\xff" + b"\x7f\xff\xff\xff" * 8
+            )
+            send(sock, len(body).to_bytes(4, "big") + body)
+            drain(sock, 0.05)
+
+
+def many_metadata_unread(served: Served, beside: Beside) -> None:
+    """72 KB that ask for 600 MB."""
+    served.create("wide", 5000)
+    with served.raw() as sock:
+        send(sock, frame(MetadataRequest(topics=None), 1) * 3000)
+        beside.wait_for(240)
+
+
+def fifty_floods(served: Served, beside: Beside) -> None:
+    request = frame(MetadataRequest(topics=[MetadataRequestTopic(name="good")]), 9)
+    with ExitStack() as stack:
+        socks = [stack.enter_context(served.raw()) for _ in range(50)]
+        for sock in socks:
+            sock.settimeout(0.02)
+            send(sock, request * 20_000)
+        beside.wait_for(180)
+
+
+def exponential_pattern(served: Served, beside: Beside) -> None:
+    with served.client() as client:
+        begun(client, "a" * 60 + "!")
+        for pattern in ("(a+)+$", "(a|aa)+$", "[ab]*a[ab]{400}", "((a?){100}){20}a{100}"):
+            client.ask(ListTransactionsRequest(transactional_id_pattern=pattern), 2)
+
+
+@cache
+def _absent_topics() -> bytes:
+    topics = [MetadataRequestTopic(name=f"{number:06d}") for number in range(400_000)]
+    return frame(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9)
+
+
+@cache
+def _many_coordinators() -> bytes:
+    return frame(FindCoordinatorRequest(key_type=0, coordinator_keys=[f"{each:06d}" for each in range(300_000)]), 4)
+
+
+@cache
+def _absent_offsets() -> bytes:
+    partitions = [ListOffsetsPartition(partition_index=number, timestamp=-1) for number in range(200_000)]
+    topics = [ListOffsetsTopic(name="good", partitions=partitions)]
+    return frame(ListOffsetsRequest(replica_id=-1, topics=topics), 5)
+
+
+@cache
+def _wide_session() -> bytes:
+    partitions = [FetchPartition(partition=number, partition_max_bytes=1) for number in range(30_000)]
+    topics = [FetchTopic(topic="x", partitions=partitions)]
+    return frame(FetchRequest(max_wait_ms=0, session_epoch=0, topics=topics), 11)
+
+
+@cache
+def _tiny_records() -> bytes:
+    count = 6_300_000
+    return _batch(b"\x0c\x00\x00\x00\x01\x01\x00" * count, count, Codec.ZSTD, _NOW + 1000)
+
+
+@cache
+def _bombs() -> list[bytes]:
+    return [build([(_NOW, b"k", bytes(60 << 20), ())], codec=codec) for codec in (Codec.GZIP, Codec.ZSTD)]
+
+
+def absent_topics(served: Served, beside: Beside) -> None:
+    with served.raw() as sock:
+        send(sock, _absent_topics())
+        drain_frame(sock)
+
+
+def many_coordinators(served: Served, beside: Beside) -> None:
+    with served.raw() as sock:
+        send(sock, _many_coordinators())
+        drain_frame(sock)
+
+
+def absent_offsets(served: Served, beside: Beside) -> None:
+    with served.raw() as sock:
+        send(sock, _absent_offsets())
+        drain_frame(sock)
+
+
+def wide_sessions(served: Served, beside: Beside) -> None:
+    for _ in range(12):
+        with served.raw() as sock:
+            send(sock, _wide_session())
+            drain_frame(sock)
+
+
+def tiny_records(served: Served, beside: Beside) -> None:
+    """4.7 KB of zstd that are 6.3 million records: to a compacted topic, to a plain one, and looked up by time."""
+    served.create("compacted", cleanup_policy="compact")
+    served.create("plain")
+    records = _tiny_records()
+    with served.client() as client:
+        client.sock.settimeout(120)
+        (answer,) = client.ask(produced("compacted", records), 9).responses[0].partition_responses
+        assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
+        client.ask(produced("plain", records), 9)
+        wanted = ListOffsetsPartition(partition_index=0, timestamp=_NOW + 500)
+        client.ask(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="plain", partitions=[wanted])]), 5)
+
+
+def bombs(served: Served, beside: Beside) -> None:
+    served.create("bomb-plain")
+    served.create("bomb-compacted", cleanup_policy="compact")
+    served.create("bomb-gzip", compression_type="gzip")
+    for name in ("bomb-plain", "bomb-compacted", "bomb-gzip"):
+        for batch in _bombs():
+            with served.client() as client:
+                client.sock.settimeout(60)
+                client.ask(produced(name, batch), 9)
+
+
+#: What takes the attacker long to make is made before: it would hold the good client up, which is in the same process.
+PREPARE: dict[Probe, Callable[[], object]] = {
+    absent_topics: _absent_topics,
+    many_coordinators: _many_coordinators,
+    absent_offsets: _absent_offsets,
+    wide_sessions: _wide_session,
+    tiny_records: _tiny_records,
+    bombs: _bombs,
+}
+
+
+def slow_readers(served: Served, beside: Beside) -> None:
+    served.create("big")
+    batch = build([(_NOW, b"k", bytes(900_000), ())])
+    with served.client() as client:
+        for _ in range(60):
+            client.ask(produced("big", batch), 9)
+    wanted = FetchPartition(partition=0, partition_max_bytes=60 << 20)
+    request = FetchRequest(max_wait_ms=0, max_bytes=60 << 20, topics=[FetchTopic(topic="big", partitions=[wanted])])
+    with ExitStack() as stack:
+        for _ in range(20):
+            send(stack.enter_context(served.raw()), frame(request, 11) * 5)
+        beside.wait_for(60)
+
+
+def long_names(served: Served, beside: Beside) -> None:
+    for key in (3, 19):
+        with served.raw() as sock:
+            head = key.to_bytes(2, "big") + b"\x00\x04" + bytes(4) + b"\xff\xff" + b"\0\0\0\1"
+            body = head + b"\x7f\xff" + b"x" * (10 << 20)
+            send(sock, len(body).to_bytes(4, "big") + body)
+            drain(sock, 0.2)
+
+
+def idle_connections(served: Served, beside: Beside) -> None:
+    with ExitStack() as stack:
+        for _ in range(400):
+            stack.enter_context(served.raw())
+        beside.wait_for(30)
+
+
+def drain_frame(sock: socket.socket) -> None:
+    """Read one whole answer, or until the node closes."""
+    sock.settimeout(120)
+    data = b""
+    while len(data) < 4:
+        piece = sock.recv(4 - len(data))
+        if not piece:
+            return
+        data += piece
+    left = int.from_bytes(data, "big")
+    while left:
+        piece = sock.recv(min(left, 1 << 20))
+        if not piece:
+            return
+        left -= len(piece)
+
+
+#: Those that end in a second or two are in `make test`.
+QUICK: tuple[Probe, ...] = (claimed_lengths, odd_bytes, huge_arrays, exponential_pattern, tiny_records, fifty_floods)
+SLOW: tuple[Probe, ...] = (
+    *(many_metadata_unread, absent_topics, many_coordinators, absent_offsets, wide_sessions, bombs, slow_readers),
+    *(long_names, idle_connections),
+)

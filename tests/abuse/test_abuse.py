@@ -1,0 +1,49 @@
+"""One client, whatever it sends, does not stop the node: a well-behaved client beside it is answered, in little memory.
+
+On a machine that others use time means little, so `make test` has the quick probes with a bound that a calm run of the
+same client sets; `make abuse` has all of them with the bound of a machine at rest.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.abuse.probe import PREPARE, QUICK, SLOW, Probe
+from tests.abuse.served import BYTES_MAX, SECONDS_MAX, Served, good_client
+
+_CALM_ANSWERS = 60
+#: On a machine that others use. Before slices, turns and bounds the same probes took seconds to minutes at rest.
+_TIMES_CALM, _BUSY_SECONDS_MAX = 10, 2.0
+
+
+def attacked(probe: Probe) -> tuple[float, float, int]:
+    """(worst answer in calm, worst under attack, the node's peak memory)."""
+    if probe in PREPARE:
+        PREPARE[probe]()
+    with Served() as served:
+        with good_client(served) as calm:
+            calm.wait_for(_CALM_ANSWERS)
+        with good_client(served) as beside:
+            probe(served, beside)
+            beside.wait_for(_CALM_ANSWERS)
+        return calm.worst, beside.worst, served.peak_bytes()
+
+
+def named(probe: Probe) -> str:
+    return probe.__name__
+
+
+@pytest.mark.parametrize("probe", QUICK, ids=named)
+def test_a_quick_probe_costs_others_little(probe: Probe) -> None:
+    calm, worst, peak = attacked(probe)
+    assert worst < _BUSY_SECONDS_MAX + _TIMES_CALM * calm, f"{worst:.3f} s beside the attack, {calm:.3f} s in calm"
+    assert peak < BYTES_MAX, f"{peak >> 20} MiB"
+
+
+@pytest.mark.abuse
+@pytest.mark.parametrize("probe", [*QUICK, *SLOW], ids=named)
+def test_a_probe_costs_others_less_than_a_quarter_of_a_second(probe: Probe) -> None:
+    calm, worst, peak = attacked(probe)
+    print(f"{probe.__name__}: calm {calm * 1000:.0f} ms, beside the attack {worst * 1000:.0f} ms, {peak >> 20} MiB")
+    assert worst < SECONDS_MAX, f"{worst:.3f} s beside the attack, {calm:.3f} s in calm"
+    assert peak < BYTES_MAX, f"{peak >> 20} MiB"
