@@ -7,6 +7,7 @@ from tests.tidy.source import modules, tree
 
 #: Where other programs are the point.
 _MAY_START_PROGRAMS = (
+    "tests/abuse/",
     "tests/interop/",
     "tests/crash/",
     "tests/world/",
