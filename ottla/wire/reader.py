@@ -113,7 +113,7 @@ class _Reader:
         self.run: list[tuple[str, str]] = []
         source.add("p = position", "end = len(data)")
         if steps:
-            source.add("k = 0", "if False:", "    yield")
+            source.add("k = w = 0", "if False:", "    yield")
         if self.views:
             source.add("view = data if type(data) is memoryview else memoryview(data)")
         source.add(f"m = new({source.constant('C', cls)})")
@@ -212,6 +212,9 @@ class _Reader:
         size = FIXED[field.type][1] if field.type in FIXED else 1
         source.add(f"if {n}{f' * {size}' if size > 1 else ''} > end - p:")
         source.add(f"    raise refuse(f'{{{n}}} elements in {{end - p}} bytes', p)")
+        if self.steps and field.type in ("Uuid", *FIXED):
+            source.add(f"w += {n}", f"if w > {ELEMENTS_MAX}:")
+            source.add("    raise refuse(f'{w} elements are too many', p)")
         if field.type == "Uuid":
             source.add(f"q = p + 16 * {n}", f"{target} = [bytes(data[i:i + 16]) for i in range(p, q, 16)]", "p = q")
         elif field.type in FIXED:

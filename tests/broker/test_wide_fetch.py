@@ -7,8 +7,10 @@ from itertools import count
 import pytest
 
 import ottla
+from ottla.broker.handlers import fetch
 from ottla.kernel.error import ErrorCode
 from ottla.replica.partition import Partition
+from ottla.wire.api.api_versions import ApiVersionsRequest
 from ottla.wire.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.wire.api.delete_topics import DeleteTopicsRequest
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -131,3 +133,70 @@ def test_a_topic_that_is_deleted_while_a_client_waits_is_told_to_it(node: ottla.
         node.create_topic(topic, _PARTITIONS)
         _produce(client, topic, 9)
         assert (9, 0, 1) in wide.told()
+
+
+@pytest.fixture
+def stepwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fetch of these partitions takes many steps."""
+    monkeypatch.setattr(fetch, "_PARTITIONS_MANY", 5)
+    monkeypatch.setattr(fetch, "_PARTITIONS_A_STEP", 2)
+
+
+def _waiting(topic: str) -> FetchRequest:
+    partitions = [FetchPartition(partition=index, partition_max_bytes=1 << 20) for index in range(_PARTITIONS)]
+    topics = [FetchTopic(topic=topic, partitions=partitions)]
+    return FetchRequest(max_wait_ms=600_000, min_bytes=1, max_bytes=1 << 20, session_epoch=-1, topics=topics)
+
+
+@pytest.mark.usefixtures("stepwise")
+def test_what_is_appended_between_the_steps_of_a_fetch_is_not_waited_for(
+    node: ottla.Node, client: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = _made(node)
+    look = Partition.read
+    with WireClient(node.bootstrap_servers) as other:
+        data = PartitionProduceData(index=0, records=build([(1, None, b"v", [])]))
+        request = ProduceRequest(acks=-1, topic_data=[TopicProduceData(name=topic, partition_data=[data])])
+        sent: list[int] = []
+
+        def appended(self: Partition, *args: int, **more: bool) -> object:
+            if self.tp.topic == topic and self.tp.partition == 10 and not sent:
+                sent.append(other.send(request, 9) or 0)
+            return look(self, *args, **more)
+
+        monkeypatch.setattr(Partition, "read", appended)
+        answer = client.ask(_waiting(topic), 12)
+        assert sent
+        assert [bool(each.records) for each in answer.responses[0].partitions] == [True] + [False] * (_PARTITIONS - 1)
+
+
+@pytest.mark.usefixtures("stepwise")
+def test_a_fetch_in_steps_that_waits_ends_with_the_next_one_and_with_its_client(
+    node: ottla.Node, client: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = _made(node)
+    seen: dict[int, Partition] = {}
+    look = Partition.read
+
+    def noted(self: Partition, *args: int, **more: bool) -> object:
+        if self.tp.topic == topic:
+            seen[self.tp.partition] = self
+        return look(self, *args, **more)
+
+    monkeypatch.setattr(Partition, "read", noted)
+    with WireClient(node.bootstrap_servers) as other:
+        other.send(_waiting(topic), 12)
+        last = _waiting(topic)
+        last.max_wait_ms = 0
+        other.send(last, 12)
+        for _ in range(2):
+            assert len(other.receive(1, 12).responses[0].partitions) == _PARTITIONS
+        other.send(_waiting(topic), 12)
+        # Between these answers the fetch gets its turns, and then it waits.
+        while not seen[_PARTITIONS - 1].waiting:
+            client.ask(ApiVersionsRequest(), 0)
+    for _ in range(1000):
+        if not any(partition.waiting for partition in seen.values()):
+            break
+        client.ask(ApiVersionsRequest(), 0)
+    assert [index for index, partition in seen.items() if partition.waiting] == []

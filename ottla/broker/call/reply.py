@@ -65,7 +65,13 @@ def in_turns(connection: Connection, work: Generator[None, None, Any]) -> Any:
         next(work)
     except StopIteration as done:
         return done.value
-    later = Later()
+    last: Later | None = None
+
+    def superseded(key: int) -> None:
+        if last is not None and last.superseded is not None:
+            last.superseded(key)
+
+    later = Later(superseded)
     connection.pause()
 
     def step() -> None:
@@ -84,7 +90,9 @@ def in_turns(connection: Connection, work: Generator[None, None, Any]) -> Any:
             connection.turns.wait(step)
 
     def end(value: Any) -> None:
+        nonlocal last
         if type(value) is Later:
+            last = value
             value.then(later.resolve)
         else:
             later.resolve(value)

@@ -114,7 +114,15 @@ class ParkedFetch:
     def attempt_in_steps(self) -> Generator[None, None, Reply]:
         """The first attempt of a fetch of many partitions; others have their turns between its steps."""
         self.wanted = list(self.wanted)
-        return (yield from self._attempt(final=False)) or self.park()
+        response = yield from self._attempt(final=False)
+        if response is not None:
+            return response
+        # What was appended between the steps woke nobody: look again, now that appends wake this.
+        later = self.park()
+        response = yield from self._attempt(final=False)
+        if response is not None:
+            self._leave(response)
+        return later
 
     def attempt(self, *, final: bool = False) -> FetchResponse | None:
         """The response, or None when it is worth waiting for more."""
@@ -133,6 +141,8 @@ class ParkedFetch:
             some = True
             if not number % _PARTITIONS_A_STEP:
                 yield
+                if self.later is not None and self.later.resolved:
+                    return None
             if self.incremental and self._is_still(wanted):
                 continue
             data = self._read(wanted, bytes_left, min_one_batch=not read_bytes)

@@ -75,7 +75,7 @@ def _after_steps(call: Call, request: MetadataRequest) -> Generator[None, None, 
     by_id = False
     for number, each in enumerate(request.topics, 1):
         by_id = by_id or (call.version >= _BY_ID_FROM and each.topic_id != NO_UUID)
-        once[each.topic_id, each.name] = each
+        once[each.name if each.topic_id == NO_UUID else each.topic_id] = each
         if not number % _TOPICS_A_STEP:
             yield
     # As `_once` does.
