@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from ottla.wire.compile import Deferred, decode, encode, step_decoder, step_encoder
 from ottla.wire.reader import ELEMENTS_A_STEP, ELEMENTS_MAX
@@ -56,6 +56,14 @@ def test_more_elements_than_a_long_message_may_have_are_refused() -> None:
     data = (ELEMENTS_MAX + 600).to_bytes(4, "big") + b"\0\1x" * (ELEMENTS_MAX + 600) + b"\1"
     with pytest.raises(Malformed, match="too many"):
         finished(step_decoder(MetadataRequest, 4)(data))
+
+
+def test_numbers_and_ids_are_bounded_too() -> None:
+    many = ForgottenTopic(topic="t", partitions=[0] * (ELEMENTS_MAX // 2))
+    data = encode(FetchRequest(forgotten_topics_data=[many, many]), 11)
+    assert finished(step_decoder(FetchRequest, 11)(data))[0][1] == len(data)
+    with pytest.raises(Malformed, match="too many"):
+        finished(step_decoder(FetchRequest, 11)(encode(FetchRequest(forgotten_topics_data=[many] * 3), 11)))
 
 
 @pytest.mark.parametrize("cut", [1, 100, 4000])
