@@ -29,7 +29,7 @@ from ottla.kernel.error import OttlaError
 from ottla.streams import TestDriver
 from tests.streams.program import UNTHROTTLED, build
 
-SCENES = Path(__file__).parent / "scene"
+SCENES = Path(__file__).parent / "scenes"
 _INPUT = re.compile(r"(\w+) (\S*?)=(\S*)@(\d+)((?: \w+=\w+)*)")
 
 

@@ -67,9 +67,10 @@ class _SlidingAggregate(Processor):
             self.context.drop()
             return
         if record.timestamp < self._difference:
+            # Kafka Streams emits no closed windows after such a record.
             self._process_early(record, close)
-        else:
-            self._process_usual(record, close)
+            return
+        self._process_usual(record, close)
         if self._clock is not None:
             self._emit_closed(self._clock, record, close)
 

@@ -51,9 +51,6 @@ class WindowStore:
     def put(self, key: Any, value: Any, start: int) -> None:
         """Set the value of a window; None deletes it (nothing, where duplicates are kept)."""
         late = start < self._observed.value - self.spec.retention_ms
-        if start > self._observed.value:
-            self._observed.value = start
-            self._expire()
         number = 0
         if self.spec.duplicates:
             number = self._sequence.value = (self._sequence.value + 1) & 0x7FFFFFFF
@@ -67,12 +64,15 @@ class WindowStore:
         # Kafka Streams logs also what the store then does not take.
         if self._log is not None:
             self._log(self.name, place, logged, timestamp)
-        if late:
+        if late or (data is None and self.spec.duplicates):
             return
+        if start > self._observed.value:
+            self._observed.value = start
+            self._expire()
         if data is not None:
             self.entries.put(_BY_KEY + place, data)
             self.entries.put(_BY_TIME + time + name + sequence, b"")
-        elif not self.spec.duplicates:
+        else:
             self.entries.delete(_BY_KEY + place)
             self.entries.delete(_BY_TIME + time + name + sequence)
 
