@@ -32,7 +32,7 @@ else
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: help env demo test abuse fuzz mutants check bench bench-client sim world crash interop suites wander fmt clean
+.PHONY: help env demo docs test abuse fuzz mutants check bench bench-client sim world crash interop suites wander fmt clean
 
 help:
 	@echo 'make demo     a node, a real data set and a Spark pipeline over it, checked and plotted'
@@ -41,6 +41,7 @@ help:
 	@echo "make mutants  bugs planted one by one: does a test catch each? (ARGS='--package log --sample 10 --resume')"
 	@echo 'make abuse    clients that would stop a node, with bounds of time: on a machine at rest'
 	@echo 'make check    format, lint, types, import layers, the source under test'
+	@echo 'make docs     the site, links and navigation checked, in build/docs'
 	@echo 'make interop  other implementations beside this one (SHORT=1: those that are not Python)'
 	@echo 'make suites   the test suites of franz-go, sarama, librdkafka, Trogdor and confluent-kafka, whole, against a node (an hour)'
 	@echo 'make wander   random histories beside Apache Kafka, every reply compared (SEEDS=1-100 FAMILY=admin)'
@@ -73,6 +74,11 @@ $(VENV)/.dev: pyproject.toml | $(PY)
 	@$(INSTALL) -e '.[dev]'
 	@touch $@ $(VENV)/.demo
 
+$(VENV)/.docs: pyproject.toml | $(PY)
+	@echo 'ottla: installing what the site needs'
+	@$(INSTALL) -e '.[docs]'
+	@touch $@
+
 env: $(VENV)/.dev
 
 demo: $(VENV)/.demo
@@ -101,6 +107,11 @@ check: $(VENV)/.dev
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(PY) -m pytest -q tests/tidy
+
+# Offline, once the packages are there. Any warning is an error: a page outside of the navigation, a link without a target.
+docs: $(VENV)/.docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet $(ARGS)
+	@echo 'ottla: the site is in build/docs/index.html'
 
 # SHORT=1 leaves out what `make test` has run: the scenes with Python's clients.
 interop: $(VENV)/.dev

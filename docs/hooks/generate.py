@@ -1,0 +1,68 @@
+"""What the site's build adds to the pages: the parts that come from code, and links that end at the site's edge.
+
+A line `<!-- generated: NAME -->` in a page becomes what the function of that name returns, so that the command line
+and the error codes are never typed twice. A link to a file outside of docs/ becomes its text.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+_PLACE = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
+_LINK = re.compile(r"\[([^\]\n]+)\]\((?!\w+:|#|/)([^)#\s]+)[^)\s]*\)")
+
+
+def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:
+    """The page with its generated parts and without links that leave the site (MkDocs calls this)."""
+    return expanded(_inside(markdown, page.file.src_uri))
+
+
+def expanded(markdown: str) -> str:
+    """The page with its generated parts."""
+    return _PLACE.sub(lambda found: _PARTS[found[1]](), markdown)
+
+
+def _inside(markdown: str, page: str) -> str:
+    def link(found: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(page), found[2]))
+        # A directory is no page, unless it has an index.
+        return found[1] if target.startswith("../") or found[2].endswith("/") else found[0]
+
+    return _LINK.sub(link, markdown)
+
+
+def command_line() -> str:
+    """Every command of `ottla` with its help, as the command line itself prints it."""
+    from ottla.cli.ottla.root import ottla
+
+    return "\n".join(_command(click.Context(ottla, info_name="ottla"), 2))
+
+
+def _command(context: click.Context, level: int) -> Iterator[str]:
+    command = context.command
+    yield f"{'#' * level} {context.command_path}\n"
+    yield f"```text\n{command.get_help(context)}\n```\n"
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            if inner is not None and not inner.hidden:
+                yield from _command(click.Context(inner, info_name=name, parent=context), min(level + 1, 3))
+
+
+def error_codes() -> str:
+    """A table of Kafka's error codes: number, name, whether a retry may help, what is said of it."""
+    from ottla.kernel.error import ErrorCode
+    from ottla.kernel.error_message import standard
+
+    rows = ["| code | name | retried | Kafka says |", "|---:|---|---|---|"]
+    for code in ErrorCode:
+        if code is not ErrorCode.NONE:
+            says = standard(code).replace("|", "\\|").replace("<", "&lt;")
+            rows.append(f"| {int(code)} | `{code.name}` | {'yes' if code.retriable else 'no'} | {says} |")
+    return "\n".join(rows)
+
+
+_PARTS = {"command_line": command_line, "error_codes": error_codes}
