@@ -98,7 +98,8 @@ class Page:
         return printed.getvalue()
 
     def _bash(self, text: str) -> str:
-        printed, lines = "", []
+        printed = ""
+        lines: list[str] = []
         for line in text.splitlines():
             if line.startswith("ottla start"):
                 printed += self._shell(lines)

@@ -10,6 +10,7 @@ _MAY_START_PROGRAMS = (
     "tests/abuse/",
     "tests/interop/",
     "tests/crash/",
+    "tests/docs/",
     "tests/world/",
     "tests/spark/",
     "tests/cli/",
