@@ -72,6 +72,8 @@ class Runner:
                     )
                     self.tasks[key] = task
         self._offsets: dict[tuple[str, int], int] = {}
+        #: Outputs of the call that is running; what there was of them when it failed.
+        self.made: list[Output] = []
 
     def run(self, inputs: Iterable[Input], now: int | None = None) -> list[Output]:
         """All outputs, those to internal topics included, in their order."""
@@ -160,7 +162,7 @@ class Runner:
         (task,) = self.tasks.values()
         topics, global_topics = self.sources(), self.sources(global_=True)
         task.now = max(task.now, self.now)
-        outputs: list[Output] = []
+        outputs = self.made = []
         for each in inputs:
             if each.topic in global_topics:
                 continue

@@ -136,6 +136,7 @@ class TestDriver:
         try:
             self._keep(self._runner.run(inputs))
         except Exception:
+            self._keep(self._runner.made)
             for task in self._runner.tasks.values():
                 self._keep(task.take_outputs())
             raise

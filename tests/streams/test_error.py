@@ -129,3 +129,15 @@ def test_a_record_without_a_timestamp_fails_by_default() -> None:
     made = TestDriver(builder.build(key_serde="string", value_serde="long"))
     with pytest.raises(StreamsError, match=r"has the invalid timestamp -1"):
         made.input_topic("in").pipe("k", 9, -1)
+
+
+def test_what_was_written_before_an_error_is_kept() -> None:
+    """Also what had gone through a repartition topic already."""
+    builder = StreamsBuilder()
+    stream = builder.stream("in")
+    stream.to("first")
+    stream.repartition().map_values(int).to("second", value_serde="long")
+    made = TestDriver(builder.build(key_serde="string", value_serde="string"))
+    with pytest.raises(StreamsError, match="ValueError"):
+        made.input_topic("in").pipe("k", "one")
+    assert made.output_topic("first").read_values() == ["one"]
