@@ -7,8 +7,9 @@ import pytest
 
 from ottla.group import CoordinatorSettings, GroupOverride, SettingsChanged
 from ottla.group.records.encode import current_entry
-from ottla.group.state.consumer import ConsumerState, MemberState
+from ottla.group.state.consumer import ConsumerGroup, ConsumerMember, ConsumerState, MemberState
 from ottla.kernel.error import ErrorCode
+from ottla.kernel.ids import Uuid
 from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from ottla.wire.api.delete_groups import DeleteGroupsRequest
 from tests.group.client import REBALANCE_MS, Consumer, commit_request, fetched, rounds, settled
@@ -367,3 +368,13 @@ def test_a_member_in_a_state_of_a_newer_kafka_starts_anew() -> None:
     host.coordinator.replay(key, value, offset=len(host.log))
     assert member.beat().error_code == ErrorCode.FENCED_MEMBER_EPOCH
     assert member.join().error_code == NONE and member.partitions() == [0, 1, 2, 3]
+
+
+def test_what_a_static_members_successor_has_stays_when_its_predecessor_goes() -> None:
+    group, topic_id = ConsumerGroup("g"), Uuid(bytes(15) + b"\x01")
+    old = ConsumerMember("old", instance_id="i", assigned={topic_id: {0: 1, 1: 1}})
+    group.put(old)
+    group.put(replace(old, member_id="new", assigned={topic_id: {0: 2}}))
+    group.remove("old")
+    assert group.owners == {(topic_id, 0): "new"}
+    assert group.static_members == {"i": "new"}

@@ -1,4 +1,4 @@
-"""An index and a log that do not agree: who is wrong, what is still served, and what a lookup costs."""
+"""Indexes: who is wrong where one and its log do not agree, what is served, what a lookup costs, how far one grows."""
 
 from itertools import pairwise
 from random import Random
@@ -7,6 +7,7 @@ import pytest
 
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.log.log import Log, LogSettings
+from ottla.log.segment.index import TIME_ENTRY_BYTES
 from ottla.sim.disk import SimDisk, SimFile
 from ottla.wire.batch import build
 
@@ -116,3 +117,16 @@ def test_an_index_file_that_is_damaged_where_the_log_is_too_ends_there(log: Log)
         _served(log, damaged)
     assert log.active.size == size
     assert _served(log, 3) == 3
+
+
+def test_the_last_entry_of_a_time_index_has_a_place_in_its_file() -> None:
+    disk = SimDisk(Random(1))
+    bound = 5 * TIME_ENTRY_BYTES
+    settings = LogSettings(index_interval_bytes=1000, segment_index_bytes=bound)
+    log = Log.open(disk, "/d/t-0", settings, now_ms=_NOW_MS)
+    for number in range(50):
+        # Every other batch has an entry, so the last one of a segment gets its own when the log rolls.
+        log.append(build([(_NOW_MS + number, None, bytes(600), ())]), leader_epoch=0, now_ms=_NOW_MS)
+    rolled = [each.time_index for each in log.segments if each is not log.active]
+    assert rolled
+    assert {disk.open(each.path).size() for each in rolled} == {bound}

@@ -343,3 +343,9 @@ def test_epochs_answer_as_kafkas_cache_does() -> None:
 def test_a_snapshot_that_does_not_read_is_said_to_be_corrupt(data: bytes) -> None:
     with pytest.raises(CorruptSnapshot):
         decode(data)
+
+
+def test_a_newer_epoch_drops_all_that_begin_at_its_start_or_behind_it() -> None:
+    epochs = LeaderEpochs([(1, 0), (3, 10), (6, 20)])
+    epochs.assign(7, 10)
+    assert epochs.entries() == [(1, 0), (7, 10)]

@@ -179,6 +179,17 @@ def test_an_end_that_needs_a_new_id_waits_until_there_is_one() -> None:
     assert states == [State.ONGOING, State.COMPLETE_ABORT]
 
 
+@pytest.mark.parametrize("recovers", [False, True])
+def test_an_init_at_the_last_epoch_begins_with_a_new_id_at_epoch_0(recovers: bool) -> None:
+    scene = Scene()
+    producer = scene.init()
+    scene.machine.transactions["t"] = replace(scene.machine.transactions["t"], producer_epoch=EPOCH_MAX)
+    own = (producer.producer_id, EPOCH_MAX) if recovers else ()
+    fresh = scene.init(*own)
+    assert (fresh.error_code, fresh.producer_id, fresh.producer_epoch) == (ErrorCode.NONE, 1001, 0)
+    assert scene.add(fresh, A0) is ErrorCode.NONE
+
+
 def test_a_coordinator_that_is_loaded_knows_every_field_of_its_transactions() -> None:
     scene = Scene()
     _pass(scene, 7_000)
