@@ -183,6 +183,14 @@ class Task:
             if place not in self._heads:
                 self._next_head(place, queue)
 
+    def queued(self, topic: str, partition: int) -> tuple[int, int | None]:
+        """How many records of a partition wait for `step`, and the offset of the first of them."""
+        place = (topic, partition)
+        queue = self._queues.get(place, ())
+        if place in self._heads:
+            return 1 + len(queue), self._heads[place][3].offset
+        return len(queue), queue[0].offset if queue else None
+
     def step(self) -> bool:
         """Process the record that is next by time, and what its time makes due. False if there is none."""
         if not self._heads:

@@ -12,6 +12,7 @@ an argument and use PySpark's public DataFrame API, and so run unchanged on a cl
     jvm         the one JVM, started directly, with a class archive for fast starts
     profile     the settings that make small batches fast
     progress    a query's offsets committed for a consumer group, so that every Kafka tool shows its lag
+    streams     Streams programs: tasks, transactions, state
     cache       where jars and archives are kept
 
 What is not obvious: importing this package imports no PySpark; `session` does.

@@ -1,0 +1,9 @@
+"""Streams programs on Spark, exactly once (docs/internals/streams-on-spark.md).
+
+layout      the topics, their partitions and the tasks of a program; internal topics are created here
+control     the line between the driver and its workers: stop, progress, errors
+task        a task with its producer: restored from its changelogs, every step a transaction
+restore     a task's state, read back from the changelogs and the committed offsets
+worker      what runs inside a Spark task: a share of the stream tasks, until the driver says stop
+running     the driver's side: start, stop, await
+"""

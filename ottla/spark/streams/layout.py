@@ -1,0 +1,228 @@
+"""The tasks of a program: which partitions each reads, and the topics that must exist for it.
+
+Sizes follow Kafka Streams: a sub-topology has as many tasks as its largest source topic has partitions; a repartition
+topic has the partitions the plan names, or those of the topics it is co-partitioned with, or those of its largest
+writer. A changelog has as many partitions as its sub-topology has tasks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.client.admin.client import Admin
+from ottla.client.admin.result import NewTopic
+from ottla.flow.engine import Settings
+from ottla.flow.error import TopologyError
+from ottla.flow.topology import Source, Subtopology, Topology
+from ottla.kernel.error import ErrorCode, OttlaError
+from ottla.kernel.ids import TopicPartition
+
+COMPACTED = {"cleanup.policy": "compact"}
+#: Repartition topics keep their records until the program deletes them (Kafka Streams does the same).
+KEPT = {"cleanup.policy": "delete", "retention.ms": "-1"}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlan:
+    """A task and the partitions it reads, each with where to begin without a committed offset."""
+
+    subtopology: int
+    partition: int
+    sources: Mapping[TopicPartition, str]
+    #: Its logged stores.
+    stores: tuple[str, ...]
+
+    @property
+    def id(self) -> str:
+        return f"{self.subtopology}_{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Everything a worker needs; travels to it by cloudpickle."""
+
+    topology: Topology
+    settings: Settings
+    bootstrap_servers: str
+    #: Settings of all clients by Kafka's names: security, timeouts.
+    client: Mapping[str, Any]
+    tasks: tuple[TaskPlan, ...]
+    #: The partitions that fill the global stores.
+    globals_: tuple[TopicPartition, ...]
+
+    @property
+    def application_id(self) -> str:
+        return self.settings.application_id
+
+    def connection(self, **more: Any) -> dict[str, Any]:
+        """The settings of a client, by Kafka's names."""
+        named = {name.replace("_", "."): value for name, value in more.items()}
+        return {"bootstrap.servers": self.bootstrap_servers, **self.client, **named}
+
+    def changelog(self, store: str) -> str:
+        """The topic that a store is restored from."""
+        return f"{self.application_id}-{store}-changelog"
+
+
+def plan(topology: Topology, settings: Settings, bootstrap_servers: str, client: Mapping[str, Any]) -> Program:
+    """Look at the cluster's topics, create the internal ones, and divide the program into tasks.
+
+    TopologyError if a source topic is missing or topics are not co-partitioned; OttlaError if an internal topic exists
+    with another number of partitions.
+    """
+    with Admin({"bootstrap.servers": bootstrap_servers, **client}) as admin:
+        names = {each.name for each in admin.list_topics()}
+        sizes = {name: len(one.partitions) for name, one in admin.describe_topics(sorted(names)).items()}
+        layout = Layout(topology, settings.application_id, sizes)
+        layout.check()
+        _create(admin, layout.internal_topics(), sizes)
+    return Program(topology, settings, bootstrap_servers, dict(client), layout.tasks(), layout.globals_())
+
+
+@dataclass(slots=True)
+class Layout:
+    """`sizes` are the numbers of partitions of all topics of the cluster."""
+
+    topology: Topology
+    application_id: str
+    sizes: Mapping[str, int]
+    _counted: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def stages(self) -> list[Subtopology]:
+        return [each for each in self.topology.subtopologies() if not each.is_global]
+
+    def check(self) -> None:
+        """Every source has its topics, and those that are joined are alike."""
+        for source in self.topology.sources.values():
+            topics = self.topics(source)
+            if not topics:
+                raise TopologyError(f"no topic matches the pattern {source.pattern}: create one first", source.where)
+            for topic in source.topics:
+                if topic not in self.topology.internal_topics and topic not in self.sizes:
+                    raise TopologyError(f"source topic {topic} does not exist: create it first", source.where)
+        named = [topic for source in self.topology.sources.values() for topic in source.topics]
+        self.topology.check_partitions({topic: self.count(topic) for topic in named})
+
+    def topics(self, source: Source) -> list[str]:
+        """The topics of a source by the plan's names; of a pattern, those that exist now."""
+        if source.pattern is None:
+            return list(source.topics)
+        pattern = re.compile(source.pattern)
+        return sorted(name for name in self.sizes if pattern.fullmatch(name))
+
+    def count(self, topic: str) -> int:
+        """The partitions of a topic, by its name in the plan."""
+        internal = self.topology.internal_topics.get(topic)
+        if internal is None:
+            return self.sizes.get(topic, 1)
+        if internal.partitions is not None:
+            return internal.partitions
+        if topic not in self._counted:
+            self._counted[topic] = 1  # a topic that is written by what reads it
+            self._counted[topic] = self._like(topic) or self._written(topic)
+        return self._counted[topic]
+
+    def tasks_of(self, stage: Subtopology) -> int:
+        return max((self.count(topic) for source in self._sources(stage) for topic in self.topics(source)), default=1)
+
+    def tasks(self) -> tuple[TaskPlan, ...]:
+        return tuple(
+            TaskPlan(stage.number, partition, self._reads(stage, partition), tuple(self._logged(stage)))
+            for stage in self.stages
+            for partition in range(self.tasks_of(stage))
+        )
+
+    def globals_(self) -> tuple[TopicPartition, ...]:
+        sources = [self.topology.sources[name] for name in self.topology.global_sources]
+        return tuple(
+            TopicPartition(topic, number)
+            for source in sources
+            for topic in self.topics(source)
+            for number in range(self.count(topic))
+        )
+
+    def internal_topics(self) -> list[NewTopic]:
+        """The repartition and changelog topics."""
+        repartition = [
+            NewTopic(self.topology.topic(name, self.application_id), self.count(name), configs=KEPT)
+            for name in self.topology.internal_topics
+        ]
+        changelogs = [
+            NewTopic(f"{self.application_id}-{store}-changelog", self.tasks_of(stage), configs=COMPACTED)
+            for stage in self.stages
+            for store in self._logged(stage)
+        ]
+        return repartition + changelogs
+
+    def _sources(self, stage: Subtopology) -> list[Source]:
+        return [self.topology.sources[node] for node in stage.nodes if node in self.topology.sources]
+
+    def _logged(self, stage: Subtopology) -> list[str]:
+        used = [
+            name for node in stage.nodes if node in self.topology.processors
+            for name in self.topology.processors[node].stores
+        ]  # fmt: skip
+        topology = self.topology
+        return [
+            name
+            for name in dict.fromkeys(used)
+            if name not in topology.global_stores
+            and (topology.stores[name].logging or name in topology.source_changelogs)
+        ]
+
+    def _reads(self, stage: Subtopology, partition: int) -> dict[TopicPartition, str]:
+        return {
+            TopicPartition(self.topology.topic(topic, self.application_id), partition): source.reset or "earliest"
+            for source in self._sources(stage)
+            for topic in self.topics(source)
+            if partition < self.count(topic)
+        }
+
+    def _like(self, topic: str) -> int:
+        """The partitions of the topics that this one must be co-partitioned with; 0 if there are none."""
+        mine = {name for name, source in self.topology.sources.items() if topic in source.topics}
+        found = 0
+        for names, _ in self.topology.copartitioned:
+            if mine & names:
+                for name in names - mine:
+                    for other in self.topics(self.topology.sources[name]) if name in self.topology.sources else ():
+                        internal = self.topology.internal_topics.get(other)
+                        found = max(found, self.count(other) if internal is None else internal.partitions or 0)
+                        if internal is not None and internal.partitions is None:
+                            found = max(found, self._written(other))
+        return max(found, self._written(topic)) if found and self._all_internal(mine) else found
+
+    def _all_internal(self, mine: set[str]) -> bool:
+        """True if all topics that must be alike are internal ones without a number: then the largest counts."""
+        groups = [names for names, _ in self.topology.copartitioned if mine & names]
+        topics = [topic for names in groups for name in names if name in self.topology.sources
+                  for topic in self.topology.sources[name].topics]  # fmt: skip
+        internal = self.topology.internal_topics
+        return all(topic in internal and internal[topic].partitions is None for topic in topics)
+
+    def _written(self, topic: str) -> int:
+        sinks = {name for name, sink in self.topology.sinks.items() if sink.topic == topic}
+        return max((self.tasks_of(stage) for stage in self.stages if sinks & set(stage.nodes)), default=1)
+
+
+def _create(admin: Admin, wanted: Iterable[NewTopic], sizes: Mapping[str, int]) -> None:
+    missing = []
+    for topic in wanted:
+        if topic.name not in sizes:
+            missing.append(topic)
+        elif sizes[topic.name] != topic.partitions:
+            raise OttlaError(
+                f"internal topic {topic.name} has {sizes[topic.name]} partitions, but the program needs "
+                f"{topic.partitions}: its source topics or its plan have changed; use another application_id, or reset "
+                "the application and delete its internal topics"
+            )
+    if missing:
+        created = admin.create_topics(missing)
+        for name, error in created.errors.items():
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                error.add_note(f"internal topic {name} was not created")
+                raise error

@@ -1,0 +1,55 @@
+"""A task's state, read back: stores from their changelogs, numbers from the metadata of the committed offsets.
+
+Changelogs hold the entries of the engine's stores as they are (key bytes to value bytes, a tombstone for a delete),
+one record for each entry that a transaction has changed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping
+
+from ottla.client.consumer.sync import Consumer
+from ottla.flow.engine import State
+from ottla.kernel.ids import TopicPartition
+from ottla.spark.streams.layout import Program, TaskPlan
+
+_FORM = "ottla1:"
+
+
+def restore(program: Program, plan: TaskPlan, cells: Mapping[str, int]) -> State:
+    """The state as of the last committed transaction. Call it after the transactional id has been fenced."""
+    state = State({}, dict(cells))
+    settings = program.connection(isolation_level="read_committed", max_poll_records=10_000, auto_offset_reset="none")
+    places = {TopicPartition(program.changelog(store), plan.partition): store for store in plan.stores}
+    if not places:
+        return state
+    with Consumer(settings) as consumer:
+        consumer.assign(places)
+        ends = consumer.end_offsets(places)
+        for place, begin in consumer.beginning_offsets(places).items():
+            state.stores[places[place]] = {}
+            consumer.seek(place, begin)
+        while any(consumer.position(place) < end for place, end in ends.items()):
+            for record in consumer.poll(0.1):
+                entries = state.stores[places[TopicPartition(record.topic, record.partition)]]
+                if record.value is None:
+                    entries.pop(record.key, None)
+                else:
+                    entries[record.key] = record.value
+    return state
+
+
+def pack(cells: Mapping[str, int]) -> str:
+    """Cells as the metadata of a commit. A broker takes 4,096 characters by default (offset.metadata.max.bytes)."""
+    return _FORM + base64.b85encode(zlib.compress(json.dumps(cells, sort_keys=True).encode())).decode()
+
+
+def unpack(metadata: str) -> dict[str, int]:
+    """The cells of a commit; none of a commit that another tool has made."""
+    if not metadata.startswith(_FORM):
+        return {}
+    cells: dict[str, int] = json.loads(zlib.decompress(base64.b85decode(metadata.removeprefix(_FORM))))
+    return cells

@@ -1,0 +1,122 @@
+"""A task with its producer: every step is a transaction with the outputs, the changelog and the offsets in it.
+
+Rules:
+- The transactional id is `<application.id>-<task>`. `open` fences it first: an earlier holder's transaction is over
+  before offsets and changelogs are read, and the earlier holder cannot commit any more.
+- The engine runs before the transaction is opened, so a slow function holds no transaction open.
+- After an error the task is thrown away with its state and opened again from what was committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from ottla.client.admin.client import Admin
+from ottla.client.producer.partitioner import key_partition
+from ottla.client.producer.sync import Producer
+from ottla.flow.engine import GlobalTask, Task
+from ottla.flow.record import Input, Output
+from ottla.kernel.ids import TopicPartition
+from ottla.spark.streams.layout import Program, TaskPlan
+from ottla.spark.streams.restore import pack, restore, unpack
+
+
+class HostedTask:
+    """`committed` are the group's offsets when the task was opened."""
+
+    def __init__(self, program: Program, plan: TaskPlan, admin: Admin, globals_: GlobalTask | None, now: int) -> None:
+        self.plan = plan
+        self._program = program
+        transactional_id = f"{program.application_id}-{plan.id}"
+        self._producer: Producer = Producer(program.connection(transactional_id=transactional_id, linger_ms=0))
+        self._counts: dict[str, int] = {}
+        try:
+            self._producer.init_transactions()
+            found = admin.list_group_offsets(program.application_id, list(plan.sources), stable=True)
+            self.committed = {place: one.offset for place, one in found.items()}
+            self._cells: dict[str, int] = {}
+            for one in found.values():
+                self._cells |= unpack(one.metadata)
+            state = restore(program, plan, self._cells)
+            settings = replace(program.settings, partitions=self._count)
+            self.task = Task(
+                program.topology, plan.subtopology, plan.partition, settings, state=state, globals_=globals_, now=now
+            )
+        except BaseException:
+            self._producer.close(flush=False)
+            raise
+        self._given = False
+        self.processed = 0
+
+    def give(self, record: Input) -> None:
+        """Queue a record."""
+        self.task.add((record,))
+        self._given = True
+
+    @property
+    def idle(self) -> bool:
+        """No record waits."""
+        return not self._given
+
+    def empty(self) -> list[TopicPartition]:
+        """The partitions of which no record waits."""
+        return [place for place in self.plan.sources if self.task.queued(*place)[0] == 0]
+
+    def run(self, positions: Mapping[TopicPartition, int], behind: list[TopicPartition], now: int) -> None:
+        """Process what waits and commit. `positions`: the consumer's; `behind`: the partitions with more in the log.
+
+        The engine stops when no record of one of those waits, as that record could be the next by time.
+        """
+        task = self.task
+        task.now = max(task.now, now)
+        task.punctuate()
+        # A partition without a waiting record may not be overtaken while its log has more.
+        while all(task.queued(*place)[0] for place in behind) and task.step():
+            self.processed += 1
+        self._given = any(task.queued(*place)[0] for place in self.plan.sources)
+        offsets = {}
+        for place in self.plan.sources:
+            waiting = task.queued(*place)[1]
+            offsets[place] = positions[place] if waiting is None else waiting
+        self._commit(task.take_outputs(), offsets)
+
+    def _commit(self, outputs: list[Output], offsets: Mapping[TopicPartition, int]) -> None:
+        changes = self.task.take_changes()
+        self._cells |= changes.cells
+        if not outputs and not changes.stores and not changes.cells and offsets == self.committed:
+            return
+        first = min(offsets)
+        with self._producer.transaction() as transaction:
+            for output in outputs:
+                self._send(output)
+            for store in self.plan.stores:
+                topic = self._program.changelog(store)
+                for key, value in changes.stores.get(store, {}).items():
+                    self._producer.send(topic, value, key, partition=self.plan.partition)
+            told = {place: (offset, pack(self._cells) if place == first else "") for place, offset in offsets.items()}
+            transaction.send_offsets(self._program.application_id, told)
+        self.committed = dict(offsets)
+
+    def _send(self, output: Output) -> None:
+        partition = output.partition
+        if partition is None and output.partition_by is not None:
+            partition = key_partition(output.partition_by, self._count(output.topic))
+        self._producer.send(
+            output.topic,
+            output.value,
+            output.key,
+            partition=partition,
+            headers=output.headers or None,
+            timestamp=output.timestamp,
+        )
+
+    def _count(self, topic: str) -> int:
+        if topic not in self._counts:
+            self._counts[topic] = len(self._producer.partitions_for(topic))
+        return self._counts[topic]
+
+    def close(self, quietly: Callable[[Callable[[], None]], None]) -> None:
+        """`quietly` calls what may fail after an error."""
+        quietly(self.task.close)
+        quietly(lambda: self._producer.close(flush=False))

@@ -1,0 +1,192 @@
+"""What runs inside a Spark task: a slot's share of the stream tasks, until the driver says stop.
+
+Rules:
+- One consumer reads the partitions of all tasks of the slot, committed records only.
+- A task with several partitions runs when each of them has a record waiting or is read to its end, as in Kafka Streams.
+- An error of the program (StreamsError) and a fence end the slot; after any other error the slot opens its tasks again
+  from what was committed, for `PATIENCE_S` without progress.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from ottla.client.admin.client import Admin
+from ottla.client.consumer.sync import Consumer
+from ottla.columns.record import ConsumerRecord
+from ottla.flow.engine import GlobalTask
+from ottla.flow.error import StreamsError, TopologyError
+from ottla.flow.record import Input
+from ottla.kernel.client_error import Fenced
+from ottla.kernel.error import KafkaError, OttlaError
+from ottla.kernel.ids import TopicPartition
+from ottla.spark.streams.control import Driver
+from ottla.spark.streams.layout import Program
+from ottla.spark.streams.task import HostedTask
+
+PATIENCE_S = 60
+POLL_S = 0.1
+POLL_RECORDS = 2_000
+#: A partition of which so many records wait is not read on.
+WAITING_MAX = 10_000
+REPORT_S = 1.0
+
+
+def work(program: Program, slot: int, slots: int, address: tuple[str, int], secret: str) -> None:
+    """Run the slot's tasks until the driver says stop. Errors of the program are told to the driver, others raised."""
+    driver = Driver(address, secret, slot)
+    patience = time.monotonic() + PATIENCE_S
+    try:
+        while not driver.stopped.is_set():
+            share = Slot(program, slot, slots, driver)
+            try:
+                with share:
+                    share.run()
+            except (StreamsError, TopologyError, Fenced) as error:
+                kind = "fenced" if isinstance(error, Fenced) else "failed"
+                text = "".join(traceback.format_exception(error))
+                driver.tell({"error": str(error), "kind": kind, "traceback": text})
+                return
+            except (KafkaError, OttlaError):
+                if share.progressed:
+                    patience = time.monotonic() + PATIENCE_S
+                elif time.monotonic() > patience:
+                    raise
+                driver.stopped.wait(1)
+    finally:
+        driver.close()
+
+
+class Slot:
+    """Opens its tasks when entered."""
+
+    def __init__(self, program: Program, slot: int, slots: int, driver: Driver) -> None:
+        self._program = program
+        self._plans = program.tasks[slot::slots]
+        self._driver = driver
+        self._open = contextlib.ExitStack()
+        self._tasks: list[HostedTask] = []
+        self._readers: dict[TopicPartition, HostedTask] = {}
+        self._reported = 0.0
+        self.progressed = False
+
+    def __enter__(self) -> Slot:
+        with contextlib.ExitStack() as opened:
+            settings = self._program.connection()
+            admin = opened.enter_context(Admin(settings))
+            self._globals = opened.enter_context(Globals(self._program)) if self._program.globals_ else None
+            for plan in self._plans:
+                task = HostedTask(self._program, plan, admin, self._globals.task if self._globals else None, _now())
+                opened.callback(task.close, _quietly)
+                self._tasks.append(task)
+                self._readers |= dict.fromkeys(plan.sources, task)
+            reading = self._program.connection(
+                isolation_level="read_committed", auto_offset_reset="none", max_poll_records=POLL_RECORDS
+            )
+            self._consumer: Consumer[Any, Any] = opened.enter_context(Consumer(reading))
+            self._begin()
+            self._open = opened.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
+
+    def run(self) -> None:
+        """Until the driver says stop."""
+        paused: set[TopicPartition] = set()
+        while not self._driver.stopped.is_set():
+            if self._globals is not None:
+                self._globals.read(0)
+            for record in self._consumer.poll(POLL_S):
+                place = TopicPartition(record.topic, record.partition)
+                self._readers[place].give(_input(record))
+            positions = self._consumer.positions()
+            for task in self._tasks:
+                self._run(task, positions)
+            full = {place for place, task in self._readers.items() if task.task.queued(*place)[0] > WAITING_MAX}
+            if full != paused:
+                self._consumer.resume(paused - full)
+                self._consumer.pause(full - paused)
+                paused = full
+            self._report()
+
+    def _run(self, task: HostedTask, positions: dict[TopicPartition, int]) -> None:
+        due = task.task.next_wall_clock()
+        if task.idle and (due is None or due > _now()):
+            return
+        behind = []
+        if not task.idle and len(task.plan.sources) > 1:
+            empty = task.empty()
+            ends = self._consumer.end_offsets(task.plan.sources)
+            if any(positions[place] < ends[place] for place in empty):
+                return
+            behind = [place for place, end in ends.items() if positions[place] < end]
+        task.run(positions, behind, _now())
+        self.progressed = True
+
+    def _begin(self) -> None:
+        """Go to the committed offsets, or to where each source begins."""
+        consumer = self._consumer
+        consumer.assign(self._readers)
+        places: dict[str, list[TopicPartition]] = {}
+        for place, task in self._readers.items():
+            if place in task.committed:
+                consumer.seek(place, task.committed[place])
+            else:
+                places.setdefault(task.plan.sources[place], []).append(place)
+        starts = consumer.beginning_offsets(places.get("earliest", ())) | consumer.end_offsets(places.get("latest", ()))
+        for place, offset in starts.items():
+            consumer.seek(place, offset)
+        if none := places.get("none"):
+            raise TopologyError(
+                f"no offset is committed for {none[0].topic}-{none[0].partition} (offset_reset is none)"
+            )
+
+    def _report(self) -> None:
+        if time.monotonic() - self._reported > REPORT_S:
+            self._reported = time.monotonic()
+            tasks = {each.plan.id: [each.processed, each.task.dropped] for each in self._tasks}
+            self._driver.tell({"tasks": tasks})
+
+
+class Globals:
+    """The global stores of a worker, read from the beginning of their topics and kept up to date."""
+
+    def __init__(self, program: Program) -> None:
+        self.task = GlobalTask(program.topology, program.settings)
+        settings = program.connection(isolation_level="read_committed", auto_offset_reset="none")
+        self._consumer: Consumer[Any, Any] = Consumer(settings)
+        self._consumer.assign(program.globals_)
+        ends = self._consumer.end_offsets(program.globals_)
+        for place, begin in self._consumer.beginning_offsets(program.globals_).items():
+            self._consumer.seek(place, begin)
+        while any(self._consumer.position(place) < end for place, end in ends.items()):
+            self.read(POLL_S)
+
+    def __enter__(self) -> Globals:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._consumer.close()
+
+    def read(self, timeout: float) -> None:
+        self.task.run([_input(record) for record in self._consumer.poll(timeout)], _now())
+        self.task.take_changes()
+
+
+def _input(record: ConsumerRecord[Any, Any]) -> Input:
+    topic, partition, offset, timestamp, key, value, headers, _ = record
+    return Input(topic, partition, offset, timestamp, key, value, headers)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _quietly(call: Callable[[], None]) -> None:
+    with contextlib.suppress(Exception):
+        call()

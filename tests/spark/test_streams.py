@@ -1,0 +1,160 @@
+"""Streams programs on Spark against a node: equal to the engine on the same inputs, and exactly once."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ottla.client import Admin, Consumer, Producer, TopicPartition
+from ottla.flow.error import StreamsError, TopologyError
+from ottla.streams import StreamsBuilder, TestDriver, TimeWindows
+from ottla.streams.application import Application
+
+pytestmark = pytest.mark.timeout(300)
+
+WAIT_S = 60
+LINES = [
+    ("a", "the quick brown fox", 10),
+    ("b", "jumps over the lazy dog", 2_000),
+    ("a", "the dog sleeps", 900),
+    ("c", "a fox is a fox", 70_000),
+    ("b", "the end", 130_000),
+    ("a", "late fox", 61_000),
+]
+Pair = tuple[Any, Any]
+
+
+def word_count(lines: str, counts: str, application_id: str) -> Application:
+    builder = StreamsBuilder()
+    (
+        builder.stream(lines, key_serde="string", value_serde="string")
+        .flat_map_values(str.split)
+        .group_by(lambda _, word: word)
+        .count(materialized="counts")
+        .to_stream()
+        .to(counts, value_serde="long")
+    )
+    return builder.build(application_id=application_id, key_serde="string", value_serde="string")
+
+
+def windowed_count(lines: str, counts: str, application_id: str) -> Application:
+    builder = StreamsBuilder()
+    (
+        builder.stream(lines, key_serde="string", value_serde="string")
+        .group_by_key()
+        .windowed_by(TimeWindows.of(60_000).grace(30_000))
+        .count(materialized="counts")
+        .to_stream(lambda key, count: f"{key.key}@{key.window.start}")
+        .to(counts, key_serde="string", value_serde="long")
+    )
+    return builder.build(application_id=application_id, key_serde="string", value_serde="string")
+
+
+@pytest.fixture
+def names(topics: Iterator[int]) -> tuple[str, str, str]:
+    own = f"{next(topics)}-{os.getpid()}"
+    return f"lines-{own}", f"counts-{own}", f"app-{own}"
+
+
+def create(servers: str, *topics: str, partitions: int = 3) -> None:
+    with Admin(servers) as admin:
+        for topic in topics:
+            admin.create_topic(topic, partitions, 1, {"retention.ms": -1})
+
+
+def send(servers: str, topic: str) -> None:
+    with Producer(servers) as producer:
+        for key, value, timestamp in LINES:
+            producer.send(topic, value.encode(), key.encode(), timestamp=timestamp)
+
+
+def read(servers: str, topic: str, count: int) -> list[Pair]:
+    """The first `count` committed records, and that there are no more."""
+    with Consumer(servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+        places = [TopicPartition(topic, number) for number in consumer.partitions_for(topic)]
+        consumer.assign(places)
+        found: list[Pair] = []
+        deadline = time.monotonic() + WAIT_S
+        while len(found) < count and time.monotonic() < deadline:
+            found += [(one.key.decode(), int.from_bytes(one.value, "big")) for one in consumer.poll(1)]
+        return found + [(one.key.decode(), int.from_bytes(one.value, "big")) for one in consumer.poll(0.3)]
+
+
+def expected(app: Application, lines: str, counts: str) -> list[Pair]:
+    with TestDriver(app) as driver:
+        topic = driver.input_topic(lines)
+        for key, value, timestamp in LINES:
+            topic.pipe(key, value, timestamp)
+        return driver.output_topic(counts, key_serde="string", value_serde="long").read_key_values()
+
+
+def by_key(pairs: list[Pair]) -> dict[Any, list[Any]]:
+    found: dict[Any, list[Any]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
+
+
+@pytest.mark.parametrize(("program", "partitions"), [(word_count, 3), (windowed_count, 1)])
+def test_a_program_on_spark_gives_what_the_engine_gives(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    names: tuple[str, str, str],
+    program: Callable[..., Application],
+    partitions: int,
+) -> None:
+    lines, counts, application_id = names
+    create(bootstrap_servers, lines, counts, partitions=partitions)
+    send(bootstrap_servers, lines)
+    app = program(*names)
+    wanted = expected(program(*names), lines, counts)
+    app.start(bootstrap_servers, spark=spark)
+    try:
+        found = read(bootstrap_servers, counts, len(wanted))
+    finally:
+        app.stop()
+    app.await_termination()
+    assert by_key(found) == by_key(wanted)
+    with Admin(bootstrap_servers) as admin:
+        committed = admin.list_group_offsets(application_id)
+        # Tools see how far the program is: the lag of the source topic is none.
+        assert sum(one.offset for place, one in committed.items() if place.topic == lines) >= len(LINES)
+    # A second start goes on from the first: nothing is counted again, the counts are restored.
+    send(bootstrap_servers, lines)
+    again = program(*names)
+    with TestDriver(program(*names)) as driver:
+        topic = driver.input_topic(lines)
+        for key, value, timestamp in LINES * 2:
+            topic.pipe(key, value, timestamp)
+        wanted = driver.output_topic(counts, key_serde="string", value_serde="long").read_key_values()
+    again.start(bootstrap_servers, spark=spark)
+    try:
+        found = read(bootstrap_servers, counts, len(wanted))
+    finally:
+        again.stop()
+    assert by_key(found) == by_key(wanted)
+
+
+def test_an_error_in_a_function_ends_the_program_with_the_line_of_the_user(
+    spark: SparkSession, bootstrap_servers: str, names: tuple[str, str, str]
+) -> None:
+    lines, counts, application_id = names
+    create(bootstrap_servers, lines, counts)
+    send(bootstrap_servers, lines)
+    builder = StreamsBuilder()
+    stream = builder.stream(lines, key_serde="string", value_serde="string")
+    stream.map_values(lambda value: value[100]).to(counts)
+    app = builder.build(application_id=application_id, key_serde="string", value_serde="string")
+    app.start(bootstrap_servers, spark=spark)
+    with pytest.raises(StreamsError, match=r"test_streams.py:\d+.*IndexError: string index out of range"):
+        app.await_termination(WAIT_S)
+
+
+def test_a_missing_source_topic_is_refused_at_the_start(
+    spark: SparkSession, bootstrap_servers: str, names: tuple[str, str, str]
+) -> None:
+    with pytest.raises(TopologyError, match=r"does not exist: create it first \(.*test_streams.py:\d+"):
+        word_count(*names).start(bootstrap_servers, spark=spark)
