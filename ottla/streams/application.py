@@ -13,8 +13,6 @@ from ottla.flow.topology import Topology
 from ottla.kernel.error import OttlaError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from ottla.spark.streams.running import Running
 
 
@@ -51,15 +49,15 @@ class Application:
         self,
         bootstrap_servers: str = "127.0.0.1:9092",
         *,
-        spark: SparkSession | None = None,
+        spark: Any = None,
         workers: int | None = None,
         client: Mapping[str, Any] | None = None,
     ) -> Running:
         """Run on Spark, exactly once, and return at once. `await_termination` raises what ends the program.
 
-        `spark`: the session, by default `ottla.spark.session()`. `workers`: how many Spark tasks share the program's
-        tasks, by default the session's cores; all of them must be able to run at the same time. `client`: settings of
-        the Kafka clients by Kafka's names (security, timeouts).
+        `spark`: the SparkSession, by default `ottla.spark.session()`. `workers`: how many Spark tasks share the
+        program's tasks, by default the session's cores; all of them must be able to run at the same time. `client`:
+        settings of the Kafka clients by Kafka's names (security, timeouts).
 
         TopologyError if a source topic is missing or topics are not co-partitioned; OttlaError if an internal topic
         does not fit, or the program runs already.

@@ -75,7 +75,7 @@ class Workers:
                 return
 
 
-class Driver:
+class DriverLine:
     """A worker's end. `stopped` is set when the driver says so or is gone."""
 
     def __init__(self, address: tuple[str, int], secret: str, slot: int) -> None:

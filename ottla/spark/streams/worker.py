@@ -24,7 +24,7 @@ from ottla.flow.record import Input
 from ottla.kernel.client_error import Fenced
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
-from ottla.spark.streams.control import Driver
+from ottla.spark.streams.control import DriverLine
 from ottla.spark.streams.layout import Program
 from ottla.spark.streams.task import HostedTask
 
@@ -38,11 +38,11 @@ REPORT_S = 1.0
 
 def work(program: Program, slot: int, slots: int, address: tuple[str, int], secret: str) -> None:
     """Run the slot's tasks until the driver says stop. Errors of the program are told to the driver, others raised."""
-    driver = Driver(address, secret, slot)
+    driver = DriverLine(address, secret, slot)
     patience = time.monotonic() + PATIENCE_S
     try:
         while not driver.stopped.is_set():
-            share = Slot(program, slot, slots, driver)
+            share = Share(program, slot, slots, driver)
             try:
                 with share:
                     share.run()
@@ -61,10 +61,10 @@ def work(program: Program, slot: int, slots: int, address: tuple[str, int], secr
         driver.close()
 
 
-class Slot:
+class Share:
     """Opens its tasks when entered."""
 
-    def __init__(self, program: Program, slot: int, slots: int, driver: Driver) -> None:
+    def __init__(self, program: Program, slot: int, slots: int, driver: DriverLine) -> None:
         self._program = program
         self._plans = program.tasks[slot::slots]
         self._driver = driver
@@ -74,7 +74,7 @@ class Slot:
         self._reported = 0.0
         self.progressed = False
 
-    def __enter__(self) -> Slot:
+    def __enter__(self) -> Share:
         with contextlib.ExitStack() as opened:
             settings = self._program.connection()
             admin = opened.enter_context(Admin(settings))
