@@ -58,12 +58,9 @@ class Copy:
         self._usual: dict[tuple[str, ...], tuple[int | None, float, str]] = {}
 
     def try_out(self, mutant: Mutant) -> Outcome:
-        try:
-            place = mutant.place(self.root)
-        except Stale as why:
-            return Outcome("stale", 0, str(why))
-        if missing := mutant.missing_tests(self.root):
-            return Outcome("stale", 0, f"no such tests: {', '.join(missing)}")
+        if why := mutant.misfit(self.root):
+            return Outcome("stale", 0, why)
+        place = mutant.place(self.root)
         if mutant.tests not in self._usual:
             self._usual[mutant.tests] = self._pytest(mutant.tests, 600)
         code, usual, said = self._usual[mutant.tests]
@@ -141,6 +138,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--from", dest="folder", type=Path, help="a folder with other mutants")
     parser.add_argument("--resume", action="store_true", help="take outcomes of earlier runs for what has not changed")
     parser.add_argument("--list", action="store_true", help="list them and run nothing")
+    parser.add_argument("--check", action="store_true", help="say which fit the tree no more and run nothing")
     given = parser.parse_args(arguments)
     mutants = choose(load(given.folder) if given.folder else load(), given)
     if given.list:
@@ -148,6 +146,10 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{each.package:10} {each.name:45} {each.about}")
         print(f"{len(mutants)} mutants: {_by_package(mutants)}")
         return 0
+    if given.check:
+        stale = [f"{each.package}/{each.name}: {why}" for each in mutants if (why := each.misfit(ROOT))]
+        print("\n".join([*stale, f"{len(mutants) - len(stale)} of {len(mutants)} fit the tree"]))
+        return 1 if stale else 0
     known: dict[str, list[object]] = json.loads(_CACHE.read_text()) if given.resume and _CACHE.exists() else {}
     outcomes: dict[str, Outcome] = {}
     # The limit of a test's time counts for programs that are started from a shell's background job, too.

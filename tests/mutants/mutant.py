@@ -43,8 +43,14 @@ class Mutant(NamedTuple):
             raise Stale(f"its text stands in {len(found)} files of ottla/, or more than once in one (expected once)")
         return found[0]
 
-    def missing_tests(self, root: Path) -> list[str]:
-        return [path for path in self.tests if not (root / path.partition("::")[0]).exists()]
+    def misfit(self, root: Path) -> str:
+        """Why it fits the tree no more, or nothing."""
+        try:
+            self.place(root)
+        except Stale as why:
+            return str(why)
+        missing = [path for path in self.tests if not (root / path.partition("::")[0]).exists()]
+        return f"no such tests: {', '.join(missing)}" if missing else ""
 
     def digest(self, root: Path) -> str:
         """Of all that decides the outcome but the rest of the product: the mutant, its file and its tests."""
