@@ -31,7 +31,7 @@ _OVERHEAD_BYTES = 14
 _MAGIC_END = 17
 _CODEC_MASK = 7
 _CODEC_MAX = 4
-_FIRST_BYTES = struct.Struct(">BBBBB")
+_FIRST_BYTES = struct.Struct(">BBBH")
 #: The least bytes of a plain record, and the byte of its length.
 _LENGTH_MIN = (RECORD_BYTES_MIN - 1) << 1
 #: More records in a byte of a compressed batch than this are hardly ever there.
@@ -73,15 +73,13 @@ def check_header(data: Buffer, size: int, fields: Fields, settings: LogSettings,
             raise _not_borne_out(f"{count} records do not fit into {body_bytes} bytes")
         else:
             # Nearly every batch begins so: a length of one or two bytes, attributes, and two deltas that are 0.
-            b0, b1, b2, b3, b4 = _FIRST_BYTES.unpack_from(data, HEADER_BYTES)
-            if b0 & 128:
-                usual = b1 < 128 and not b0 & 1 and b3 == b4 == 0
+            b0, b1, b2, rest = _FIRST_BYTES.unpack_from(data, HEADER_BYTES)
+            if b0 & 129 == 128 and b1 < 128 and not rest:
                 end = HEADER_BYTES + 2 + ((b0 & 127 | b1 << 7) >> 1)
-            else:
-                usual = b0 >= _LENGTH_MIN and not b0 & 1 and b2 == b3 == 0
-                end = HEADER_BYTES + 1 + (b0 >> 1)
-            if not usual:
+            elif b0 & 129 or b0 < _LENGTH_MIN or b2 or rest > 0xFF:
                 end = _check_first(data, size)
+            else:
+                end = HEADER_BYTES + 1 + (b0 >> 1)
             if end > size or (count == 1 and end < size):
                 raise _not_borne_out(f"the first of {count} records ends at byte {end} of {size}")
 

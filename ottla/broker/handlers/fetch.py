@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import TimerHandle
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ottla.broker.call.handler import Call, handles
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("ottla.broker")
 _BY_ID_FROM = 13
-#: A request that names more partitions than this is answered in steps.
+#: A fetch of more partitions than this, its session's with them, is answered in steps.
 _PARTITIONS_MANY = 1000
 _PARTITIONS_A_STEP = 200
 #: Below this a copy is cheaper than a sendfile call of its own.
@@ -61,7 +61,7 @@ def _refuse(request: FetchRequest, _: int, error: KafkaError) -> FetchResponse:
 def fetch(call: Call, request: FetchRequest) -> Reply:
     """Read now; wait for more when there is too little and the client has time."""
     parked = ParkedFetch(call, request)
-    if sum(len(topic.partitions) for topic in request.topics) > _PARTITIONS_MANY:
+    if len(parked.wanted) > _PARTITIONS_MANY:
         return in_turns(call.connection, parked.attempt_in_steps())
     response = parked.attempt()
     if response is not None:
@@ -71,6 +71,9 @@ def fetch(call: Call, request: FetchRequest) -> Reply:
 
 class ParkedFetch:
     """One fetch request: tried at once, and again by each append while it waits."""
+
+    #: Set while an answer is made in steps, which nothing stops any more.
+    _answers = False
 
     def __init__(self, call: Call, request: FetchRequest) -> None:
         self.call = call
@@ -87,7 +90,7 @@ class ParkedFetch:
         #: Where it waits.
         self._waits_at: list[Partition] = []
 
-    def _open_session(self) -> tuple[Session | None, Iterable[Wanted], bool]:
+    def _open_session(self) -> tuple[Session | None, Collection[Wanted], bool]:
         request, sessions = self.request, self.node.fetch_sessions
         now_ms = self.node.clock.monotonic_ms()
         # A partition that is named twice counts once, with what was said last, as in Apache Kafka.
@@ -113,37 +116,59 @@ class ParkedFetch:
 
     def attempt_in_steps(self) -> Generator[None, None, Reply]:
         """The first attempt of a fetch of many partitions; others have their turns between its steps."""
-        self.wanted = list(self.wanted)
-        response = yield from self._attempt(final=False)
+        response = yield from self._attempt_in_steps()
         if response is not None:
             return response
         # What was appended between the steps woke nobody: look again, now that appends wake this.
         later = self.park()
-        response = yield from self._attempt(final=False)
+        response = yield from self._attempt_in_steps()
         if response is not None:
             self._leave(response)
         return later
 
+    def _attempt_in_steps(self) -> Generator[None, None, FetchResponse | None]:
+        wanted = self.wanted = list(self.wanted)
+        found: list[tuple[Wanted, PartitionData]] = []
+        bytes_left, read_bytes, urgent = self.bytes_max, 0, self.request.max_wait_ms <= 0
+        for first in range(0, len(wanted), _PARTITIONS_A_STEP):
+            step = wanted[first : first + _PARTITIONS_A_STEP]
+            bytes_left, read_bytes, urgent = self._look(step, found, bytes_left, read_bytes, urgent)
+            yield
+            if self.later is not None and self.later.resolved:
+                return None
+        if not urgent and read_bytes < self.request.min_bytes:
+            return None
+        # What a session is told is remembered as told: this is the answer from here on.
+        self._answers = True
+        response = self._throttled(read_bytes)
+        if response is None:
+            response = self._empty_response()
+            for first in range(0, len(found), _PARTITIONS_A_STEP):
+                self._tell(response, found[first : first + _PARTITIONS_A_STEP])
+                yield
+        return response
+
     def attempt(self, *, final: bool = False) -> FetchResponse | None:
         """The response, or None when it is worth waiting for more."""
-        steps = self._attempt(final=final)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]
-
-    def _attempt(self, *, final: bool) -> Generator[None, None, FetchResponse | None]:
-        bytes_left, read_bytes, urgent = self.bytes_max, 0, final or self.request.max_wait_ms <= 0
         found: list[tuple[Wanted, PartitionData]] = []
-        some = False
-        for number, wanted in enumerate(self.wanted, 1):
-            some = True
-            if not number % _PARTITIONS_A_STEP:
-                yield
-                if self.later is not None and self.later.resolved:
-                    return None
-            if self.incremental and self._is_still(wanted):
+        urgent = final or self.request.max_wait_ms <= 0 or not self.wanted
+        _, read_bytes, urgent = self._look(self.wanted, found, self.bytes_max, 0, urgent)
+        if not urgent and read_bytes < self.request.min_bytes:
+            return None
+        return self._throttled(read_bytes) or self._tell(self._empty_response(), found)
+
+    def _look(
+        self,
+        asked: Iterable[Wanted],
+        found: list[tuple[Wanted, PartitionData]],
+        bytes_left: int,
+        read_bytes: int,
+        urgent: bool,
+    ) -> tuple[int, int, bool]:
+        """Read what is there. `urgent` is what cannot wait: an answer that is due, or an error."""
+        incremental = self.incremental
+        for wanted in asked:
+            if incremental and self._is_still(wanted):
                 continue
             data = self._read(wanted, bytes_left, min_one_batch=not read_bytes)
             if data.records:
@@ -152,9 +177,7 @@ class ParkedFetch:
                 bytes_left = max(0, bytes_left - size)
             urgent = urgent or data.error_code != 0 or data.diverging_epoch.epoch >= 0
             found.append((wanted, data))
-        if not urgent and some and read_bytes < self.request.min_bytes:
-            return None
-        return self._throttled(read_bytes) or self._respond(found)
+        return bytes_left, read_bytes, urgent
 
     def _is_still(self, wanted: Wanted) -> bool:
         """Has nothing happened there since the client was told, so that there is neither anything to read nor to say?
@@ -217,11 +240,17 @@ class ParkedFetch:
             name = str(wanted.topic)
         return self.node.leader_of(name, wanted.partition)
 
-    def _respond(self, found: list[tuple[Wanted, PartitionData]]) -> FetchResponse:
+    def _empty_response(self) -> FetchResponse:
+        return FetchResponse(session_id=self.session.session_id if self.session else NO_SESSION)
+
+    def _tell(self, response: FetchResponse, found: list[tuple[Wanted, PartitionData]]) -> FetchResponse:
+        """Add to the response what of `found` is news."""
         session = self.session
-        response = FetchResponse(session_id=session.session_id if session else NO_SESSION)
         last: FetchableTopicResponse | None = None
         last_topic: str | bytes | None = None
+        if response.responses:
+            last = response.responses[-1]
+            last_topic = last.topic_id if self.by_id else last.topic
         for wanted, data in found:
             has_records = bool(data.records)
             news = wanted.is_news(
@@ -257,6 +286,8 @@ class ParkedFetch:
         return self.later
 
     def _try(self) -> None:
+        if self._answers:
+            return
         response = self.attempt()
         if response is not None:
             self._leave(response)
@@ -266,6 +297,8 @@ class ParkedFetch:
             self._finish()
 
     def _finish(self) -> None:
+        if self._answers:
+            return
         response = self.attempt(final=True)
         assert response is not None
         self._leave(response)
