@@ -7,12 +7,48 @@ and the error codes are never typed twice. A link to a file outside of docs/ bec
 import posixpath
 import re
 from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
 
+_DECISIONS = Path(__file__).parents[1] / "decisions"
 _PLACE = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]\n]+)\]\((?!\w+:|#|/)([^)#\s]+)[^)\s]*\)")
+
+
+def on_config(config: Any) -> Any:
+    """Docstrings with `>>>` become blocks of code (MkDocs calls this)."""
+    markdown: Any = import_module("markdown")
+    preprocessors: Any = import_module("markdown.preprocessors")
+    before_fences = 28
+
+    class Doctest(preprocessors.Preprocessor):  # type: ignore[misc]
+        def run(self, lines: list[str]) -> list[str]:
+            return fenced(lines)
+
+    class Doctests(markdown.Extension):  # type: ignore[misc]
+        def extendMarkdown(self, md: Any) -> None:  # noqa: N802
+            md.preprocessors.register(Doctest(md), "doctest", before_fences)
+
+    config.markdown_extensions.append(Doctests())
+    return config
+
+
+def fenced(lines: list[str]) -> list[str]:
+    """Each run of `>>>` and `...` lines as a fenced block, without the prompts."""
+    out: list[str] = []
+    inside = False
+    for line in lines:
+        prompt = line.startswith((">>> ", "... ")) and (inside or line.startswith(">>> "))
+        if prompt and not inside:
+            out += ["", "```python"]
+        elif inside and not prompt:
+            out += ["```", ""]
+        inside = prompt
+        out.append(line[4:] if prompt else line)
+    return [*out, "```"] if inside else out
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:
@@ -65,4 +101,11 @@ def error_codes() -> str:
     return "\n".join(rows)
 
 
-_PARTS = {"command_line": command_line, "error_codes": error_codes}
+def other_decisions() -> str:
+    """Records that the index of decisions does not name yet."""
+    index = (_DECISIONS / "README.md").read_text(encoding="utf-8")
+    others = [path for path in sorted(_DECISIONS.glob("[0-9]*.md")) if path.name not in index]
+    return "\n".join(f"- [{path.read_text(encoding='utf-8').splitlines()[0][2:]}]({path.name})" for path in others)
+
+
+_PARTS = {"command_line": command_line, "error_codes": error_codes, "other_decisions": other_decisions}

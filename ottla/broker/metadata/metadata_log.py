@@ -9,7 +9,7 @@ Rules:
 - A disk that fails in a sync leaves unknown what is durable: from then on every change is refused, until a restart
   reads what is there.
 
-It lives on the node's thread, its syncs on another (docs/decisions/0032).
+It lives on the node's thread, its syncs on another (docs/decisions/0230).
 """
 
 from __future__ import annotations
