@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+import ottla
+from examples import fraud
 from ottla.client import Admin, Consumer, Producer, TopicPartition
 from ottla.flow.error import StreamsError, TopologyError
 from ottla.streams import StreamsBuilder, TestDriver, TimeWindows
@@ -158,3 +160,9 @@ def test_a_missing_source_topic_is_refused_at_the_start(
 ) -> None:
     with pytest.raises(TopologyError, match=r"does not exist: create it first \(.*test_streams.py:\d+"):
         word_count(*names).start(bootstrap_servers, spark=spark)
+
+
+def test_the_example_finds_the_stolen_card(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    with ottla.Node() as node:
+        fraud.main(node.bootstrap_servers)
+    assert capsys.readouterr().out.endswith(f": {fraud.STOLEN}\n")
