@@ -48,6 +48,8 @@ _BLOCK = re.compile(r"```.*?```", re.DOTALL)
 _NAMED = re.compile(r"`([A-Za-z_]\w*(?:[./]\w+)*)(?:\(\))?`")
 #: Names of the kernel's, of C, of NumPy and of Apache Kafka's scripts.
 _FOREIGN = {"copy_folio_from_iter_atomic", "memcpy", "V100", "KAFKA_HEAP_OPTS", "KAFKA_LOG4J_OPTS"}
+#: "Whoever asks waits", "Of these a third is Python", "shall", "anew", "for ever".
+_UNPLAIN = re.compile(r"\b(?:shall|anew|for ever|[Ww]hoever)\b|(?:^|[.:] )(?:Of (?!course)|Who |Whose )(?!.*\?)")
 _LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)")
 
 
@@ -94,6 +96,19 @@ def test_links_between_documents_lead_somewhere() -> None:
         if not ((ROOT / path).parent / target).exists()
     ]
     assert broken == []
+
+
+def test_documents_speak_plain_english() -> None:
+    """The subject first, and today's words; decisions are as they were written, settings are the declarations'."""
+    found = [
+        f"{path}:{number}: {line.strip()[:80]}"
+        for path, text in _documents().items()
+        if path.startswith(("docs/", "README"))
+        and not path.startswith(("docs/decisions/0", "docs/reference/settings.md"))
+        for number, line in enumerate(text.splitlines(), 1)
+        if _UNPLAIN.search(line)
+    ]
+    assert found == []
 
 
 def test_the_architecture_knows_every_package() -> None:
