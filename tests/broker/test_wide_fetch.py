@@ -201,3 +201,19 @@ def test_a_fetch_in_steps_that_waits_ends_with_the_next_one_and_with_its_client(
             break
         client.ask(ApiVersionsRequest(), 0)
     assert [index for index, partition in seen.items() if partition.waiting] == []
+
+
+@pytest.mark.usefixtures("stepwise")
+def test_a_fetch_in_steps_with_too_little_waits_until_there_is_enough(node: ottla.Node, client: WireClient) -> None:
+    topic = _made(node)
+    _produce(client, topic, 0)
+    request = _waiting(topic)
+    # More than one batch, less than two.
+    request.min_bytes = 100
+    with WireClient(node.bootstrap_servers) as other:
+        # From here on both connections are served alike: what is sent first is looked at first.
+        other.ask(ApiVersionsRequest(), 0)
+        other.send(request, 12)
+        _produce(client, topic, 1)
+        answer = other.receive(1, 12)
+    assert [bool(each.records) for each in answer.responses[0].partitions[:3]] == [True, True, False]
