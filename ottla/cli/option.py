@@ -70,17 +70,17 @@ def config_file(function: F) -> F:
     return config(profile(function))
 
 
-def opened_config() -> ConfigFile:
-    """The file with profiles, read."""
+def opened_config(*, to_change: bool = False) -> ConfigFile:
+    """The file with profiles, read. `to_change`: one that is named and not there yet will be made."""
     from ottla.cli.config_file import ConfigFile, default_path
 
     context = click.get_current_context(silent=True)
     named = context.meta.get(_CONFIG) if context else None
     if named is None:
-        return ConfigFile(default_path(os.environ), must_exist="OTTLA_CONFIG" in os.environ)
+        return ConfigFile(default_path(os.environ), must_exist="OTTLA_CONFIG" in os.environ and not to_change)
     if "=" in named:
         raise click.UsageError(f"--config {named}: it takes a file; settings of a topic are --set KEY=VALUE")
-    return ConfigFile(Path(named), must_exist=True)
+    return ConfigFile(Path(named), must_exist=not to_change)
 
 
 def profile_name() -> str | None:

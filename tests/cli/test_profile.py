@@ -34,6 +34,13 @@ def test_a_profile_is_made_used_and_shown(topic: str, bare: Tool, bootstrap: str
     assert (wrong.code, "did you mean here?" in wrong.err) == (1, True)
 
 
+def test_the_first_profile_makes_the_file_that_the_environment_names(bare: Tool, bootstrap: str, path: Path) -> None:
+    path.unlink()
+    assert "is not there" in bare("topics").err
+    assert bare("profile", "set", "here", f"bootstrap.servers={bootstrap}").code == 0
+    assert bare("topics", "--profile", "here").code == 0
+
+
 def test_a_cluster_named_by_hand_gets_nothing_of_the_current_profile(bare: Tool, bootstrap: str, path: Path) -> None:
     path.write_text('current = "prod"\n[profiles.prod]\nbootstrap.servers = "127.0.0.1:1"\nsecurity.protocol = "SSL"\n')
     assert "127.0.0.1:1" in bare("topics").err

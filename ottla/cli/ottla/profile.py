@@ -21,10 +21,10 @@ def profile(context: click.Context, as_json: bool) -> None:
         context.invoke(list_, as_json=as_json)
 
 
-def _file() -> ConfigFile:
+def _file(*, to_change: bool = False) -> ConfigFile:
     from ottla.cli.option import opened_config
 
-    return opened_config()
+    return opened_config(to_change=to_change)
 
 
 @profile.command("list")
@@ -106,7 +106,7 @@ def set_(name: str, changes: tuple[str, ...], as_json: bool) -> None:
         if is_secret(key) and equals and value and not value.startswith("${"):
             raise OttlaError(f"{key} on the command line is seen by every user of this machine; give {key} alone")
         wanted[key.strip()] = value or None if equals else _asked(key)
-    _file().change(name, wanted)
+    _file(to_change=True).change(name, wanted)
     shown = [
         f"{key} is {'set' if is_secret(key) else value}" if value else f"{key} is gone" for key, value in wanted.items()
     ]
