@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ottla.kernel.error import OttlaError
+from ottla.kernel.error import KafkaError, OttlaError
 from ottla.wire.api import ApiKey
 
 if TYPE_CHECKING:
@@ -42,12 +42,17 @@ _SECRET = {
 _ENTRIES_MAX, _TEXT_MAX, _DEPTH_MAX = 3, 80, 5
 
 
-class _Lines(logging.Formatter):
-    """Time, level, logger, message; a traceback below."""
+class LineFormatter(logging.Formatter):
+    """Time, level, logger, message; a traceback below where it tells more than a disk's or Kafka's own words."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = f"{_time(record)} {_level(record):<5} {record.name}  {_one_line(record.getMessage())}"
-        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+        if not record.exc_info:
+            return text
+        error = record.exc_info[1]
+        if isinstance(error, OSError | KafkaError | OttlaError):
+            return f"{text}: {_one_line(str(error))}"
+        return f"{text}\n{self.formatException(record.exc_info)}"
 
 
 class _Json(logging.Formatter):
@@ -85,7 +90,7 @@ def _level(record: logging.LogRecord) -> str:
 def configure(level: str = "INFO", file: str | None = None, form: str = "text") -> Callable[[], None]:
     """Send the log to a file (reopened when it is moved away, as logrotate does) or stderr; what undoes it."""
     handler = _file_handler(file) if file else logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Json() if form == "json" else _Lines())
+    handler.setFormatter(_Json() if form == "json" else LineFormatter())
     root = logging.getLogger()
     before = root.level
     root.addHandler(handler)

@@ -132,4 +132,4 @@ def test_words_are_counted_without_a_broker() -> None:
 
 
 def test_fraud_is_found_in_forty_lines() -> None:
-    assert run("fraud") == "alerts 65, fraud 63, precision 0.97, recall 1.00\n"
+    assert run("card_fraud") == "alerts 65, fraud 63, precision 0.97, recall 1.00\n"
