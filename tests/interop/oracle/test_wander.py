@@ -14,7 +14,8 @@ from tests.interop.server import Server
 FOUND = sorted((Path(__file__).parent / "wander" / "found").glob("*.json"))
 #: What these are answered depends on nobody's speed.
 STEADY = [name for name in FAMILIES if name in ("record", "transaction", "admin")]
-SEEDS = (1, 2)
+#: In these Apache Kafka fails at nothing itself (in seed 2 it answers a WriteTxnMarkers with UNKNOWN_SERVER_ERROR).
+SEEDS = (1, 3)
 
 
 def same(reference: Server, subject: Server, steps: list[Step]) -> None:
