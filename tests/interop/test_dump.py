@@ -158,7 +158,7 @@ def test_both_say_the_same_of_every_file(files: list[Path], tools: ApacheTools, 
 
 
 def _marked(out: str) -> list[str]:
-    """Lines in which bytes that are no UTF-8 have one mark: Java and Python give some random ids more marks than one."""
+    """Lines in which a run of bytes that are no UTF-8 has one mark: Java and Python count these differently."""
     return re.sub("\ufffd+", "\ufffd", out).splitlines()
 
 
