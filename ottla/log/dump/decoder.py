@@ -2,6 +2,7 @@
 Kafka's names. The JSON is what Jackson writes, byte for byte: its escapes, and Java's words for floating numbers.
 """
 
+import codecs
 import json
 from base64 import b64encode
 from collections.abc import Callable
@@ -16,8 +17,21 @@ from ottla.wire.batch import Record
 Show = Callable[[Record], tuple[str | None, str | None]]
 
 
+def _as_java(error: UnicodeError) -> tuple[str, int]:
+    """One mark for a malformed sequence of Java's length: Python marks each byte of a surrogate's, Java all as one."""
+    assert isinstance(error, UnicodeDecodeError)
+    data, start = error.object, error.start
+    if data[start] != 0xED or not 0xA0 <= (data[start + 1] if start + 1 < len(data) else 0) <= 0xBF:
+        return "\ufffd", error.end
+    is_whole = start + 2 < len(data) and 0x80 <= data[start + 2] <= 0xBF
+    return "\ufffd", start + (3 if is_whole else 2)
+
+
+codecs.register_error("ottla.java", _as_java)
+
+
 def _text(data: Buffer) -> str:
-    return bytes(data).decode(errors="replace")
+    return bytes(data).decode(errors="ottla.java")
 
 
 #: Apache's decoders by the names of their classes: what stands in a key or a value. ValueError for too few bytes.
