@@ -68,7 +68,7 @@ def ottla_session_settings() -> dict[str, object]:
 
 @pytest.fixture(scope="session")
 def ottla_session_node(ottla_session_settings: dict[str, object]) -> "Iterator[FixtureNode]":
-    """One node for all tests that ask for it. What one test writes the others see: give each its own topics."""
+    """A node for all tests that ask for it. They see each other's writes: give each test its own topics."""
     from ottla.embedded.fixture_node import FixtureNode
 
     with FixtureNode(settings=ottla_session_settings) as node:

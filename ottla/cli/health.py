@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 HEALTHY, DEGRADED, FAILING = 0, 1, 2
 WORDS = ("healthy", "degraded", "failing")
-#: Of a log directory's disk, so much should be free.
+#: So large a part of a log directory's disk should be free.
 _FREE_MIN, _FREE_LEAST = 0.10, 0.02
 _NAMED_MAX = 3
 

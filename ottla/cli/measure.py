@@ -27,7 +27,7 @@ class MeasuredWindow:
         self.latency_ms_max = 0
 
     def add(self, latency_ms: int, size: int) -> None:
-        """One record."""
+        """A record."""
         self.count += 1
         self.size += size
         self.latency_ms += latency_ms
@@ -51,7 +51,7 @@ class MeasuredWindow:
 
     @property
     def latency_ms_mean(self) -> float:
-        """Of all its records."""
+        """The mean latency of all its records."""
         return self.latency_ms / max(self.count, 1)
 
 
@@ -64,13 +64,13 @@ class Latencies:
         self._sample = array("q")
 
     def add(self, latency: int) -> None:
-        """One more; of what unit, the caller knows."""
+        """A more; of what unit, the caller knows."""
         if self._seen % self._every == 0:
             self._sample.append(latency)
         self._seen += 1
 
     def percentiles(self, *shares: float) -> list[int]:
-        """Those that so large a share of the sample lies below."""
+        """The values that so large a share of the sample lies below."""
         found = sorted(self._sample)
         return [found[min(int(share * len(found)), len(found) - 1)] if found else 0 for share in shares]
 

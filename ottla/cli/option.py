@@ -233,7 +233,7 @@ def pairs(entries: tuple[str, ...], option: str) -> dict[str, str]:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before what cannot be taken back. Without a terminal there is nobody to ask: -y says yes there."""
+    """Ask before what cannot be taken back. Without a terminal there is no one to ask: -y says yes there."""
     if not yes:
         check_terminal(question)
         click.confirm(question, abort=True, err=True)

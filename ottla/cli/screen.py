@@ -186,7 +186,7 @@ def document(value: Any) -> None:
 
 
 def line(value: Any) -> None:
-    """One line of JSON, for results that come one by one."""
+    """A line of JSON, for results that come one by one."""
     click.echo(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
 
 
@@ -208,7 +208,7 @@ def told(as_json: bool, document_: Any, *lines: str) -> None:
 
 
 def note(text: str) -> None:
-    """Something that must be known, whoever reads: on stderr."""
+    """Tell on stderr what must be known, whatever reads stdout."""
     click.echo(f"{styled('ottla:', 'yellow', bold=True)} {text}", err=True)
 
 
@@ -219,7 +219,7 @@ def hint(text: str) -> None:
 
 
 def complain(error: OttlaError | KafkaError) -> None:
-    """One line on stderr that says what is wrong."""
+    """A line on stderr that says what is wrong."""
     message = in_words(error)
     click.echo(f"{styled('ottla:', 'red', bold=True)} {message}", err=True)
 

@@ -4,7 +4,7 @@ Rules:
 - A record that a poll gave is in hand until it is acknowledged. Implicit mode accepts all of them when the next poll or
   commit comes; explicit mode wants a word about each before the next poll.
 - Acknowledgements wait here until they are sent; each is sent once. What fails is told, not repeated: the broker gives
-  the record to somebody again when its lock ends.
+  the record to another member when its lock ends.
 - A renewed record stays in hand: it has more time, and is to be acknowledged again.
 
 KIPs: 932, 1222 (renew).
@@ -25,13 +25,13 @@ from ottla.wire.batch import Header
 class Acknowledge(IntEnum):
     """What becomes of a record."""
 
-    #: It was processed.
+    #: The record was processed.
     ACCEPT = 1
-    #: It was not: somebody is to get it again.
+    #: Not processed: give it to a member again.
     RELEASE = 2
-    #: Nobody can process it: nobody is to get it again.
+    #: The record cannot be processed: do not deliver it again.
     REJECT = 3
-    #: It takes longer: the lock begins anew.
+    #: Processing takes longer: the lock begins again.
     RENEW = 4
 
 
@@ -62,7 +62,7 @@ class Range(NamedTuple):
 
 
 class Acknowledgements:
-    """One share consumer's. Whoever owns it serialises the calls."""
+    """A share consumer's acknowledgements. Their owner serialises the calls."""
 
     def __init__(self, *, explicit: bool) -> None:
         self._explicit = explicit
@@ -85,7 +85,7 @@ class Acknowledgements:
         self.in_hand[partition][offset] = word
 
     def say(self, partition: TopicPartition, offsets: Iterable[int], word: int) -> None:
-        """Of offsets that the program never saw."""
+        """Acknowledge offsets that the program never saw."""
         ready = self.ready.setdefault(partition, {})
         for offset in offsets:
             ready[offset] = word

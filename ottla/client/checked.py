@@ -241,7 +241,7 @@ _SIMPLE: dict[Any, Convert] = {
 
 
 def _instance(kind: Any) -> Convert:
-    """One of this class; of a dataclass each field is checked too."""
+    """Check for an instance of this class; of a dataclass each field is checked too."""
     if getattr(kind, "_is_protocol", False):
         return _protocol(kind)
     fields: list[tuple[str, Convert]] = []

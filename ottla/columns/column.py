@@ -142,12 +142,12 @@ def _one_of_all(numbers: Ints) -> int | None:
 
 
 def _windows(data: Bytes, size: int) -> Bytes:
-    """Of each position the bytes that follow, so many."""
+    """The `size` bytes that follow each position."""
     return np.lib.stride_tricks.sliding_window_view(data, size)
 
 
 def headers_of(body: bytes, fields: Fields) -> list[Sequence[Header]]:
-    """Of each record its headers: nearly always none; those that have some are read one by one."""
+    """Each record's headers: nearly always none; records that have some are read one by one."""
     found: list[Sequence[Header]] = [()] * fields.size
     for index in np.flatnonzero(fields.header_count).tolist():
         # `header_at` stands behind the count, whose width follows from it.

@@ -193,7 +193,7 @@ class Varints:
         self.width = width if most > 1 else None
 
     def widths(self) -> Any:
-        """Of each its bytes: an array, or 1."""
+        """The bytes of each value: an array, or 1."""
         return 1 if self.width is None else self.width
 
     def width_at(self, row: int) -> int:
@@ -212,7 +212,7 @@ class Varints:
 
 
 class _Same(Varints):
-    """One byte, the same in all rows."""
+    """A byte, the same in all rows."""
 
     def __init__(self, byte: int) -> None:
         self.byte = bytes((byte,))
@@ -278,7 +278,7 @@ def _joined(values: Any, keys: Any | None, headers: Any | None, stamps: Ints) ->
 
 
 def _header_bytes(headers: Any) -> Any:
-    """Of each record the count of its headers and their bytes, from a list of (key, value) each."""
+    """(count of headers, their bytes) of each record, from a list of (key, value) each."""
     counts = np.asarray(pc.list_value_length(headers).fill_null(0)).astype(np.int64)
     flat = headers.flatten()
     if not len(flat):
@@ -316,7 +316,7 @@ def offsets_of(array: Any) -> NDArray[np.int32]:
 
 
 def sizes_of(array: Any) -> Ints:
-    """Of each value its bytes, -1 for a null."""
+    """The size of each value in bytes, -1 for a null."""
     sizes = np.diff(offsets_of(array)).astype(np.int64)
     if array.null_count:
         sizes[np.asarray(array.is_null())] = -1

@@ -70,7 +70,7 @@ class Fields:
     header_count: Ints
     #: Behind the count.
     header_at: Ints
-    #: Of the record.
+    #: Where the record ends.
     end_at: Ints
 
     __slots__ = (
@@ -90,7 +90,7 @@ class Fields:
         try:
             length, at = varints(data, starts)
             ends = at + length
-            # The attributes are a byte that nobody uses.
+            # The attributes are an unused byte.
             self.timestamp_delta, at = varints(data, at + 1)
             self.offset_delta, at = varints(data, at)
             self.key_size, self.key_at = varints(data, at)
@@ -105,7 +105,7 @@ class Fields:
 
     @classmethod
     def of(cls, stretch: Stretch) -> Fields:
-        """Those of records of one layout, of a single batch."""
+        """The fields of records of one layout, of a single batch."""
         found = cls.__new__(cls)
         count, size = stretch.records, stretch.size
         base = np.arange(0, size * count, size, dtype=np.int64)
@@ -130,7 +130,7 @@ class Fields:
         return found
 
     def part(self, start: int, end: int) -> Fields:
-        """Those of some records."""
+        """The fields of some of the records."""
         found = Fields.__new__(Fields)
         for name in self.__slots__:
             setattr(found, name, getattr(self, name)[start:end])
@@ -203,7 +203,7 @@ def _alike_heads(data: Bytes, raw: Any, starts: Ints, after: Ints, ends: Ints) -
 
 
 def _of_heads(windows: Any, raw: Any, after: Ints, ends: Ints) -> Fields | None:
-    """Those of records whose heads begin (behind the length) at `after`."""
+    """The fields of records whose heads begin (behind the length) at `after`."""
     begin, count = int(after[0]), after.size
     try:
         stamp, offset_at = decode_varint(raw, begin + 1)

@@ -43,7 +43,7 @@ Part = Callable[[int, int], list["ConsumerRecord"]]
 
 
 class ConsumerRecord(NamedTuple, Generic[K, V]):
-    """One record. `timestamp` is in ms since 1970; `leader_epoch` is its batch's."""
+    """A record. `timestamp` is in ms since 1970; `leader_epoch` is its batch's."""
 
     topic: str
     partition: int
@@ -127,7 +127,7 @@ class Unread:
 
     @property
     def next_offset(self) -> int:
-        """Of the record that is taken next; `end_offset` behind the last."""
+        """The offset of the record that is taken next; `end_offset` behind the last."""
         return int(self._offsets[self._at]) if self._at < self._end else self.end_offset
 
     def take(self, records_max: int) -> list[ConsumerRecord]:

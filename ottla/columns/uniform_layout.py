@@ -53,7 +53,7 @@ class Stretch(NamedTuple):
     key_size: int
     value_at: int
     value_size: int
-    #: One for all, or those of all records, a row a batch.
+    #: A single value for all records, or one for each, a row a batch.
     timestamp_delta: int | Ints
     #: The first one's where they count up, or those of all records, a row a batch.
     offset_delta: int | Ints
@@ -64,7 +64,7 @@ class UniformRun(NamedTuple):
 
     batches: int
     pitch: int
-    #: Of each batch.
+    #: Count of records in each batch.
     records: int
     stretches: list[Stretch]
 
@@ -271,7 +271,7 @@ def records_of(runs: Sequence[UniformRun]) -> int:
 
 
 def _blocks(runs: Sequence[UniformRun], column: Any) -> Iterator[tuple[UniformRun, slice, Stretch, Any]]:
-    """Of each stretch its run, which of all batches these are, and the rows of `column` for it, one a batch."""
+    """(run, which of all batches these are, the rows of `column` for it, one a batch) for each stretch."""
     at = batch = 0
     for run in runs:
         block = column[at : at + run.batches * run.records].reshape(run.batches, run.records, *column.shape[1:])

@@ -94,7 +94,7 @@ def _said(struct: Any, names: frozenset[str]) -> Iterator[str | bytes]:
 
 
 class Fault(ABC):
-    """One fault. It ends by `remove`, or at the end of a `with` block."""
+    """A fault. It ends by `remove`, or at the end of a `with` block."""
 
     def __init__(self, where: Where, times: int | None, after: int) -> None:
         if (times is not None and times < 1) or after < 0:
@@ -142,7 +142,7 @@ class Fault(ABC):
         return True
 
     def taken(self) -> None:
-        """Count it. Whoever waits for it finds the request carried out, if it is at all."""
+        """Count it. Its waiter finds the request carried out, if it is at all."""
         with self._changed:
             self.hits += 1
             self._changed.notify_all()
@@ -161,7 +161,7 @@ class Fault(ABC):
         """The reply to a request that it takes."""
 
     def removed(self) -> None:
-        """It is over."""
+        """Mark the fault as over."""
         return
 
 

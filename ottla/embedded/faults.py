@@ -34,7 +34,7 @@ __all__ = ["Fault", "Faults", "Hold", "Watch"]
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Fault)
 
-#: One API, several, or with None every one that the node serves.
+#: An API, several, or with None every one that the node serves.
 Apis = ApiKey | Iterable[ApiKey] | None
 
 
@@ -51,7 +51,7 @@ class Faults:
         self._node: BrokerNode | None = None
 
     def attach(self, node: BrokerNode | None) -> None:
-        """Stand before this node's handlers from now on, or before nobody's. Called on the node's thread."""
+        """Stand before this node's handlers from now on, or, with None, before none. Called on the node's thread."""
         self._node = node
         self._put()
 
@@ -160,7 +160,7 @@ class Faults:
         return self._add(CoordinatorAway(where, times, 0))
 
     def unreachable(self) -> Fault:
-        """Nobody gets an answer: every connection is dropped, and each new one at its first request."""
+        """No client gets an answer: every connection is dropped, and each new one at its first request."""
         fault = self._add(Disconnect(Where(frozenset(HANDLERS)), None, 0))
         self.drop_connections()
         return fault
@@ -181,7 +181,7 @@ class Faults:
     def move_coordinator(self, group: str | None = None, *, transactional_id: str | None = None) -> None:
         """Let the coordinator of a group or of a transactional id fail over: a new one is loaded from its log.
 
-        Whoever waits for an answer of the old one is told NOT_COORDINATOR.
+        Requests that wait for an answer of the old one get NOT_COORDINATOR.
         """
         if (group is None) == (transactional_id is None):
             raise ValueError("give a group or a transactional_id")

@@ -49,7 +49,7 @@ _CALL_SECONDS_MAX = 60
 
 
 class Node:
-    """One Ottla node on a thread of this process; ready when the constructor's `start` or `with` returns.
+    """An Ottla node on a thread of this process; ready when the constructor's `start` or `with` returns.
 
     `data`: the directory of its logs (kept), or None for a temporary one. `port`: 0 takes a free one.
     `settings`: any of Kafka's broker settings by Kafka's names, as text or as Python values.
@@ -151,7 +151,7 @@ class Node:
             if failure is not None:
                 raise failure
         except BaseException as error:
-            # Whoever is not told that it runs cannot stop it. After a Ctrl-C it is stopped when it has come to stand.
+            # A caller that is not told that it runs cannot stop it. After a Ctrl-C it is stopped once it has started.
             if isinstance(error, KeyboardInterrupt):
                 ready.wait(_START_SECONDS_MAX)
             self.stop()
@@ -221,7 +221,7 @@ class Node:
         if thread is None or thread.ident is None:
             return
         if loop is not None:
-            # It may have stopped by itself and closed its loop between our two looks.
+            # The node may have stopped by itself and closed its loop between our two looks.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(loop.stop)
         thread.join(_STOP_SECONDS_MAX)

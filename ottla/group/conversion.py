@@ -3,7 +3,7 @@ the last one leaves (KIP-848, online migration).
 
 Rules:
 - Only records are made here, and timers set; replay takes the old group out and puts the new one in.
-- Nobody loses what it has: the last classic assignment becomes the target and the current assignment of the consumer
+- No member loses what it has: the last classic assignment becomes the target and the current assignment of the consumer
   group; the target of the consumer group becomes the classic assignment.
 - Members that wait in a classic rebalance are told to join again.
 """
@@ -65,7 +65,7 @@ def _as_consumer_group(classic: ClassicGroup, topics: TopicView) -> ConsumerGrou
     group = ConsumerGroup(classic.group_id, epoch=classic.generation, assignment_epoch=classic.generation)
     protocol = classic.protocol_name
     if protocol is None or classic.protocol_counts.get(protocol) != len(classic.members):
-        # It is in the middle of its first rebalance, or of one to another protocol.
+        # In the middle of its first rebalance, or of one to another protocol.
         protocol = classic.choose_protocol()
     taken: set[tuple[Uuid, int]] = set()
     for one in classic.members.values():

@@ -118,7 +118,7 @@ _FOLDS = {**CONSUMER_RECORDS, **SHARE_RECORDS, **STREAMS_RECORDS}
 
 
 class GroupCoordinator:
-    """One partition's coordinator. Its driver makes it, fills it from the log, and drops it after `Resigned`."""
+    """A partition's coordinator. Its driver makes it, fills it from the log, and drops it after `Resigned`."""
 
     def __init__(self, partition: int, settings: CoordinatorSettings, rng: Rng, topics: TopicView) -> None:
         self.partition = partition
@@ -180,7 +180,7 @@ class GroupCoordinator:
         return turn.effects()
 
     def _time_passed(self, now: Now) -> list[Effect]:
-        # One deadline a step: the records of one must be replayed before the next is looked at. What else is due
+        # A deadline a step: the records of one must be replayed before the next is looked at. What else is due
         # leaves `deadline_ms` in the past.
         key = self.shard.timers.take_due(now.monotonic_ms)
         if key is None:

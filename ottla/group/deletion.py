@@ -63,7 +63,7 @@ def _delete(turn: CommandContext, group_id: str) -> ErrorCode:
     if not group.is_empty:
         return ErrorCode.NON_EMPTY_GROUP
     if isinstance(group, ShareGroup) and (group.initialized or group.initializing):
-        # It has been made anew meanwhile.
+        # Made again meanwhile.
         return ErrorCode.GROUP_DELETION_FAILED
     for topic, partition in turn.shard.offsets.all_partitions(group_id):
         turn.append(offset_tombstone(group_id, topic, partition))
@@ -75,7 +75,7 @@ def _delete(turn: CommandContext, group_id: str) -> ErrorCode:
 def expire_group(turn: CommandContext, group: Group) -> None:
     """Delete a group's offsets whose time is over, and the group if it holds nothing any more."""
     if isinstance(group, ShareGroup):
-        # It has no offsets here, and stays until somebody deletes it.
+        # The group has no offsets here, and stays until it is deleted.
         return
     promised = isinstance(group, ClassicGroup) and bool(group.promised)
     if _expire_offsets(turn, group) and group.is_empty and not promised:

@@ -18,7 +18,7 @@ class Called:
 
     #: The driver's own number for the request; it comes back in the `Answer`.
     ticket: int
-    #: One of the request classes of `coordinator.REQUESTS`.
+    #: A request of one of the classes of `coordinator.REQUESTS`.
     request: Any
     version: int
     client_id: str
@@ -34,7 +34,7 @@ class Loaded:
 
 @frozen
 class Resigned:
-    """This node no longer leads, or an append failed: whoever still waits is told NOT_COORDINATOR.
+    """This node no longer leads, or an append failed: requests that still wait get NOT_COORDINATOR.
 
     After it the coordinator is thrown away; a new one is loaded from the log.
     """

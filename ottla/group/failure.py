@@ -71,7 +71,7 @@ def failure(request: Any, version: int, error: KafkaError) -> Any:
     code = error.code
     match request:
         case JoinGroupRequest():
-            # Who was kept out shall not come back under the id it had.
+            # A member that was kept out must not come back under the id it had.
             full = code is ErrorCode.GROUP_MAX_SIZE_REACHED
             return JoinGroupResponse(error_code=code, member_id="" if full else request.member_id)
         case SyncGroupRequest():

@@ -1,4 +1,4 @@
-"""One number for all that a group's assignment depends on in its topics: it changes when they do.
+"""A number for all that a group's assignment depends on in its topics: it changes when they do.
 
 It is Apache Kafka's number (XXH3-64 over the same bytes), because it is in the log: a broker of the other kind that
 takes the log over must not think that every topic has changed.

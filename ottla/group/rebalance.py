@@ -48,13 +48,13 @@ def answer_sync_error(turn: CommandContext, group: ClassicGroup, member_id: str,
 
 
 def keep_alive(turn: CommandContext, group: ClassicGroup, member: ClassicMember, timeout_ms: int | None = None) -> None:
-    """The member gave a sign of life: its session starts anew."""
+    """The member gave a sign of life: its session starts again."""
     timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
     turn.alarm_in(TimerKey(Alarm.CLASSIC_SESSION, group.group_id, member.member_id), timeout_ms)
 
 
 def remove_member(turn: CommandContext, group: ClassicGroup, member_id: str) -> None:
-    """Take out a member or a promise; who waits is told UNKNOWN_MEMBER_ID and, if alive, joins anew."""
+    """Take out a member or a promise; who waits is told UNKNOWN_MEMBER_ID and, if alive, joins again."""
     answer_join_error(turn, group, member_id, ErrorCode.UNKNOWN_MEMBER_ID, "")
     answer_sync_error(turn, group, member_id, ErrorCode.UNKNOWN_MEMBER_ID)
     turn.timers.cancel(TimerKey(Alarm.CLASSIC_SESSION, group.group_id, member_id))
@@ -151,7 +151,7 @@ def complete_join(turn: CommandContext, group: ClassicGroup) -> None:
 
 
 def _elect_joined_leader(group: ClassicGroup) -> bool:
-    """The leader must be somebody who joined, for only they get the list of members."""
+    """The leader must be a member that joined, for only those get the list of members."""
     if group.leader in group.joins:
         return True
     joined = next((member_id for member_id in group.members if member_id in group.joins), None)

@@ -42,7 +42,7 @@ _OF_GROUPS = (
 
 
 class TimerKey(NamedTuple):
-    """Whose deadline it is."""
+    """The owner of a deadline."""
 
     alarm: Alarm
     group_id: str = ""

@@ -1,6 +1,6 @@
 """File descriptors: as many as this machine allows, and the low numbers left to others.
 
-A partition holds a descriptor or two. Whoever waits with `select()` in the same process (the thread of PySpark that
+A partition holds a descriptor or two. Other code in the process that waits with `select()` (the thread of PySpark that
 hears of a query's progress does) can only use numbers below 1,024, and would stop for good when files have taken them.
 """
 
@@ -47,7 +47,7 @@ def _grow_table() -> None:
     try:
         os.close(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, last))
     except OSError:
-        # Somebody has the last one: then the table is large already.
+        # The last one is taken: the table is large already.
         return
     finally:
         os.close(fd)

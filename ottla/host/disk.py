@@ -30,7 +30,7 @@ _FLOCK = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
 class HostFile:
-    """One open file. `HostDisk.open` makes it."""
+    """An open file. `HostDisk.open` makes it."""
 
     __slots__ = ("_fd",)
 
@@ -150,7 +150,7 @@ class HostDisk:
         return usage.f_blocks * usage.f_frsize, usage.f_bavail * usage.f_frsize
 
     def lock(self, path: str) -> HostLock | None:
-        """Take the lock file at `path`, or None if somebody holds it, in this process or another.
+        """Take the lock file at `path`, or None if it is held, in this process or another.
 
         Java's `FileChannel.tryLock` is a POSIX record lock. Linux's open-file-description locks conflict with
         those, so an Apache broker and this one exclude each other, and unlike those they also exclude a second

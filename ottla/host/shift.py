@@ -3,7 +3,7 @@
 Rules:
 - Time is moved in one step, as when a laptop wakes up: each timer that is due by then runs once, the earliest first,
   and all of them see the time that it is now.
-- Sockets stay in the machine's time: `loop.time()` does not move, so that nobody's connection counts as idle.
+- Sockets stay in the machine's time: `loop.time()` does not move, so that no connection counts as idle.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ShiftedClock:
 
 
 class _Timer:
-    """What `call_later` gives: asyncio's TimerHandle, as far as it is used. It outlives being planned anew."""
+    """The result of `call_later`: asyncio's TimerHandle, as far as it is used. It outlives being planned again."""
 
     __slots__ = ("_callback", "_timers", "due_ms", "handle", "number")
 
@@ -49,7 +49,7 @@ class _Timer:
         self._timers = timers
         self._callback = callback
         self.due_ms = due_ms
-        #: Of two that are due at once the one that was planned first runs first.
+        #: When two are due at once, the one planned first runs first.
         self.number = number
         self.handle: asyncio.Handle
         timers.add(self)
@@ -89,7 +89,7 @@ class _Shifted:
         return cast(asyncio.TimerHandle, timer)
 
     def clock_moved(self) -> None:
-        """Run what is due now, plan the rest anew."""
+        """Run what is due now, plan the rest again."""
         now_ms = self._clock.monotonic_ms()
         for timer in sorted(self._timers, key=lambda each: (each.due_ms, each.number)):
             if timer not in self._timers:

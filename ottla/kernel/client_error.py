@@ -71,7 +71,7 @@ class RecordDeserializationError(OttlaError):
         self.topic: str
         self.partition: int
         self.offset: int
-        #: Of the record, ms since 1970; -1 if it has none.
+        #: The record's timestamp, ms since 1970; -1 if it has none.
         self.timestamp: int
         #: The bytes as they were fetched.
         self.key: bytes | None

@@ -8,7 +8,7 @@
 Rules:
 - It is what `@dataclass(frozen=True, slots=True)` is, for `dataclasses.replace` and `fields`, for `match` and for mypy.
 - `__init__`, `__eq__`, `__hash__` and `__repr__` are compiled when they are first called.
-- That nobody assigns to a field is mypy's to see; at run time nothing stands in the way, and nothing slows `__init__`.
+- mypy sees that no field is assigned; at run time nothing prevents it, and nothing slows `__init__`.
 
 Not obvious: the standard decorator compiles seven functions for every class at import, 0.4 ms, and a node has a hundred
 of them (docs/decisions/0123-values-are-compiled-on-first-use.md).
@@ -53,7 +53,7 @@ def frozen(cls: type[_T]) -> type[_T]:
 
 
 class _Fields:
-    """`__dataclass_fields__`, made when somebody asks for it."""
+    """`__dataclass_fields__`, made on first use."""
 
     def __get__(self, instance: object, cls: Any) -> dict[str, dataclasses.Field[Any]]:
         kinds = _annotations(cls)
@@ -72,7 +72,7 @@ def _field(default: Any) -> Any:
 
 
 if sys.version_info >= (3, 14):
-    # They are evaluated when they are asked for (PEP 749); names that are not there yet shall not matter.
+    # They are evaluated when they are asked for (PEP 749); names that are not there yet should not matter.
     from annotationlib import Format, get_annotations
 
     def _annotations(cls: type) -> dict[str, Any]:

@@ -20,7 +20,7 @@ INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC})
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic. Its text form is the name of its directory: `flights-3`."""
+    """A partition of one topic. Its text form is the name of its directory: `flights-3`."""
 
     topic: str
     partition: int

@@ -8,7 +8,7 @@
 Rules:
 - It is for whole parts that most nodes start without (the machines of groups and transactions, rare handlers, rare
   decisions of the controller), not for single names: a module takes 0.2 ms, those of a group coordinator 20.
-- `load_all` imports the rest, for a node that has started and would rather pay now than at somebody's first request.
+- `load_all` imports the rest, for a node that has started and would rather pay now than at the first request.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Memory for long answers and for batches of tables, used again when nobody looks at it any more.
+"""Memory for long answers and for batches of tables, used again when nothing refers to it any more.
 
 A fetch's answer has megabytes. New memory for each of them is zeroed twice (by the kernel, and by Python) and faulted
 in page by page: as dear as receiving what it is for. So a few frames are kept.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 #: Smaller frames are not worth it.
 _KEPT_FROM_BYTES = 256 * 1024
-#: One that is received into, one that is decoded, one in between.
+#: Three frames: received into, decoded, and in between.
 _KEPT_MAX = 3
 _KEPT_BYTES_MAX = 64 * 1024 * 1024
 #: Frames are a little longer than they need be, so that what comes next fits too.
@@ -19,7 +19,7 @@ _STEP_BYTES = 64 * 1024
 
 
 class Frames:
-    """Those of one connection, or of one table on its way out. Not for several threads at once."""
+    """The frames of one connection, or of one table on its way out. Not for several threads at once."""
 
     __slots__ = ("_bytes_max", "_most", "kept")
 
@@ -30,7 +30,7 @@ class Frames:
         self.kept: list[bytearray] = []
 
     def take(self, size: int) -> memoryview:
-        """So many bytes that nobody else uses; what they hold is arbitrary."""
+        """A free frame of so many bytes; their content is arbitrary."""
         if size < _KEPT_FROM_BYTES:
             return new_memory(size)
         for frame in self.kept:

@@ -1,7 +1,7 @@
 """What time it is, by both clocks.
 
 Rules:
-- A deadline is a monotonic time: a session, a lock, a delay. The wall clock may be set, and nobody may lose anything by
+- A deadline is a monotonic time: a session, a lock, a delay. The wall clock may be set, and no client may be hurt by
   that.
 - A timestamp is a wall time: it stands in a record or is shown to people. What is counted from such a timestamp (the
   expiry of offsets and ids, a transaction's timeout as in Apache Kafka, retention) goes by the wall clock, too.
@@ -15,11 +15,11 @@ from ottla.kernel.ports import Clock
 
 
 class Now(NamedTuple):
-    """One moment, in whole milliseconds."""
+    """A moment, in whole milliseconds."""
 
     #: Since 1970-01-01 UTC. It may jump.
     wall_ms: int
-    #: It never goes back; only differences mean something.
+    #: Never goes back; only differences mean something.
     monotonic_ms: int
 
     @classmethod

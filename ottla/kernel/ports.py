@@ -12,7 +12,7 @@ Rules:
 from collections.abc import Sequence
 from typing import Protocol
 
-#: Bytes that somebody holds; a memoryview is valid only as long as its owner says.
+#: Bytes of another owner; a memoryview is valid only as long as its owner says.
 Buffer = bytes | bytearray | memoryview
 
 

@@ -74,7 +74,7 @@ class Between:
 
 
 class OneOf:
-    """One of some words; `any_case` takes them in small and large letters alike."""
+    """A word out of a list; `any_case` takes them in small and large letters alike."""
 
     __slots__ = ("any_case", "words")
 

@@ -1,11 +1,11 @@
-"""Who appends to a log, and what became of it."""
+"""The origins of an append, and its result."""
 
 from enum import Enum
 from typing import NamedTuple
 
 
 class Origin(Enum):
-    """Who appends: it decides what is checked."""
+    """The side that appends; it decides what is checked."""
 
     #: A producer: everything is checked.
     CLIENT = "client"

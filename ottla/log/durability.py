@@ -67,5 +67,5 @@ def _is_whole(log: "Log") -> bool:
 
 
 def _never_held_anything(log: "Log") -> bool:
-    """Then nothing has to be left of it: whoever finds no directory makes it again."""
+    """True when nothing has to be left of it: without a directory it is made again."""
     return not log.end_offset and log.bases == [0] and not log.generation and not log.epochs.entries()

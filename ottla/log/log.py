@@ -1,4 +1,4 @@
-"""One partition's log: batches in segments, appended at the end, read from anywhere. Read this file first.
+"""A partition's log: batches in segments, appended at the end, read from anywhere. Read this file first.
 
 Rules:
 - Offsets rise; what was acknowledged keeps its offset. Neither recovery point nor high watermark passes the end.
@@ -115,7 +115,7 @@ class Log:
         self.closed = False
         #: The end offset with which everything was found on the disk as a clean end leaves it, or -1.
         self.whole_at = -1
-        #: None while nobody has said how far the replicas are: then there are none, and it is the end offset.
+        #: None while the progress of the replicas is not known: there are none then, and it is the end offset.
         self._high_watermark: int | None = None
         #: While a sync that `flush.messages` asks for is to come: where that begins which is not shown before it.
         self._held: int | None = None
@@ -465,7 +465,7 @@ class Log:
         self._held = None
 
     def restart_at(self, offset: int, now_ms: int) -> None:
-        """Drop everything, and begin anew at `offset` (a follower that is behind its leader's start, a snapshot)."""
+        """Drop everything, and begin again at `offset` (a follower that is behind its leader's start, a snapshot)."""
         retention.restart_at(self, offset, now_ms)
 
     def advance_start_offset(self, offset: int) -> bool:

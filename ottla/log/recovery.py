@@ -132,7 +132,7 @@ def _recover(log: "Log", now_ms: int, recovery_point: int, log_start_offset: int
     """Read what may not be whole; the base offset from which on everything was read, or None if there is nothing."""
     bases = [segment.base_offset for segment in log.segments]
     slot = _first_unsure(bases, recovery_point)
-    # The cleaner leaves gaps between segments. Nobody else does: elsewhere one means that the end of a segment was lost
+    # The cleaner leaves gaps between segments. Elsewhere a gap means that the end of a segment was lost
     # while the name of the next was not.
     gaps = "compact" in log.settings.cleanup_policy or log.cleaner_offset is not None
     if slot == len(bases):
@@ -268,7 +268,7 @@ def _mend_indexes(
 
 
 def _fill_indexes(segment: Segment) -> None:
-    """For an index whose file is damaged: where a batch is damaged too it ends, and whoever reads on is told."""
+    """Fill a damaged index again: it ends at the first damaged batch, and the reader of that batch is told."""
     with suppress(KafkaError):
         rebuild_indexes(segment)
 

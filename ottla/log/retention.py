@@ -91,7 +91,7 @@ def truncate(log: "Log", offset: int, now_ms: int) -> bool:
 
 
 def restart_at(log: "Log", offset: int, now_ms: int) -> None:
-    """Drop everything and begin anew at `offset`."""
+    """Drop everything and begin again at `offset`."""
     _lower_points(log, offset)
     log.truncated()
     for segment in reversed(log.segments):

@@ -1,4 +1,4 @@
-"""The plain numbers one log needs, resolved from topic and broker settings by whoever opens it."""
+"""The plain numbers a log needs, resolved from topic and broker settings by its opener."""
 
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ class LogSettings:
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = UNLIMITED
-    #: Not the log's business, but whoever appends asks it of the log's topic.
+    #: Not used by the log itself: the produce handler asks it of the log's topic.
     min_insync_replicas: int = 1
     #: None is `compression.type=producer`: batches stay as they came.
     codec: Codec | None = None

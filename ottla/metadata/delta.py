@@ -2,7 +2,7 @@
 
 Rules:
 - `Delta.replay` is the only way that metadata changes. It takes every record type of 4.3 and 4.4.
-- A delta belongs to whoever made it and is used up by `image`. Maps are copied when a record first touches them, a
+- A delta belongs to its maker and is used up by `image`. Maps are copied when a record first touches them, a
   topic's partitions when a record first touches the topic: the cost of a batch is that of what it touches, plus one
   copy of each map.
 - A record that cannot be right (a partition of no topic) is a ValueError: the log is damaged or this program is wrong,
@@ -150,7 +150,7 @@ class Delta:
         )
 
     def _clear_elr(self, change: record.ClearElrRecord) -> None:
-        """Of one topic or, with an empty name, of all."""
+        """Clear the ELR of one topic or, with an empty name, of all."""
         topics = self._changed.get("topics", self._base.topics)
         for name in [change.topic_name] if change.topic_name else list(topics):
             topic = topics.get(name)

@@ -19,7 +19,7 @@ KRAFT_VERSION = "kraft.version"
 
 
 class Release(NamedTuple):
-    """One level of `metadata.version`."""
+    """A level of `metadata.version`."""
 
     release: str
     #: Its number within the release: 4.0-IV2.

@@ -31,13 +31,13 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 
 class PartitionImage(NamedTuple):
-    """One partition, as the last record about it left it."""
+    """A partition, as the last record about it left it."""
 
     leader: int
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
-    #: It grows with every change of the partition.
+    #: Grows with every change of the partition.
     partition_epoch: int = 0
     removing_replicas: tuple[int, ...] = ()
     adding_replicas: tuple[int, ...] = ()
@@ -54,7 +54,7 @@ class PartitionImage(NamedTuple):
 
 
 class TopicImage(NamedTuple):
-    """One topic; its partitions by index."""
+    """A topic; its partitions by index."""
 
     name: str
     topic_id: Uuid

@@ -27,7 +27,7 @@ class GroupView:
 
     @property
     def lag(self) -> int | None:
-        """Of all partitions where it is known."""
+        """The sum over all partitions whose lag is known."""
         known = [each["lag"] for each in self.partitions if each["lag"] is not None]
         return sum(known) if known else None
 
@@ -101,7 +101,7 @@ def _share(ask: Admin, group: str) -> GroupView:
     offsets = ask.list_share_group_offsets(group, unread=True).succeeded
     ends = _ends(ask, sorted(offsets))
     partitions = [
-        # Many members share a partition: nobody is named.
+        # Many members share a partition: no owner is named.
         _partition(each, one.start_offset if one.start_offset >= 0 else None, ends.get(each), one.lag, None)
         for each, one in sorted(offsets.items())
     ]

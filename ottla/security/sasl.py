@@ -22,7 +22,7 @@ from ottla.settings.client.security import SecuritySettings
 
 Exchange = Generator[bytes, bytes, None]
 
-#: A token is fetched anew when this part of its life is over (as `sasl.login.refresh.window.factor`).
+#: A token is fetched again when this part of its life is over (as `sasl.login.refresh.window.factor`).
 _TOKEN_LIFE_USED = 0.8
 
 
@@ -33,7 +33,7 @@ class SignIn:
         self.mechanism = settings.sasl_mechanism or ""
         self._settings = settings
         self._token = ""
-        #: When the token is to be fetched anew, in s since 1970.
+        #: When the token is to be fetched again, in s since 1970.
         self._renew_at = 0.0
 
     async def exchange(self) -> Exchange:

@@ -30,7 +30,7 @@ class Security:
 
 
 async def authenticate(ask: Ask, sign_in: SignIn, where: str) -> int:
-    """Sign in; returns how long the session lives in ms, 0 for ever. AuthenticationFailed."""
+    """Sign in; returns how long the session lives in ms, 0 forever. AuthenticationFailed."""
     hello: SaslHandshakeResponse = await ask(SaslHandshakeRequest(mechanism=sign_in.mechanism))
     if hello.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         offered = ", ".join(hello.mechanisms) or "nothing"

@@ -95,7 +95,7 @@ def _show(settings: SecuritySettings, made: ssl.SSLContext) -> None:
 
 @contextlib.contextmanager
 def _file_of(text: str) -> Iterator[str]:
-    """The ssl module reads keys from files only: one that nobody else can read, for that moment."""
+    """A file that only this user can read, for a moment: the ssl module reads keys from files only."""
     handle, path = tempfile.mkstemp(prefix="ottla-", suffix=".pem")
     try:
         with os.fdopen(handle, "w") as file:

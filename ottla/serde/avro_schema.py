@@ -47,28 +47,28 @@ _DIGITS_MAX = 38
 
 @dataclass
 class AvroNode:
-    """One type of a schema."""
+    """A type of a schema."""
 
     #: Avro's name of it: "record", "long", ...
     kind: str
     #: What its values are in Arrow.
     type: Any
     nullable: bool = False
-    #: Of a nullable one: which branch of the union is null.
+    #: For a nullable type: which branch of the union is null.
     null_branch: int = 0
-    #: Of a record.
+    #: For a record.
     fields: list[AvroField] = field(default_factory=list)
-    #: Of an array or a map.
+    #: For an array or a map.
     items: AvroNode | None = None
     symbols: list[str] = field(default_factory=list)
     default_symbol: str | None = None
-    #: Of a fixed.
+    #: For a fixed.
     size: int = 0
 
 
 @dataclass
 class AvroField:
-    """One field of a record."""
+    """A field of a record."""
 
     name: str
     node: AvroNode

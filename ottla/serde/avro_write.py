@@ -58,7 +58,7 @@ def _joined(pieces: list[Piece], rows: int) -> Any:
 
 
 def _pieces(node: AvroNode, column: Any, where: str) -> list[Piece]:
-    """Of a column that may have nulls."""
+    """The pieces of a column that may have nulls."""
     if not node.nullable:
         if column.null_count and node.kind != "null":
             raise OttlaError(f"{where} is null, which the Avro schema does not allow")
@@ -172,7 +172,7 @@ def default(field: AvroField, rows: int, why: str) -> Any:
 
 
 def _items(node: AvroNode, column: Any, where: str) -> list[Piece]:
-    """One block of all items, then the end. No items: only the end."""
+    """A single block of all items, then the end. No items: only the end."""
     assert node.items is not None
     kind = column.type
     if pa.types.is_map(kind):

@@ -132,7 +132,7 @@ def _readable(kind: Any) -> Any:
 
 
 def to_json(column: Any) -> Any:
-    """Of each row its JSON text; nulls are `null`."""
+    """Each row's JSON text; nulls are `null`."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         return to_json(column.cast(kind.value_type))

@@ -31,7 +31,7 @@ Errors = Literal["raise", "null"]
 class Serde:
     """Between bytes and a column of one type."""
 
-    #: Of the column.
+    #: The column's type.
     type: Any
     errors: Errors = "raise"
     #: Are the values given to `decode` as views (binary_view) into what was fetched?

@@ -18,7 +18,7 @@ _ENTRY = re.compile(r"([^/:]+)://\[?([0-9a-zA-Z\-%._:]*?)\]?:(-?[0-9]+)")
 
 
 class Listener(NamedTuple):
-    """One address: NAME://host:port. An empty host means all addresses of the machine."""
+    """An address: NAME://host:port. An empty host means all addresses of the machine."""
 
     name: str
     host: str
@@ -31,7 +31,7 @@ class Listener(NamedTuple):
 
 
 class VoterAddress(NamedTuple):
-    """One controller of a fixed quorum."""
+    """A controller of a fixed quorum."""
 
     id: int
     host: str
@@ -90,7 +90,7 @@ def _check_ports(key: str, listeners: Sequence[Listener]) -> None:
     for each in listeners:
         if not each.port:
             continue
-        # One port may serve IPv4 and IPv6, each with an address of its own.
+        # A port may serve IPv4 and IPv6, each with an address of its own.
         kind = "6" if ":" in each.host else "4" if re.fullmatch(r"[0-9.]+", each.host) else "all"
         for other in ("all",) if kind != "all" else ("4", "6"):
             if (each.port, other) in taken:

@@ -2,8 +2,8 @@
 
 Rules:
 - A setting that the thing does not have is the server's, by the name in its `broker`.
-- Names that nobody knows are passed over when they are read (a later release may have set them), and refused when
-  somebody asks for them.
+- Unknown names are passed over when they are read (a later release may have set them), and refused when
+  they are asked for.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla.settings.server.settings import ServerSettings
 
 
 class OverrideSettings(Settings):
-    """One thing's settings as they hold on one node."""
+    """A thing's settings as they hold on one node."""
 
     #: Where its own values come from.
     source: ClassVar[SettingSource]

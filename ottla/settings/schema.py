@@ -67,7 +67,7 @@ class SettingSource(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One place that gives a setting its value, or would if nothing stood before it."""
+    """A place that gives a setting its value, or would if nothing stood before it."""
 
     name: str
     #: None where it is a secret.
@@ -104,7 +104,7 @@ _TAKES = {
 
 
 class Setting(Generic[T]):
-    """One setting: its Kafka name, type, default, check, and what a person should know.
+    """A setting: its Kafka name, type, default, check, and what a person should know.
 
     Made by the functions below, in the body of a class of settings; it lives as long as that class.
     """

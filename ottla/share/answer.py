@@ -110,7 +110,7 @@ def split(request: Any) -> list[tuple[SharePartitionKey, Any]]:
 
 
 def merged(request: Any, answers: Sequence[Any]) -> Any:
-    """One response from those to the parts of a request."""
+    """The responses to the parts of a request, made one."""
     response, topic_class, _ = _CLASSES[type(request)]
     topics: dict[Uuid, list[Any]] = {}
     for answer in answers:

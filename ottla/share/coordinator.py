@@ -8,7 +8,7 @@ Rules:
 - A write is an update of what changed. After `share.coordinator.snapshot.update.records.per.snapshot` of them comes a
   snapshot, which has everything and makes the records before it useless.
 - The leader of a partition reads before it writes, and by that its epoch is known: a write of an older leader is
-  fenced, and so is one of a time before the group's offsets were set anew.
+  fenced, and so is one of a time before the group's offsets were set again.
 - The topic is not compacted but cut off at the front: what was not written to for long gets another snapshot, so that
   one idle share partition does not keep all of the log.
 
@@ -50,7 +50,7 @@ _UNINITIALIZED = "operation on uninitialized share partition not allowed."
 
 
 class ShareCoordinator:
-    """One partition's share coordinator. Its driver makes it, fills it from the log, and drops it."""
+    """A partition's share coordinator. Its driver makes it, fills it from the log, and drops it."""
 
     def __init__(self, settings: StateSettings, topics: Topics) -> None:
         self.settings = settings

@@ -30,7 +30,7 @@ class Called:
     """A request arrived that is for one share partition. It is answered in the same step."""
 
     ticket: int
-    #: One of the requests 83 to 87, with one topic and one partition.
+    #: A request of the APIs 83 to 87, with one topic and one partition.
     request: Any
 
 

@@ -1,15 +1,15 @@
-"""One partition as one share group reads it (KIP-932): who has which record, and for how long.
+"""A partition as one share group reads it (KIP-932): who has which record, and for how long.
 
 Rules:
 - A member acquires what is available, in the order of the log, and has it until its lock runs out, it says what became
   of it, or its session ends.
-- What became of a record counts when it is stored: until then nobody else gets it, and if it cannot be stored the
+- The outcome of a record counts when it is stored: until then no other member gets it, and if it cannot be stored the
   member has it as before. What runs out by itself needs no such care: after a crash it would be available too.
 - A record is delivered `share.delivery.count.limit` times at most, then it is archived. From half of that on fewer
   records come at a time, at last single ones, so that one that kills its readers takes no others with it.
 - At most `share.partition.max.record.locks` records are in flight; a batch of the log is not cut for that, nor for the
   number of records that a request asks for, unless it says so (KIP-1206).
-- What the log does not have, what nobody may see (control records, and of aborted transactions with read_committed) is
+- Records that the log lacks or that must stay hidden (control records, and with read_committed aborted ones) are
   archived when the fetch comes by.
 """
 
@@ -35,7 +35,7 @@ class AcknowledgeType(IntEnum):
     ACCEPT = 1
     RELEASE = 2
     REJECT = 3
-    #: It needs more time (KIP-1222).
+    #: More time is needed (KIP-1222).
     RENEW = 4
 
 
@@ -95,7 +95,7 @@ class Asked(NamedTuple):
 
 
 class SharePartition:
-    """One share group's view of one partition. Its leader makes it from the stored state, and drops it."""
+    """A share group's view of one partition. Its leader makes it from the stored state, and drops it."""
 
     def __init__(self, start_offset: int, batches: Iterable[StateBatch], limits: Limits) -> None:
         self.limits = limits
@@ -157,7 +157,7 @@ class SharePartition:
     def _checked(self, member_id: str, said: Acknowledgement) -> Iterator[tuple[int, int, AcknowledgeType]]:
         window = self.window
         if said.last_offset < window.start_offset:
-            # It is over already: an older answer was lost, or the log was cut off.
+            # Already over: an older answer was lost, or the log was cut off.
             return
         if not window.runs:
             raise _invalid_state("Batch record not found. The request batch offsets are not found in the cache.")
@@ -206,7 +206,7 @@ class SharePartition:
         return self._write(changed, number)
 
     def settle(self, number: int, *, stored: bool) -> None:
-        """A write is through, or has failed: then whoever had the records has them still."""
+        """A write has succeeded or failed: after a failure the member that had the records still has them."""
         self._under_way.discard(number)
         for run in self.window.runs:
             if run.change == number:
@@ -258,7 +258,7 @@ class SharePartition:
 
 
 class _Taking:
-    """One member takes from a share partition until it has enough."""
+    """A member takes from a share partition until it has enough."""
 
     def __init__(self, partition: SharePartition, member_id: str, asked: Asked, room: int, deadline_ms: int) -> None:
         self._limits = partition.limits

@@ -2,7 +2,7 @@
 
 Rules:
 - A session is a group's member's. Epoch 0 begins one, in place of the one before; -1 ends it; any other epoch must be
-  the one we expect next, or the member gets INVALID_SHARE_SESSION_EPOCH and begins anew.
+  the one we expect next, or the member gets INVALID_SHARE_SESSION_EPOCH and begins again.
 - A session ends with its connection: the member can reach us by no other way, and what it has is for others.
 - There are at most `group.share.max.share.sessions` (SHARE_SESSION_LIMIT_REACHED).
 """
@@ -25,7 +25,7 @@ Owner = tuple[str, str]
 
 
 class ShareSession:
-    """One member's session. `ShareSessions` makes and ends it."""
+    """A member's session. `ShareSessions` makes and ends it."""
 
     __slots__ = ("connection", "epoch", "owner", "partitions")
 

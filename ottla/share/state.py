@@ -70,9 +70,9 @@ class StoredState:
     """What the share coordinator holds of one share partition. Immutable: every change makes another one."""
 
     start_offset: int
-    #: Rises when the group's offsets are set anew.
+    #: Rises when the group's offsets are set again.
     state_epoch: int = 0
-    #: Of the partition's leader that last read the state.
+    #: The epoch of the partition's leader that last read the state.
     leader_epoch: int = 0
     delivery_complete_count: int = UNSET_COUNT
     batches: tuple[StateBatch, ...] = ()

@@ -34,7 +34,7 @@ class Run:
         self.state = state
         #: How often these were delivered.
         self.count = count
-        #: Who has them, and until when: only while they are ACQUIRED.
+        #: The member that has them, and until when: only while they are ACQUIRED.
         self.member_id = member_id
         self.deadline_ms = deadline_ms
         #: The number of the write that makes them `wanted`; 0 when there is none under way.
@@ -54,7 +54,7 @@ class Run:
 
     @property
     def is_locked(self) -> bool:
-        """Does somebody have them, who has not said what became of them?"""
+        """True if a member has them and has not acknowledged them."""
         return self.state is RecordState.ACQUIRED and not self.change
 
     def ends_by(self, change: int) -> bool:
@@ -62,7 +62,7 @@ class Run:
         return self.is_over or (self.change == change != 0 and self.wanted in _OVER)
 
     def become(self, state: RecordState) -> None:
-        """Leave whoever had them."""
+        """Take them from their member."""
         self.state = self.wanted = state
         self.member_id = ""
         self.deadline_ms = self.change = 0

@@ -21,7 +21,7 @@ Partition = tuple[str, int]
 
 @dataclass(slots=True)
 class SentRecord:
-    """One record that a producer handed over. `offset` once it is acknowledged; None is: nobody knows."""
+    """A record that a producer handed over. `offset` once it is acknowledged; None means unknown."""
 
     producer: str
     number: int
@@ -36,7 +36,7 @@ class WorkloadLedger:
 
     topic: str
     sent: list[SentRecord] = field(default_factory=list)
-    #: By consumer: (partition, offset, value) in the order in which the polls gave them; None where it began anew.
+    #: By consumer: (partition, offset, value) in the order in which the polls gave them; None where it began again.
     seen: dict[str, list[tuple[int, int, bytes] | None]] = field(default_factory=dict)
     #: By group and partition: the highest position whose commit was confirmed.
     committed: dict[tuple[str, int], int] = field(default_factory=dict)

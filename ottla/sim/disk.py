@@ -238,7 +238,7 @@ class SimDisk:
     # ---- faults
 
     def effect(self) -> None:
-        """One more thing is about to happen to the disk; here the power may go."""
+        """Count an effect on the disk; here the power may go."""
         if self.crash_at is not None and self.effects >= self.crash_at:
             raise Crashed
         self.effects += 1
@@ -256,7 +256,7 @@ class SimDisk:
         self._broken.add(path)
 
     def mend_directory(self, path: str) -> None:
-        """It works again, and has what it had."""
+        """Make it work again, with what it had."""
         self._broken.discard(path)
 
     def check(self, path: str) -> None:
@@ -274,7 +274,7 @@ class SimDisk:
         return min(0, self._bytes_max - self._used() - growth)
 
     def flip(self, path: str, bit: int) -> None:
-        """One bit of a file turns over at rest; nobody is told."""
+        """Turn over one bit of a file at rest, silently."""
         directory, name = self._parent(path)
         inode = directory.names[name]
         assert isinstance(inode, _Inode), f"{path} is a directory"

@@ -65,7 +65,7 @@ class DriftingClock:
 
 
 class Host:
-    """One machine. `World.host` makes it."""
+    """A machine. `World.host` makes it."""
 
     def __init__(self, world: World, name: str, address: str) -> None:
         self.world = world

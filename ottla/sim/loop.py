@@ -130,7 +130,7 @@ class SimPool(Executor):
 
 
 class _Job(Future[Any]):
-    """Runs when its turn comes, or when somebody waits for its result."""
+    """A job that runs when its turn comes, or when its result is waited for."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         super().__init__()

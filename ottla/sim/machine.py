@@ -48,7 +48,7 @@ _SETTINGS = {
 
 
 class Machine:
-    """One machine with one node. `settings` go before those of a node that is alone."""
+    """A machine with one node. `settings` go before those of a node that is alone."""
 
     def __init__(self, rng: Random, settings: Mapping[str, str] | None = None) -> None:
         self.rng = rng

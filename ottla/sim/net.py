@@ -1,4 +1,4 @@
-"""Connections without a network: whole frames, in order, until somebody closes.
+"""Connections without a network: whole frames, in order, until one end closes.
 
 Rules:
 - A frame arrives in a turn of the loop of its own; replies leave in the order of the requests.
@@ -51,7 +51,7 @@ class SimListener:
         self._serving = True
 
     def connect(self, on_reply: Callable[[bytes], None], on_lost: Callable[[], None]) -> "SimConnection":
-        """A client comes; ConnectionRefusedError while nobody serves."""
+        """Connect a client; ConnectionRefusedError while the node does not serve."""
         if not self._serving:
             raise ConnectionRefusedError
         self._accepted += 1
@@ -71,7 +71,7 @@ class SimListener:
 
 
 class SimConnection:
-    """One client's connection, both ends of it: the node's is what `ottla.net.inbound.Connection` shows."""
+    """A client's connection, both ends of it: the node's is what `ottla.net.inbound.Connection` shows."""
 
     def __init__(
         self, listener: SimListener, port: int, on_reply: Callable[[bytes], None], on_lost: Callable[[], None]
@@ -91,7 +91,7 @@ class SimConnection:
     # ---- the client's end
 
     def send(self, frame: bytes) -> None:
-        """One request, without its length."""
+        """A request, without its length."""
         self._listener.loop.call_soon(self._arrive, frame)
 
     def _arrive(self, frame: bytes) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ottla.sim.world import World
 
 WINDOW_BYTES = 1 << 18
-#: One way within a data centre.
+#: In one direction within a data centre.
 _LATENCY_US = (40, 400)
 #: TCP tries again after this time (RFC 6298's least timeout and its doubling).
 _RETRY_US = (200_000, 1_600_000)
@@ -28,7 +28,7 @@ _PORT_FIRST = 32_768
 
 
 class Link:
-    """One direction between two hosts. `slow_us` is added to the latency of everything."""
+    """A direction between two hosts. `slow_us` is added to the latency of everything."""
 
     __slots__ = ("held", "is_cut", "slow_us")
 
@@ -64,7 +64,7 @@ class Network:
         link.is_cut = False
         held, link.held = link.held, []
         if held:
-            # One retransmission carries on for all connections: those that retry first come first.
+            # A retransmission carries on for all connections: those that retry first come first.
             delay_us = self._world.rng.randrange(*_RETRY_US)
             for sock, action in held:
                 self._deliver(source, target, sock, action, delay_us)

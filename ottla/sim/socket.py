@@ -21,7 +21,7 @@ _Buffer = bytes | bytearray | memoryview
 
 
 class SimSocket:
-    """One end of a connection, or a listening socket. `Host.socket` makes it; `close` ends it."""
+    """An end of a connection, or a listening socket. `Host.socket` makes it; `close` ends it."""
 
     def __init__(self, host: Host, fd: int) -> None:
         self.host = host
@@ -166,7 +166,7 @@ class SimSocket:
                 self._carry(peer._was_reset)
 
     def vanish(self) -> None:
-        """The machine is gone: nobody is told."""
+        """The machine is gone, without a word to the other end."""
         self._forget()
 
     def _forget(self) -> None:

@@ -18,7 +18,7 @@ _LOW_BYTES = 16 * 1024
 
 
 class SimTransport:
-    """One client's end of a connection. `HostLoop.create_connection` makes it."""
+    """A client's end of a connection. `HostLoop.create_connection` makes it."""
 
     def __init__(self, loop: HostLoop, sock: SimSocket, protocol: Any) -> None:
         self._loop = loop

@@ -4,7 +4,7 @@ Rules:
 - `step` decides and `replay` changes: a request's records come out as `Append`, and the driver replays them at once.
 - An end goes in two records: the decision (`Prepare…`), then, when every marker is written, its completion. Between
   the two everyone else is told CONCURRENT_TRANSACTIONS.
-- A producer that begins anew while its transaction is open aborts that first (and is told to come again); one whose
+- A producer that begins again while its transaction is open aborts that first (and is told to come again); one whose
   transaction is older than its timeout is aborted the same way. Both raise the epoch, which locks the old one out.
 - A producer of a two-phase commit (KIP-939) has no timeout, and one that asks for it finds its transaction as it was
   (`keep_prepared_txn`): what the other resources have decided is then done to it, however long that takes.
@@ -63,7 +63,7 @@ class TransactionSettings:
 
 
 class TransactionCoordinator:
-    """One partition's transactional ids. The driver makes it, replays the log into it, and throws it away."""
+    """A partition's transactional ids. The driver makes it, replays the log into it, and throws it away."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class TransactionCoordinator:
     # ---- the log
 
     def replay(self, key: TransactionLogKey, value: TransactionLogValue | None) -> None:
-        """One record, at load or right after it was appended."""
+        """A record, at load or right after it was appended."""
         name = key.transactional_id
         if value is None:
             self.transactions.pop(name, None)
@@ -107,7 +107,7 @@ class TransactionCoordinator:
         return self._expiry_checked_ms + self._settings.transaction_remove_expired_transaction_cleanup_interval_ms
 
     def step(self, event: Event, now: Now) -> list[Effect]:
-        """One event in, what is to be done out, in the order in which it is to be done."""
+        """An event in, what is to be done out, in the order in which it is to be done."""
         if isinstance(event, Called):
             return self._called(event, now.wall_ms)
         if isinstance(event, MarkersWritten):

@@ -1,4 +1,4 @@
-"""One transactional id: its state, and the steps from one state to the next.
+"""The state of a transactional id, and the steps from one state to the next.
 
 Rules:
 - Empty -> Ongoing -> PrepareCommit | PrepareAbort -> CompleteCommit | CompleteAbort -> Ongoing …
@@ -64,7 +64,7 @@ COMPLETED = (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
 
 @frozen
 class Transaction:
-    """One transactional id at one moment. Only replay puts a new one in its place."""
+    """A transactional id at one moment. Only replay puts a new one in its place."""
 
     transactional_id: str
     producer_id: int
@@ -116,7 +116,7 @@ class Transaction:
     def initialized(
         self, timeout_ms: int, expected_epoch: int, fresh_id: int | None, now_ms: int
     ) -> Transaction | None:
-        """A producer begins anew (InitProducerId): a higher epoch, or `fresh_id`. None: its epoch is fenced."""
+        """A producer begins again (InitProducerId): a higher epoch, or `fresh_id`. None: its epoch is fenced."""
         epoch, last, producer_id = self.producer_epoch + 1, NO_EPOCH, self.producer_id
         if fresh_id is not None:
             producer_id, epoch = fresh_id, 0

@@ -57,7 +57,7 @@ NewRecord = tuple[int, bytes | None, bytes | None, Sequence[Header]]
 
 
 class Record(NamedTuple):
-    """One record as a consumer sees it: its own offset and timestamp, not deltas."""
+    """A record as a consumer sees it: its own offset and timestamp, not deltas."""
 
     offset: int
     timestamp: int
@@ -122,7 +122,7 @@ class BatchHeader(NamedTuple):
 
 
 class Batch:
-    """One whole batch: its header, and its records when somebody asks for them."""
+    """A whole batch: its header, and its records on demand."""
 
     __slots__ = ("data", "header")
 
@@ -203,7 +203,7 @@ def build(
     transactional: bool = False,
     control: bool = False,
 ) -> bytes:
-    """One batch of these records, at least one. Offsets count up from `base_offset`."""
+    """A batch of these records, at least one. Offsets count up from `base_offset`."""
     parts: list[bytes] = []
     delta = -1
     base_timestamp = max_timestamp = NO_TIMESTAMP

@@ -56,7 +56,7 @@ _LEVEL_DEFAULT = {Codec.GZIP: 6, Codec.LZ4: 9, Codec.ZSTD: 3}
 
 
 def codec_of(attributes: int) -> Codec:
-    """The codec in a batch's attributes. KafkaError UNSUPPORTED_COMPRESSION_TYPE for an id nobody has defined."""
+    """The codec in a batch's attributes. KafkaError UNSUPPORTED_COMPRESSION_TYPE for an id without a codec."""
     try:
         return Codec(attributes & 7)
     except ValueError:

@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 Decoder = Callable[..., tuple[Any, int]]
 Encoder = Callable[[Any], list[Any]]
 
-#: Of a message with records: up to this size a copy costs less than to read through a memoryview.
+#: For messages with records: up to this size a copy costs less than to read through a memoryview.
 _COPY_BYTES_MAX = 8192
 
 _decoders: dict[tuple[type, int], Decoder] = {}

@@ -20,7 +20,7 @@ LENGTH_BYTES = 4
 class Cutter:
     """Collects what arrives on one connection and gives whole frames, without their length.
 
-    Whoever reads the connection makes it and throws it away with the connection; after `Malformed` it is of no use.
+    Each connection has its own and throws it away at its end; after `Malformed` it is of no use.
     """
 
     __slots__ = ("_buffer", "_bytes_max")
@@ -57,6 +57,6 @@ class Cutter:
 
 
 def frame(*parts: bytes) -> bytes:
-    """One frame of these parts."""
+    """A frame of these parts."""
     body = b"".join(parts)
     return len(body).to_bytes(LENGTH_BYTES, "big") + body

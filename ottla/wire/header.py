@@ -19,7 +19,7 @@ __all__ = ["RequestHeader", "ResponseHeader", "request_header_version", "respons
 
 @wire(versions="1-2", flexible="2+")
 class RequestHeader:
-    """Who asks for what, and by which number the answer is to be known."""
+    """The head of a request: the API, its version, the correlation id, and the client's id."""
 
     request_api_key: Int16 = on("0+", default=0)
     request_api_version: Int16 = on("0+", default=0)

@@ -46,7 +46,7 @@ def span(text: str) -> range:
 
 
 class WireField:
-    """One field of a class. `name` and `annotation` come with `@wire`, the rest of the type on first use."""
+    """A field of a class. `name` and `annotation` come with `@wire`, the rest of the type on first use."""
 
     __slots__ = (
         "annotation",
@@ -232,7 +232,7 @@ class SchemaSource:
 
 
 def literal(field: WireField) -> str | None:
-    """The default of a field as source; None where it must be made anew each time."""
+    """The default of a field as source; None where it must be made again each time."""
     if field.factory is not None:
         return None
     return repr(field.default)

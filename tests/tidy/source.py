@@ -70,3 +70,23 @@ def packages() -> tuple[str, ...]:
 
 def _is_package(path: str) -> bool:
     return path.count("/") == 2 and path.endswith("/__init__.py")
+
+
+def prose_lines(path: str) -> Iterator[tuple[int, str, bool]]:
+    """(number, text, does a docstring or comment begin here?) for each line of prose in a module."""
+    lines = texts()[path].split("\n")
+    in_docstring = {
+        number
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    comments_before = False
+    for number, line in enumerate(lines, 1):
+        stripped = line.strip()
+        is_comment = stripped.startswith("#") and number not in in_docstring
+        if is_comment or number in in_docstring:
+            text = stripped.lstrip("#:").strip() if is_comment else stripped
+            begins = (is_comment and not comments_before) or (not is_comment and text.startswith('"""'))
+            yield number, text.removeprefix('"""'), begins
+        comments_before = is_comment

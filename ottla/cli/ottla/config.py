@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ottla.client import Admin, ConfigResource
     from ottla.settings.schema import Setting, Settings
 
-#: Those that this package declares.
+#: The kinds that this package declares.
 _KINDS = ("topic", "broker", "group")
 _RESOURCES = {
     "topic": "TOPIC",

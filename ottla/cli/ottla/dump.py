@@ -96,7 +96,7 @@ def _print_lines(path: str, decoder: str, records: bool, limit: int | None) -> N
 
 
 def _print_batches(path: str, decoder: str, *, records: bool, limit: int | None, as_json: bool) -> bool:
-    """One file; is it whole?"""
+    """A file; is it whole?"""
     from ottla.cli import screen
     from ottla.log.dump.decoder import DECODERS
 

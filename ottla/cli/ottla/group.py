@@ -84,7 +84,7 @@ def _lag(lag: int | None) -> Text | None:
 @click.argument("group", shell_complete=complete_group)
 @as_json
 def describe(bootstrap: str, client: tuple[str, ...], group: str, as_json: bool) -> None:
-    """One group: its members, and for every partition how far it is."""
+    """A group: its members, and forevery partition how far it is."""
     from ottla.cli import screen
     from ottla.operations.group_view import look, type_of
 
@@ -210,7 +210,7 @@ def _meant(
 
     if not topics:
         if not read:
-            raise OttlaError(f"{group} has read nothing yet; name the topics where it shall begin")
+            raise OttlaError(f"{group} has read nothing yet; name the topics where it should begin")
         return sorted(each for each in read if not only or each.partition in only)
     found = [TopicPartition(topic, each.partition) for topic in topics for each in ask.describe_topic(topic).partitions]
     chosen = [each for each in found if not only or each.partition in only]

@@ -90,7 +90,7 @@ def _of_topic(ask: Admin, topic: str, only: tuple[int, ...]) -> dict[TopicPartit
 @partitions.command()
 @cluster
 @click.argument("topic", shell_complete=complete_topic)
-@click.option("--to", "nodes", required=True, metavar="NODE,...", help="The nodes to hold it; the first shall lead.")
+@click.option("--to", "nodes", required=True, metavar="NODE,...", help="The nodes to hold it; the first should lead.")
 @_partition
 @_no_wait
 @as_json
@@ -137,7 +137,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _follow(what: str, total: int, remaining: Callable[[], int]) -> int:
-    """Look until nothing remains, and show a bar meanwhile. What remains when somebody is tired of looking."""
+    """Look until nothing remains, and show a bar meanwhile. Returns what remains when the user stops it."""
     from ottla.cli import screen
 
     left = remaining()

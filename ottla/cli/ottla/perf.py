@@ -167,7 +167,7 @@ def consume(bootstrap: str, client: tuple[str, ...], topic: str, count: int, gro
 def latency(
     bootstrap: str, client: tuple[str, ...], topic: str | None, count: int, size: int, acks: str, as_json: bool
 ) -> None:
-    """One record after the other from a producer to a consumer: how long each is under way.
+    """A record after the other from a producer to a consumer: how long each is under way.
 
     Without TOPIC it makes one of a single partition and deletes it again.
     """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ottla.client import Producer
 
 FORMATS = ("lines", "json", "jsonl", "csv", "parquet")
-#: Those whose lines or rows have columns: --key and a --header without = name one.
+#: Formats whose lines or rows have columns: --key and a --header without = name one.
 _COLUMNS = ("jsonl", "csv", "parquet")
 _PARSERS = {"lines": from_line, "json": from_json, "jsonl": from_json_line}
 #: File name endings to formats.

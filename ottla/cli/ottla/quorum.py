@@ -148,7 +148,7 @@ def _endpoint(text: str) -> tuple[str, tuple[str, int]]:
 @yes_option
 @as_json
 def remove(bootstrap: str, client: tuple[str, ...], node: int, directory_id: str, yes: bool, as_json: bool) -> None:
-    """Take the vote of a controller away, before it is switched off for ever."""
+    """Take the vote of a controller away, before it is switched off forever."""
     from ottla.cli import screen
 
     directory = _uuid(directory_id)

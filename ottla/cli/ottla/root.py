@@ -158,7 +158,7 @@ _WORDS = {
 
 
 def _misused(error: click.UsageError) -> None:
-    """One line about what is wrong, one that says where to read on. A group of commands alone shows its help."""
+    """A line about what is wrong, one that says where to read on. A group of commands alone shows its help."""
     from ottla.cli.screen import styled
 
     context = error.ctx

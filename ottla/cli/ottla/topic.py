@@ -310,7 +310,7 @@ def _question(counts: list[tuple[str, int | None]]) -> str:
 def trim(
     bootstrap: str, client: tuple[str, ...], name: str, target: str, only: tuple[int, ...], yes: bool, as_json: bool
 ) -> None:
-    """Delete the records of a topic before a place, for ever.
+    """Delete the records of a topic before a place, forever.
 
     WHERE is latest, an offset (100), so many before the end (-100 keeps the last 100), or a time (2026-11-21T06:00).
     """

@@ -31,7 +31,7 @@ class Sizes:
         self._sample: list[int] = []
 
     def add(self, length: int) -> None:
-        """One more."""
+        """A more."""
         self.count += 1
         self.total += length
         self.largest = max(self.largest, length)
@@ -75,7 +75,7 @@ class Analysis:
         self._headers: Counter[str] = Counter()
 
     def add(self, record: ConsumerRecord) -> None:
-        """One more."""
+        """A more."""
         self.records += 1
         self._partitions[record.partition] += 1
         if record.timestamp >= 0:

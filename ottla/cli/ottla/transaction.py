@@ -83,7 +83,7 @@ def _open(listed: dict[str, Any]) -> object:
 @click.argument("transactional_id", metavar="ID")
 @as_json
 def describe(bootstrap: str, client: tuple[str, ...], transactional_id: str, as_json: bool) -> None:
-    """One transactional id: its producer, and what the open transaction writes to."""
+    """A transactional id: its producer, and what the open transaction writes to."""
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
@@ -119,7 +119,7 @@ def describe(bootstrap: str, client: tuple[str, ...], transactional_id: str, as_
 @click.argument("partition", type=click.IntRange(0))
 @as_json
 def producers(bootstrap: str, client: tuple[str, ...], topic: str, partition: int, as_json: bool) -> None:
-    """Who has written to a partition lately, and what is still open there."""
+    """Show who has written to a partition lately, and what is still open there."""
     from ottla.cli import screen
     from ottla.client import TopicPartition
 
@@ -223,7 +223,7 @@ def abort(
 @yes_option
 @as_json
 def fence(bootstrap: str, client: tuple[str, ...], transactional_id: str, yes: bool, as_json: bool) -> None:
-    """Lock out whoever uses a transactional id now; what is open of it is aborted."""
+    """Lock out the present user of a transactional id; its open transaction is aborted."""
     from ottla.cli import screen
 
     confirm(f"lock out the producer that uses {transactional_id}, and abort its transaction?", yes=yes)

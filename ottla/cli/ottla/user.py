@@ -46,7 +46,7 @@ def _constant(mechanism: str) -> ScramMechanism:
 @cluster
 @as_json
 def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """All users that have a password. Passwords themselves nobody can show."""
+    """All users that have a password. Passwords themselves cannot be shown."""
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:

@@ -54,7 +54,7 @@ class Shape:
     headers: Headers = field(default_factory=list)
     partition: int | None = None
     null: bytes | None = None
-    #: Of JSON lines and tables.
+    #: For JSON lines and tables.
     key_column: str | None = None
     header_columns: tuple[str, ...] = ()
     value_column: str | None = None

@@ -72,7 +72,7 @@ class AclPermission(IntEnum):
 
 @frozen
 class Acl:
-    """One line: this principal may, or may not, do this with this resource from this host."""
+    """A line: this principal may, or may not, do this with this resource from this host."""
 
     resource: AclResource
     name: str

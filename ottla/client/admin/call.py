@@ -66,7 +66,7 @@ class Calls:
     async def _coordinator(
         self, name: str, attempt: Callable[[BrokerConnection], Awaitable[V]], kind: int = GROUP
     ) -> V:
-        """Run `attempt` on the coordinator of this group, or other `kind`; find it anew when it has moved."""
+        """Run `attempt` on the coordinator of this group, or other `kind`; find it again when it has moved."""
 
         async def once() -> V:
             return await attempt(await self._cluster.coordinator(kind, name, purpose=""))

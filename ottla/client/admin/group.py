@@ -82,7 +82,7 @@ class GroupCalls(OffsetCalls):
         return collect(found)
 
     async def describe_group(self, group: str) -> GroupDescription:
-        """One of them."""
+        """Describe a single group."""
 
         async def attempt(connection: BrokerConnection) -> GroupDescription:
             node = self._node_of(group)
@@ -252,7 +252,7 @@ class GroupCalls(OffsetCalls):
         )
 
     async def group_lag(self, group: str) -> list[PartitionLag]:
-        """Of each partition that the group has committed or a member holds: how far it is behind, and who reads it."""
+        """Each partition that the group has committed or a member holds: its lag, and its reader."""
         description = await self.describe_group(group)
         committed = await self.list_group_offsets(group)
         owners = {one: member for member in description.members for one in member.assignment}

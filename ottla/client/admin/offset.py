@@ -34,7 +34,7 @@ class OffsetCalls(Calls):
     async def list_offsets(
         self, specs: Mapping[TopicPartition, OffsetSpec | int], *, read_committed: bool = False
     ) -> Results[TopicPartition, ListedOffset]:
-        """Of each partition the offset that its `OffsetSpec` names, or the first at or after a timestamp in ms.
+        """The offset of each partition that its `OffsetSpec` names, or the first at or after a timestamp in ms.
 
         A timestamp after the last record gives offset -1 and timestamp -1.
         """

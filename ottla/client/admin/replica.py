@@ -1,4 +1,4 @@
-"""Replicas: where they are, where they shall be, and who writes to them. The admin calls about them."""
+"""Replicas: where they are, where they should be, and who writes to them. The admin calls about them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ActiveProducer:
 
 @frozen
 class Replica:
-    """One broker's copy of a partition."""
+    """A broker's copy of a partition."""
 
     topic: str
     partition: int
@@ -151,7 +151,7 @@ class ReplicaCalls(OffsetCalls):
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, broker: int | None = None
     ) -> Results[TopicPartition, tuple[ActiveProducer, ...]]:
-        """Who has written to these partitions lately, as their leaders know it, or as `broker` does (KIP-664)."""
+        """The producers that wrote to these partitions lately, as their leaders know, or as `broker` does (KIP-664)."""
 
         def request(some: list[TopicPartition]) -> DescribeProducersRequest:
             return DescribeProducersRequest(

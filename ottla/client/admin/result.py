@@ -1,7 +1,7 @@
 """What the admin client takes and gives: frozen, typed, with Kafka's words.
 
 A call about many things answers with `Results`: it maps each thing to its result, and raises a thing's own KafkaError
-when that thing is asked for. Nothing is lost silently: `check` raises the first error, and errors that nobody
+when that thing is asked for. Nothing is lost silently: `check` raises the first error, and errors that were not
 looked at warn.
 """
 
@@ -33,7 +33,7 @@ class Results(Mapping[K, V], Generic[K, V]):
     """Results by what was asked for. `results[key]` gives the value, or raises that key's KafkaError.
 
     Iteration and `len` cover all keys, failed ones too; `values()` and `items()` raise at a failed one. Results with
-    errors that nobody looked at (by `check`, `errors`, `succeeded`, or a key) warn with `UncheckedErrors` when they go.
+    errors that were not looked at (by `check`, `errors`, `succeeded`, or a key) warn with `UncheckedErrors` later.
     """
 
     __slots__ = ("_errors", "_looked", "_succeeded", "call")
@@ -196,7 +196,7 @@ class ResourceType(IntEnum):
 
 @frozen
 class ConfigResource:
-    """One thing with settings: `ConfigResource(ResourceType.TOPIC, "flights")`. Broker "": all brokers."""
+    """A thing with settings: `ConfigResource(ResourceType.TOPIC, "flights")`. Broker "": all brokers."""
 
     type: ResourceType
     name: str
@@ -227,7 +227,7 @@ class ConfigSynonym:
 
 @frozen
 class ConfigEntry:
-    """One setting of a resource. `value` is None when it is sensitive or not set."""
+    """A setting of a resource. `value` is None when it is sensitive or not set."""
 
     name: str
     value: str | None
@@ -240,7 +240,7 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Did nobody set it?"""
+        """True if it was not set."""
         return self.source is ConfigSource.DEFAULT_CONFIG
 
 
@@ -278,14 +278,14 @@ class GroupListing:
 
 @frozen
 class MemberDescription:
-    """One member and what is assigned to it."""
+    """A member and what is assigned to it."""
 
     id: str
     instance_id: str | None
     client_id: str
     host: str
     assignment: tuple[TopicPartition, ...]
-    #: What it shall have when the rebalance is over; None in a classic group.
+    #: What it should have when the rebalance is over; None in a classic group.
     target_assignment: tuple[TopicPartition, ...] | None = None
     #: Member epoch (KIP-848); None in a classic group.
     epoch: int | None = None
@@ -346,7 +346,7 @@ class ClusterDescription:
 
 @frozen
 class ReplicaLogDir:
-    """One replica in a log directory. `offset_lag` is how far it is behind; `future` marks one that is being moved."""
+    """A replica in a log directory. `offset_lag` is how far it is behind; `future` marks one that is being moved."""
 
     partition: TopicPartition
     size: int

@@ -85,7 +85,7 @@ class TopicCalls(Calls):
         return await self._each(names, attempt)
 
     async def describe_topic(self, name: str) -> TopicDescription:
-        """One of them. UNKNOWN_TOPIC_OR_PARTITION if it does not exist."""
+        """Describe a single topic. UNKNOWN_TOPIC_OR_PARTITION if it does not exist."""
         return (await self.describe_topics([name]))[name]
 
     async def create_topics(

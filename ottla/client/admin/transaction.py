@@ -117,10 +117,10 @@ class TransactionAdminCalls(ReplicaCalls):
         return await self._of_each(transactional_ids, describe)
 
     async def fence_producers(self, transactional_ids: Iterable[str]) -> Results[str, ProducerEpoch]:
-        """Lock out whoever uses these transactional ids now; what they have open is aborted."""
+        """Lock out the present users of these transactional ids; their open transactions are aborted."""
 
         async def fence(connection: BrokerConnection, name: str) -> ProducerEpoch:
-            # The coordinator wants a timeout; it is that of a transaction that nobody begins.
+            # The coordinator wants a timeout, for a transaction that never begins.
             request = InitProducerIdRequest(
                 transactional_id=name, transaction_timeout_ms=self._settings.request_timeout_ms
             )

@@ -74,7 +74,7 @@ def assign_sticky(members: list[CandidateMember], partitions: Mapping[str, int],
 
 
 def assign_cooperative(members: list[CandidateMember], partitions: Mapping[str, int], racks: Racks) -> Assignment:
-    """Sticky; what changes hands is given to nobody until its old owner has let go."""
+    """Sticky; a partition that changes hands is unassigned until its old owner has let go."""
     found = _sticky(members, partitions, racks)
     owner = {one: member.id for member in members for one in member.subscription.owned}
     for member_id, assigned in found.items():
@@ -157,7 +157,7 @@ def _even(owned: Assignment, every: list[TopicPartition], nearness: Nearness) ->
             member = hungry[turn]
             found[member].append(one)
             if len(found[member]) == quota:
-                # It has its quota: it may get one more when all have theirs.
+                # The member has its quota: it may get one more when all have theirs.
                 content.append(hungry.pop(turn))
             else:
                 turn += 1

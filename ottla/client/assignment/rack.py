@@ -25,7 +25,7 @@ def racks_count(of_members: Iterable[str | None], of_partitions: Sequence[frozen
 
 
 class Nearness:
-    """Of one group and its partitions; made for one assignment. Empty where racks do not count."""
+    """The racks of a group's members and partitions; made for one assignment. Empty where racks do not count."""
 
     def __init__(
         self, of_members: Mapping[str, str | None], partitions: Iterable[TopicPartition], racks: Racks
@@ -49,7 +49,7 @@ class Nearness:
         return rack is None or rack in self._racks.get(one, ())
 
     def in_order(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Those that few members are near to first."""
+        """The partitions, those that few members are near to first."""
         return sorted(partitions, key=lambda one: self._readers.get(one, 0))
 
     def next_of(self, one: TopicPartition, members: Sequence[str], first: int) -> int | None:
@@ -63,7 +63,7 @@ class Nearness:
 
 
 class _Topic:
-    """One topic of a range assignment while it is handed out."""
+    """A topic of a range assignment while it is handed out."""
 
     def __init__(self, name: str, count: int, members: list[tuple[str, str | None]], racks: Racks) -> None:
         self.name = name

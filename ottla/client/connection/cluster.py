@@ -61,7 +61,7 @@ class _Door:
 
 
 class Cluster:
-    """One client's way to the brokers. The client makes it on its loop and closes it."""
+    """A client's way to the brokers. The client makes it on its loop and closes it."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
@@ -165,7 +165,7 @@ class Cluster:
         return self.closed
 
     def close_idle(self) -> None:
-        """Close the connections that nobody used for `connections.max.idle.ms`."""
+        """Close the connections that were not used for `connections.max.idle.ms`."""
         idle_ms = self.settings.connections_max_idle_ms
         now = asyncio.get_running_loop().time()
         for key, one in list(self._connections.items()):
@@ -197,7 +197,7 @@ class Cluster:
             await self._ask(self.metadata.topics_to_ask(now_ms()))
 
     def _rebootstrap(self, why: str) -> None:
-        """Forget the brokers that are known, and begin anew with `bootstrap.servers` (KIP-1102)."""
+        """Forget the brokers that are known, and begin again with `bootstrap.servers` (KIP-1102)."""
         if self.settings.metadata_recovery_strategy != "rebootstrap":
             return
         _log.warning("starting again from bootstrap.servers: %s", why)
@@ -250,7 +250,7 @@ class Cluster:
         await self.retry(attempt, timeout_ms)
 
     async def missing(self, topics: Iterable[str]) -> list[str]:
-        """Those of `topics` that do not exist now, by name. It creates none."""
+        """The names of `topics` that do not exist now. Creates none."""
         names = [name for name in topics if name not in self.metadata.topics]
         if names:
             await self._ask(names, create=False)
@@ -291,7 +291,7 @@ class Cluster:
         return self._coordinators.get((kind, key))
 
     def forget_coordinator(self, kind: int, key: str) -> None:
-        """It said that it is not, or it does not answer: the next call finds out anew."""
+        """The broker denied being the coordinator, or does not answer: the next call finds it again."""
         self._coordinators.pop((kind, key), None)
 
     # ---- retries

@@ -1,4 +1,4 @@
-"""One connection to one broker: requests go out as they come, answers are matched in order.
+"""A connection to one broker: requests go out as they come, answers are matched in order.
 
 Rules:
 - The broker answers in the order of the requests (Kafka's protocol guide); a correlation id that does not fit closes
@@ -6,8 +6,8 @@ Rules:
 - A connection is used only after ApiVersions has said which versions the broker takes; each request goes in the highest
   version that both know.
 - A request that is not answered in its time closes the connection, as in the Java client: an answer that comes later
-  would belong to nobody, and the requests behind it wait in the same queue.
-- An answer's bytes fields are views into its frame, which nobody else uses: records are not copied.
+  would belong to no request, and the requests behind it wait in the same queue.
+- An answer's bytes fields are views into its frame, which has no other user: records are not copied.
 - With SASL the client signs in after ApiVersions, and again with the first request when most of the session is over.
   What is sent meanwhile is held back: the broker takes nothing but the exchange.
 
@@ -69,7 +69,7 @@ class _Sent:
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """One socket to a broker. `open` makes it; it ends by `close`, by the broker, or by a request that timed out."""
+    """A socket to a broker. `open` makes it; it ends by `close`, by the broker, or by a request that timed out."""
 
     def __init__(self, host: str, port: int, client_id: str, meter: NodeMeter) -> None:
         self.host = host

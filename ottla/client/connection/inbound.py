@@ -16,7 +16,7 @@ _TLS_ALERT = b"\x15\x03"
 
 
 class Inbound:
-    """One connection's incoming bytes."""
+    """A connection's incoming bytes."""
 
     def __init__(self) -> None:
         self._staging = bytearray(_STAGING_BYTES)

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """An event loop that runs for ever in a daemon thread."""
+    """An event loop that runs forever in a daemon thread."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -74,7 +74,7 @@ _current: LoopThread | None = None
 
 
 def loop_thread() -> LoopThread:
-    """The loop thread of this process; made when there is none, and made anew after a fork."""
+    """The loop thread of this process; made when there is none, and made again after a fork."""
     global _current
     found = _current
     if found is not None and found.pid == os.getpid():

@@ -35,7 +35,7 @@ class ClusterNode:
 
 @frozen
 class PartitionState:
-    """One partition as the metadata shows it. `leader` is NO_LEADER (-1) while there is none."""
+    """A partition as the metadata shows it. `leader` is NO_LEADER (-1) while there is none."""
 
     partition: int
     leader: int
@@ -47,7 +47,7 @@ class PartitionState:
 
 @frozen
 class TopicState:
-    """One topic as the metadata shows it; `partitions` by number, without gaps."""
+    """A topic as the metadata shows it; `partitions` by number, without gaps."""
 
     name: str
     id: Uuid

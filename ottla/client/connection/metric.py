@@ -27,7 +27,7 @@ class Sampled:
     def __init__(self, now_ms: int) -> None:
         self.total = 0.0
         self.count = 0
-        #: Of the present window; `_before` has the (count, sum, max) of the last one.
+        #: In the present window; `_before` has the (count, sum, max) of the last one.
         self._seen = 0
         self._sum = 0.0
         self._max = -math.inf
@@ -36,7 +36,7 @@ class Sampled:
         self._started_ms = now_ms
 
     def record(self, value: float, now_ms: int) -> None:
-        """One more event."""
+        """Count another event."""
         if now_ms - self._began_ms >= WINDOW_MS:
             self._turn(now_ms)
         self.count += 1

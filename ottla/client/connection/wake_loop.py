@@ -36,7 +36,7 @@ class WakeLoop(ABC):
         self._connecting: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._updating = False
-        #: Why the brokers do not let us in, as they last said; whoever tells the program clears it.
+        #: Why the brokers do not let us in, as they last said; cleared when the program is told.
         self.refusal: OttlaError | KafkaError | None = None
         self._update_backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
 

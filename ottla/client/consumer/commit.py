@@ -29,7 +29,7 @@ from ottla.kernel.ids import TopicPartition
 
 _log = logging.getLogger("ottla.client")
 
-#: How a commit went that nobody waits for.
+#: The outcome of a commit that the program does not wait for.
 Failure = KafkaError | OttlaError | None
 
 

@@ -3,7 +3,7 @@
 Rules:
 - The first request names everything (epoch 0); later ones only partitions that are new, moved on, or are to be
   forgotten.
-- A session that the broker lost begins anew; a broker that keeps none answers with session 0, and every request is
+- A session that the broker lost begins again; a broker that keeps none answers with session 0, and every request is
   full.
 """
 
@@ -38,7 +38,7 @@ class SessionRequest(NamedTuple):
 
 
 class FetchSession:
-    """One consumer's session with one broker. The fetcher makes it; it ends with its connection."""
+    """A consumer's session with one broker. The fetcher makes it; it ends with its connection."""
 
     def __init__(self) -> None:
         self.id = NO_SESSION
@@ -55,14 +55,14 @@ class FetchSession:
             forget = [
                 (one, known.topic_id)
                 for one, known in self.known.items()
-                # A topic that was made anew under its name is another: the old one is to be forgotten.
+                # A topic that was made again under its name is another: the old one is to be forgotten.
                 if one not in wanted or wanted[one].topic_id != known.topic_id
             ]
         self.known = dict(wanted)
         return SessionRequest(self.id, self.epoch, send, forget)
 
     def answered(self, error_code: int, session_id: int) -> bool:
-        """The broker's answer. False if the session is over and the request must be made anew."""
+        """The broker's answer. False if the session is over and the request must be made again."""
         if error_code in (
             ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
             ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -78,7 +78,7 @@ class FetchSession:
         return True
 
     def reset(self, *, keep_id: bool = False) -> None:
-        """Begin anew; with `keep_id` the broker closes the old session while it makes the new one."""
+        """Begin again; with `keep_id` the broker closes the old session while it makes the new one."""
         if not keep_id:
             self.id = NO_SESSION
         self.epoch = FIRST_EPOCH

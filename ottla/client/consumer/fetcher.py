@@ -60,7 +60,7 @@ _MOVED = frozenset(
 
 
 class Fetcher(WakeLoop):
-    """One consumer's fetches. The consumer makes it, wakes it and closes it."""
+    """A consumer's fetches. The consumer makes it, wakes it and closes it."""
 
     purpose = "fetch"
 
@@ -215,7 +215,7 @@ class Fetcher(WakeLoop):
             self.wake()
 
     def _took(self, partition: TopicPartition, want: WantedPartition, data: PartitionData) -> bool:
-        """One partition's part of an answer. False if it is better not to ask again at once."""
+        """A partition's part of an answer. False if it is better not to ask again at once."""
         code = data.error_code
         with self._lock:
             state = self._positions.get(partition)

@@ -180,7 +180,7 @@ class RecordCalls:
     def table(
         self, taken: list[Taken], key: Serde | None, value: Serde | None
     ) -> tuple[Any, list[RecordDeserializationError]]:
-        """One table of these bytes, and what is to become a dead letter of them.
+        """A table of these bytes, and what is to become a dead letter of them.
 
         With on.decode.error=raise an unreadable value ends its partition's part, and is raised where no row is left.
         """

@@ -106,7 +106,7 @@ class ConsumerTopicMeter:
 
 
 def partition_metrics(state: PartitionPosition, *, stable: bool, now_ms: int) -> ConsumerPartitionMetrics:
-    """Of one assigned partition."""
+    """The figures of one assigned partition."""
     lag = lead = math.nan
     if state.position is not None and state.high_watermark >= 0:
         lag = max(0, state.end_offset(stable=stable) - state.position)

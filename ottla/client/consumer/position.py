@@ -4,7 +4,7 @@ Rules:
 - `position` is the offset of the next record that the program gets; `fetch_offset` that of the next one to fetch. What
   lies between is in `chunks`. A seek drops the chunks, and an answer to a fetch that began elsewhere is dropped when
   it comes.
-- The fetching side puts chunks in, the polling side takes records out; whoever owns both serialises them.
+- The fetching side puts chunks in, the polling side takes records out; their owner serialises them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Chunk:
 
 
 class PartitionPosition:
-    """One assigned partition."""
+    """An assigned partition."""
 
     __slots__ = (
         "buffered",

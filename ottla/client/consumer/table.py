@@ -43,7 +43,7 @@ class Taken(NamedTuple):
     """What a poll took of one partition, still encoded."""
 
     partition: TopicPartition
-    #: Of the first record that is wanted; batches may begin earlier.
+    #: The first record that is wanted; batches may begin earlier.
     offset: int
     batches: list[tuple[Buffer, int, BatchHeader]]
     #: How many they hold.
@@ -333,7 +333,7 @@ def decoded(serde: Serde, raw: Any, errors: list[tuple[int, str]] | None) -> Any
     pieces: list[Any] = []
 
     def read(start: int, end: int) -> None:
-        """One call reads all; where it fails, halves are tried, so that one bad value costs a few calls."""
+        """A call reads all; where it fails, halves are tried, so that one bad value costs a few calls."""
         try:
             pieces.append(serde.decode(raw.slice(start, end - start)))
         except (ValueError, KafkaError) as error:

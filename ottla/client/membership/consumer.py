@@ -138,7 +138,7 @@ class ConsumerGroupMember(Group):
             self._wake.set()
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):
             if self.identity()[:2] != (member_id, generation):
-                # It speaks of who we were.
+                # The answer speaks of who we were.
                 return Outcome.REJOIN
             self.membership.lost()
             self._lost = True

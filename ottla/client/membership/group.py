@@ -4,7 +4,7 @@ Rules:
 - Heartbeats run on their own; whatever takes partitions away or brings them happens in `poll`, in the program's own
   time.
 - A consumer that does not poll for `max.poll.interval.ms` leaves, and joins again with its next poll.
-- The coordinator is found anew when it moved; that is logged once by `Cluster`.
+- The coordinator is found again when it moved; that is logged once by `Cluster`.
 """
 
 from __future__ import annotations
@@ -248,4 +248,4 @@ class Group(ABC):
 
     @abstractmethod
     async def _beat(self) -> None:
-        """One heartbeat."""
+        """A heartbeat."""

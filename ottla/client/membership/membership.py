@@ -58,7 +58,7 @@ _COORDINATOR = frozenset(
 
 
 class ClassicMembership:
-    """One consumer in a group of the classic protocol."""
+    """A consumer in a group of the classic protocol."""
 
     def __init__(self, settings: ConsumerSettings) -> None:
         self.member_id = ""
@@ -214,7 +214,7 @@ _JOIN, _LEAVE, _LEAVE_STATIC = 0, -1, -2
 
 
 class ConsumerMembership:
-    """One consumer in a group of the consumer protocol."""
+    """A consumer in a group of the consumer protocol."""
 
     def __init__(self, settings: ConsumerSettings, member_id: str) -> None:
         #: Ours for good: the client makes it (KIP-1082).
@@ -223,7 +223,7 @@ class ConsumerMembership:
         self.interval_ms = 0
         #: What the coordinator last gave us, by topic id; None until it has.
         self.target: dict[Uuid, tuple[int, ...]] | None = None
-        #: What we have told the coordinator that we own; None when it must be told anew.
+        #: What we have told the coordinator that we own; None when it must be told again.
         self.told_owned: dict[Uuid, tuple[int, ...]] | None = None
         self._told_subscription: tuple[tuple[str, ...], str | None] | None = None
         self._settings = settings

@@ -2,7 +2,7 @@
 on their way. Pure: it has a clock and randomness given, and never waits.
 
 Rules:
-- A batch is ready when it has `batch.size` bytes, has lingered, or somebody waits for it (flush, full memory). While
+- A batch is ready when it has `batch.size` bytes, has lingered, or is waited for (flush, full memory). While
   the broker is busy it stays open and grows, up to `max.request.size`: under load batches become large by themselves.
 - A partition's batches leave in their order. A batch that is sent again waits until nothing else of its partition is on
   its way, so that nothing overtakes it.
@@ -31,7 +31,7 @@ _HEADER_OVERHEAD = 10
 
 
 class PartitionQueue:
-    """One partition's batches."""
+    """A partition's batches."""
 
     __slots__ = ("closed", "in_flight", "next_sequence", "number", "open", "topic")
 
@@ -52,7 +52,7 @@ class PartitionQueue:
 
 
 class TopicQueue:
-    """One topic's partitions, as many as the metadata shows."""
+    """A topic's partitions, as many as the metadata shows."""
 
     __slots__ = ("available", "name", "partitions", "sticky")
 
@@ -78,7 +78,7 @@ class Accumulator:
         self.flushing = 0
         #: Set when a batch was opened or has grown: the sender should look.
         self.stirred = False
-        #: Does somebody wait for memory?
+        #: Does a sender wait for memory?
         self.starved = False
         self.memory_used = 0
         self._serial = 0
@@ -208,7 +208,7 @@ class Accumulator:
         return True
 
     def _reserve(self, size: int) -> bool:
-        # One batch always fits, however small the memory is: else nothing would ever be sent.
+        # A batch always fits, however small the memory is: else nothing would ever be sent.
         if self.memory_used + size > self._settings.buffer_memory and self.memory_used:
             self.starved = True
             return False
@@ -268,7 +268,7 @@ class Accumulator:
         return batch
 
     def put_back(self, partition: PartitionQueue, batch: ProducerBatch, retry_at_ms: int) -> None:
-        """It is to be sent again, in its old place: before all with a later sequence."""
+        """Queue the batch again, in its old place: before all with a later sequence."""
         partition.in_flight.remove(batch)
         batch.attempts += 1
         batch.retry_at_ms = retry_at_ms
@@ -283,7 +283,7 @@ class Accumulator:
         self.active[partition] = None
 
     def complete(self, partition: PartitionQueue, batch: ProducerBatch) -> None:
-        """It is over; its memory is free."""
+        """The batch is over; free its memory."""
         if batch in partition.in_flight:
             partition.in_flight.remove(batch)
         elif batch in partition.closed:

@@ -1,7 +1,7 @@
 """A batch on its way to a broker, and what the sender of a record holds of it.
 
 `Accumulator` makes a batch and fills it, `Sender` encodes and sends it, and ends it by `succeed` or `fail`; then
-whoever waits for one of its records is told.
+waiters for its records are told.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ProducerBatch:
         self.keys: list[bytes | None] | None = None
         self.headers: list[Sequence[Header]] | None = None
         self.runs: list[Run] = []
-        #: Of the last record, ms; and the nanoseconds from when and until when it is that ms.
+        #: The last record's timestamp, ms; and the nanoseconds from when and until when it is that ms.
         self.timestamp = -1
         self.since_ns = self.until_ns = 0
         self.max_timestamp = -1
@@ -128,7 +128,7 @@ class ProducerBatch:
             self.max_timestamp = timestamp
 
     def encode(self, codec: Codec, level: int | None) -> Buffer:
-        """The bytes to send; made anew only when the producer id, epoch or sequence has changed."""
+        """The bytes to send; made again only when the producer id, epoch or sequence has changed."""
         if self.encoded is None:
             if self.body is None and self.whole is None:
                 room = HEADER_BYTES if codec is Codec.NONE else 0
@@ -218,7 +218,7 @@ class ProducerBatch:
         self._finish()
 
     def fail(self, error: KafkaError) -> None:
-        """It will not get there."""
+        """The batch will not get there."""
         self.error = error
         self._finish()
 
@@ -236,7 +236,7 @@ class ProducerBatch:
         """Call `told` at the end, or now. Any thread may ask; the sender's thread tells."""
         self.waiters.append(told)
         if self.done and told in self.waiters:
-            # It ended between the caller's look and the append; whoever takes it off the list tells.
+            # The batch ended between the caller's look and the append; the one that takes it off the list tells.
             try:
                 self.waiters.remove(told)
             except ValueError:
@@ -256,7 +256,7 @@ class ProducerBatch:
 
 
 class Delivery(tuple["ProducerBatch", int]):
-    """One record on its way. Await it, or ask for its `result`, to know where it lies or why it failed."""
+    """A record on its way. Await it, or ask for its `result`, to know where it lies or why it failed."""
 
     # A tuple of its batch and its index there: `send` makes one for each record, and no `__init__` is run for a tuple.
     __slots__ = ()
@@ -355,7 +355,7 @@ class TableDelivery:
         return self._outcomes()
 
     def _outcomes(self) -> list[RecordMetadata]:
-        """Of every batch, or of its halves if it was too large."""
+        """The outcome of every batch, or of its halves if it was too large."""
         left = [batch for batch, _ in reversed(self._deliveries)]
         found: list[RecordMetadata] = []
         while left:

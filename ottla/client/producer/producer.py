@@ -227,7 +227,7 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
     async def flush(self, progress: Progress | None = None) -> None:
         """Send what waits without lingering, and return when all records sent so far are delivered.
 
-        Raises the first KafkaError of a record whose delivery nobody has looked at.
+        Raises the first KafkaError of a record whose delivery was not looked at.
         """
         await self.settle(progress)
         failed, self._sender.failed = self._sender.failed, []

@@ -50,7 +50,7 @@ _log = logging.getLogger("ottla.client")
 
 
 class Sender(WakeLoop):
-    """One producer's way out. The producer makes it, wakes it, and closes it."""
+    """A producer's way out. The producer makes it, wakes it, and closes it."""
 
     purpose = "produce"
 
@@ -70,7 +70,7 @@ class Sender(WakeLoop):
         #: Called on the loop when partitions wait to be added to the transaction.
         self.on_pending: Callable[[], None] | None = None
         self.meter = ProducerMeter(now_ms())
-        #: A failure that nobody has looked at yet.
+        #: Failures that were not looked at yet.
         self.failed: list[ProducerBatch] = []
         self._accumulator = accumulator
         self._settings = settings
@@ -233,7 +233,7 @@ class Sender(WakeLoop):
                 for batch in partition.waiting():
                     self._end(partition, batch, error, ended)
         for batch in ended:
-            # Nobody has to be told twice: the program aborts.
+            # The program aborts: it need not be told twice.
             batch.seen = True
             batch.fail(error)
         self._tell()

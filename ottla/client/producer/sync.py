@@ -231,7 +231,7 @@ class Producer(Generic[K, V]):
     def flush(self, timeout: float | None = None, progress: Progress | None = None) -> None:
         """Send what waits without lingering, and return when all records sent so far are delivered.
 
-        Raises the first KafkaError of a record whose delivery nobody has looked at; TimeoutError after `timeout`
+        Raises the first KafkaError of a record whose delivery was not looked at; TimeoutError after `timeout`
         seconds.
         """
         self._thread.run(self._half.flush(progress), optional_seconds(timeout))

@@ -27,7 +27,7 @@ CLIENTS: dict[str, type[DeclaredSettings]] = {
 
 @frozen
 class Explained:
-    """One setting: what it takes, its default as it is written, what it means, and the clients that have it."""
+    """A setting: what it takes, its default as it is written, what it means, and the clients that have it."""
 
     name: str
     #: As a keyword argument.

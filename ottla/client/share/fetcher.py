@@ -4,7 +4,7 @@ It lives on the client's loop, driven by `wake`; one request a broker is under w
 
 Rules:
 - Records are acquired when a poll waits for them, not ahead: their lock runs from then on.
-- Acknowledgements go with the next fetch of their broker, or alone when nobody waits for records.
+- Acknowledgements go with the next fetch of their broker, or alone when no poll waits for records.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Said = Mapping[TopicPartition, list[Range]]
 
 
 class ShareFetcher(WakeLoop):
-    """One share consumer's requests to leaders. The consumer makes it, wakes it and closes it."""
+    """A share consumer's requests to leaders. The consumer makes it, wakes it and closes it."""
 
     purpose = "share"
 
@@ -165,7 +165,7 @@ class ShareFetcher(WakeLoop):
         self._look_again(troubled)
 
     def _failed(self, node_id: int, session: ShareFetchSession, error: KafkaError | None) -> None:
-        """A request came to nothing: its acknowledgements are not repeated, the session begins anew."""
+        """A request came to nothing: its acknowledgements are not repeated, the session begins again."""
         session.reset()
         said = self._busy.pop(node_id, {})
         for partition in said:
@@ -203,7 +203,7 @@ class ShareFetcher(WakeLoop):
             try:
                 self._acquire(partition, data)
             except KafkaError as error:
-                # Nobody will be able to read them.
+                # No consumer will be able to read them.
                 with self._lock:
                     self._acknowledgements.say(partition, _offsets(data.acquired_records), Acknowledge.REJECT)
                 self.error = error

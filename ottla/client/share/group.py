@@ -15,7 +15,7 @@ from ottla.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest, Sha
 
 
 class ShareMembership(ConsumerMembership):
-    """One consumer in a share group: it tells its topics, and is told its partitions; it owns none of them."""
+    """A consumer in a share group: it tells its topics, and is told its partitions; it owns none of them."""
 
     def heartbeat_request(  # type: ignore[override]  # another request with the same meaning
         self, topics: Iterable[str], pattern: str | None, owned: dict[Uuid, tuple[int, ...]]

@@ -29,7 +29,7 @@ B = TypeVar("B")
 
 
 class ShareFetchSession:
-    """One share consumer's session with one broker. It ends with its connection."""
+    """A share consumer's session with one broker. It ends with its connection."""
 
     def __init__(self) -> None:
         self.epoch = FIRST_EPOCH
@@ -89,7 +89,7 @@ class ShareFetchSession:
         )
 
     def answered(self, error_code: int) -> bool:
-        """False if the session is over and begins anew."""
+        """False if the session is over and begins again."""
         if error_code in _BROKEN:
             self.reset()
             return False
@@ -98,7 +98,7 @@ class ShareFetchSession:
         return True
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Begin again."""
         self.epoch = FIRST_EPOCH
         self.known = {}
 

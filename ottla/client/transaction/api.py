@@ -27,7 +27,7 @@ class Positions(Protocol):
     def positions(self) -> dict[TopicPartition, int]: ...
 
 
-#: Whose offsets: a consumer (with its positions, or those given), its group metadata, or a group without members.
+#: The reader of the offsets: a consumer (with its positions, or those given), its group metadata, or a group's name.
 Reader = Positions | GroupMetadata | str
 
 

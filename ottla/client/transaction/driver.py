@@ -50,7 +50,7 @@ _MOVED = frozenset(
 
 
 class Transactor:
-    """One producer's way to its coordinators. The producer makes it and closes it."""
+    """A producer's way to its coordinators. The producer makes it and closes it."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Transactor:
         sender.on_pending = self._pending
 
     async def close(self, flush: Callable[[], Awaitable[None]]) -> None:
-        """Abort what is open, so that nobody has to wait until it times out."""
+        """Abort what is open, so that consumers do not wait until it times out."""
         if self.transactions.phase in (Phase.OPEN, Phase.FAILED, Phase.COMMITTING, Phase.ABORTING):
             try:
                 await self.abort(flush)
@@ -254,7 +254,7 @@ class Transactor:
     def _at_coordinator(
         self, kind: int, key: str, attempt: Callable[[BrokerConnection], Awaitable[T]]
     ) -> Callable[[], Awaitable[T]]:
-        """`attempt` on the coordinator, which is found anew when it has moved."""
+        """`attempt` on the coordinator, which is found again when it has moved."""
 
         async def once() -> T:
             try:

@@ -105,7 +105,7 @@ _FATAL_OF_COORDINATOR = _FATAL | {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.IN
 
 
 class Transactions:
-    """One producer's transactions. The producer makes it; whoever owns both serialises the calls."""
+    """A producer's transactions. The producer makes it and serialises the calls."""
 
     def __init__(self, transactional_id: str, timeout_ms: int, *, two_phase: bool = False) -> None:
         self.transactional_id = transactional_id
@@ -114,7 +114,7 @@ class Transactions:
         self.error: KafkaError | None = None
         #: Producer id and epoch; None before the first answer.
         self.producer: tuple[int, int] | None = None
-        #: Of the protocol: 1, or 2 (KIP-890). It stays the same through a transaction.
+        #: The protocol's version: 1, or 2 (KIP-890). It stays the same through a transaction.
         self.version = 1
         #: In the open transaction, and those that wait to be added to it (by the first protocol).
         self.partitions: set[TopicPartition] = set()
@@ -364,11 +364,11 @@ class Transactions:
         )
 
     def end_answered(self, response: EndTxnResponse) -> None:
-        """It is over, or raises."""
+        """Take the answer to EndTxn: the transaction is over, or this raises."""
         commits = self.phase is Phase.COMMITTING
         fatal = _FATAL_OF_COORDINATOR
         if commits and self.version >= 2:
-            # It was open for too long and the coordinator has aborted it: our abort is then a repetition of that, and
+            # The transaction was open for too long and the coordinator has aborted it: our abort then repeats that, and
             # brings the next epoch.
             fatal = fatal - {ErrorCode.INVALID_TXN_STATE}
         self._refused(response.error_code, f"{'committing' if commits else 'aborting'} the transaction", fatal)

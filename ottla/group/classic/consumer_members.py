@@ -1,7 +1,7 @@
 """Classic members of a consumer group: their JoinGroup, SyncGroup, Heartbeat and LeaveGroup (KIP-848).
 
 Rules:
-- The server assigns for them too: nobody leads, JoinGroup names no members, SyncGroup brings an assignment and never
+- The server assigns for them too: no member leads, JoinGroup names no members, SyncGroup brings an assignment and never
   takes one.
 - The generation is the member's epoch. A heartbeat says "rejoin" when a newer target is there, when partitions must be
   given up, and when those waited for are free.

@@ -3,7 +3,7 @@
 Rules:
 - A dynamic member that does not know its id is given one and must join again with it (version 4 and later): a client
   that times out and retries must not leave ghosts behind.
-- A static member that comes back without its id takes its old place under a new id, and whoever still uses the old
+- A static member that comes back without its id takes its old place under a new id, and a user of the old
   one is fenced. In a stable group that starts no rebalance unless the group's protocol would change.
 - A follower that joins a stable group with the metadata it has already is told the present generation; the leader's
   join always starts a rebalance, for it is how the leader asks for one.
@@ -164,7 +164,7 @@ def _join_again(turn: CommandContext, call: Called, group: ClassicGroup, member:
         case ClassicState.STABLE if changed or member.member_id == group.leader:
             _update_and_wait(turn, call, group, member)
         case _:
-            # It may not have got the first answer.
+            # The first answer may have been lost.
             turn.answer(call.ticket, join_response(group, member.member_id))
 
 

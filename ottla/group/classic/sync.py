@@ -111,7 +111,7 @@ def heartbeat(turn: CommandContext, call: Called) -> None:
 
 
 def leaving_members(request: LeaveGroupRequest, version: int) -> list[MemberIdentity]:
-    """Who leaves: until version 2 a request is for one member."""
+    """The members that leave: until version 2 a request is for one member."""
     return request.members if version >= _LEAVE_MANY_FROM else [MemberIdentity(member_id=request.member_id)]
 
 

@@ -1,4 +1,4 @@
-"""Who gets which partitions: the server-side assignors `uniform` and `range` of KIP-848. Pure functions.
+"""The server-side assignors `uniform` and `range` of KIP-848: which member gets which partitions. Pure functions.
 
 Rules:
 - `uniform` gives every member as many partitions as every other, give or take one, as far as subscriptions allow, and
@@ -30,7 +30,7 @@ class Subscriber:
 
     #: The topics it subscribes to, all of which exist.
     topics: Sequence[Uuid]
-    #: What it shall have by the assignment before.
+    #: Its target by the assignment before.
     target: Target = field(default_factory=dict)
     instance_id: str | None = None
 
@@ -112,7 +112,7 @@ def _assign_alike(members: Subscribers, counts: Counts) -> dict[str, Target]:
             room -= len(keeps[topic_id])
         takes_one_more = with_one_more > 0
         if takes_one_more and room and len(members) - index > with_one_more:
-            # It has room without the one more: leave that to a member that may have it already.
+            # The member has room without the extra one: leave that to a member that may have it already.
             room -= 1
             takes_one_more = False
         with_one_more -= takes_one_more
@@ -141,7 +141,7 @@ class _Balance:
         for index, member in enumerate(members.values()):
             for topic_id in dict.fromkeys(member.topics):
                 self.subscribers.setdefault(topic_id, []).append(index)
-        #: Who has each partition of a topic; -1 is nobody.
+        #: The owner of each partition of a topic; -1 is none.
         self.owners = {topic_id: [-1] * counts[topic_id] for topic_id in self.subscribers}
         self.loads = [0] * len(members)
         for index, member in enumerate(members.values()):
@@ -171,7 +171,7 @@ class _Balance:
     def _urgency(self, topic_id: Uuid) -> tuple[float, int, int, int]:
         """Topics with many partitions for few subscribers go first: they leave least choice."""
         subscribers = len(self.subscribers[topic_id])
-        # Of equals Java's order of UUIDs: two signed numbers.
+        # Among equals Java's order of UUIDs: two signed numbers.
         high, low = (int.from_bytes(half, "big", signed=True) for half in (topic_id[:8], topic_id[8:]))
         return -len(self.owners[topic_id]) / subscribers, subscribers, high, low
 
@@ -186,7 +186,7 @@ class _Balance:
         return sorted(self.subscribers[topic_id], key=lambda member: (self.loads[member], member))
 
     def _deal(self, topic_id: Uuid) -> None:
-        """Give what nobody has to who has least, round after round in the order of the first."""
+        """Give unowned partitions to the members with the fewest, round after round in the order of the first."""
         queue = [(self.loads[member], place, member) for place, member in enumerate(self._by_load(topic_id))]
         heapify(queue)
         for partition, owner in enumerate(self.owners[topic_id]):

@@ -110,7 +110,7 @@ def _resolve(
 
 def _is_stale(turn: CommandContext, known: Resolved) -> bool:
     age_ms = turn.now_ms - known.timestamp_ms
-    # One from the future is as old as can be: the clock was set.
+    # A from the future is as old as can be: the clock was set.
     if 0 <= age_ms <= _REGEX_REFRESH_MIN_MS:
         return False
     topics_are_newer = known.version < turn.shard.topics_created_version

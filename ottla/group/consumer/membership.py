@@ -1,4 +1,4 @@
-"""Who is in a consumer group: coming, coming back, falling silent, being fenced.
+"""The members of a consumer group: joining, coming back, falling silent, being fenced.
 
 Rules:
 - A static member that comes back takes over the place, the target and the partitions of the one with its instance id.
@@ -98,7 +98,7 @@ def take_static_place(
 
 
 def leave_for_a_while(turn: CommandContext, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """A static member will be back: it keeps its partitions, and whoever comes back has had them since ever."""
+    """A static member will be back: it keeps its partitions, and its next life has had them all along."""
     away = replace(
         member,
         epoch=LEAVE_STATIC_EPOCH,

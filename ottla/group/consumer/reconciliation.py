@@ -1,12 +1,12 @@
-"""One member's way from what it has to what it shall have (KIP-848), without anybody waiting for anybody else.
+"""A member's way from what it has to its target (KIP-848); no member waits for another beyond what it must.
 
     STABLE                 it has what the target of its epoch says
     UNREVOKED_PARTITIONS   it must first give up partitions; it stays in its epoch and asks for nothing new
     UNRELEASED_PARTITIONS  it is in the target's epoch and waits for partitions that others must give up first
 
 Rules:
-- Revoke before assign: a member that owns something it shall not have gets nothing new until it says it gave it up.
-- A partition is assigned only when nobody owns it any more.
+- Revoke before assign: a member that owns something it should not have gets nothing new until it says it gave it up.
+- A partition is assigned only when it has no owner any more.
 - A partition that stays keeps the epoch since when it is the member's, and commits of that epoch stay good.
 """
 
@@ -27,7 +27,7 @@ class Goal:
     target: Target
     #: What it subscribes to now. The target may be of a former subscription.
     topic_ids: frozenset[Uuid]
-    #: Whose each partition is.
+    #: The owner of each partition.
     owners: Mapping[tuple[Uuid, int], str]
     #: What the member says it owns; None if it did not say.
     claimed: Mapping[Uuid, frozenset[int]] | None
@@ -49,7 +49,7 @@ def reconcile(member: ConsumerMember, goal: Goal) -> ConsumerMember:
         case MemberState.UNRELEASED_PARTITIONS:
             return _advance(member, goal, member.epoch)
         case _:
-            # A newer coordinator left it in a state that we do not know: it starts anew, with nothing.
+            # A newer coordinator left it in a state that we do not know: it starts again, with nothing.
             if goal.claimed is None or any(goal.claimed.values()):
                 raise KafkaError(
                     ErrorCode.FENCED_MEMBER_EPOCH,
@@ -87,7 +87,7 @@ def _drop_unsubscribed(member: ConsumerMember, goal: Goal) -> ConsumerMember:
 
 
 def _advance(member: ConsumerMember, goal: Goal, epoch: int) -> ConsumerMember:
-    """Give up what it shall not have; if that is done, take what is free."""
+    """Give up what it should not have; if that is done, take what is free."""
     assigned: dict[Uuid, dict[int, int]] = {}
     revoking: dict[Uuid, dict[int, int]] = {}
     gains: dict[Uuid, list[int]] = {}

@@ -1,4 +1,4 @@
-"""The target: what each member of a consumer group shall have, computed when the group epoch has risen.
+"""The target: what each member of a consumer group should have, computed when the group epoch has risen.
 
 Rules:
 - The assignor is the one that most members name; none named, the first of `group.consumer.assignors`.
@@ -28,7 +28,7 @@ def preferred_assignor(members: Iterable[ConsumerMember], settings: CoordinatorS
 def update_target(
     turn: CommandContext, group: ConsumerGroup, member: ConsumerMember, epoch: int, resolved: Mapping[str, Resolved]
 ) -> tuple[int, Target]:
-    """(assignment epoch, what this member shall have), after a new target if one is due."""
+    """(assignment epoch, what this member should have), after a new target if one is due."""
     present = group.target_of(member.member_id, member.instance_id)
     if group.assignment_epoch >= epoch or not _may_compute(turn, group):
         return group.assignment_epoch, present

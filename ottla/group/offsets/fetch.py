@@ -4,7 +4,7 @@ Rules:
 - Up to version 7 a request is for one group, from 8 on for several; inside it is always several.
 - `topics` null asks for everything the group has committed.
 - `require_stable` holds back what an open transaction may still change (UNSTABLE_OFFSET_COMMIT).
-- A topic that was deleted and made anew is another topic: offsets of the old id are not given to who asks by id.
+- A topic that was deleted and made again is another topic: offsets of the old id are not given to who asks by id.
 
 KIPs: 98, 447 stable offsets, 516 topic ids, 709 several groups, 848 member epochs.
 """

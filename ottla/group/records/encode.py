@@ -151,7 +151,7 @@ def epoch_entry(group_id: str, epoch: int, metadata_hash: int) -> Entry:
 
 
 def target_entry(group_id: str, member_id: str, target: Target) -> Entry:
-    """What a member shall have."""
+    """What a member should have."""
     value = ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=[
             TopicPartition(topic_id=topic_id, partitions=list(partitions)) for topic_id, partitions in target.items()
@@ -164,7 +164,7 @@ def target_entry(group_id: str, member_id: str, target: Target) -> Entry:
 
 
 def assignment_epoch_entry(group_id: str, epoch: int, timestamp_ms: int) -> Entry:
-    """Of which group epoch the target is, and when it was computed."""
+    """The group epoch of the target, and when it was computed."""
     value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms)
     return key_bytes(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)), value_bytes(value, 0)
 
@@ -200,7 +200,7 @@ def regex_entry(group_id: str, regex: str, resolved: Resolved) -> Entry:
 
 
 def regex_tombstone(group_id: str, regex: str) -> Entry:
-    """Nobody uses the regular expression any more."""
+    """The regular expression is not used any more."""
     return _regex_key(group_id, regex), None
 
 
@@ -214,7 +214,7 @@ def partition_metadata_tombstone(group_id: str) -> Entry:
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[Entry]:
-    """What removes a member: what it has, what it shall have, itself."""
+    """What removes a member: what it has, what it should have, itself."""
     return [
         (key_bytes(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)), None),
         (key_bytes(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)), None),

@@ -46,7 +46,7 @@ def share_epoch_entry(group_id: str, epoch: int, metadata_hash: int) -> Entry:
 
 
 def share_target_entry(group_id: str, member_id: str, target: Target) -> Entry:
-    """What a member shall have."""
+    """What a member should have."""
     value = ShareGroupTargetAssignmentMemberValue(
         topic_partitions=[
             TopicPartition(topic_id=topic_id, partitions=list(partitions)) for topic_id, partitions in target.items()
@@ -59,7 +59,7 @@ def share_target_entry(group_id: str, member_id: str, target: Target) -> Entry:
 
 
 def share_assignment_epoch_entry(group_id: str, epoch: int, timestamp_ms: int) -> Entry:
-    """Of which group epoch the target is, and when it was computed."""
+    """The group epoch of the target, and when it was computed."""
     value = ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms)
     return key_bytes(ShareGroupTargetAssignmentMetadataKey(group_id=group_id)), value_bytes(value)
 
@@ -84,7 +84,7 @@ def share_current_entry(group_id: str, member: ShareMember) -> Entry:
 def state_partition_entry(
     group_id: str, initializing: Held, initialized: Held, deleting: Mapping[Uuid, str] | Collection[tuple[Uuid, str]]
 ) -> Entry:
-    """Of which partitions the share coordinator holds the state, or is about to."""
+    """The partitions whose state the share coordinator holds, or is about to."""
     names = deleting.items() if isinstance(deleting, Mapping) else deleting
     value = ShareGroupStatePartitionMetadataValue(
         initializing_topics=_infos(initializing),
@@ -102,7 +102,7 @@ def _infos(held: Held) -> list[TopicPartitionsInfo]:
 
 
 def share_member_tombstones(group_id: str, member_id: str) -> list[Entry]:
-    """What removes a member: what it has, what it shall have, itself."""
+    """What removes a member: what it has, what it should have, itself."""
     return [
         (key_bytes(ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)), None),
         (key_bytes(ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)), None),

@@ -68,7 +68,7 @@ def streams_epoch_entry(
 
 
 def streams_target_entry(group_id: str, member_id: str, target: TaskSet) -> Entry:
-    """What a member shall have."""
+    """What a member should have."""
     value = StreamsGroupTargetAssignmentMemberValue(
         active_tasks=_ids(target.active), standby_tasks=_ids(target.standby), warmup_tasks=_ids(target.warmup)
     )
@@ -86,7 +86,7 @@ def _ids(tasks: Tasks) -> list[TaskIds]:
 
 
 def streams_assignment_epoch_entry(group_id: str, epoch: int, timestamp_ms: int) -> Entry:
-    """Of which group epoch the target is, and when it was computed."""
+    """The group epoch of the target, and when it was computed."""
     value = StreamsGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms)
     return key_bytes(StreamsGroupTargetAssignmentMetadataKey(group_id=group_id)), value_bytes(value)
 
@@ -129,7 +129,7 @@ def _without_epochs(tasks: Tasks) -> list[TaskIdsWithEpochs]:
 
 
 def streams_member_tombstones(group_id: str, member_id: str) -> list[Entry]:
-    """What removes a member: what it has, what it shall have, itself."""
+    """What removes a member: what it has, what it should have, itself."""
     return [
         (key_bytes(StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)), None),
         (key_bytes(StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)), None),

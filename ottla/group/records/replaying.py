@@ -1,4 +1,4 @@
-"""What the records of consumer, share and streams groups have in common: epochs, and what each member shall have.
+"""What the records of consumer, share and streams groups have in common: epochs, and what each member should have.
 
 Each function takes how a group of the kind is found, and gives what a record of the kind does to the state. A value of
 None is a tombstone; of what is not there it is nothing.
@@ -57,7 +57,7 @@ def epoch(find: Find) -> Fold:
 
 
 def target(find: Find) -> Fold:
-    """What one member shall have."""
+    """What one member should have."""
 
     def replay(shard: Shard, key: Any, value: Any) -> None:
         group = find(shard, key.group_id, value is not None)

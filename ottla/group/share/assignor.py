@@ -1,4 +1,4 @@
-"""Who of a share group reads which partitions: the assignor `simple` of KIP-932. Pure functions.
+"""The assignor `simple` of KIP-932: which member of a share group reads which partitions. Pure functions.
 
 Rules:
 - Every partition gets the same number of members: as many as it takes that each member has a partition.
@@ -22,7 +22,7 @@ _Tp = tuple[Uuid, int]
 def assign_simple(
     subscriptions: Mapping[str, Sequence[Uuid]], present: Mapping[str, Target], partitions: Mapping[Uuid, Sequence[int]]
 ) -> dict[str, Target]:
-    """Member id -> what it shall have, from its topics, what it has, and the partitions that can be assigned."""
+    """Member id -> what it should have, from its topics, what it has, and the partitions that can be assigned."""
     given: dict[str, dict[Uuid, list[int]]] = {member_id: {} for member_id in subscriptions}
     alike = len({frozenset(topics) for topics in subscriptions.values()}) == 1
     every = dict.fromkeys(topic_id for topics in subscriptions.values() for topic_id in topics)
@@ -63,7 +63,7 @@ def _deal(partitions: Sequence[_Tp], members: Sequence[str], present: Mapping[st
                 break
             member_id = unfilled.popleft()
             if member_id in holders:
-                # It may take another one; if all who have room have this one, it stays with fewer members.
+                # A member may take another one; if all that have room have this one, it stays with fewer members.
                 unfilled.append(member_id)
                 continue
             holders.append(member_id)

@@ -5,8 +5,8 @@ Rules:
   one was lost.
 - A member sends its topics when they change; null means as before. The answer has the assignment when it changed, and
   when the member joins or sends everything.
-- The group epoch rises when subscriptions or their topics change, and when partitions have got state that nobody was
-  given yet. Nobody waits for anybody: a member takes its target at its next heartbeat.
+- The group epoch rises when subscriptions or their topics change, and when partitions have got state that no member was
+  given yet. No member waits for another: it takes its target at its next heartbeat.
 - A heartbeat that needs state to be begun is answered when that is done, with what it brought: otherwise the first
   member of a group would wait for its first records until its second heartbeat.
 - A group of another kind, with members or without, is no share group: GROUP_ID_NOT_FOUND.
@@ -162,7 +162,7 @@ def _revise(turn: CommandContext, group: ShareGroup, before: ShareMember, after:
 
 
 def _update_target(turn: CommandContext, group: ShareGroup, member: ShareMember, epoch: int) -> tuple[int, Target]:
-    """(assignment epoch, what this member shall have), after a new target if one is due."""
+    """(assignment epoch, what this member should have), after a new target if one is due."""
     if group.assignment_epoch >= epoch or not _may_compute(turn, group):
         return group.assignment_epoch, group.targets.get(member.member_id, {})
     topics = turn.shard.topics
@@ -186,7 +186,7 @@ def _may_compute(turn: CommandContext, group: ShareGroup) -> bool:
     interval_ms = turn.shard.override(group.group_id).share_assignment_interval_ms
     if interval_ms is None:
         interval_ms = turn.settings.group_share_assignment_interval_ms
-    # With nobody to take from, or one member that was given everything early, nothing changes too often: those who join
+    # With no member to take from, or one that was given everything early, nothing changes too often: those who join
     # a new group beside its first member would wait for their share until their second heartbeat.
     few = sum(map(bool, group.targets.values())) <= 1
     # A timestamp in the future: the clock was set.

@@ -64,7 +64,7 @@ class ClassicMember:
     protocols: Protocols
     #: What the leader gave it in the last completed generation.
     assignment: bytes = b""
-    #: It has joined for the first time and not been answered: it cannot send heartbeats yet, so waiting for the
+    #: Joined for the first time and not answered: it cannot send heartbeats yet, so waiting for the
     #: answer does not count as a sign of life.
     is_new: bool = False
 
@@ -78,7 +78,7 @@ class ClassicMember:
 
 @dataclass(slots=True)
 class ClassicGroup:
-    """One group. Made by the first join, a commit without a group, or the log; ended by a tombstone."""
+    """A group. Made by the first join, a commit without a group, or the log; ended by a tombstone."""
 
     group_id: str
     state: ClassicState = ClassicState.EMPTY
@@ -108,7 +108,7 @@ class ClassicGroup:
     protocol_counts: dict[str, int] = field(default_factory=dict)
     #: What is left of the first rebalance: (delay of this round, ms that further rounds may take).
     initial_delay: tuple[int, int] = (0, 0)
-    #: Somebody joined since the first rebalance was last prolonged.
+    #: A member joined since the first rebalance was last prolonged.
     member_was_added: bool = False
     #: Union of the members' subscriptions, when they are consumers and could be read.
     subscribed_topics: frozenset[str] | None = None
@@ -130,7 +130,7 @@ class ClassicGroup:
         self.promised.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> None:
-        """Take out a member, or a promise. Whoever waits for its answer must have been told before."""
+        """Take out a member, or a promise. A request that waits for its answer must have been answered before."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count(member, -1)

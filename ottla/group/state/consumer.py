@@ -1,4 +1,4 @@
-"""A consumer group (KIP-848): its members, what each has, and what each shall have.
+"""A consumer group (KIP-848): its members, what each has, and what each should have.
 
 Rules:
 - A partition is one member's at most, counting what a member was told to give up until it has: `owners` says whose.
@@ -33,9 +33,9 @@ class MemberState(IntEnum):
     """Where a member stands on its way to the target. The numbers are in the log."""
 
     STABLE = 0
-    #: It was told to give up partitions and still owns some of them.
+    #: The member was told to give up partitions and still owns some of them.
     UNREVOKED_PARTITIONS = 1
-    #: It waits for partitions that others have not given up yet.
+    #: The member waits for partitions that others have not given up yet.
     UNRELEASED_PARTITIONS = 2
     #: Written by a newer version of Kafka.
     UNKNOWN = 127
@@ -72,7 +72,7 @@ class Resolved(NamedTuple):
 
 @frozen
 class ConsumerMember:
-    """One member."""
+    """A member."""
 
     member_id: str
     epoch: int = 0
@@ -89,7 +89,7 @@ class ConsumerMember:
     assignor: str | None = None
     state: MemberState = MemberState.STABLE
     assigned: Owned = field(default_factory=dict)
-    #: What it shall give up and may still read from.
+    #: What it should give up and may still read from.
     revoking: Owned = field(default_factory=dict)
     #: None for a member that speaks the consumer protocol.
     classic: ClassicMetadata | None = None
@@ -115,11 +115,11 @@ class ConsumerMember:
 
 @dataclass(slots=True)
 class ConsumerGroup(ModernGroup[ConsumerMember, Target]):
-    """One group."""
+    """A group."""
 
     #: Member id by instance id.
     static_members: dict[str, str] = field(default_factory=dict)
-    #: Whose a partition is. Never two members': `replay` gives it to the last and `validate` compares.
+    #: The owner of each partition. Never two members: `replay` gives it to the last and `validate` compares.
     owners: dict[tuple[Uuid, int], str] = field(default_factory=dict)
     #: The regular expressions that members use and what they mean.
     resolved: dict[str, Resolved] = field(default_factory=dict)
@@ -177,7 +177,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Target]):
         return ConsumerState.RECONCILING
 
     def target_of(self, member_id: str, instance_id: str | None = None) -> Target:
-        """What a member shall have; a static member takes over the target of the one it replaces."""
+        """What a member should have; a static member takes over the target of the one it replaces."""
         if instance_id is not None:
             owner = self.static_members.get(instance_id)
             return {} if owner is None else self.targets.get(owner, {})
@@ -205,7 +205,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Target]):
         return any(counts.get(name, 0) == classic for name, _ in protocols)
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Does a partition that the member shall have still belong to somebody?"""
+        """True if another member still owns a partition of this member's target."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         return any(

@@ -15,7 +15,7 @@ from ottla.kernel.ids import NO_UUID, Uuid
 
 @frozen
 class Committed:
-    """One committed offset, as the log has it."""
+    """A committed offset, as the log has it."""
 
     offset: int
     leader_epoch: int

@@ -27,16 +27,16 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class ModernGroup(Generic[M, T]):
-    """One group. Made by its first record, ended by the tombstone of its epoch."""
+    """A group. Made by its first record, ended by the tombstone of its epoch."""
 
     group_id: str
     epoch: int = 1
-    #: Of the topics that it reads; see `metadata_hash`.
+    #: The hash of the topics that it reads; see `metadata_hash`.
     metadata_hash: int = 0
     assignment_epoch: int = 1
     assignment_timestamp_ms: int = 0
     members: dict[str, M] = field(default_factory=dict)
-    #: What each member shall have.
+    #: What each member should have.
     targets: dict[str, T] = field(default_factory=dict)
     #: When the topics must be looked at again; 0 is at once. Of this leader only.
     refresh_deadline_ms: int = 0
@@ -62,7 +62,7 @@ class ModernGroup(Generic[M, T]):
 
     def may_assign(self, interval_ms: int, now_ms: int) -> bool:
         """May a new target be computed already?"""
-        # A timestamp of 0: there is no target yet, or nobody knows of when it is. One in the future: the clock was set.
+        # A timestamp of 0: there is no target yet, or its time is not known. One in the future: the clock was set.
         age_ms = now_ms - self.assignment_timestamp_ms
         return not self.assignment_timestamp_ms or not 0 <= age_ms < interval_ms
 

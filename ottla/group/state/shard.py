@@ -54,7 +54,7 @@ class Shard:
 
 
 class CommandContext:
-    """One step: what it wants appended, as one batch, and whom it answers once that is committed."""
+    """A step: what it wants appended, as one batch, and whom it answers once that is committed."""
 
     def __init__(self, shard: Shard, now: Now) -> None:
         self.shard = shard

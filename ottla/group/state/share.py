@@ -1,7 +1,7 @@
 """A share group (KIP-932): members that read the same partitions together, record by record.
 
 Rules:
-- A partition may be assigned to many members, so nobody gives up anything before somebody else may begin: a member
+- A partition may be assigned to many members, so no member gives up anything before another may begin: a member
   takes the target of its epoch in one step.
 - Only partitions whose state the share coordinator holds are assigned. What stands there, and what is just being made
   or deleted there, is in the group's own log: `initialized`, `initializing`, `deleting`.
@@ -43,7 +43,7 @@ Held = Mapping[Uuid, NamedPartitions]
 
 @frozen
 class ShareMember:
-    """One member."""
+    """A member."""
 
     member_id: str
     epoch: int = 0
@@ -76,11 +76,11 @@ class ShareMember:
 
 @dataclass(slots=True)
 class ShareGroup(ModernGroup[ShareMember, Target]):
-    """One group."""
+    """A group."""
 
-    #: Whose state the share coordinator was asked to begin, and has not said so yet.
+    #: Partitions whose state the share coordinator was asked to begin, and has not said so yet.
     initializing: dict[Uuid, NamedPartitions] = field(default_factory=dict)
-    #: Whose state the share coordinator holds.
+    #: Partitions whose state the share coordinator holds.
     initialized: dict[Uuid, NamedPartitions] = field(default_factory=dict)
     #: Topics whose state the share coordinator was asked to end.
     deleting: frozenset[Uuid] = frozenset()
@@ -93,7 +93,7 @@ class ShareGroup(ModernGroup[ShareMember, Target]):
 
     @property
     def has_unassigned(self) -> bool:
-        """Is there a subscribed partition with state that the target gives to nobody?"""
+        """True if a subscribed partition with state is in no member's target."""
         if not self.members:
             return False
         subscribed = subscribed_topics(self.members.values())

@@ -37,9 +37,9 @@ class TaskState(IntEnum):
     """Where a member stands on its way to the target. The numbers are in the log."""
 
     STABLE = 1
-    #: It was told to give up tasks and still owns some of them.
+    #: The member was told to give up tasks and still owns some of them.
     UNREVOKED_TASKS = 2
-    #: It waits for tasks that others have not given up yet.
+    #: The member waits for tasks that others have not given up yet.
     UNRELEASED_TASKS = 3
     #: Written by a newer version of Kafka.
     UNKNOWN = 127
@@ -51,7 +51,7 @@ class TaskState(IntEnum):
 
 @frozen
 class StreamsMember:
-    """One member: a thread of an instance of the application."""
+    """A member: a thread of an instance of the application."""
 
     member_id: str
     epoch: int = 0
@@ -69,7 +69,7 @@ class StreamsMember:
     endpoint: tuple[str, int] | None = None
     client_tags: Mapping[str, str] = field(default_factory=dict)
     assigned: OwnedTasks = field(default_factory=OwnedTasks)
-    #: What it shall give up and may still work on.
+    #: What it should give up and may still work on.
     revoking: OwnedTasks = field(default_factory=OwnedTasks)
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
@@ -90,7 +90,7 @@ class StreamsMember:
 
 @dataclass(slots=True)
 class StreamsGroup(ModernGroup[StreamsMember, TaskSet]):
-    """One group."""
+    """A group."""
 
     topology: Topology | None = None
     #: The epoch of the topology that was found to be ready when the group epoch last rose; -1 if it was not.
@@ -103,7 +103,7 @@ class StreamsGroup(ModernGroup[StreamsMember, TaskSet]):
     configured: ConfiguredTopology | None = None
     #: Rises when what is told of endpoints changes.
     endpoint_epoch: int = 0
-    #: Who has asked for the end of the whole application.
+    #: The member that asked for the end of the whole application.
     shutdown_member: str | None = None
 
     # -- members

@@ -1,7 +1,7 @@
-"""Who of a streams group does which task: the assignor `sticky` (KIP-1071). Pure functions.
+"""The assignor `sticky` (KIP-1071): which member of a streams group does which task. Pure functions.
 
 Rules:
-- Every active task has one member. Nobody has more than the members' even share while others have room.
+- Every active task has one member. No member has more than the even share while others have room.
 - A task stays where it was while there is room, or goes to a member that has followed its state as a standby; what is
   left goes to the least loaded process, and there to the least loaded member. A process's load is its tasks a member.
 - A task has `standbys` standby tasks if its subtopology has state, each in another process than the task itself and
@@ -66,7 +66,7 @@ class _Quota:
 def assign_sticky(
     workers: Iterable[Worker], subtopologies: Iterable[ConfiguredSubtopology], standbys: int
 ) -> dict[str, TaskSet]:
-    """Member id -> what it shall have."""
+    """Member id -> what it should have."""
     assignment = _Assignment(list(workers), list(subtopologies), standbys)
     assignment.give_active()
     if standbys:
@@ -75,7 +75,7 @@ def assign_sticky(
 
 
 class _Assignment:
-    """One run of the assignor."""
+    """A run of the assignor."""
 
     def __init__(self, workers: list[Worker], subtopologies: list[ConfiguredSubtopology], standbys: int) -> None:
         self._standbys = standbys

@@ -143,7 +143,7 @@ def not_a_streams_group(group_id: str, group: object, what: str = "Streams group
 
 
 def _shut_down(group: StreamsGroup, member_id: str) -> None:
-    """Everybody shall end: the first who asks for it is named."""
+    """End every member: the first that asks for it is named."""
     group.shutdown_member = group.shutdown_member or member_id
 
 
@@ -233,7 +233,7 @@ def _topology(turn: CommandContext, group: StreamsGroup, request: api.StreamsGro
     """The group's topology, which is the first that a member brings."""
     if request.topology is None:
         if group.topology is None:
-            # Its record was lost with a log that was cut: whoever joins brings it again.
+            # Its record was lost with a log that was cut: a member that joins brings it again.
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group.group_id} has no topology.")
         return group.topology
     brought = read_topology(request.topology)

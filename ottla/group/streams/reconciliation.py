@@ -1,12 +1,12 @@
-"""One streams member's way from what it has to what it shall have (KIP-1071), without anybody waiting for anybody else.
+"""A streams member's way from what it has to its target (KIP-1071); no member waits for another beyond what it must.
 
     STABLE             it has what the target of its epoch says
     UNREVOKED_TASKS    it must first give up tasks; it stays in its epoch and asks for nothing new
     UNRELEASED_TASKS   it is in the target's epoch and waits for tasks that others must give up first
 
 Rules:
-- Revoke before assign: a member that owns something it shall not have gets nothing new until it says it gave it up.
-- An active task is assigned only when nobody owns it any more; a task in any role only when its process does not own
+- Revoke before assign: a member that owns something it should not have gets nothing new until it says it gave it up.
+- An active task is assigned only when it has no owner; a task in any role only when its process does not own
   it in another one: its state has one directory there.
 - An active task that stays keeps the epoch since when it is the member's, and commits of that epoch stay good.
 """
@@ -44,7 +44,7 @@ def reconcile_tasks(member: StreamsMember, goal: TaskGoal) -> StreamsMember:
         case TaskState.UNRELEASED_TASKS:
             return _advance(member, goal, member.epoch)
         case _:
-            # A newer coordinator left it in a state that we do not know: it starts anew, with nothing.
+            # A newer coordinator left it in a state that we do not know: it starts again, with nothing.
             claimed = goal.claimed
             if claimed is None or claimed.active or claimed.standby or claimed.warmup:
                 raise KafkaError(
@@ -101,7 +101,7 @@ def _step(role: Role, member: StreamsMember, goal: TaskGoal, has: TaskEpochs, wa
 
 
 def _advance(member: StreamsMember, goal: TaskGoal, epoch: int) -> StreamsMember:
-    """Give up what it shall not have; if that is done, take what is free."""
+    """Give up what it should not have; if that is done, take what is free."""
     has = member.assigned
     active = _step(Role.ACTIVE, member, goal, has.active, goal.target.active)
     standby = _step(Role.STANDBY, member, goal, _with_epochs(has.standby), goal.target.standby)

@@ -1,9 +1,9 @@
-"""The target of a streams group: what each member shall have, computed when the group epoch has risen.
+"""The target of a streams group: what each member should have, computed when the group epoch has risen.
 
 Rules:
 - An application that starts waits `group.streams.initial.rebalance.delay.ms` for more members; then it is one target
   in `group.streams.assignment.interval.ms` at most. Meanwhile members live by the last one, and are told so.
-- Nobody is given anything while the topology is not ready.
+- No member is given anything while the topology is not ready.
 - Only members whose target changes are written.
 """
 
@@ -23,7 +23,7 @@ STANDBYS = "num.standby.replicas"
 
 @frozen
 class StreamsTarget:
-    """What one member shall have."""
+    """What one member should have."""
 
     assignment_epoch: int
     tasks: TaskSet
@@ -66,7 +66,7 @@ def assignment_configs(turn: CommandContext, group_id: str) -> dict[str, str]:
 def update_streams_target(
     turn: CommandContext, group: StreamsGroup, member: StreamsMember, epoch: int, configured: ConfiguredTopology
 ) -> StreamsTarget:
-    """What this member shall have, after a new target if one is due."""
+    """What this member should have, after a new target if one is due."""
     if TimerKey(Alarm.STREAMS_INITIAL, group.group_id) in turn.timers:
         text = "Assignment delayed due to the configured initial rebalance delay."
         return StreamsTarget(group.assignment_epoch, NO_TASKS, text)

@@ -7,7 +7,7 @@ Rules:
   many; a changelog as many as the subtopology has tasks, which is as many as its largest input has partitions.
 - Topics that are joined must have equally many. Repartition topics of such a group take the count of its source
   topics; where it has none, the count that the application fixed, or the largest.
-- What is wrong with the topics is a status of the heartbeat: somebody may make or mend them. What is wrong with the
+- What is wrong with the topics is a status of the heartbeat: an operator may make or mend them. What is wrong with the
   topology itself is STREAMS_INVALID_TOPOLOGY.
 """
 
@@ -47,7 +47,7 @@ class ConfiguredSubtopology:
     subtopology_id: str
     tasks: int
     subtopology: Subtopology
-    #: With the counts they shall have.
+    #: With the counts they should have.
     repartition_sources: tuple[InternalTopic, ...]
     changelogs: tuple[InternalTopic, ...]
 
@@ -147,7 +147,7 @@ class _Counts:
         self.decided: dict[str, int] = {}
 
     def of(self, name: str) -> int:
-        """What there is counts before what was decided: if they differ, somebody is told."""
+        """Existing topics count before what was decided: a difference is reported."""
         return self._topics.partition_count(name) or self.decided[name]
 
     def tasks(self, subtopology: Subtopology) -> int:

@@ -1,7 +1,7 @@
 """Tasks of a streams application: a subtopology and one of its partitions (KIP-1071).
 
 A member has tasks in three roles: active ones process records, standby ones follow the state of an active one
-elsewhere, warm-up ones catch up before they become active. Kafka 4.3 gives nobody a warm-up task; its records and
+elsewhere, warm-up ones catch up before they become active. Kafka 4.3 assigns no warm-up tasks; its records and
 messages have a place for them.
 """
 
@@ -39,7 +39,7 @@ class TaskIds(Protocol):
 
 @frozen
 class TaskSet:
-    """What a member shall have."""
+    """What a member should have."""
 
     active: Tasks = field(default_factory=dict)
     standby: Tasks = field(default_factory=dict)
@@ -59,7 +59,7 @@ class OwnedTasks:
         return not (self.active or self.standby or self.warmup)
 
     def as_target(self) -> TaskSet:
-        """The same tasks, as a member shall have them."""
+        """The same tasks, as a member should have them."""
         active = {subtopology: tuple(sorted(epochs)) for subtopology, epochs in self.active.items()}
         return TaskSet(active, self.standby, self.warmup)
 

@@ -55,7 +55,7 @@ CLASSES: Mapping[str, frozenset[str]] = {
 
 
 def others_of(class_name: str, characters: frozenset[str]) -> frozenset[str]:
-    """Those of these characters beyond ASCII that are of the class."""
+    """The characters beyond ASCII, of those given, that belong to the class."""
     if class_name == "Any" or not characters:
         return characters
     if class_name in _CATEGORIES or len(class_name) == 1:

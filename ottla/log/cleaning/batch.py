@@ -1,4 +1,4 @@
-"""One batch on its way through the cleaner: kept as it is, kept in part, emptied, or gone.
+"""A batch on its way through the cleaner: kept as it is, kept in part, emptied, or gone.
 
 Rules:
 - Offsets, sequences, producer, epochs, base and last offset of a batch never change; its codec neither, but an empty
@@ -51,7 +51,7 @@ class Verdict(NamedTuple):
     discards: bool
     #: When no record is left, its header stays: it holds a producer's last sequence, or the end of what was cleaned.
     keeps_empty: bool
-    #: It is the marker of a transaction of which nothing is left.
+    #: The marker of a transaction that has no records left.
     ends_nothing: bool = False
 
 
@@ -118,7 +118,7 @@ def _stays(header: BatchHeader, record: Raw, latest: OffsetMap, keeps_deletes: b
     if offset > latest.latest_offset:
         return True
     if record.key is None:
-        # Written before the topic was compacted: nobody could ever replace it.
+        # Written before the topic was compacted: no later record can replace one without a key.
         return False
     return offset >= latest.get(record.key) and (record.has_value or keeps_deletes)
 

@@ -1,6 +1,6 @@
-"""One cleaning of one log: read the dirty section into a map, then write every group of segments anew.
+"""A cleaning of one log: read the dirty section into a map, then write every group of segments again.
 
-It runs beside the node, in a process of its own, over segments that nobody changes. What it writes are `.cleaned`
+It runs beside the node, in a process of its own, over segments that do not change any more. It writes `.cleaned`
 files, synced; who runs it puts them in place (`swap`) before it asks for the next group, so that the extra space
 is never more than a segment.
 
@@ -204,7 +204,7 @@ class Cleaning:
         data = b"".join(kept for _, kept in waiting)
         target.file.write(data, position)
         for header, kept in waiting:
-            # Of a batch with other records it is another maximum.
+            # With other records dropped the batch has another maximum.
             max_timestamp = check(kept).max_timestamp
             target.written(position, len(kept), header.base_offset, header.last_offset, max_timestamp)
             position += len(kept)

@@ -20,12 +20,12 @@ from ottla.wire.batch import BatchHeader
 
 
 class CleanedTransactions:
-    """One pass over a log makes it and forgets it."""
+    """A pass over a log makes it and forgets it."""
 
     __slots__ = ("_aborted", "_committed", "_coming", "_seen")
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        #: Those that begin further up, by first offset.
+        #: The aborted transactions that begin further up, by first offset.
         self._coming = deque(sorted(aborted, key=lambda each: each.first_offset))
         #: Producer id -> its aborted transaction that the pass is in the middle of.
         self._aborted: dict[int, AbortedTransaction] = {}
@@ -52,7 +52,7 @@ class CleanedTransactions:
             return True, None
         marker = read_marker(data, header)
         if marker is None:
-            # Not a transaction's: nobody knows for how long it matters.
+            # No transaction's marker: it is not known for how long it matters.
             return False, None
         producer_id = header.producer_id
         if not marker.aborted:

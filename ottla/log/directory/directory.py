@@ -20,11 +20,11 @@ class LockingDisk(Disk, Protocol):
     """A disk that several processes may share."""
 
     def lock(self, path: str) -> Lock | None:
-        """Take the lock file, or None if somebody holds it."""
+        """Take the lock file, or None if another process holds it."""
 
 
 class Directory:
-    """One log directory: its lock, its ids, and what its checkpoints said."""
+    """A log directory: its lock, its ids, and what its checkpoints said."""
 
     __slots__ = (
         "clean",

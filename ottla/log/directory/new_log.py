@@ -42,6 +42,6 @@ class NewLog:
         assert self._log is not None, "begin comes first"
         self._store.adopt(self.tp, self._log, self._directory)
         if self._directory.cleaner_offsets.pop(self.tp, None) is not None:
-            # Of an older topic of this name.
+            # Left over from a deleted topic of the same name.
             self._store.cleaner_task(self.tp)()
         return self._log

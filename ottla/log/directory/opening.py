@@ -48,7 +48,7 @@ class Opening:
         self._tell()
 
     def opened(self) -> None:
-        """One more log is open."""
+        """Count another open log."""
         with self._lock:
             self.done += 1
         self._tell()

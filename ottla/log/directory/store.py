@@ -1,7 +1,7 @@
 """All logs of a node, in all its log directories.
 
 Rules:
-- A directory belongs to one node at a time (`.lock`), and to one node id and cluster for ever (`meta.properties`).
+- A directory belongs to one node at a time (`.lock`), and to one node id and cluster forever (`meta.properties`).
 - After a crash the logs of all directories are recovered on the threads of a pool.
 - The checkpoints are what recovery starts from; they are written from time to time and on close. The mark of a clean
   shutdown is the last thing written on close and the first thing removed on open.
@@ -347,7 +347,7 @@ class Store(Directories):
             self._let_go()
 
     def _sync_names(self) -> None:
-        """Of all new logs' directories at once; where that fails each log tries it itself, and says so."""
+        """Sync all new logs' directories at once; where that fails each log tries its own, and reports it."""
         new = [(log, self._home[tp]) for tp, log in self._logs.items() if log.name_dirty]
         for directory in {home.path: home for _, home in new}.values():
             with suppress(OSError):

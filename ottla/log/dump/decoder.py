@@ -18,7 +18,7 @@ Show = Callable[[Record], tuple[str | None, str | None]]
 
 
 def _as_java(error: UnicodeError) -> tuple[str, int]:
-    """One mark for a malformed sequence of Java's length: Python marks each byte of a surrogate's, Java all as one."""
+    """A mark for a malformed sequence of Java's length: Python marks each byte of a surrogate's, Java all as one."""
     assert isinstance(error, UnicodeDecodeError)
     data, start = error.object, error.start
     if data[start] != 0xED or not 0xA0 <= (data[start + 1] if start + 1 < len(data) else 0) <= 0xBF:

@@ -42,7 +42,7 @@ class Complaints:
         self._at_once.append(line)
 
     def add(self, kind: str, path: str, *pairs: tuple[int, int]) -> None:
-        """One of the kinds below."""
+        """Count a finding of one of the kinds below."""
         if pairs:
             self._found[kind].setdefault(path, []).extend(pairs)
 

@@ -25,7 +25,7 @@ _EPOCH_MAX = (1 << 15) - 1
 
 
 class Sent(NamedTuple):
-    """One batch that a producer has sent."""
+    """A batch that a producer has sent."""
 
     last_sequence: int
     last_offset: int
@@ -42,7 +42,7 @@ class Sent(NamedTuple):
 
 
 class ProducerStateEntry:
-    """One producer id's state in one log. `Producers` makes it."""
+    """A producer id's state in one log. `Producers` makes it."""
 
     __slots__ = ("coordinator_epoch", "epoch", "last_timestamp", "sent", "transaction_start")
 
@@ -105,7 +105,7 @@ class Producers:
         self._ongoing: dict[int, int] = {}
         #: First offset -> marker's offset of the decided ones whose marker the high watermark has not passed.
         self._unreplicated: dict[int, int] = {}
-        #: Who is about to begin a transaction here; it is not part of a snapshot.
+        #: Producers about to begin a transaction here; not part of a snapshot.
         self._unverified: dict[int, Unverified] = {}
         #: This state covers all batches below this offset.
         self.end_offset = 0

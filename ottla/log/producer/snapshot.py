@@ -81,9 +81,9 @@ class Snapshots:
     def __init__(self, disk: Disk, directory: str, offsets: Iterable[int]) -> None:
         self._disk = disk
         self.directory = directory
-        #: Of those that there are, rising.
+        #: Offsets of the snapshots on disk, ascending.
         self._offsets = sorted(offsets)
-        #: May the last one be lost, with producers in it? Of those that are found nobody knows.
+        #: May the last snapshot be lost, with producers in it? Unknown for those that were found on disk.
         self._unsynced = bool(self._offsets)
 
     @property
@@ -110,7 +110,7 @@ class Snapshots:
         finally:
             file.close()
         self._offsets = sorted({*self._offsets, offset})
-        # One without producers says nothing that the log does not.
+        # A snapshot without producers says nothing that the log does not.
         self._unsynced = bool(producers.by_id)
 
     def load(self, producers: Producers, now_ms: int, expiration_ms: int, log_start_offset: int) -> None:

@@ -17,7 +17,7 @@ ENTRY_BYTES = 34
 
 
 class AbortedTransaction(NamedTuple):
-    """One aborted transaction; `last_offset` is its marker's offset."""
+    """An aborted transaction; `last_offset` is its marker's offset."""
 
     producer_id: int
     first_offset: int

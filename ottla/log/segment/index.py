@@ -51,7 +51,7 @@ class OffsetIndex:
         self._positions: array[int] = array("i")
         #: How many entries the file has.
         self._written = 0
-        #: Called when the file is damaged; fills this index anew.
+        #: Called when the file is damaged; fills this index again.
         self.rebuild: Callable[[], None] = self.reset
 
     def __len__(self) -> int:
@@ -59,7 +59,7 @@ class OffsetIndex:
 
     @property
     def contents(self) -> "Contents":
-        """What it holds now, to be put back when it cannot be filled anew."""
+        """The entries, to be put back when the index cannot be filled again."""
         return self._offsets, self._positions, self._written
 
     @contents.setter
@@ -72,7 +72,7 @@ class OffsetIndex:
 
     @property
     def is_known_empty(self) -> bool:
-        """It has no entries; False when that is not known without reading its file."""
+        """True if it has no entries; False also when that is not known without reading its file."""
         return self._offsets is not None and not len(self._offsets)
 
     @property
@@ -185,7 +185,7 @@ class TimeIndex:
         self._timestamps: array[int] | None = None
         self._offsets: array[int] = array("i")
         self._written = 0
-        #: Called when the file is damaged; fills this index anew.
+        #: Called when the file is damaged; fills this index again.
         self.rebuild: Callable[[], None] = self.reset
 
     def __len__(self) -> int:
@@ -193,7 +193,7 @@ class TimeIndex:
 
     @property
     def contents(self) -> "Contents":
-        """What it holds now, to be put back when it cannot be filled anew."""
+        """The entries, to be put back when the index cannot be filled again."""
         return self._timestamps, self._offsets, self._written
 
     @contents.setter
@@ -202,7 +202,7 @@ class TimeIndex:
 
     @property
     def is_full(self) -> bool:
-        """One place is kept for the last entry of all, written on roll."""
+        """A place is kept for the last entry of all, written on roll."""
         return len(self._loaded()) >= self.entries_max - 1
 
     @property

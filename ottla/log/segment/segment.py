@@ -1,4 +1,4 @@
-"""One segment: a file of batches, its indexes, and what is known about them.
+"""A segment: a file of batches, its indexes, and what is known about them.
 
 Rules:
 - `size` is where the next batch goes. Bytes of the file behind it are no part of the log (a write that failed).
@@ -23,7 +23,7 @@ from ottla.wire.batch import HEADER, HEADER_BYTES, LENGTH_END, MAGIC, BatchHeade
 
 #: How many batches at the end have their positions in memory, at least; twice as many before the older half goes.
 _TAIL_BATCHES = 256
-#: One read of a scan: an index interval and a few headers more.
+#: A read of a scan: an index interval and a few headers more.
 _SCAN_BYTES = 16 * 1024
 
 
@@ -101,7 +101,7 @@ class Segment:
         self._offset_of_max_timestamp = base_offset
         self.index_interval_bytes = settings.index_interval_bytes
         self.bytes_since_index = 0
-        #: Fills the indexes anew from the batches. KafkaError when those do not read.
+        #: Fills the indexes again from the batches. KafkaError when those do not read.
         self.rebuild: Callable[[], None] = self.offset_index.reset
         #: Its indexes were rebuilt, and may not be on the disk yet; or why they could not be.
         self.mended = False
@@ -213,7 +213,7 @@ class Segment:
 
     @property
     def max_timestamp_and_offset(self) -> tuple[int, int]:
-        """It, and the last offset of the first batch that has it."""
+        """(max timestamp, last offset of the first batch that carries it)."""
         if self._max_timestamp is None:
             self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last
         return self._max_timestamp, self._offset_of_max_timestamp

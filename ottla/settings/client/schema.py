@@ -23,7 +23,7 @@ Given = str | Sequence[str] | Mapping[str, object] | None
 
 
 class Declared:
-    """One declared setting. `read` raises ValueError with what the setting takes."""
+    """A declared setting. `read` raises ValueError with what the setting takes."""
 
     __slots__ = ("attribute", "default", "doc", "name", "read")
 
@@ -166,7 +166,7 @@ def function(value: object) -> object:
 
 
 def one_of(*names: str) -> Reader:
-    """One of these words; case does not count."""
+    """A check for one of these words; case does not count."""
 
     def read(value: object) -> str:
         for name in names:

@@ -3,7 +3,7 @@
 Rules:
 - Kafka's names; where they do not fit outside of Java (key stores, JAAS), librdkafka's names work as well.
 - Certificates and keys are PEM, in files or as text, or in Java's stores (PKCS12, JKS).
-- A setting that has no effect with the security.protocol at hand is refused: nobody should believe to be protected.
+- A setting without effect under the security.protocol at hand is refused: it must not give a false sense of safety.
 
 KIPs: 651 (PEM), 768 and 1139 (OAuth).
 """

@@ -34,7 +34,7 @@ _STANDBYS, _STANDBYS_MAX = "streams.num.standby.replicas", "group.streams.max.st
 
 
 class GroupSettings(GroupOverrideDeclaration, OverrideSettings):
-    """One group's settings as they hold on one node; made by `resolve`."""
+    """A group's settings as they hold on one node; made by `resolve`."""
 
     kind = "group setting"
 

@@ -119,7 +119,7 @@ class NetworkDeclaration:
     connections_max_reauth_ms = long(
         "connections.max.reauth.ms",
         0,
-        "How long a SASL session lasts before the client must sign in again; 0 for ever.",
+        "How long a SASL session lasts before the client must sign in again; 0 forever.",
         served=False,
     )
     connection_failed_authentication_delay_ms = integer(

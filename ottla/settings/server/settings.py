@@ -133,7 +133,7 @@ class ServerSettings(
     RemoteDeclaration,
     Settings,
 ):
-    """One node's settings; made by `parse` from what a person wrote, by `with_dynamic` from what the cluster says."""
+    """A node's settings; made by `parse` from what a person wrote, by `with_dynamic` from what the cluster says."""
 
     kind = "server setting"
 

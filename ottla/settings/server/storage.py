@@ -91,7 +91,7 @@ class StorageDeclaration:
     compression_type = string(
         "compression.type",
         "producer",
-        "How batches are stored: producer keeps them as they came, a codec's name compresses them anew.",
+        "How batches are stored: producer keeps them as they came, a codec's name compresses them again.",
         CODECS,
         HIGH,
         CLUSTER_WIDE,
@@ -162,7 +162,7 @@ class StorageDeclaration:
         )
     )
     log_retention_hours = integer(
-        "log.retention.hours", 168, "How long segments are kept, in hours; -1 for ever.", importance=HIGH
+        "log.retention.hours", 168, "How long segments are kept, in hours; -1 forever.", importance=HIGH
     )
     log_retention_minutes = integer(
         "log.retention.minutes",
@@ -174,7 +174,7 @@ class StorageDeclaration:
         long(
             "log.retention.ms",
             None,
-            "How long segments are kept; goes before log.retention.minutes; -1 for ever.",
+            "How long segments are kept; goes before log.retention.minutes; -1 forever.",
             importance=HIGH,
             mode=CLUSTER_WIDE,
         )

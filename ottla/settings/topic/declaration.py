@@ -27,7 +27,7 @@ class TopicDeclaration:
     compression_type = string(
         "compression.type",
         "producer",
-        "How batches are stored: producer keeps them as they came, a codec's name compresses them anew.",
+        "How batches are stored: producer keeps them as they came, a codec's name compresses them again.",
         CODECS,
         broker="compression.type",
     )
@@ -53,7 +53,7 @@ class TopicDeclaration:
         broker="compression.zstd.level",
     )
     retention_ms = long(
-        "retention.ms", 604_800_000, "How long segments are kept; -1 for ever.", AtLeast(-1), broker="log.retention.ms"
+        "retention.ms", 604_800_000, "How long segments are kept; -1 forever.", AtLeast(-1), broker="log.retention.ms"
     )
     retention_bytes = long(
         "retention.bytes",

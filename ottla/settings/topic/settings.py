@@ -20,7 +20,7 @@ from ottla.settings.topic.declaration import TopicDeclaration
 
 
 class TopicSettings(TopicDeclaration, OverrideSettings):
-    """One topic's settings as they hold on one node; made by `resolve`."""
+    """A topic's settings as they hold on one node; made by `resolve`."""
 
     kind = "topic setting"
 
@@ -28,7 +28,7 @@ class TopicSettings(TopicDeclaration, OverrideSettings):
 
     @classmethod
     def resolve(cls, overrides: Mapping[str, str], server: ServerSettings) -> TopicSettings:
-        """The settings in force. Names that nobody knows are passed over: a later release may have set them."""
+        """The settings in force. Unknown names are passed over: a later release may have set them."""
         return cls(overrides, server)
 
     @classmethod

@@ -120,7 +120,7 @@ class ApiKey(IntEnum):
 
 
 class Api:
-    """One API: its versions, where it is served, its classes."""
+    """An API: its versions, where it is served, its classes."""
 
     __slots__ = (
         "_request",

@@ -1,4 +1,4 @@
-"""One entry of a transaction index (`.txnindex`): an int16 version (0), then 32 bytes. A schema since 4.4."""
+"""An entry of a transaction index (`.txnindex`): an int16 version (0), then 32 bytes. A schema since 4.4."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class PartitionRecord:
 
 @wire(versions="0", flexible="0+")
 class ConfigRecord:
-    """One setting of one resource; a null value removes it."""
+    """A setting of one resource; a null value removes it."""
 
     resource_type: Int8 = on("0+", default=0)
     resource_name: String = on("0+", default="")
@@ -156,7 +156,7 @@ class EntityData:
 
 @wire(versions="0", flexible="0+")
 class ClientQuotaRecord:
-    """One quota of one entity; a null name is the default entity."""
+    """A quota of one entity; a null name is the default entity."""
 
     entity: list[EntityData] = on("0+", factory=list)
     key: String = on("0+", default="")

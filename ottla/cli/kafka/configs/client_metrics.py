@@ -1,4 +1,4 @@
-"""kafka-client-metrics: which figures clients shall send to the brokers, and which clients (KIP-714)."""
+"""kafka-client-metrics: which figures clients should send to the brokers, and which clients (KIP-714)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ OPTIONS = (
     Option("entity-default", "What holds for all without a setting of their own."),
     Option("add-config", "Settings: k1=v1,k2=[v1,v2,v2],k3=v3.", ""),
     Option("add-config-file", "A file of settings.", ""),
-    Option("delete-config", "Names of settings that shall go, with commas.", "", separator=","),
+    Option("delete-config", "Names of settings that should go, with commas.", "", separator=","),
     *(Option(each.flag, f"The name: {each.kind}.", "") for each in ENTITIES),
     *(Option(each.defaults, f"All {each.kind}.") for each in ENTITIES if each.defaults),
 )

@@ -33,7 +33,7 @@ OPTIONS = (
     Option("group", "The group; may be repeated.", "consumer group"),
     Option(
         "topic",
-        "The topic whose offsets shall go or change, with partitions after a colon: topic1:0,1,2; may be repeated.",
+        "The topic whose offsets should go or change, with partitions after a colon: topic1:0,1,2; may be repeated.",
         "topic",
     ),
     Option("all-topics", "All topics of the group, for --reset-offsets."),

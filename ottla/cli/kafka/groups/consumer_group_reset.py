@@ -1,4 +1,4 @@
-"""`kafka-consumer-groups --reset-offsets`: which offsets a group without members shall go on from."""
+"""`kafka-consumer-groups --reset-offsets`: which offsets a group without members should go on from."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ _TITLES = _Row(
 
 
 def _rows(client: Admin, group: GroupDescription) -> list[_Row]:
-    """Members with most partitions first, then what is committed and nobody reads."""
+    """Members with most partitions first, then committed partitions without a reader."""
     from ottla.client import OffsetSpec
 
     committed = client.list_group_offsets(group.id)

@@ -29,7 +29,7 @@ OPTIONS = (
     BOOTSTRAP,
     COMMAND_CONFIG,
     Option("group", "The share group; may be repeated.", "share group"),
-    Option("topic", "The topic whose offsets shall go or change; may be repeated.", "topic"),
+    Option("topic", "The topic whose offsets should go or change; may be repeated.", "topic"),
     Option("all-topics", "All topics of the group, for --reset-offsets."),
     Option("list", "List the share groups."),
     Option("describe", "Show offsets, members or state of a group."),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def describe(given: Given, client: Admin, group: str) -> None:
-    """One group."""
+    """A group."""
     found = client.describe_streams_group(group)
     verbose = "verbose" in given
     if "members" in given:

@@ -1,4 +1,4 @@
-"""kafka-streams-application-reset: let an application of Kafka Streams (classic protocol) begin anew.
+"""kafka-streams-application-reset: let an application of Kafka Streams (classic protocol) begin again.
 
 Rules:
 - The offsets of its input topics go where the options say (to the beginning when they say nothing), and the topics that

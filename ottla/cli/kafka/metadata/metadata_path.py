@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def effective(paths: list[str]) -> list[str]:
-    """Those that are not empty; . when there is none."""
+    """The names that are not empty; . when there is none."""
     return [each for each in paths if each] or ["."]
 
 

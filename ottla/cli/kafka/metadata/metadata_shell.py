@@ -174,7 +174,7 @@ class Shell:
             self.run(words)
 
     def run(self, words: Sequence[str]) -> None:
-        """One command. What is wrong with it is printed."""
+        """A command. What is wrong with it is printed."""
         words = list(words)
         while words and not words[-1]:
             words.pop()

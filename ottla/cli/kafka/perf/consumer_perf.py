@@ -106,7 +106,7 @@ def _properties(given: Given) -> dict[str, object]:
 
 
 class _Run:
-    """One reading of a topic, with its figures."""
+    """A reading of a topic, with its figures."""
 
     def __init__(self, given: Given) -> None:
         self._given = given

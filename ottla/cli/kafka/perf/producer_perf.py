@@ -124,7 +124,7 @@ class Stats:
         self._latencies = Latencies(expected)
 
     def add(self, latency_ms: int, size: int) -> None:
-        """One record, acknowledged."""
+        """A record, acknowledged."""
         self._total.add(latency_ms, size)
         self._window.add(latency_ms, size)
         self._latencies.add(latency_ms)

@@ -93,7 +93,7 @@ class _Member:
 
 
 class _Run:
-    """One reading of a topic by all members."""
+    """A reading of a topic by all members."""
 
     def __init__(self, given: Given) -> None:
         self._given = given

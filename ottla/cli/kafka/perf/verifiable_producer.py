@@ -51,7 +51,7 @@ class Events:
         self._lock = threading.Lock()
 
     def tell(self, name: str, **fields: Any) -> None:
-        """One event."""
+        """An event."""
         event = {"timestamp": time.time_ns() // 1_000_000, "name": name, **fields}
         line = json.dumps(event, separators=(",", ":"), ensure_ascii=False)
         with self._lock:

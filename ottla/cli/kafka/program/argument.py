@@ -18,7 +18,7 @@ from ottla.cli.kafka.program.tool import leave, tell
 
 @dataclass(frozen=True)
 class Command:
-    """One subcommand. Of each tuple in `either` exactly one option must be there, of those in `at_most_one` not two."""
+    """A subcommand. Of each tuple in `either` exactly one option must be there, of those in `at_most_one` not two."""
 
     name: str
     help: str

@@ -28,7 +28,7 @@ class Usage(Exception):
 
 @dataclass(frozen=True)
 class Option:
-    """One option. Without `value` it is a flag."""
+    """An option. Without `value` it is a flag."""
 
     name: str
     help: str
@@ -41,7 +41,7 @@ class Option:
     optional: bool = False
     #: `a,b` are two values.
     separator: str = ""
-    #: It is refused unless one of these is there.
+    #: The option is refused unless one of these is there.
     only_with: tuple[str, ...] = ()
     #: With argparse4j: one letter, whether it must be there, and whether it may come often or takes several words.
     short: str = ""

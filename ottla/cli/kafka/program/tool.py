@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ottla.client import Admin
     from ottla.settings.client.schema import DeclaredSettings
 
-#: Whose tools these are.
+#: The release whose tools these are.
 KAFKA_VERSION = "4.3.1"
 
 
@@ -127,7 +127,7 @@ def read_text(path: str) -> str:
 
 
 def settings_for(kind: type[DeclaredSettings], properties: Mapping[str, object]) -> dict[str, object]:
-    """Of Kafka's properties those that our client has; the others are named on stderr."""
+    """The Kafka properties that our client has; the others are named on stderr."""
     known = {each.name for each in kind.declared.values()}
     for name in properties:
         if name not in known and name not in _MEANINGLESS:

@@ -25,7 +25,7 @@ class Formatter(Protocol):
     shown: int
 
     def write(self, record: Shown, out: BinaryIO) -> None:
-        """One record."""
+        """A record."""
 
 
 def _flag(properties: dict[str, str], name: str, default: bool) -> bool:
@@ -64,7 +64,7 @@ class DefaultFormatter:
         self._header_reader = _deserializer(properties, "headers.deserializer")
 
     def write(self, record: Shown, out: BinaryIO) -> None:
-        """One line."""
+        """A line."""
         self.shown += 1
         if self._columns:
             out.write(self._separator.join([show(record) for show in self._columns]) + self._line_separator)
@@ -114,7 +114,7 @@ class CoordinatorFormatter:
         self._types = types
 
     def write(self, record: Shown, out: BinaryIO) -> None:
-        """One document, without a line end, as Kafka's."""
+        """A document, without a line end, as Kafka's."""
         self.shown += 1
         if record.key is None:
             return

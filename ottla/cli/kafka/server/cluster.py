@@ -1,4 +1,4 @@
-"""kafka-cluster: the id of the cluster, its endpoints, and brokers that shall be forgotten."""
+"""kafka-cluster: the id of the cluster, its endpoints, and brokers that should be forgotten."""
 
 from __future__ import annotations
 

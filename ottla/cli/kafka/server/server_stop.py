@@ -107,7 +107,7 @@ def _is_meant(process: Process, words: list[str], node_id: str, role: str) -> bo
     try:
         properties = properties_of([str(file), *words[1:]])
     except (Usage, Refused, Failed):
-        # It is about to end with the same complaint.
+        # The server is about to end with the same complaint.
         return False
     if node_id:
         return properties.get("node.id") == node_id
@@ -127,7 +127,7 @@ def _from_proc() -> Iterator[Process]:
         try:
             content = Path(_PROCESSES, entry, "cmdline").read_bytes()
             directory = os.readlink(f"{_PROCESSES}/{entry}/cwd")
-        except OSError:  # it has ended, or is somebody else's
+        except OSError:  # it has ended, or is another user's
             continue
         words = content.decode(errors="surrogateescape").split("\0")[:-1]
         yield Process(int(entry), tuple(words), directory)

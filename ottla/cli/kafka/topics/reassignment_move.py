@@ -33,7 +33,7 @@ class Reported(Exception):
 
 @dataclass
 class Plan:
-    """Where each partition shall be, and in which directory each replica that has one named."""
+    """Where each partition should be, and in which directory each replica that has one named."""
 
     replicas: dict[TopicPartition, list[int]] = field(default_factory=dict)
     directories: dict[Replica, str] = field(default_factory=dict)

@@ -262,7 +262,7 @@ def _names_to_describe(given: Given, client: Admin) -> list[str]:
     return found
 
 
-#: Of a topic: partition to (replicas that come, replicas that go).
+#: For a topic: partition to (replicas that come, replicas that go).
 Moves = dict[int, tuple[tuple[int, ...], tuple[int, ...]]]
 
 
