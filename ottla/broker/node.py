@@ -63,9 +63,11 @@ from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 if TYPE_CHECKING:
     from ottla.broker.partitions import clean_worker
     from ottla.broker.share import persister as share_persister
+    from ottla.net import outbound
 else:
     clean_worker = LazyModule("ottla.broker.partitions.clean_worker")
     share_persister = LazyModule("ottla.broker.share.persister")
+    outbound = LazyModule("ottla.net.outbound")
 
 _log = logging.getLogger("ottla.broker")
 _net_log = logging.getLogger("ottla.net")
@@ -80,6 +82,10 @@ def _threads(count: int = 2) -> Executor:
 
 def _process(loop: asyncio.AbstractEventLoop, disk: Disk) -> clean_worker.CleanerWorker:
     return clean_worker.ProcessWorker(loop, disk)
+
+
+def _dial(*arguments: Any, **options: Any) -> outbound.Outbound:
+    return outbound.Outbound(*arguments, **options)
 
 
 @frozen
@@ -97,6 +103,8 @@ class Ports:
     work_seconds: Callable[[], float] = perf_counter
     #: Makes what carries out a compaction beside the loop.
     clean_worker: Callable[[asyncio.AbstractEventLoop, Disk], clean_worker.CleanerWorker] = _process
+    #: Makes a connection to another node; its arguments are those of `Outbound`.
+    outbound: Callable[..., outbound.Outbound] = _dial
 
 
 class BrokerNode:

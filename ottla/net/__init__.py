@@ -1,4 +1,4 @@
-"""Framed connections on the event loop, the server's end: bytes in, replies out, in request order.
+"""Framed connections on the event loop: the server's end (`inbound`) and the end that dials (`outbound`).
 
 Invariant: whatever a peer sends, only its own connection can be lost. Read `inbound` first.
 

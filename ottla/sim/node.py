@@ -21,6 +21,7 @@ from ottla.broker.metadata.format import format_directories
 from ottla.broker.node import BrokerNode, Ports
 from ottla.client.connection import clock as client_clock
 from ottla.net.listener import ListeningSocket
+from ottla.net.outbound import Outbound
 from ottla.settings.server.settings import ServerSettings
 from ottla.sim.disk import SimDisk
 from ottla.sim.host import Host
@@ -69,8 +70,16 @@ class NodeHost:
         loop = self.host.boot()
         self.failure = None
         listener: Any = partial(ListeningSocket, new_socket=self.host.socket, now=loop.time)
+        outbound: Any = partial(Outbound, new_socket=self.host.socket)
         ports = Ports(
-            self.disk, self.host.clock, self.world.rng, lambda *_: SimPool(loop), listener, loop.time, SimWorker
+            self.disk,
+            self.host.clock,
+            self.world.rng,
+            lambda *_: SimPool(loop),
+            listener,
+            loop.time,
+            SimWorker,
+            outbound,
         )
         node = BrokerNode(self.settings, cast(asyncio.AbstractEventLoop, loop), ports)
         node.on_failure = self._fail

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ottla.client.connection.inbound import Inbound
 from ottla.client.producer.delivery import ProducerBatch
 from ottla.client.producer.outgoing import ColumnMapping, cuts, fill
 from ottla.kernel.memory import Frames
+from ottla.net.answer_frames import AnswerFrames
 from ottla.wire.batch import header_at
 from ottla.wire.codec import Codec
 
@@ -52,7 +52,7 @@ def test_only_a_few_frames_are_kept_and_small_ones_are_not() -> None:
 
 
 def test_long_answers_one_after_another_share_memory_and_keep_their_bytes() -> None:
-    inbound = Inbound()
+    inbound = AnswerFrames()
     sent = [bytes([number]) * (MIB + number * 1000) for number in range(5)]
     stream = b"".join(len(one).to_bytes(4, "big") + one for one in sent)
     places, at = set(), 0

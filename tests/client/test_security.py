@@ -270,13 +270,13 @@ def test_files_that_cannot_be_used_are_named(files: Certificates, tmp_path: Path
 
 
 def test_frames_are_cut_the_same_however_they_come() -> None:
-    from ottla.client.connection.inbound import Inbound
+    from ottla.net.answer_frames import AnswerFrames
     from ottla.wire.type import Malformed
 
     bodies = [b"abcd", b"x" * 100_000, b"efgh" * 5, b"y" * 40_000, b"z" * 4]
     stream = b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
     for size in (1, 7, 4096, len(stream)):
-        frames, found, position = Inbound(), [], 0
+        frames, found, position = AnswerFrames(), [], 0
         while position < len(stream):
             room = frames.room()
             part = stream[position : position + min(size, len(room))]
@@ -289,7 +289,7 @@ def test_frames_are_cut_the_same_however_they_come() -> None:
         (b"\x15\x03\x03\x00", "speaks TLS"),
         (bytes(4), "of 0 bytes"),
     ):
-        frames = Inbound()
+        frames = AnswerFrames()
         frames.room()[:4] = start
         with pytest.raises(Malformed, match=why):
             frames.filled(4)

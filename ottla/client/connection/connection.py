@@ -20,38 +20,30 @@ import asyncio
 import math
 import socket
 import ssl
-import struct
-import sys
 from collections import deque
 from typing import Any, TypeVar, cast
 
 from ottla.client.connection.clock import now_ms, randomness
-from ottla.client.connection.inbound import Inbound
 from ottla.client.connection.node_metric import NodeMeter
 from ottla.kernel.client_error import ConnectionLost, NotReachable, RequestTimedOut, Unsupported, check
-from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.error import KafkaError, OttlaError
+from ottla.net.answer_frames import AnswerFrames
+from ottla.net.request import FIRST_VERSION, PeerVersions, api_of, decoded, encoded, first_request, second_version
 from ottla.security.sasl import SignIn
 from ottla.security.sign_in import Security, authenticate
 from ottla.security.tls import failed_tls
 from ottla.settings.client.client import ClientSettings
 from ottla.wire.api import API, Api, ApiKey
-from ottla.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.wire.compile import decode, encode, encoder
-from ottla.wire.header import RequestHeader, ResponseHeader, request_header_version, response_header_version
 from ottla.wire.type import Malformed
 
 R = TypeVar("R")
 
-#: The package itself stands above this layer (it offers the embedded node), so its version is not imported.
-_VERSION: str = getattr(sys.modules["ottla"], "__version__", "unknown")
 #: How long `finish` waits for the broker to take what was written.
 _FINISH_S = 5.0
 #: The client signs in again when about this part of its session is over (Java's client has the same bounds).
 _SESSION_USED = (0.85, 0.95)
 #: For a sign-in before a request that has no answer, and so no timeout.
 _SIGN_IN_TIMEOUT_MS = 30_000
-#: A correlation id and, some day, tagged fields.
-_HEADER_BYTES_MAX = 4096
 
 
 class _Sent:
@@ -78,10 +70,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.closed: str | None = None
         #: What the system or TLS said when it was lost.
         self.lost_by: BaseException | None = None
-        #: API key to the (lowest, highest) version that the broker takes.
-        self.versions: dict[int, tuple[int, int]] = {}
-        #: Feature to its finalized level (`group.version`, `transaction.version`, ...).
-        self.features: dict[str, int] = {}
+        self._versions = PeerVersions()
         #: When it was last used, on the loop's clock in seconds.
         self.used_at = 0.0
         self._client_id = client_id
@@ -97,7 +86,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         #: While the client signs in again, what waits for its end; None else.
         self._held: list[tuple[_Sent | None, list[bytes | memoryview]]] | None = None
         self._signing: asyncio.Task[None] | None = None
-        self._inbound = Inbound()
+        self._frames = AnswerFrames()
         self._writable: asyncio.Future[None] | None = None
         #: Resolved when the socket is closed, once `finish` waits for that.
         self._gone: asyncio.Future[None] | None = None
@@ -141,18 +130,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return connection
 
     async def _agree(self, timeout_ms: int) -> None:
-        api = API[ApiKey.API_VERSIONS]
-        # v5 (KIP-1242) carries whom we expect to meet, which we do not check; v4 is enough for all features.
-        version = min(4, api.versions[-1])
-        request = ApiVersionsRequest(client_software_name="ottla", client_software_version=_VERSION)
+        api, request, version = API[ApiKey.API_VERSIONS], first_request(), FIRST_VERSION
         response = await self._transmit(api, version, request, timeout_ms)
-        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            known = {one.api_key: one.max_version for one in response.api_keys}
-            version = min(version, known.get(int(ApiKey.API_VERSIONS), 0))
-            response = await self._transmit(api, version, request, timeout_ms)
-        check(response.error_code)
-        self.versions = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
-        self.features = {one.name: one.max_version_level for one in response.finalized_features}
+        second = second_version(response, version)
+        if second is not None:
+            response = await self._transmit(api, second, request, timeout_ms)
+            check(response.error_code)
+        self._versions = PeerVersions(response)
 
     async def _authenticate(self, timeout_ms: int) -> None:
         assert self._sign_in is not None
@@ -177,19 +161,24 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def version_of(self, key: ApiKey, at_most: int | None = None) -> int:
         """The highest version that both ends know. Unsupported if there is none."""
-        ours = API[key].stable_versions
-        low, high = self.versions.get(int(key), (0, -1))
-        best = min(high, ours[-1] if at_most is None else min(ours[-1], at_most))
-        if best < low or best < ours[0]:
-            raise Unsupported(
-                f"{self.host}:{self.port} takes {key.name} "
-                + (f"v{low} to v{high}, this client speaks v{ours[0]} to v{ours[-1]}" if high >= 0 else "not at all")
-            )
+        best = self._versions.best(key, at_most)
+        if isinstance(best, str):
+            raise Unsupported(f"{self.host}:{self.port} {best}")
         return best
 
     def supports(self, key: ApiKey, version: int = 0) -> bool:
         """Does the broker take this request, in this version or a later one?"""
-        return self.versions.get(int(key), (0, -1))[1] >= version
+        return self._versions.highest(key) >= version
+
+    @property
+    def versions(self) -> dict[int, tuple[int, int]]:
+        """API key -> the (lowest, highest) version that the broker takes."""
+        return self._versions.ranges
+
+    @property
+    def features(self) -> dict[str, int]:
+        """Feature -> its finalized level, as the broker said it."""
+        return self._versions.features
 
     async def call(
         self, request: object, response: type[R], *, timeout_ms: int, at_most: int | None = None, version: int = -1
@@ -250,19 +239,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self.closed is not None or self._transport is None:
             raise ConnectionLost(f"{self.host}:{self.port}: {self.closed or 'not connected'}")
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        header = RequestHeader(
-            request_api_key=int(api.key),
-            request_api_version=version,
-            correlation_id=self._correlation_id,
-            client_id=self._client_id,
-        )
-        head = encode(header, request_header_version(int(api.key), version))
-        try:
-            parts = encoder(type(request), version)(request)
-        except (AttributeError, TypeError, ValueError, OverflowError, struct.error) as error:
-            raise OttlaError(f"the request {api.name} cannot be written: {error}") from error
-        size = len(head) + sum(map(len, parts))
-        return self._correlation_id, [size.to_bytes(4, "big") + head, *parts]
+        return self._correlation_id, encoded(request, api, version, self._correlation_id, self._client_id)
 
     @property
     def in_flight(self) -> int:
@@ -348,11 +325,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._writable = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._inbound.room()
+        return self._frames.room()
 
     def buffer_updated(self, nbytes: int) -> None:
         try:
-            frames = self._inbound.filled(nbytes)
+            frames = self._frames.filled(nbytes)
         except Malformed as error:
             return self.close(str(error))
         for frame in frames:
@@ -366,14 +343,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if sent.timer is not None:
             sent.timer.cancel()
         try:
-            key = int(sent.api.key)
-            # What has no records is copied before it is read: not all of a fetch for its header's sake.
-            head = frame[:_HEADER_BYTES_MAX]
-            header, position = decode(ResponseHeader, response_header_version(key, sent.version), head)
-            if header.correlation_id != sent.correlation_id:
-                raise Malformed(f"the answer to request {sent.correlation_id} bears the id {header.correlation_id}")
-            response: Any
-            response, _ = _decode_answer(sent, frame, position)
+            response = decoded(sent.api, sent.version, sent.correlation_id, frame)
         except Malformed as error:
             if not sent.answer.done():
                 sent.answer.set_exception(ConnectionLost(f"{self.host}:{self.port}: unreadable answer ({error})"))
@@ -384,31 +354,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._meter.answered(len(frame), now - sent.sent_ms, now)
         if not sent.answer.done():
             sent.answer.set_result(response)
-
-
-def _decode_answer(sent: _Sent, frame: memoryview, position: int) -> tuple[Any, int]:
-    if sent.api.key == ApiKey.API_VERSIONS:
-        # A broker that does not know our version answers in v0, error code first.
-        code = int.from_bytes(frame[position : position + 2], "big")
-        if code == ErrorCode.UNSUPPORTED_VERSION:
-            return decode(ApiVersionsResponse, 0, frame, position)
-    return decode(sent.api.response, sent.version, frame, position)
-
-
-_by_request: dict[type, Api] = {}
-
-
-def api_of(request: object) -> Api:
-    """The API that this request belongs to."""
-    found = _by_request.get(type(request))
-    if found is None:
-        name = type(request).__name__
-        for key in ApiKey:
-            if f"{API[key].name}Request" == name:
-                found = _by_request[type(request)] = API[key]
-                return found
-        raise TypeError(f"{name} is no request")
-    return found
 
 
 def _reason(error: BaseException) -> str:

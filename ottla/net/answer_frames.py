@@ -1,6 +1,8 @@
-"""Cuts what a broker sends into frames. Pure: the connection gives it a buffer's worth and gets whole frames.
+"""Cuts what a peer answers into frames. Pure: the connection gives it a buffer's worth and gets whole frames.
 
-Small answers are received in one buffer and copied out; longer ones go straight into a frame of their own.
+Small answers are received in one buffer and copied out; longer ones go straight into a frame of their own. A frame is
+its receiver's to keep: its memory is used again only when no view of it is left. (`ottla/net/inbound.py` cuts requests
+another way: decision 0430.)
 """
 
 from __future__ import annotations
@@ -10,19 +12,24 @@ from ottla.wire.type import Malformed
 
 _STAGING_BYTES = 64 * 1024
 #: No broker of ours or Apache's sends more: `fetch.max.bytes` bounds a fetch, and its default is 50 MiB.
-_FRAME_BYTES_MAX = 1 << 30
+FRAME_BYTES_MAX = 1 << 30
+#: A longer frame gets memory as its bytes come: a length that a peer claims costs no more than this.
+_AT_ONCE_BYTES = 64 << 20
 #: How a TLS alert begins: what a TLS listener answers to plain text.
 _TLS_ALERT = b"\x15\x03"
 
 
-class Inbound:
-    """A connection's incoming bytes."""
+class AnswerFrames:
+    """A connection's incoming bytes. The connection makes it, and drops it with itself; after `Malformed`, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
         self._staging = bytearray(_STAGING_BYTES)
         self._staged = 0
         self._long: memoryview | None = None
         self._filled = 0
+        #: How long the frame in `_long` will be.
+        self._long_bytes = 0
         self._frames = Frames()
 
     def room(self) -> memoryview:
@@ -32,15 +39,24 @@ class Inbound:
         return memoryview(self._staging)[self._staged :]
 
     def filled(self, count: int) -> list[memoryview]:
-        """So many bytes are in `room` now. Returns the frames that are whole; Malformed if this is no broker."""
+        """So many bytes are in `room` now. Returns the frames that are whole; Malformed if this is no Kafka node."""
         if self._long is None:
             self._staged += count
             return self._cut()
         self._filled += count
         if self._filled < len(self._long):
             return []
+        if self._filled < self._long_bytes:
+            return self._grow()
         frame, self._long = self._long, None
         return [frame]
+
+    def _grow(self) -> list[memoryview]:
+        assert self._long is not None
+        grown = self._frames.take(min(self._long_bytes, 2 * self._filled))
+        grown[: self._filled] = self._long
+        self._long = grown
+        return []
 
     def _cut(self) -> list[memoryview]:
         """Take every whole frame out of the staging buffer; move a long one that has begun to a frame of its own."""
@@ -48,7 +64,7 @@ class Inbound:
         position, end = 0, self._staged
         while end - position >= 4:
             size = int.from_bytes(self._staging[position : position + 4], "big", signed=True)
-            if not 4 <= size <= _FRAME_BYTES_MAX:
+            if not 4 <= size <= self._bytes_max:
                 raise Malformed(f"it sent a frame of {size} bytes: is it a Kafka broker?")
             if self._staging[position : position + 2] == _TLS_ALERT:
                 raise Malformed("it speaks TLS: is security.protocol=SSL or SASL_SSL missing?")
@@ -58,7 +74,8 @@ class Inbound:
                 position = start + size
                 continue
             if size > _STAGING_BYTES // 2:
-                self._long = self._frames.take(size)
+                self._long_bytes = size
+                self._long = self._frames.take(min(size, _AT_ONCE_BYTES))
                 self._filled = end - start
                 self._long[: end - start] = self._staging[start:end]
                 position = end

@@ -1,0 +1,405 @@
+"""The connection of a node to another node: requests go out in order, each is answered or given up exactly once.
+
+    outbound = Outbound(loop, "192.0.2.1", 9093, client_id="1", options=OutboundOptions(), rng=rng)
+    outbound.ask(VoteRequest(...), done, timeout_ms=2_000)      # done(VoteResponse) or done(Unanswered)
+    outbound.close()
+
+Rules:
+- It connects when something is asked and there is no connection. A connection that fails or breaks tells everyone who
+  waits, `Unanswered`; asking again is the caller's decision. Attempts to connect follow each other after a backoff that
+  doubles, and what is asked meanwhile waits for the next attempt.
+- ApiVersions comes first on each connection; a request goes in the highest version that both ends know.
+- At most `in_flight_max` requests are on their way, the others wait here. All share one order.
+- A request that is not answered in its time closes the connection, as in the Java client: an answer that comes later
+  would belong to no request. One that was not sent in its time is given up alone.
+- A peer that breaks the protocol (a frame too long, garbage, an id that was never sent) loses this connection.
+- `done` is always called from the loop, never from within `ask` or `close`, and never twice.
+
+Not obvious: names are looked up on a thread, and their addresses are tried in turn, one an attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+
+from ottla.kernel.error import KafkaError, OttlaError
+from ottla.kernel.ports import Rng
+from ottla.net.answer_frames import AnswerFrames
+from ottla.net.peer import Disconnected, Done, Expired, NotOffered, OutboundOptions, Unanswered
+from ottla.net.request import FIRST_VERSION, PeerVersions, api_of, decoded, encoded, first_request, second_version
+from ottla.wire.api import API, Api, ApiKey
+from ottla.wire.api.api_versions import ApiVersionsResponse
+from ottla.wire.type import Malformed
+
+#: Backoff and setup timeout are drawn from so much around their value, as in the Java client.
+_JITTER = 0.2
+
+
+class _Asked:
+    """A request that waits to be sent, or for its answer."""
+
+    __slots__ = ("api", "at_least", "at_most", "correlation_id", "done", "request", "timer", "version")
+
+    def __init__(self, api: Api, request: object, at_least: int, at_most: int | None, done: Done) -> None:
+        self.api = api
+        self.request = request
+        self.at_least = at_least
+        self.at_most = at_most
+        self.done = done
+        self.timer: asyncio.TimerHandle | None = None
+        self.version = self.correlation_id = -1
+
+
+class Outbound:
+    """A peer, and the connection to it while there is one. Its owner makes it and closes it."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        rng: Rng,
+        options: OutboundOptions | None = None,
+        new_socket: Callable[..., socket.socket] = socket.socket,
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.closed = False
+        #: Why the last connection, or the last attempt to connect, ended; "" before.
+        self.last_failure = ""
+        self._loop = loop
+        self._client_id = client_id
+        self._rng = rng
+        self._options = options or OutboundOptions()
+        self._new_socket = new_socket
+        self._addresses: deque[str] = deque()
+        self._is_looking_up = False
+        self._sock: socket.socket | None = None
+        #: The socket's descriptor, for as long as there is one.
+        self._fd = -1
+        #: What the peer takes; None until it has said so, on this connection.
+        self.versions: PeerVersions | None = None
+        self._frames: AnswerFrames
+        self._correlation_id = 0
+        #: Attempts in a row that led to no connection.
+        self._failures = 0
+        self._retry: asyncio.TimerHandle | None = None
+        #: On the loop's clock: no attempt to connect before this.
+        self._not_before = 0.0
+        self._setup: asyncio.TimerHandle | None = None
+        self._waiting: deque[_Asked] = deque()
+        self._sent: deque[_Asked] = deque()
+        self._out: deque[memoryview] = deque()
+        self._writing = False
+
+    # ---- what its owner uses
+
+    @property
+    def is_connected(self) -> bool:
+        """Is there a connection on which the versions are agreed?"""
+        return self.versions is not None
+
+    @property
+    def pending(self) -> int:
+        """How many requests are on their way or wait to be sent."""
+        return len(self._sent) + len(self._waiting)
+
+    def ask(
+        self, request: object, done: Done, *, timeout_ms: int, at_least: int = 0, at_most: int | None = None
+    ) -> None:
+        """Send `request` when its turn comes and call `done` once, within `timeout_ms`.
+
+        The version is the highest that both ends know, from `at_least` to `at_most`; `NotOffered` if there is none.
+        """
+        asked = _Asked(api_of(request), request, at_least, at_most, done)
+        if self.closed:
+            return self._give_up(asked, Disconnected(self._say("closed by this node"), was_sent=False))
+        asked.timer = self._loop.call_later(timeout_ms / 1000, self._expired, asked, timeout_ms)
+        self._waiting.append(asked)
+        if self._sock is None:
+            self._connect_later()
+        elif self.versions is not None:
+            self._send_waiting()
+        return None
+
+    def close(self) -> None:
+        """End the connection; everyone who waits is told `Disconnected`."""
+        if self.closed:
+            return
+        self.closed = True
+        if self._retry is not None:
+            self._retry.cancel()
+        self._end("closed by this node")
+
+    # ---- connecting
+
+    def _connect_later(self) -> None:
+        """Connect when the backoff is over, if an attempt is not planned already."""
+        if self._retry is None and not self._is_looking_up:
+            self._retry = self._loop.call_later(max(0.0, self._not_before - self._loop.time()), self._connect)
+
+    def _connect(self) -> None:
+        self._retry = None
+        if self.closed or not self._waiting:
+            # Everyone's time was over before the backoff was: the next who asks connects.
+            return
+        self._setup = self._loop.call_later(self._setup_seconds(), self._setup_expired)
+        if self._addresses:
+            return self._dial()
+        family = _family_of(self.host)
+        if family is not None:
+            self._addresses.append(self.host)
+            return self._dial()
+        self._is_looking_up = True
+        found = self._loop.run_in_executor(None, _look_up, self.host, self.port)
+        found.add_done_callback(self._looked_up)
+        return None
+
+    def _looked_up(self, found: asyncio.Future[list[str]]) -> None:
+        self._is_looking_up = False
+        error = OSError("given up") if found.cancelled() else found.exception()
+        if self.closed:
+            return None
+        if self._setup is None:
+            # It took longer than it may. Requests that were made since then begin again.
+            return self._connect_later() if self._waiting else None
+        if error is not None:
+            return self._failed(f"no such host ({error})")
+        self._addresses.extend(found.result())
+        return self._dial()
+
+    def _dial(self) -> None:
+        # Of several addresses the next attempt takes the next; after the last the name is looked up again.
+        address = self._addresses.popleft()
+        try:
+            sock = self._new_socket(_family_of(address) or socket.AF_INET, socket.SOCK_STREAM)
+        except OSError as error:
+            return self._failed(error.strerror or str(error))
+        self._sock, self._fd = sock, sock.fileno()
+        self._frames = AnswerFrames(self._options.frame_bytes_max)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            code = sock.connect_ex((address, self.port))
+        except OSError as error:
+            return self._failed(error.strerror or str(error))
+        if code not in (0, errno.EINPROGRESS):
+            return self._failed(os.strerror(code))
+        self._loop.add_writer(self._fd, self._decided)
+        self._writing = True
+        return None
+
+    def _decided(self) -> None:
+        """The attempt to connect has succeeded or failed."""
+        assert self._sock is not None
+        code = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            return self._failed(os.strerror(code))
+        self._loop.remove_writer(self._fd)
+        self._writing = False
+        self._loop.add_reader(self._fd, self._readable)
+        self._agree(FIRST_VERSION)
+        return None
+
+    def _agree(self, version: int) -> None:
+        """Ask for the versions. The setup's timeout bounds this, too."""
+        first = _Asked(API[ApiKey.API_VERSIONS], first_request(), 0, None, lambda answer: None)
+        self._send(first, version)
+
+    def _agreed(self, response: ApiVersionsResponse, version: int) -> None:
+        try:
+            second = second_version(response, version)
+        except KafkaError as error:
+            return self._failed(f"it answers ApiVersions with {error}")
+        if second is not None:
+            return self._agree(second)
+        self.versions = PeerVersions(response)
+        self._failures = 0
+        self._not_before = 0.0
+        self._addresses.clear()
+        if self._setup is not None:
+            self._setup.cancel()
+            self._setup = None
+        self._send_waiting()
+        return None
+
+    def _setup_seconds(self) -> float:
+        options = self._options
+        doubled = min(options.setup_timeout_max_ms, options.setup_timeout_ms << min(self._failures, 16))
+        return self._jittered(doubled)
+
+    def _setup_expired(self) -> None:
+        self._setup = None
+        self._failed("connecting took too long")
+
+    def _jittered(self, ms: int) -> float:
+        """Seconds: `ms` give or take a fifth."""
+        return ms * (1 + _JITTER * (2 * self._rng.random() - 1)) / 1000
+
+    def _failed(self, why: str) -> None:
+        """No connection came of it: everyone who waits is told, and the next attempt waits longer."""
+        options = self._options
+        backoff_ms = min(options.backoff_max_ms, options.backoff_ms << min(self._failures, 16))
+        self._failures += 1
+        self._not_before = self._loop.time() + self._jittered(backoff_ms)
+        self._end(f"cannot be reached: {why}")
+
+    # ---- out
+
+    def _send_waiting(self) -> None:
+        """Send what may go now."""
+        assert self.versions is not None
+        while self._waiting and len(self._sent) < self._options.in_flight_max and self._sock is not None:
+            asked = self._waiting.popleft()
+            version = self.versions.best(asked.api.key, asked.at_most)
+            if isinstance(version, int) and version < asked.at_least:
+                version = f"takes {asked.api.key.name} up to v{version}, and v{asked.at_least} is needed"
+            if isinstance(version, int):
+                self._send(asked, version)
+            else:
+                self._give_up(asked, NotOffered(self._say(version), was_sent=False))
+
+    def _send(self, asked: _Asked, version: int) -> None:
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        asked.version, asked.correlation_id = version, self._correlation_id
+        try:
+            parts = encoded(asked.request, asked.api, version, asked.correlation_id, self._client_id)
+        except OttlaError as error:
+            return self._give_up(asked, NotOffered(self._say(str(error)), was_sent=False))
+        # What was encoded is the only copy that is needed from here on.
+        asked.request = None
+        self._sent.append(asked)
+        self._out.append(memoryview(b"".join(parts)))
+        if not self._writing:
+            self._write()
+        return None
+
+    def _write(self) -> None:
+        sock, out = self._sock, self._out
+        assert sock is not None
+        try:
+            while out:
+                sent = sock.send(out[0])
+                if sent < len(out[0]):
+                    out[0] = out[0][sent:]
+                else:
+                    out.popleft()
+        except (BlockingIOError, InterruptedError):
+            if not self._writing:
+                self._writing = True
+                self._loop.add_writer(self._fd, self._write)
+            return
+        except OSError as error:
+            return self._lost(error.strerror or "connection lost")
+        if self._writing:
+            self._writing = False
+            self._loop.remove_writer(self._fd)
+
+    # ---- in
+
+    def _readable(self) -> None:
+        assert self._sock is not None
+        try:
+            count = self._sock.recv_into(self._frames.room())
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            return self._lost(error.strerror or "connection lost")
+        if not count:
+            return self._lost("the peer closed the connection")
+        sock = self._sock
+        try:
+            for frame in self._frames.filled(count):
+                self._answered(frame)
+                if self._sock is not sock:
+                    return
+        except Malformed as error:
+            return self._lost(str(error))
+
+    def _answered(self, frame: memoryview) -> None:
+        if not self._sent:
+            raise Malformed("it answered what was never asked")
+        asked = self._sent[0]
+        response = decoded(asked.api, asked.version, asked.correlation_id, frame)
+        self._sent.popleft()
+        if self.versions is None:
+            return self._agreed(response, asked.version)
+        if asked.timer is not None:
+            asked.timer.cancel()
+        self._loop.call_soon(asked.done, response)
+        self._send_waiting()
+        return None
+
+    # ---- ends
+
+    def _expired(self, asked: _Asked, timeout_ms: int) -> None:
+        what = f"{asked.api.name} was not answered in {timeout_ms} ms"
+        if asked in self._waiting:
+            self._waiting.remove(asked)
+            why = f"{what}; it was not sent: {self.last_failure}" if self.last_failure else f"{what}; it was not sent"
+            return self._give_up(asked, Expired(self._say(why), was_sent=False))
+        self._sent.remove(asked)
+        self._give_up(asked, Expired(self._say(what), was_sent=True))
+        self._lost(what)
+        return None
+
+    def _lost(self, why: str) -> None:
+        """The connection broke, or is of no use any more."""
+        if self.versions is None:
+            return self._failed(why)
+        self._not_before = self._loop.time() + self._jittered(self._options.backoff_ms)
+        return self._end(why)
+
+    def _end(self, why: str) -> None:
+        """There is no connection any more: tell everyone."""
+        self.last_failure = why
+        if self._setup is not None:
+            self._setup.cancel()
+            self._setup = None
+        if self._sock is not None:
+            self._loop.remove_reader(self._fd)
+            if self._writing:
+                self._loop.remove_writer(self._fd)
+            self._sock.close()
+            self._sock, self._fd = None, -1
+        self._writing = False
+        self.versions = None
+        self._out.clear()
+        sent, self._sent = self._sent, deque()
+        waiting, self._waiting = self._waiting, deque()
+        for asked in sent:
+            self._give_up(asked, Disconnected(self._say(why), was_sent=True))
+        for asked in waiting:
+            self._give_up(asked, Disconnected(self._say(why), was_sent=False))
+
+    def _give_up(self, asked: _Asked, why: Unanswered) -> None:
+        if asked.timer is not None:
+            asked.timer.cancel()
+        self._loop.call_soon(asked.done, why)
+
+    def _say(self, why: str) -> str:
+        return f"{self.host}:{self.port} {why}"
+
+
+def _family_of(host: str) -> int | None:
+    """The family of an address; None for a name."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except OSError:
+            continue
+        return family
+    return None
+
+
+def _look_up(host: str, port: int) -> list[str]:
+    """The addresses of a name, each once. OSError if there are none."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(each[4][0]) for each in found))

@@ -1,0 +1,56 @@
+"""What is known of a peer and of an answer that did not come. `ottla/net/outbound.py` makes the connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ottla.kernel.frozen import frozen
+from ottla.net.answer_frames import FRAME_BYTES_MAX
+
+
+class Unanswered(OSError):
+    """There is no answer. `was_sent`: the peer may have acted on the request."""
+
+    def __init__(self, why: str, *, was_sent: bool) -> None:
+        super().__init__(why)
+        self.was_sent = was_sent
+
+
+class Disconnected(Unanswered):
+    """There is no connection, or it broke before the answer came."""
+
+
+class Expired(Unanswered):
+    """The answer did not come in time."""
+
+
+class NotOffered(Unanswered):
+    """The peer does not take this request, or no version of it that can say what was asked."""
+
+
+#: Given the response, an instance of the API's response class, or an `Unanswered`.
+Done = Callable[[Any], None]
+
+
+class Peer(NamedTuple):
+    """Another node, at one of its listeners."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+@frozen
+class OutboundOptions:
+    """How a connection behaves. The defaults are Apache Kafka's between brokers."""
+
+    #: The first time between two attempts to connect, and the longest.
+    backoff_ms: int = 50
+    backoff_max_ms: int = 1_000
+    #: How long the first attempt to connect may take, and an attempt after failures.
+    setup_timeout_ms: int = 10_000
+    setup_timeout_max_ms: int = 30_000
+    in_flight_max: int = 5
+    #: An answer longer than this closes the connection.
+    frame_bytes_max: int = FRAME_BYTES_MAX

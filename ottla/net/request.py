@@ -1,0 +1,121 @@
+"""A request's bytes, its answer's, and the versions that both ends know: what every connection that dials shares.
+
+Rules:
+- ApiVersions comes first on each connection (KIP-35), in a version of ours; a peer that does not know it answers in
+  version 0 and names its own, in which it is asked again.
+- A request goes in the highest version that both ends know, unless its sender bounds it.
+- Answers come in the order of the requests (Kafka's protocol guide): another correlation id than the oldest request's
+  is `Malformed`.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from typing import Any
+
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.wire.api import API, Api, ApiKey
+from ottla.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.compile import decode, encode, encoder
+from ottla.wire.header import RequestHeader, ResponseHeader, request_header_version, response_header_version
+from ottla.wire.type import Malformed
+
+#: v5 (KIP-1242) carries whom we expect to meet, which we do not check; v4 is enough for all features.
+FIRST_VERSION = min(4, API[ApiKey.API_VERSIONS].versions[-1])
+#: A correlation id and, some day, tagged fields.
+_HEADER_BYTES_MAX = 4096
+_by_request: dict[type, Api] = {}
+
+
+def api_of(request: object) -> Api:
+    """The API that this request belongs to. TypeError if it is no request."""
+    found = _by_request.get(type(request))
+    if found is None:
+        name = type(request).__name__
+        for key in ApiKey:
+            if f"{API[key].name}Request" == name:
+                found = _by_request[type(request)] = API[key]
+                return found
+        raise TypeError(f"{name} is no request")
+    return found
+
+
+def first_request() -> ApiVersionsRequest:
+    """What is asked first on each connection."""
+    # The package itself stands above this layer (it offers the embedded node), so its version is not imported.
+    version: str = getattr(sys.modules["ottla"], "__version__", "unknown")
+    return ApiVersionsRequest(client_software_name="ottla", client_software_version=version)
+
+
+class PeerVersions:
+    """What the peer said that it takes. Made of its answer to `first_request`."""
+
+    __slots__ = ("features", "ranges")
+
+    def __init__(self, response: ApiVersionsResponse | None = None) -> None:
+        #: API key -> (lowest, highest) version.
+        self.ranges: dict[int, tuple[int, int]] = {}
+        #: Feature -> its finalized level (`group.version`, `transaction.version`, ...).
+        self.features: dict[str, int] = {}
+        if response is not None:
+            self.ranges = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+            self.features = {each.name: each.max_version_level for each in response.finalized_features}
+
+    def highest(self, key: ApiKey) -> int:
+        """The highest version that the peer takes; -1 if it does not take the API."""
+        return self.ranges.get(int(key), (0, -1))[1]
+
+    def best(self, key: ApiKey, at_most: int | None = None) -> int | str:
+        """The highest version that both ends know, or why there is none ("takes FETCH v4 to v5, ...")."""
+        ours = API[key].stable_versions
+        low, high = self.ranges.get(int(key), (0, -1))
+        best = min(high, ours[-1] if at_most is None else min(ours[-1], at_most))
+        if best >= low and best >= ours[0]:
+            return best
+        if high < 0:
+            return f"takes {key.name} not at all"
+        return f"takes {key.name} v{low} to v{high}, this client speaks v{ours[0]} to v{ours[-1]}"
+
+
+def second_version(response: ApiVersionsResponse, asked: int) -> int | None:
+    """In which version to ask ApiVersions again; None when the first answer is good. KafkaError if it is an error."""
+    if response.error_code == ErrorCode.UNSUPPORTED_VERSION and asked > 0:
+        known = {each.api_key: each.max_version for each in response.api_keys}
+        return max(0, min(asked - 1, known.get(int(ApiKey.API_VERSIONS), 0)))
+    if response.error_code != ErrorCode.NONE:
+        raise KafkaError(ErrorCode(response.error_code))
+    return None
+
+
+def encoded(request: object, api: Api, version: int, correlation_id: int, client_id: str) -> list[bytes | memoryview]:
+    """The request's frame in pieces. OttlaError if a field's value, or a field in this version, cannot be written."""
+    header = RequestHeader(
+        request_api_key=int(api.key),
+        request_api_version=version,
+        correlation_id=correlation_id,
+        client_id=client_id,
+    )
+    head = encode(header, request_header_version(int(api.key), version))
+    try:
+        parts = encoder(type(request), version)(request)
+    except (AttributeError, TypeError, ValueError, OverflowError, struct.error) as error:
+        raise OttlaError(f"the request {api.name} cannot be written: {error}") from error
+    size = len(head) + sum(map(len, parts))
+    return [size.to_bytes(4, "big") + head, *parts]
+
+
+def decoded(api: Api, version: int, correlation_id: int, frame: memoryview) -> Any:
+    """The answer in a frame; its records are views into it. `Malformed` if this is no answer to that request."""
+    key = int(api.key)
+    # What has no records is copied before it is read: not all of a fetch for its header's sake.
+    head = frame[:_HEADER_BYTES_MAX]
+    header, position = decode(ResponseHeader, response_header_version(key, version), head)
+    if header.correlation_id != correlation_id:
+        raise Malformed(f"the answer to request {correlation_id} bears the id {header.correlation_id}")
+    if key == ApiKey.API_VERSIONS:
+        # A broker that does not know our version answers in v0, error code first.
+        code = int.from_bytes(frame[position : position + 2], "big")
+        if code == ErrorCode.UNSUPPORTED_VERSION:
+            return decode(ApiVersionsResponse, 0, frame, position)[0]
+    return decode(api.response, version, frame, position)[0]
