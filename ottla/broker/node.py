@@ -169,11 +169,10 @@ class BrokerNode:
                 self.disk, self.settings.log_dirs, node_id=self.node_id, settings_of=self.leadership.settings_of
             )
             undo.callback(self._close_store)
-            self.quorum = MetadataLog.open(
-                self.disk, self.settings, self.store, self.clock, self.rng, list(self._endpoints.values())
-            )
+            self.quorum = MetadataLog.open(self.disk, self.settings, self.store, self.clock, self.rng)
             undo.callback(self.quorum.close)
             self.quorum.on_failure = lambda error: self.on_failure(f"the metadata log cannot be synced: {error}")
+            self.quorum.join(self.store, self._endpoints.values())
             self._broker_epoch = self.quorum.broker_epoch
             # The metadata first: a log is opened as its topic is set.
             self._take_settings(self.quorum.image)

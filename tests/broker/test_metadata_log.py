@@ -270,25 +270,11 @@ def test_after_a_failed_sync_nothing_more_is_decided(place: Place) -> None:
     store.abandon()
 
 
-def test_clusters_are_refused_in_words(place: Place) -> None:
-    with place.node() as log:
-        log.append([record_of_another_broker()])
-    with pytest.raises(OttlaError, match=r"this cluster has other brokers \(2\); clusters are not yet served"):
-        place.start()
-
-
 def test_a_cluster_of_a_later_release_is_refused_in_words(place: Place) -> None:
     with place.node() as log:
         log.append([FeatureLevelRecord(name="metadata.version", feature_level=33)])
     with pytest.raises(OttlaError, match=r"the cluster runs metadata\.version 33, and this node runs 7 to 30 of it"):
         place.start()
-
-
-def record_of_another_broker() -> object:
-    from ottla.kernel.ids import Uuid
-    from ottla.wire.record.metadata import RegisterBrokerRecord
-
-    return RegisterBrokerRecord(broker_id=2, broker_epoch=1, incarnation_id=Uuid(b"2" * 16), rack=None)
 
 
 def test_a_directory_of_another_voter_is_refused_in_words(place: Place) -> None:

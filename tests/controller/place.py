@@ -44,7 +44,8 @@ class Place:
         )
         endpoint = Endpoint(1, "PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092, None)
         try:
-            log = MetadataLog.open(self.disk, self.settings, store, self.clock, self.rng, [endpoint])
+            log = MetadataLog.open(self.disk, self.settings, store, self.clock, self.rng)
+            log.join(store, [endpoint])
         except BaseException:
             store.abandon()
             raise

@@ -41,7 +41,7 @@ def _ask(node: BrokerNode, request: Any) -> None:
     """The controller decides, and it is committed; its followers have their turn later."""
     node.quorum.ask(request, lambda _: None)
     with suppress(OSError):
-        node.quorum._sync.now()
+        node.quorum.raft.sync.now()
 
 
 def _begin(node: BrokerNode, topic: str) -> None:

@@ -8,7 +8,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.broker.metadata.file import MetadataFiles
@@ -27,16 +27,29 @@ _READ_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(slots=True)
+class LogRead:
+    """What was read of the log, beside metadata."""
+
+    #: The voters before it was read, and each change of them: (its offset, what they are from then on).
+    memberships: list[tuple[int, Membership]]
+    #: How many bytes were read.
+    size: int = 0
+
+
+@dataclass(slots=True)
 class LoadedMetadata:
     """What the disk holds."""
 
     log: Log
+    #: Everything that was read.
     fold: Fold
-    #: The voters as the last record about them has them.
-    membership: Membership
-    #: Where the snapshot ends that this began with, and how many bytes of log were read behind it.
+    #: The metadata of the snapshot that this began with, and where that ends.
+    snapshot: Image
     snapshot_end_offset: int
-    bytes_since_snapshot: int
+    #: What the log behind it has beside metadata.
+    read: LogRead
+    #: The metadata at several ends of batches of that log.
+    steps: list[tuple[int, Image]] = field(default_factory=list)
 
 
 def load(files: MetadataFiles, settings: LogSettings, now_ms: int) -> LoadedMetadata:
@@ -53,53 +66,66 @@ def load(files: MetadataFiles, settings: LogSettings, now_ms: int) -> LoadedMeta
         log = files.open_log(settings, now_ms, snapshot_end_offset)
     except CorruptCheckpoint as error:
         raise OttlaError(f"{error}; restore it from a backup") from error
-    loaded = LoadedMetadata(log, fold, membership, snapshot_end_offset, 0)
+    loaded = LoadedMetadata(log, fold, fold.image, snapshot_end_offset, LogRead([(-1, membership)]))
     try:
-        _replay(loaded)
+        if snapshot_end_offset < log.start_offset:
+            raise OttlaError(
+                f"the metadata log in {log.path} begins at {log.start_offset} and no snapshot reaches up to there: "
+                "restore it from a backup"
+            )
+        loaded.steps += replay(fold, log, snapshot_end_offset, log.end_offset, loaded.read)
     except BaseException:
         log.discard()
         raise
     return loaded
 
 
-def check_servable(image: Image, node_id: int, supported: Mapping[str, tuple[int, int]]) -> None:
+def check_servable(image: Image, supported: Mapping[str, tuple[int, int]]) -> None:
     """Is this a cluster that this release can run? OttlaError if not."""
     for name, level in image.features.items():
         low, high = supported.get(name, (0, 0))
         if not low <= level <= high:
             raise OttlaError(f"the cluster runs {name} {level}, and this node runs {low} to {high} of it")
-    others = sorted(broker_id for broker_id in image.brokers if broker_id != node_id)
-    if others:
-        raise OttlaError(
-            f"this cluster has other brokers ({', '.join(map(str, others))}); clusters are not yet served: "
-            "unregister them first"
-        )
 
 
-def _replay(loaded: LoadedMetadata) -> None:
-    log, fold, offset = loaded.log, loaded.fold, loaded.snapshot_end_offset
+def replay(
+    fold: Fold,
+    log: Log,
+    offset: int,
+    end_offset: int,
+    seen: LogRead | None = None,
+    *,
+    batch_by_batch: bool = False,
+) -> list[tuple[int, Image]]:
+    """Bring a fold from `offset` to `end_offset` of the log; the images on the way, each with the end of its batch.
+
+    One image for everything that a read brought, unless every batch's is asked for. What is no metadata is added to
+    `seen`.
+    """
+    steps = []
     epoch = timestamp = -1
-    if offset < log.start_offset:
-        raise OttlaError(
-            f"the metadata log in {log.path} begins at {log.start_offset} and no snapshot reaches up to there: "
-            "restore it from a backup"
-        )
-    while offset < log.end_offset:
-        for batch in read(log.read(offset, _READ_BYTES, end_offset=log.end_offset).bytes()):
+    while offset < end_offset:
+        for batch in read(log.read(offset, _READ_BYTES, end_offset=end_offset).bytes()):
             header = batch.header
-            loaded.bytes_since_snapshot += header.size
+            if seen is not None:
+                seen.size += header.size
             for record in batch.records():
                 if record.offset < offset:
                     continue
-                if header.is_control:
-                    _, message = control.parse(record.key or b"", record.value or b"")
-                    loaded.membership = changed_membership(loaded.membership, message)
-                else:
+                if not header.is_control:
                     change = _parsed(record.value or b"", record.offset)
                     fold.replay(change, record.offset, header.partition_leader_epoch, record.timestamp)
+                elif seen is not None:
+                    _, message = control.parse(record.key or b"", record.value or b"")
+                    changed = changed_membership(seen.memberships[-1][1], message)
+                    if changed is not seen.memberships[-1][1]:
+                        seen.memberships.append((record.offset, changed))
             offset, epoch, timestamp = header.last_offset + 1, header.partition_leader_epoch, header.max_timestamp
-        # The images between two batches are nobody's: everything that one read brought makes one.
-        fold.publish(offset - 1, epoch, timestamp)
+            if batch_by_batch:
+                steps.append((offset, fold.publish(offset - 1, epoch, timestamp)))
+        if not batch_by_batch:
+            steps.append((offset, fold.publish(offset - 1, epoch, timestamp)))
+    return steps
 
 
 def _parsed(value: bytes, offset: int) -> Any:

@@ -14,7 +14,6 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.kernel.error import KafkaError
 from ottla.log.log import Log
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("ottla.broker")
 _MAX_MS = (1 << 31) - 1
-_RETRY_MS = 1000
 
 
 class Housekeeping:
@@ -38,24 +36,6 @@ class Housekeeping:
         self._every(settings.log_retention_check_interval_ms, self.retain)
         self._every(settings.log_flush_offset_checkpoint_interval_ms, self.checkpoint)
         self._every(settings.log_flush_scheduler_interval_ms, self.flush_overdue)
-        self._plan_quorum()
-
-    def _plan_quorum(self, pause_ms_min: int = 0) -> None:
-        """Turn to the quorum when it wants to be told of time."""
-        deadline_ms = self._node.quorum.deadline_ms()
-        if deadline_ms is None:
-            return
-
-        def run() -> None:
-            try:
-                self._node.quorum.time_passed()
-            except KafkaError:
-                _log.exception("the metadata log cannot be written; it is tried again")
-                return self._plan_quorum(_RETRY_MS)
-            return self._plan_quorum()
-
-        wait_ms = max(pause_ms_min, deadline_ms - self._node.clock.monotonic_ms())
-        self._handles["quorum"] = self._node.loop.call_later(wait_ms / 1000, run)
 
     def _every(self, interval_ms: int, job: Callable[[], None]) -> None:
         if interval_ms > _MAX_MS:

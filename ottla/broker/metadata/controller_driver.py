@@ -1,0 +1,111 @@
+"""The driver of the controller: it decides requests while this node leads the quorum.
+
+Rules:
+- The controller decides on what it wrote last; everyone else sees what is committed.
+- A decision may build on one that is not committed yet; its answer waits for both, also when it has no records of its
+  own ("there is such a topic already").
+- A node that leads no more answers NOT_CONTROLLER to all who wait: whether their records stay, the next leader decides.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from ottla.broker.metadata.raft_driver import RaftDriver
+from ottla.broker.metadata.voters import raised
+from ottla.controller.activation import activation_records
+from ottla.controller.controller import NEWEST, Controller
+from ottla.controller.decision import Decision, MutationQuota, unlimited
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ports import Rng
+from ottla.raft.role import Voter
+from ottla.settings.server.settings import ServerSettings
+
+
+class ControllerDriver:
+    """`MetadataLog` makes it for a node with the controller role."""
+
+    def __init__(self, settings: ServerSettings, rng: Rng, raft: RaftDriver) -> None:
+        self._settings = settings
+        self._raft = raft
+        self._controller = Controller(settings, rng)
+        #: Does it decide? From the begin of an epoch that this node leads until it leads no more.
+        self.is_active = False
+        #: Who is told when the log is committed up to here.
+        self._waiting: deque[tuple[int, Callable[[KafkaError | None], None]]] = deque()
+
+    def activate(self) -> None:
+        """This node has begun to lead: write what a new controller writes first."""
+        self.is_active = True
+        images = self._raft.images
+        records = activation_records(
+            images.appended,
+            in_transaction=images.in_transaction,
+            bootstrap=[] if images.appended.metadata_version else self._raft.files.bootstrap_records(),
+            min_isr=self._settings.min_insync_replicas,
+        )
+        if records:
+            self._raft.submit(records)
+
+    def resign(self) -> None:
+        """This node leads no more."""
+        self.is_active = False
+        self._answer_all(KafkaError(ErrorCode.NOT_CONTROLLER, "this node is the controller no more"))
+
+    def ask(
+        self, request: Any, done: Callable[[Any], None], version: int = NEWEST, charge: MutationQuota = unlimited
+    ) -> None:
+        """Let the controller decide a request; `done` gets the response when all that led to it is committed.
+
+        `done` gets a KafkaError when the whole request fails or the disk does, and may be called before this returns.
+        `charge` is told of each partition that comes or goes.
+        """
+        raft = self._raft
+        try:
+            self._check_active()
+            decision = self._decide(request, version, charge)
+        except KafkaError as error:
+            return done(error)
+        raft.sync.later()
+        if not raft.images.has_uncommitted:
+            return done(decision.response)
+        self._waiting.append((raft.log.end_offset, lambda error: done(error or decision.response)))
+        return None
+
+    def append(self, records: list[Any]) -> None:
+        """Append these records as one batch; they are committed soon. KAFKA_STORAGE_ERROR when the log has failed."""
+        self._check_active()
+        self._raft.submit(records)
+        self._raft.sync.later()
+
+    def _check_active(self) -> None:
+        self._raft.check_works()
+        if not self.is_active:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller")
+
+    def _decide(self, request: Any, version: int, charge: MutationQuota) -> Decision:
+        raft, controller = self._raft, self._controller
+        controller.kraft_version = raft.membership.kraft_version
+        decision = controller.handle(raft.images.appended, request, version, charge)
+        if decision.kraft_version is not None:
+            own = Voter(self._settings.node_id, raft.directory_id)
+            raft.change_membership(raised(raft.membership, self._settings, decision.kraft_version, own))
+        if decision.records:
+            raft.submit(decision.records)
+        return decision
+
+    def committed(self, high_watermark: int) -> None:
+        """Let the answers leave that waited for this."""
+        while self._waiting and self._waiting[0][0] <= high_watermark:
+            self._waiting.popleft()[1](None)
+
+    def failed(self, error: OSError) -> None:
+        """The metadata log cannot be used any more."""
+        self._answer_all(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log failed: {error}"))
+
+    def _answer_all(self, error: KafkaError) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for _, done in waiting:
+            done(error)

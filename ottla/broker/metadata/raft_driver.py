@@ -1,0 +1,308 @@
+"""The driver of this node's part in the quorum: it feeds `ottla.raft` and carries out what the machine wants.
+
+It owns the metadata log, its snapshots and `quorum-state`, and keeps `Images` at the end of the log.
+
+Rules:
+- Records are synced before they count. Several appends may share one sync: appends first, then `sync`.
+- `__cluster_metadata-0` is opened here and not by the store, which leaves it alone.
+- A disk that fails in a sync leaves unknown what is durable: from then on every change is refused, until a restart
+  reads what is there.
+
+It lives on the node's thread, its syncs on another (docs/decisions/0230).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from functools import partial
+from typing import Any
+
+from ottla.broker.metadata.durability import MetadataSync
+from ottla.broker.metadata.file import MetadataFiles
+from ottla.broker.metadata.images import Images
+from ottla.broker.metadata.loader import check_servable, load
+from ottla.broker.metadata.voters import known_voters, with_own_address
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.ids import Uuid
+from ottla.kernel.ports import Clock, Disk
+from ottla.log.log import Log, LogSettings, Origin
+from ottla.metadata.feature import supported
+from ottla.metadata.record_version import record_version
+from ottla.raft.checkpoint import (
+    Membership,
+    VoterNode,
+    control_batch,
+    leader_change_record,
+    membership_records,
+    record_batch,
+)
+from ottla.raft.effect import (
+    AppendEntries,
+    AppendLeaderChange,
+    AppendNoOp,
+    CleanLog,
+    Commit,
+    Effect,
+    SaveElection,
+    Sync,
+    WriteSnapshot,
+)
+from ottla.raft.event import (
+    EntriesAppended,
+    Event,
+    SnapshotFailed,
+    SnapshotWritten,
+    Started,
+    Submitted,
+    Synced,
+    TimerExpired,
+)
+from ottla.raft.quorum import Quorum, QuorumSettings
+from ottla.raft.role import Voter
+from ottla.settings.schema import SettingSource
+from ottla.settings.server.settings import ServerSettings
+from ottla.wire.record.control import ControlRecordType
+from ottla.wire.record.metadata import NoOpRecord, pack
+
+_log = logging.getLogger("ottla.broker")
+#: Kafka's largest batch of metadata (KafkaRaftClient.MAX_BATCH_SIZE_BYTES), and room for its header.
+_BATCH_BYTES_MAX = 8 * 1024 * 1024 + 4096
+
+
+class RaftDriver:
+    """`MetadataLog` makes it, and ends it with `close`."""
+
+    def __init__(self, disk: Disk, settings: ServerSettings, clock: Clock, directory: str, directory_id: Uuid) -> None:
+        self._settings = settings
+        self._clock = clock
+        #: The log directory that holds the log, and its id.
+        self.directory, self.directory_id = directory, directory_id
+        self.files = MetadataFiles(disk, directory)
+        self.images = Images()
+        self.sync = MetadataSync(clock.now_ms, self._synced, self._failed)
+        self._beside: tuple[asyncio.AbstractEventLoop, Executor] | None = None
+        #: Called once when a sync fails; the node stops.
+        self.on_failure: Callable[[OSError], None] = lambda _: None
+        #: Called when this node has begun an epoch, and after each commit with the new high watermark.
+        self.on_lead: Callable[[], None] = lambda: None
+        self.on_commit: Callable[[int], None] = lambda _: None
+        self.quorum: Quorum
+        self.log: Log
+        #: The voters at the start, and each change of them in the log: (its offset, what they are from then on).
+        self._memberships: list[tuple[int, Membership]]
+        self._voters: tuple[Voter, ...]
+        self._started: Started
+
+    # ---- life
+
+    def load(self) -> None:
+        """Read the snapshot and the log. OttlaError in words for what is damaged."""
+        settings = self._settings
+        log_settings = LogSettings(
+            segment_bytes=settings.metadata_log_segment_bytes,
+            segment_ms=settings.metadata_log_segment_ms,
+            max_message_bytes=_BATCH_BYTES_MAX,
+            retention_ms=-1,
+            retention_bytes=-1,
+        )
+        loaded = load(self.files, log_settings, self._clock.now_ms())
+        self.log = self.sync.log = loaded.log
+        self._memberships = loaded.read.memberships
+        self.images.load(loaded)
+        self._started = Started(loaded.log.end_offset, loaded.snapshot_end_offset, loaded.read.size)
+        check_servable(self.images.appended, supported(unstable=settings.unstable_feature_versions_enable))
+
+    def start(self) -> None:
+        """Make the quorum and let it begin; one of this node alone elects itself."""
+        settings = self._settings
+        if self.membership.kraft_version:
+            me = Voter(settings.node_id, self.directory_id)
+            voters = tuple(node.voter for node in self.membership.voters)
+        else:
+            # Before KIP-853 the settings name the voters; a log without both begins a quorum of this node.
+            me = Voter(settings.node_id)
+            voters = tuple(Voter(each.id) for each in settings.controller_quorum_voters or ())
+            if not voters and not self.log.end_offset:
+                where = f"{self.directory} is formatted for a node that joins a quorum later"
+                raise OttlaError(f"{where}, and this one begins its own: format it with --standalone")
+            voters = voters or (me,)
+        idle_ms = 0
+        if settings.source_of("metadata.max.idle.interval.ms") is not SettingSource.DEFAULT:
+            # A quorum of one has nobody to tell that it lives: NoOps are for who asks for them.
+            idle_ms = settings.metadata_max_idle_interval_ms
+        quorum_settings = QuorumSettings(
+            snapshot_bytes=settings.metadata_log_max_record_bytes_between_snapshots,
+            snapshot_interval_ms=settings.metadata_log_max_snapshot_interval_ms,
+            idle_interval_ms=idle_ms,
+        )
+        self.quorum = Quorum(me, voters, self.files.election(), quorum_settings)
+        self._voters = voters
+        self.step(self._started)
+
+    def run_beside(self, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
+        """From now on the loop runs, and there are threads for syncs and snapshots."""
+        self._beside = loop, pool
+        self.sync.run_beside(loop, pool)
+
+    def finish(self) -> None:
+        """The node stops: commit what was decided, and use its threads no more. OSError when the disk fails."""
+        try:
+            self.sync.now()
+        finally:
+            self._beside = None
+            self.sync.run_here()
+
+    def close(self) -> None:
+        """Give the log's files back. The threads have ended."""
+        if self.sync.failure is None:
+            self.log.close()
+        else:
+            self.log.discard()
+
+    # ---- what others use
+
+    @property
+    def membership(self) -> Membership:
+        """The voters, as the last record about them has them."""
+        return self._memberships[-1][1]
+
+    @property
+    def voters(self) -> tuple[VoterNode, ...]:
+        """The voters with their addresses: from the log, or with kraft.version 0 from the settings (KIP-595)."""
+        return known_voters(self.membership, self._settings)
+
+    def check_works(self) -> None:
+        """KAFKA_STORAGE_ERROR when the log has failed."""
+        if self.sync.failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log failed: {self.sync.failure}")
+
+    def submit(self, records: Sequence[Any]) -> None:
+        """Append these records as one batch. KAFKA_STORAGE_ERROR when the log cannot be written."""
+        self.step(Submitted(records))
+
+    def change_membership(self, membership: Membership) -> None:
+        """Write down who votes from now on."""
+        self._append_control(membership_records(membership), self.quorum.epoch, membership)
+
+    def time_passed(self) -> None:
+        """Do what is due. KafkaError when the log cannot be written."""
+        if self.sync.failure is None:
+            self.step(TimerExpired())
+            self.sync.later()
+
+    # ---- the quorum's effects
+
+    def step(self, event: Event) -> None:
+        """Tell the quorum, and do what it wants but for syncs, which `sync` does once for all."""
+        effects = self.quorum.step(event, self._clock.monotonic_ms())
+        for index, effect in enumerate(effects):
+            # Of two elections in a row only the second needs to be on the disk: nothing left the node in between.
+            if isinstance(effect, SaveElection) and any(
+                isinstance(each, SaveElection) for each in effects[index + 1 :]
+            ):
+                continue
+            self._carry_out(effect)
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case SaveElection():
+                self.files.save_election(effect.election, self.membership.kraft_version, self._voters)
+            case AppendLeaderChange():
+                self._append_leader_change(effect)
+            case AppendEntries():
+                self._append(effect.records, effect.epoch)
+            case AppendNoOp():
+                self._append([NoOpRecord()], effect.epoch)
+            case Sync():
+                self.sync.want()
+            case Commit():
+                self.images.commit(effect.high_watermark)
+                self.on_commit(effect.high_watermark)
+            case WriteSnapshot():
+                self._write_snapshot(effect.end_offset)
+            case CleanLog():
+                self._clean()
+
+    def _synced(self, end_offset: int) -> None:
+        self.step(Synced(end_offset))
+
+    def _failed(self, error: OSError) -> None:
+        self.on_failure(error)
+
+    def _append_leader_change(self, effect: AppendLeaderChange) -> None:
+        records = [leader_change_record(effect.leader_id, effect.voters, effect.granting)]
+        mine = with_own_address(self.membership, self._settings)
+        changed = mine != self.membership or not self.log.end_offset
+        if changed:
+            records += membership_records(mine)
+        self._append_control(records, effect.epoch, mine if changed else None)
+        self.on_lead()
+
+    def _append_control(
+        self, records: list[tuple[ControlRecordType, bytes]], epoch: int, membership: Membership | None
+    ) -> None:
+        now_ms = self._clock.now_ms()
+        data = control_batch(records, epoch=epoch, now_ms=now_ms)
+        appended = self.log.append(data, leader_epoch=epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
+        if membership is not None:
+            self._memberships.append((appended.last_offset, membership))
+        self._appended((), appended.base_offset, epoch, now_ms, len(data))
+
+    def _append(self, records: Sequence[Any], epoch: int) -> None:
+        now_ms = self._clock.now_ms()
+        level = self.images.appended.metadata_version
+        values = [pack(record, record_version(record, level)) for record in records]
+        data = record_batch(values, epoch=epoch, now_ms=now_ms)
+        try:
+            appended = self.log.append(data, leader_epoch=epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
+        except OSError as error:
+            # Nothing has changed yet, in the log or in memory: with room on the disk the next one may pass.
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log cannot be written: {error}") from error
+        self._appended(records, appended.base_offset, epoch, now_ms, len(data))
+
+    def _appended(self, records: Sequence[Any], base_offset: int, epoch: int, now_ms: int, size: int) -> None:
+        self.images.append(records, base_offset, epoch, now_ms)
+        self.step(EntriesAppended(self.log.end_offset, size))
+
+    # ---- snapshots
+
+    def membership_before(self, end_offset: int) -> Membership:
+        """The voters as the records below `end_offset` have them."""
+        index = bisect_left(self._memberships, end_offset, key=lambda each: each[0])
+        return self._memberships[max(index - 1, 0)][1]
+
+    def _write_snapshot(self, end_offset: int) -> None:
+        image = self.images.committed
+        if image.offset != end_offset - 1:
+            # A metadata transaction is open: it is written after that.
+            return self.step(SnapshotFailed())
+        write = partial(self.files.write_image, image, self.membership_before(end_offset), self._clock.now_ms())
+        if self._beside is None:
+            write()
+            return self.step(SnapshotWritten(end_offset))
+        # Of 10,000 partitions it takes 50 ms, and a sync.
+        loop, pool = self._beside
+        pool.submit(write).add_done_callback(
+            lambda finished: loop.call_soon_threadsafe(self._snapshot_ended, end_offset, finished)
+        )
+        return None
+
+    def _clean(self) -> None:
+        """Drop what is past its retention; what cannot be dropped now goes with the next snapshot."""
+        settings = self._settings
+        bytes_max, age_ms_max = settings.metadata_max_retention_bytes, settings.metadata_max_retention_ms
+        try:
+            self.files.clean(self.log, self._clock.now_ms(), bytes_max=bytes_max, age_ms_max=age_ms_max)
+        except (OSError, OttlaError):
+            _log.exception("old metadata cannot be removed; it is tried again after the next snapshot")
+
+    def _snapshot_ended(self, end_offset: int, finished: Future[None]) -> None:
+        error = finished.exception()
+        if error is not None:
+            _log.error("a snapshot of the metadata cannot be written; it is tried again later", exc_info=error)
+        if not self.log.closed:
+            self.step(SnapshotWritten(end_offset) if error is None else SnapshotFailed())
