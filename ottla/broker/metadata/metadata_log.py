@@ -131,7 +131,7 @@ class MetadataLog:
     def ask(
         self, request: Any, done: Callable[[Any], None], version: int = NEWEST, charge: MutationQuota = unlimited
     ) -> None:
-        """Let this node's controller decide: see `ControllerDriver.ask`. NOT_CONTROLLER when it is not the active one."""
+        """Let this node decide: see `ControllerDriver.ask`. NOT_CONTROLLER when it is not the active controller."""
         self._controller.ask(request, done, version, charge)
 
     def append(self, records: list[Any]) -> None:
