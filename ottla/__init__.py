@@ -6,9 +6,10 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ottla.embedded.cluster.cluster import Cluster
     from ottla.embedded.node import Node
 
-__all__ = ["Node", "__version__"]
+__all__ = ["Cluster", "Node", "__version__"]
 __version__ = "0.1.0"
 
 
@@ -18,4 +19,8 @@ def __getattr__(name: str) -> Any:
         from ottla.embedded.node import Node
 
         return Node
+    if name == "Cluster":
+        from ottla.embedded.cluster.cluster import Cluster
+
+        return Cluster
     raise AttributeError(f"module 'ottla' has no attribute {name!r}")

@@ -19,15 +19,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from ottla.embedded.cluster.cluster import Cluster
     from ottla.embedded.fixture_node import FixtureNode
 
 _MARK = (
-    "ottla(settings=None, partitions=1, topic_settings=None): the node's settings by Kafka's names, and those of the "
-    "topic, for the fixtures ottla_node and ottla_topic"
+    "ottla(settings=None, partitions=1, topic_settings=None, nodes=3): the node's settings by Kafka's names, and those "
+    "of the topic, for the fixtures ottla_node and ottla_topic; how many nodes ottla_cluster has"
 )
 #: Session topics get a number: tests of different files may have one name.
 _numbers = count(1)
-_KNOWN = {"settings", "partitions", "topic_settings"}
+_KNOWN = {"settings", "partitions", "topic_settings", "nodes"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -79,6 +80,16 @@ def ottla_session_node(ottla_session_settings: dict[str, object]) -> "Iterator[F
 def ottla_session_topic(ottla_session_node: "FixtureNode", request: pytest.FixtureRequest) -> str:
     """The name of a topic on `ottla_session_node` that no other test uses."""
     return _new_topic(ottla_session_node, request, f"-{next(_numbers)}")
+
+
+@pytest.fixture
+def ottla_cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster]":
+    """A fresh cluster of processes on free ports of 127.0.0.1; gone after the test. `@pytest.mark.ottla(nodes=5)`."""
+    from ottla.embedded.cluster.cluster import Cluster
+
+    asked = _asked(request)
+    with Cluster(nodes=asked.get("nodes", 3), settings=asked.get("settings")) as cluster:
+        yield cluster
 
 
 def _new_topic(node: "FixtureNode", request: pytest.FixtureRequest, ending: str) -> str:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from ottla.broker.coordinators.topic_spec import new_topic
 from ottla.broker.metadata.format import format_if_empty
@@ -36,6 +36,7 @@ from ottla.host.shift import ShiftedClock, new_shifted_loop
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.settings.server.settings import ServerSettings
 from ottla.settings.server.single_node import single_node
+from ottla.settings.text import text_of_value
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +72,7 @@ class Node:
         self._temporary: str | None = None
         self._host = host
         self._port = port
-        self._overrides = {key: _text(value) for key, value in (settings or {}).items()}
+        self._overrides = {key: text_of_value(value) for key, value in (settings or {}).items()}
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._node: BrokerNode | None = None
@@ -111,7 +112,7 @@ class Node:
         Returns when the topic can be used; on the node's own thread, which makes it, at once.
         """
         node = self._running()
-        configs = {key: _text(value) for key, value in (settings or {}).items()}
+        configs = {key: text_of_value(value) for key, value in (settings or {}).items()}
         made = threading.Event()
         errors: list[KafkaError] = []
 
@@ -333,12 +334,3 @@ class _TemporaryDisk(HostDisk):
 
     def sync_directory(self, path: str) -> None:
         pass
-
-
-def _text(value: Any) -> str:
-    """A Python value as Kafka's settings write it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list | tuple):
-        return ",".join(map(str, value))
-    return str(value)

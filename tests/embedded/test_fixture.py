@@ -65,7 +65,7 @@ def test_a_mark_that_is_misspelt_is_refused(tmp_path: Path) -> None:
     ran = subprocess.run(
         [*command, "--rootdir", tmp_path, tmp_path], capture_output=True, text=True, timeout=120, check=False, env=alone
     )
-    assert "takes partitions, settings, topic_settings by name" in ran.stdout
+    assert "takes nodes, partitions, settings, topic_settings by name" in ran.stdout
     assert "1 error" in ran.stdout
 
 

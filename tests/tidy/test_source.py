@@ -18,6 +18,8 @@ _REPEATED = {
     "Loaded",
     "TimePassed",
     "TopicsChanged",
+    # `ottla.Cluster`, and what a client knows of one.
+    "Cluster",
     # A replica's machine and what stands below it.
     "Appended",
     "Fetched",

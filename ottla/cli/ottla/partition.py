@@ -116,7 +116,7 @@ def move(
         left = 0
         if not no_wait:
             what = f"moving {topic}"
-            left = _follow(what, len(wanted), lambda: len(ask.list_partition_reassignments(list(wanted))))
+            left = follow_moves(what, len(wanted), lambda: len(ask.list_partition_reassignments(list(wanted))))
     ended = not (no_wait or left)
     many = f"{len(wanted)} partition{'s' * (len(wanted) != 1)}"
     screen.told(
@@ -136,7 +136,7 @@ def _numbers(text: str) -> list[int]:
     return found
 
 
-def _follow(what: str, total: int, remaining: Callable[[], int]) -> int:
+def follow_moves(what: str, total: int, remaining: Callable[[], int]) -> int:
     """Look until nothing remains, and show a bar meanwhile. Returns what remains when the user stops it."""
     from ottla.cli import screen
 
@@ -304,7 +304,7 @@ def move_directory(
         ask.alter_replica_log_dirs(dict.fromkeys(replicas, directory)).check()
         left = 0
         if not no_wait:
-            left = _follow(f"moving {topic}", len(replicas), lambda: _elsewhere(ask, replicas, directory))
+            left = follow_moves(f"moving {topic}", len(replicas), lambda: _elsewhere(ask, replicas, directory))
     numbers = [each.partition for each in replicas]
     ended = not (no_wait or left)
     many = f"{len(replicas)} partition{'s' * (len(replicas) != 1)}"

@@ -37,7 +37,7 @@ _TOOLS = {
     "acls": ("ottla.cli.ottla.acl:acls", "Show and change who may do what."),
     "profile": ("ottla.cli.ottla.profile:profile", "Names for clusters, with the settings that reach them."),
     "cluster": (
-        "ottla.cli.ottla.cluster:cluster",
+        "ottla.cli.ottla.cluster.cluster:cluster",
         "Show the nodes, the quorum and the disks; say whether all is well.",
     ),
     "top": ("ottla.cli.top:top", "Watch rates by topic and the lag of groups."),

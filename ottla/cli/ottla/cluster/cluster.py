@@ -1,4 +1,4 @@
-"""`ottla cluster`: the nodes, the quorum and the disks."""
+"""`ottla cluster`: the nodes, the quorum and the disks; clusters of processes on this machine (`local`)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import click
 
 from ottla.cli.option import Commands, admin, as_json
 from ottla.cli.option import cluster as asks
+from ottla.cli.ottla.cluster.local import LOCAL
 from ottla.kernel.error import KafkaError, OttlaError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 @as_json
 @click.pass_context
 def cluster(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """Show the nodes, the quorum and the disks, or whether all is well. Alone it shows."""
+    """Show the nodes, the quorum and the disks, or whether all is well; run a cluster here. Alone it shows."""
     if context.invoked_subcommand is None:
         context.invoke(show, bootstrap=bootstrap, client=client, as_json=as_json)
 
@@ -126,3 +127,7 @@ def _disks(ask: Admin) -> dict[int, dict[str, Any]]:
         }
         for node, directories in ask.describe_log_dirs().succeeded.items()
     }
+
+
+for each in LOCAL:
+    cluster.add_command(each)

@@ -1,0 +1,123 @@
+"""The plan of a cluster: which nodes there are, and the server.properties of each. Pure.
+
+Rules:
+- The first nodes are broker and controller in one and vote in the metadata quorum; the others are brokers.
+- Replication factors are three, or as many as there are nodes; with three nodes or more a write needs two replicas.
+- A node's number, addresses and rack never change while the cluster lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ottla.kernel.error import OttlaError
+
+HOST = "127.0.0.1"
+_REPLICAS_MAX = 3
+_VOTERS_MAX = 3
+
+
+@dataclass(slots=True)
+class PlannedNode:
+    """A node as it was planned."""
+
+    node_id: int
+    port: int
+    controller_port: int = 0
+    #: The id of its metadata directory, as text; empty for a node that does not vote.
+    directory_id: str = ""
+    rack: str = ""
+
+    @property
+    def is_controller(self) -> bool:
+        return self.controller_port > 0
+
+    @property
+    def address(self) -> str:
+        """`host:port` for clients."""
+        return f"{HOST}:{self.port}"
+
+
+@dataclass(slots=True)
+class ClusterPlan:
+    """A cluster as it was planned; `as_document` is what `cluster.json` holds."""
+
+    cluster_id: str
+    nodes: list[PlannedNode] = field(default_factory=list)
+    #: Settings of every node that go before those of the plan.
+    settings: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(each.address for each in self.nodes)
+
+    def node(self, node_id: int) -> PlannedNode:
+        """The node of this number. OttlaError names those that there are."""
+        for each in self.nodes:
+            if each.node_id == node_id:
+                return each
+        there = ", ".join(str(each.node_id) for each in self.nodes)
+        raise OttlaError(f"there is no node {node_id} in this cluster; its nodes are {there}")
+
+    def initial_controllers(self) -> str:
+        """The voters that found the quorum, as `kafka-storage format --initial-controllers` takes them."""
+        return ",".join(
+            f"{each.node_id}@{HOST}:{each.controller_port}:{each.directory_id}"
+            for each in self.nodes
+            if each.is_controller
+        )
+
+    def properties(self, node: PlannedNode, log_dir: str) -> dict[str, str]:
+        """The settings of a node by Kafka's names."""
+        replicas = str(min(_REPLICAS_MAX, len(self.nodes)))
+        in_sync = "2" if len(self.nodes) >= _REPLICAS_MAX else "1"
+        listeners = f"PLAINTEXT://{node.address}"
+        if node.is_controller:
+            listeners += f",CONTROLLER://{HOST}:{node.controller_port}"
+        voters = ",".join(f"{HOST}:{each.controller_port}" for each in self.nodes if each.is_controller)
+        planned = {
+            "process.roles": "broker,controller" if node.is_controller else "broker",
+            "node.id": str(node.node_id),
+            "listeners": listeners,
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.bootstrap.servers": voters,
+            "log.dirs": log_dir,
+            "default.replication.factor": replicas,
+            "min.insync.replicas": in_sync,
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.replication.factor": replicas,
+            "transaction.state.log.min.isr": in_sync,
+            "share.coordinator.state.topic.replication.factor": replicas,
+            "share.coordinator.state.topic.min.isr": in_sync,
+            "group.initial.rebalance.delay.ms": "0",
+        }
+        if node.rack:
+            planned["broker.rack"] = node.rack
+        return planned | self.settings
+
+    def as_document(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any]) -> ClusterPlan:
+        nodes = [PlannedNode(**each) for each in document["nodes"]]
+        return cls(document["cluster_id"], nodes, dict(document["settings"]))
+
+
+def voters_of(nodes: int, controllers: int | None) -> int:
+    """How many nodes vote: `controllers`, or all up to three; two survive no more than one does."""
+    if nodes < 1:
+        raise OttlaError(f"a cluster has at least one node, not {nodes}")
+    if controllers is None:
+        most = min(_VOTERS_MAX, nodes)
+        return most if most % 2 else most - 1
+    if not 1 <= controllers <= nodes:
+        raise OttlaError(f"of {nodes} nodes 1 to {nodes} can be controllers, not {controllers}")
+    return controllers
+
+
+def rack_of(racks: Sequence[str], index: int) -> str:
+    """The rack of the node at this place: racks are dealt in turn."""
+    return racks[index % len(racks)] if racks else ""

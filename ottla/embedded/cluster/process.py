@@ -1,0 +1,113 @@
+"""A node's process: started, looked at, stopped, killed, paused.
+
+Rules:
+- A process is known by its number and the moment it began: another process that has got the number is never touched.
+- A node is started as `python -m ottla.cli start FILE`, in a session of its own; what it says goes into a file.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.kernel.error import OttlaError
+
+_LOOK_SECONDS = 0.02
+_READY = " ready on "
+#: Field 22 of /proc/PID/stat, counted behind the program's name, which may hold anything.
+_STARTED_FIELD = 19
+
+
+class NodeProcess(NamedTuple):
+    """A process that was started here or by an earlier command."""
+
+    pid: int
+    #: Clock ticks since the machine began, from /proc; 0 where there is none.
+    began: int
+
+    @classmethod
+    def of_text(cls, text: str) -> NodeProcess:
+        pid, began = text.split()
+        return cls(int(pid), int(began))
+
+    def __str__(self) -> str:
+        return f"{self.pid} {self.began}"
+
+    @property
+    def runs(self) -> bool:
+        """Is it there, and still the one that was started?"""
+        state, began = _looked_up(self.pid)
+        return state not in ("", "Z") and (not self.began or began == self.began)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal, if it runs."""
+        if self.runs:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it has ended; False when it runs on."""
+        until = time.monotonic() + seconds
+        while self.runs:
+            with suppress(ChildProcessError):
+                os.waitpid(self.pid, os.WNOHANG)
+            if time.monotonic() > until:
+                return False
+            time.sleep(_LOOK_SECONDS)
+        with suppress(ChildProcessError):
+            os.waitpid(self.pid, os.WNOHANG)
+        return True
+
+
+def start(properties: Path, log: Path, output: Path) -> NodeProcess:
+    """Start a node and return at once. Its first line, good or bad, is found by `wait_until_ready`."""
+    command = [sys.executable, "-m", "ottla.cli", "start", str(properties), "--log-file", str(log)]
+    with output.open("wb") as said:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    # Whether it lives is seen in the process table; its end is waited for by `wait`.
+    process.returncode = 0
+    return NodeProcess(process.pid, _looked_up(process.pid)[1])
+
+
+def wait_until_ready(process: NodeProcess, output: Path, until: float) -> None:
+    """Return when the node serves. OttlaError with its own words when it ended, or at `until` (monotonic seconds)."""
+    while _READY not in (said := output.read_text("utf-8", "replace")):
+        if not process.runs:
+            process.wait(0)
+            raise OttlaError(_last_line(output.read_text("utf-8", "replace")) or "the node ended without a word")
+        if time.monotonic() > until:
+            raise OttlaError(f"the node is not ready yet; it says: {_last_line(said) or 'nothing'} (see {output})")
+        time.sleep(_LOOK_SECONDS)
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1].removeprefix("ottla: ") if lines else ""
+
+
+def _looked_up(pid: int) -> tuple[str, int]:
+    """(state, when it began) of a process; ("", 0) when there is none."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return _without_proc(pid)
+    fields = text.rpartition(")")[2].split()
+    return fields[0], int(fields[_STARTED_FIELD])
+
+
+def _without_proc(pid: int) -> tuple[str, int]:
+    if Path("/proc/self").exists():
+        return "", 0
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return "", 0
+    return "S", 0

@@ -1,0 +1,42 @@
+"""Empty a node: which node takes each of its replicas. Pure.
+
+Rules:
+- A replica goes to a node that has none of the partition: first to one in a rack that holds no other replica of it,
+  then to the node with the fewest replicas, moves of this plan counted.
+- The place in the list stays: a node that takes the first replica is the preferred leader.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from ottla.kernel.error import OttlaError
+from ottla.kernel.ids import TopicPartition
+
+
+def drained(
+    replicas: Mapping[TopicPartition, Sequence[int]], racks: Mapping[int, str | None], node_id: int
+) -> dict[TopicPartition, list[int]]:
+    """Partition -> its replicas without `node_id`, for each partition that it holds.
+
+    `replicas`: of every partition of the cluster. `racks`: node -> rack of the nodes that may take replicas; `node_id`
+    is passed over. OttlaError names a partition whose replica no other node can take.
+    """
+    load = Counter(each for held in replicas.values() for each in held)
+    others = sorted(each for each in racks if each != node_id)
+    plan: dict[TopicPartition, list[int]] = {}
+    for tp, held in sorted(replicas.items()):
+        if node_id not in held:
+            continue
+        free = [each for each in others if each not in held]
+        if not free:
+            raise OttlaError(
+                f"{tp} has {len(held)} replicas, and without node {node_id} there are {len(others)} nodes: add a node "
+                "first (ottla cluster add-node)"
+            )
+        taken_racks = {racks.get(each) for each in held if each != node_id} - {None}
+        target = min(free, key=lambda each: (racks[each] in taken_racks, load[each], each))
+        load[target] += 1
+        plan[tp] = [target if each == node_id else each for each in held]
+    return plan
