@@ -16,6 +16,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from ottla.broker.controller_node import ControllerNode
+from ottla.broker.metadata_node import MetadataNode
 from ottla.broker.node import BrokerNode
 from ottla.host.descriptor import allow_many
 from ottla.host.loop import new_loop
@@ -38,29 +40,34 @@ def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at
     asyncio.set_event_loop(loop)
     failures: list[str] = []
     try:
-        node = BrokerNode(settings, loop)
+        node: MetadataNode = (BrokerNode if settings.is_broker else ControllerNode)(settings, loop)
 
         def fail(why: str) -> None:
             failures.append(why)
             loop.stop()
 
         node.on_failure = fail
+
+        def ready() -> None:
+            tune_collector()
+            at = ", ".join(f"{each.host}:{each.port}" for each in node.bound())
+            line = f"ottla: node {node.node_id} ready on {at} in {1000 * (time.monotonic() - started_at):.0f} ms"
+            # Said by the running loop: a signal that answers the line finds somebody to hear it.
+            loop.call_soon(say, f"{line}, data in {', '.join(settings.log_dirs)}")
+            loop.call_later(_LOAD_AFTER_SECONDS, _load_rest)
+
+        node.on_ready = ready
         node.on_progress = lambda line: say(f"ottla: {line}")
         # A start makes what stays: to look through it again and again would take a third of the time.
         gc.disable()
         node.open()
-        tune_collector()
+        # It may wait for others long before it is ready.
+        gc.enable()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, loop.stop)
-        address = ", ".join(f"{each.host}:{each.port}" for each in node.bound())
-        ready = f"ottla: node {node.node_id} ready on {address} in {1000 * (time.monotonic() - started_at):.0f} ms"
-        ready += f", data in {', '.join(settings.log_dirs)}"
-        # Said by the running loop: a signal that answers the line finds somebody to hear it.
-        loop.call_soon(say, ready)
         # On a full disk older Pythons leave compiled files that are cut short, and stumble over them at the next start
         # (python/cpython#126606). What is imported while the node serves leaves none.
         sys.dont_write_bytecode = True
-        loop.call_later(_LOAD_AFTER_SECONDS, _load_rest)
         loop.run_forever()
         node.close()
     finally:

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ottla
-from ottla.broker.call.handler import REGISTERED
-from ottla.broker.dispatch.dispatch import HANDLERS
-from ottla.broker.handlers import MODULES
+from ottla.broker.call.handler import CONTROLLER_REGISTERED, REGISTERED
+from ottla.broker.dispatch.dispatch import CONTROLLER_HANDLERS, HANDLERS
+from ottla.broker.handlers import CONTROLLER_MODULES, MODULES
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.lazy import load_all
 from ottla.wire.api import API, ApiKey
@@ -121,6 +121,17 @@ def test_a_handler_is_where_the_table_says(key: int) -> None:
 def test_there_is_no_handler_that_the_table_does_not_have() -> None:
     list(load_all())
     assert REGISTERED.keys() == MODULES.keys()
+    assert CONTROLLER_REGISTERED.keys() == CONTROLLER_MODULES.keys()
+
+
+@pytest.mark.parametrize("key", sorted(CONTROLLER_HANDLERS))
+def test_a_controllers_handler_is_where_the_table_says(key: int) -> None:
+    assert CONTROLLER_HANDLERS[key].function.__module__ == CONTROLLER_MODULES[key].__name__
+
+
+def test_a_listener_serves_what_kafka_has_on_its_kind() -> None:
+    assert all("broker" in API[ApiKey(key)].listeners for key in HANDLERS)
+    assert all("controller" in API[ApiKey(key)].listeners for key in CONTROLLER_HANDLERS)
 
 
 def test_a_handler_whose_module_a_thread_is_importing_is_waited_for(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ottla.broker.call.reply import Refusal
 from ottla.kernel.error import KafkaError
 from ottla.net.inbound import Connection, PeerError
-from ottla.wire.api import API, Api
+from ottla.wire.api import API, BROKER, CONTROLLER, Api
 
 if TYPE_CHECKING:
     from ottla.broker.node import BrokerNode
@@ -40,16 +40,23 @@ class Handler:
         return response
 
 
-#: Every handler whose module is imported, by its API's key.
+#: Every handler whose module is imported, by its API's key: of brokers' listeners, and of controllers' listeners.
 REGISTERED: dict[int, Handler] = {}
+CONTROLLER_REGISTERED: dict[int, Handler] = {}
 
 
-def handles(key: int, *, refuse: Refusal | None = None) -> Callable[[_Handler], _Handler]:
-    """Register an API's handler. `refuse` builds its response to a KafkaError where it has no top-level code."""
+def handles(key: int, *, refuse: Refusal | None = None, on: frozenset[str] = BROKER) -> Callable[[_Handler], _Handler]:
+    """Register an API's handler on these kinds of listeners.
+
+    `refuse` builds its response to a KafkaError where it has no top-level code.
+    """
 
     def register(function: _Handler) -> _Handler:
-        assert key not in REGISTERED, f"two handlers for API {key}"
-        REGISTERED[key] = Handler(API[key], function, refuse)
+        assert on <= API[key].listeners, f"API {key} is not on these listeners"
+        for kind, registered in ((BROKER, REGISTERED), (CONTROLLER, CONTROLLER_REGISTERED)):
+            if kind <= on:
+                assert key not in registered, f"two handlers for API {key}"
+                registered[key] = Handler(API[key], function, refuse)
         return function
 
     return register

@@ -1,7 +1,8 @@
 """From a frame to its handler and from the handler's reply to bytes.
 
 Rules:
-- ApiVersions is computed from the table of handlers (`ottla.broker.handlers`): what is there is served, nothing else.
+- Brokers' and controllers' listeners have tables of their own. ApiVersions is computed from the table of the listener
+  (`ottla.broker.handlers`): what is there is served, nothing else.
 - The module of a handler is imported on the first request of its API.
 - A request that cannot be read closes its connection, as in Apache Kafka; so does an API or version that was never
   offered. ApiVersions alone answers an unknown version, with version 0 and what is offered (KIP-511).
@@ -13,13 +14,14 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from ottla.broker.call.handler import REGISTERED, Call, Handler, Meter
+from ottla.broker.call.handler import CONTROLLER_REGISTERED, REGISTERED, Call, Handler, Meter
 from ottla.broker.call.reply import Later, NoReply, in_turns
-from ottla.broker.handlers import MODULES
+from ottla.broker.handlers import CONTROLLER_MODULES, MODULES
 from ottla.broker.log_output import RequestLog
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.lazy import LazyModule
 from ottla.net.inbound import Connection, Part, PeerError, Slot
 from ottla.wire.api import API, ApiKey
 from ottla.wire.compile import decoder, encoder, step_decoder, step_encoder
@@ -28,6 +30,7 @@ from ottla.wire.reader import has_records
 from ottla.wire.type import Malformed
 
 if TYPE_CHECKING:
+    from ottla.broker.metadata_node import MetadataNode
     from ottla.broker.node import BrokerNode
 
 _log = logging.getLogger("ottla.broker")
@@ -38,25 +41,30 @@ _SIZE_BYTES = 4
 _LONG_FRAME_BYTES = 64 << 10
 
 
-class _Handlers(Mapping[int, Handler]):
-    """Every API's handler. Indexing imports the handler's module; iteration and `in` do not."""
+class Handlers(Mapping[int, Handler]):
+    """The handlers of one kind of listener. Indexing imports the handler's module; iteration and `in` do not."""
+
+    def __init__(self, modules: Mapping[int, LazyModule], registered: Mapping[int, Handler]) -> None:
+        self._modules = modules
+        self._registered = registered
 
     def __getitem__(self, key: int) -> Handler:
         # Also of one that is registered: another thread may be half way through its module, and is waited for.
-        MODULES[key].load()
-        return REGISTERED[key]
+        self._modules[key].load()
+        return self._registered[key]
 
     def __contains__(self, key: object) -> bool:
-        return key in MODULES
+        return key in self._modules
 
     def __iter__(self) -> Iterator[int]:
-        return iter(MODULES)
+        return iter(self._modules)
 
     def __len__(self) -> int:
-        return len(MODULES)
+        return len(self._modules)
 
 
-HANDLERS = _Handlers()
+HANDLERS = Handlers(MODULES, REGISTERED)
+CONTROLLER_HANDLERS = Handlers(CONTROLLER_MODULES, CONTROLLER_REGISTERED)
 
 
 class _LongCall(Call):
@@ -81,10 +89,12 @@ class _Route:
 
 
 class Dispatch:
-    """A node's table of routes; the listeners hand it every frame."""
+    """A node's table of routes for one kind of listener; the listeners hand it every frame."""
 
-    def __init__(self, node: BrokerNode, work_seconds: Callable[[], float]) -> None:
-        self._node = node
+    def __init__(self, node: MetadataNode, handlers: Handlers, work_seconds: Callable[[], float]) -> None:
+        # A handler is served where the node has what it needs: those of brokers' listeners by a broker.
+        self._node = cast("BrokerNode", node)
+        self.handlers = handlers
         self._work_seconds = work_seconds
         self._routes: dict[int, _Route] = {}
         self._around: Callable[[Handler], Handler] | None = None
@@ -206,7 +216,7 @@ class Dispatch:
 
     def _find(self, key: int, version: int) -> _Route | None:
         """The route of a first request, or None for an ApiVersions version that we do not have."""
-        if key not in HANDLERS:
+        if key not in self.handlers:
             raise PeerError(f"API {key} is not served here")
         api = API[key]
         if version not in api.offered(unstable=self._node.settings.unstable_api_versions_enable):
@@ -214,7 +224,7 @@ class Dispatch:
                 return None
             raise PeerError(f"{api.name} has no version {version}")
         try:
-            handler = HANDLERS[key]
+            handler = self.handlers[key]
         except Exception as error:
             # What cannot be imported cannot refuse in its own form, and the client must not wait for ever.
             _log.exception("the handler of %s cannot be imported", api.name)
@@ -227,8 +237,8 @@ class Dispatch:
     def _offer_versions(self, correlation_id: int, slot: Slot) -> None:
         from ottla.broker.handlers.api_versions import offer
 
-        handler = HANDLERS[ApiKey.API_VERSIONS]
-        response = offer(self._node, 0)
+        handler = self.handlers[ApiKey.API_VERSIONS]
+        response = offer(self._node, 0, self.handlers)
         response.api_keys = [each for each in response.api_keys if each.api_key == ApiKey.API_VERSIONS]
         response.error_code = ErrorCode.UNSUPPORTED_VERSION
         slot.fill(_frame(correlation_id, encoder(handler.api.response, 0)(response), tagged_header=False))

@@ -1,10 +1,12 @@
-"""One file an API family, and here the table of them: which APIs are served, and by which module.
+"""One file an API family, and here the tables of them: which APIs are served on which listeners, and by which module.
 
 A handler is a plain function of (call, request): its body is stage one, and runs to its end before the next request
 is looked at. It returns the response, a `Later` of it, or NO_REPLY.
 
 A module is imported on the first request of one of its APIs: a fresh node needs few of them.
 """
+
+from collections.abc import Iterable, Mapping
 
 from ottla.kernel.lazy import LazyModule
 from ottla.wire.api import ApiKey
@@ -109,7 +111,38 @@ _APIS = {
     ),
 }
 
-#: API -> the module that registers its handler.
-MODULES: dict[int, LazyModule] = {}
-for _name, _keys in _APIS.items():
-    MODULES |= dict.fromkeys(_keys, LazyModule(f"{__name__}.{_name}"))
+#: Kafka's definitions say which APIs are on controllers' listeners.
+_CONTROLLER_APIS = {
+    "active_controller": (
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        ApiKey.UNREGISTER_BROKER,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.UPDATE_FEATURES,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+    ),
+    "api_versions": _APIS["api_versions"],
+    "config": (ApiKey.DESCRIBE_CONFIGS,),
+    "quorum": _APIS["quorum"],
+    "security": _APIS["security"],
+}
+
+
+def _modules(apis: Mapping[str, Iterable[int]]) -> dict[int, LazyModule]:
+    modules: dict[int, LazyModule] = {}
+    for name, keys in apis.items():
+        modules |= dict.fromkeys(keys, LazyModule(f"{__name__}.{name}"))
+    return modules
+
+
+#: API -> the module that registers its handler: for brokers' listeners, and for controllers' listeners.
+MODULES = _modules(_APIS)
+CONTROLLER_MODULES = _modules(_CONTROLLER_APIS)

@@ -11,12 +11,12 @@ KIPs: 35, 511 client names, 584 features.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker.call.handler import Call, handles
-from ottla.broker.handlers import MODULES
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.wire.api import API, ApiKey
+from ottla.wire.api import API, BOTH, ApiKey
 from ottla.wire.api.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -36,7 +36,7 @@ _TELEMETRY = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
 _ZERO_FEATURES_FROM = 4
 
 
-@handles(ApiKey.API_VERSIONS)
+@handles(ApiKey.API_VERSIONS, on=BOTH)
 def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
     """Remember who the client is; answer with every API and feature."""
     if call.version >= _NAMED_FROM:
@@ -44,13 +44,14 @@ def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse
         if not _SOFTWARE.fullmatch(name) or not _SOFTWARE.fullmatch(version):
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         call.connection.client_software = (name, version)
-    return offer(call.node, call.version)
+    node = call.node
+    return offer(node, call.version, node.dispatch_of(call.connection.listener_name).handlers)
 
 
-def offer(node: BrokerNode, version: int) -> ApiVersionsResponse:
-    """What this node serves, as a response of this version."""
+def offer(node: BrokerNode, version: int, keys: Iterable[int]) -> ApiVersionsResponse:
+    """These APIs, in the versions that the node serves, as a response of this version."""
     unstable = node.settings.unstable_api_versions_enable
-    served = [(key, API[key].offered(unstable=unstable)) for key in sorted(MODULES)]
+    served = [(key, API[key].offered(unstable=unstable)) for key in sorted(keys)]
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(

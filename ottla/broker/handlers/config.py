@@ -28,7 +28,7 @@ from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.error_message import words
 from ottla.kernel.topic_name import check_name
 from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
-from ottla.wire.api import ApiKey
+from ottla.wire.api import BOTH, ApiKey
 from ottla.wire.api import incremental_alter_configs as alter
 from ottla.wire.api import list_config_resources as listing
 from ottla.wire.api.describe_configs import (
@@ -61,7 +61,7 @@ _UNTYPED = 0
 _KINDS = {TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP}
 
 
-@handles(ApiKey.DESCRIBE_CONFIGS)
+@handles(ApiKey.DESCRIBE_CONFIGS, on=BOTH)
 def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Each resource's settings, all of them or those named. One of no known kind fails them all."""
     return DescribeConfigsResponse(results=[_describe(call, request, each) for each in request.resources])
@@ -132,9 +132,10 @@ def _shown(each: Described, request: DescribeConfigsRequest) -> DescribeConfigsR
     )
 
 
-def _refuse(
+def refuse_change(
     request: alter.IncrementalAlterConfigsRequest, _: int, error: KafkaError
 ) -> alter.IncrementalAlterConfigsResponse:
+    """The error for each resource."""
     return alter.IncrementalAlterConfigsResponse(
         responses=[
             alter.AlterConfigsResourceResponse(
@@ -148,7 +149,7 @@ def _refuse(
     )
 
 
-@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, refuse=_refuse)
+@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, refuse=refuse_change)
 def incremental_alter_configs(call: Call, request: alter.IncrementalAlterConfigsRequest) -> Later:
     """Loggers are changed here; everything else is the controller's."""
     later = Later()

@@ -12,6 +12,7 @@ from typing import Any
 
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later
+from ottla.broker.limits.quota import Mutations
 from ottla.controller.decision import unlimited
 from ottla.kernel.error import KafkaError
 from ottla.kernel.error_message import words
@@ -29,7 +30,8 @@ _ELECTION_ERROR_FROM = 1
 _STRICT_FROM = {creation.CreateTopicsRequest: 6, deletion.DeleteTopicsRequest: 5, partitions.CreatePartitionsRequest: 3}
 
 
-def _refuse_creation(request: creation.CreateTopicsRequest, _: int, error: KafkaError) -> creation.CreateTopicsResponse:
+def refuse_creation(request: creation.CreateTopicsRequest, _: int, error: KafkaError) -> creation.CreateTopicsResponse:
+    """The error for each topic."""
     return creation.CreateTopicsResponse(
         topics=[
             creation.CreatableTopicResult(
@@ -40,7 +42,8 @@ def _refuse_creation(request: creation.CreateTopicsRequest, _: int, error: Kafka
     )
 
 
-def _refuse_deletion(request: deletion.DeleteTopicsRequest, _: int, error: KafkaError) -> deletion.DeleteTopicsResponse:
+def refuse_deletion(request: deletion.DeleteTopicsRequest, _: int, error: KafkaError) -> deletion.DeleteTopicsResponse:
+    """The error for each topic."""
     named = request.topics or [deletion.DeleteTopicState(name=name) for name in request.topic_names]
     return deletion.DeleteTopicsResponse(
         responses=[
@@ -52,9 +55,10 @@ def _refuse_deletion(request: deletion.DeleteTopicsRequest, _: int, error: Kafka
     )
 
 
-def _refuse_growth(
+def refuse_growth(
     request: partitions.CreatePartitionsRequest, _: int, error: KafkaError
 ) -> partitions.CreatePartitionsResponse:
+    """The error for each topic."""
     return partitions.CreatePartitionsResponse(
         results=[
             partitions.CreatePartitionsTopicResult(
@@ -65,7 +69,8 @@ def _refuse_growth(
     )
 
 
-def _refuse_change(request: configs.AlterConfigsRequest, _: int, error: KafkaError) -> configs.AlterConfigsResponse:
+def refuse_change(request: configs.AlterConfigsRequest, _: int, error: KafkaError) -> configs.AlterConfigsResponse:
+    """The error for each resource."""
     return configs.AlterConfigsResponse(
         responses=[
             configs.AlterConfigsResourceResponse(
@@ -79,7 +84,8 @@ def _refuse_change(request: configs.AlterConfigsRequest, _: int, error: KafkaErr
     )
 
 
-def _refuse_quotas(request: quotas.AlterClientQuotasRequest, _: int, error: KafkaError) -> Any:
+def refuse_quotas(request: quotas.AlterClientQuotasRequest, _: int, error: KafkaError) -> Any:
+    """The error for each entity."""
     return quotas.AlterClientQuotasResponse(
         entries=[
             quotas.ResponseEntryData(
@@ -90,7 +96,8 @@ def _refuse_quotas(request: quotas.AlterClientQuotasRequest, _: int, error: Kafk
     )
 
 
-def _refuse_credentials(request: scram.AlterUserScramCredentialsRequest, _: int, error: KafkaError) -> Any:
+def refuse_credentials(request: scram.AlterUserScramCredentialsRequest, _: int, error: KafkaError) -> Any:
+    """The error for each user."""
     users = dict.fromkeys([each.name for each in request.deletions] + [each.name for each in request.upsertions])
     return scram.AlterUserScramCredentialsResponse(
         results=[
@@ -100,7 +107,8 @@ def _refuse_credentials(request: scram.AlterUserScramCredentialsRequest, _: int,
     )
 
 
-def _refuse_election(request: election.ElectLeadersRequest, version: int, error: KafkaError) -> Any:
+def refuse_election(request: election.ElectLeadersRequest, version: int, error: KafkaError) -> Any:
+    """The error for each partition."""
     results = [
         election.ReplicaElectionResult(
             topic=topic.topic,
@@ -116,25 +124,31 @@ def _refuse_election(request: election.ElectLeadersRequest, version: int, error:
     )
 
 
-@handles(ApiKey.CREATE_TOPICS, refuse=_refuse_creation)
-@handles(ApiKey.DELETE_TOPICS, refuse=_refuse_deletion)
-@handles(ApiKey.CREATE_PARTITIONS, refuse=_refuse_growth)
-@handles(ApiKey.ALTER_CONFIGS, refuse=_refuse_change)
-@handles(ApiKey.ALTER_CLIENT_QUOTAS, refuse=_refuse_quotas)
-@handles(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, refuse=_refuse_credentials)
+def mutations_of(call: Call, request: Any) -> Mutations | None:
+    """What counts the partitions that a request makes and deletes; None where nothing is counted."""
+    node = call.node
+    strict_from = _STRICT_FROM.get(type(request)) if node.quotas.active else None
+    if strict_from is None:
+        return None
+    strict = call.version >= strict_from
+    return node.quotas.mutations(call.user, call.client_id, node.clock.monotonic_ms(), strict=strict)
+
+
+@handles(ApiKey.CREATE_TOPICS, refuse=refuse_creation)
+@handles(ApiKey.DELETE_TOPICS, refuse=refuse_deletion)
+@handles(ApiKey.CREATE_PARTITIONS, refuse=refuse_growth)
+@handles(ApiKey.ALTER_CONFIGS, refuse=refuse_change)
+@handles(ApiKey.ALTER_CLIENT_QUOTAS, refuse=refuse_quotas)
+@handles(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, refuse=refuse_credentials)
 @handles(ApiKey.UNREGISTER_BROKER)
-@handles(ApiKey.ELECT_LEADERS, refuse=_refuse_election)
+@handles(ApiKey.ELECT_LEADERS, refuse=refuse_election)
 @handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
 @handles(ApiKey.LIST_PARTITION_REASSIGNMENTS)
 @handles(ApiKey.UPDATE_FEATURES)
 def decide(call: Call, request: Any) -> Later:
     """Let the controller decide, write what it decided, answer when the topics that it made can be used."""
     node, later = call.node, Later()
-    strict_from = _STRICT_FROM.get(type(request)) if node.quotas.active else None
-    mutations = None
-    if strict_from is not None:
-        strict = call.version >= strict_from
-        mutations = node.quotas.mutations(call.user, call.client_id, node.clock.monotonic_ms(), strict=strict)
+    mutations = mutations_of(call, request)
 
     def committed(response: Any) -> None:
         if mutations is not None and not isinstance(response, KafkaError):

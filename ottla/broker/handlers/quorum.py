@@ -11,7 +11,7 @@ from __future__ import annotations
 from ottla.broker.call.handler import Call, handles
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import METADATA_TOPIC, NO_UUID
-from ottla.wire.api import ApiKey
+from ottla.wire.api import BOTH, ApiKey
 from ottla.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from ottla.wire.api.describe_quorum import (
     DescribeQuorumRequest,
@@ -28,7 +28,7 @@ _DIRECTORIES_FROM = 2
 _UNKNOWN = "This server does not host this topic-partition."
 
 
-@handles(ApiKey.DESCRIBE_QUORUM)
+@handles(ApiKey.DESCRIBE_QUORUM, on=BOTH)
 def describe_quorum(call: Call, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     """This node leads a quorum of one; any other topic than `__cluster_metadata` is unknown here."""
     response = DescribeQuorumResponse(
@@ -79,7 +79,7 @@ def _partition(call: Call, topic: str, index: int) -> ResponsePartitionData:
     )
 
 
-@handles(ApiKey.ADD_RAFT_VOTER)
+@handles(ApiKey.ADD_RAFT_VOTER, on=BOTH)
 def add_voter(call: Call, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
     """Refused, after the checks that Kafka makes first."""
     node = call.node
@@ -103,7 +103,7 @@ def add_voter(call: Call, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
     raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, why)
 
 
-@handles(ApiKey.REMOVE_RAFT_VOTER)
+@handles(ApiKey.REMOVE_RAFT_VOTER, on=BOTH)
 def remove_voter(call: Call, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
     """Refused, after the checks that Kafka makes first."""
     _check_cluster(call, request.cluster_id)

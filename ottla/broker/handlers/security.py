@@ -16,7 +16,7 @@ from ottla.broker.call.handler import Call, handles
 from ottla.controller import scram
 from ottla.kernel.error import ErrorCode
 from ottla.net.inbound import PeerError
-from ottla.wire.api import ApiKey
+from ottla.wire.api import BOTH, ApiKey
 from ottla.wire.api import create_acls as creation
 from ottla.wire.api import create_delegation_token as token
 from ottla.wire.api import delete_acls as deletion
@@ -38,13 +38,13 @@ _REQUESTER_FROM = 3
 _NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 
-@handles(ApiKey.SASL_HANDSHAKE)
+@handles(ApiKey.SASL_HANDSHAKE, on=BOTH)
 def sasl_handshake(call: Call, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
     """This listener has no SASL."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
 
-@handles(ApiKey.SASL_AUTHENTICATE)
+@handles(ApiKey.SASL_AUTHENTICATE, on=BOTH)
 def sasl_authenticate(call: Call, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
     """This listener has no SASL."""
     return SaslAuthenticateResponse(
@@ -56,7 +56,7 @@ def sasl_authenticate(call: Call, request: SaslAuthenticateRequest) -> SaslAuthe
 # ---- ACLs
 
 
-@handles(ApiKey.DESCRIBE_ACLS)
+@handles(ApiKey.DESCRIBE_ACLS, on=BOTH)
 def describe_acls(call: Call, request: DescribeAclsRequest) -> DescribeAclsResponse:
     """There is no authorizer."""
     _check(request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
@@ -65,7 +65,7 @@ def describe_acls(call: Call, request: DescribeAclsRequest) -> DescribeAclsRespo
     )
 
 
-@handles(ApiKey.CREATE_ACLS)
+@handles(ApiKey.CREATE_ACLS, on=BOTH)
 def create_acls(call: Call, request: creation.CreateAclsRequest) -> creation.CreateAclsResponse:
     """There is no authorizer."""
     for each in request.creations:
@@ -74,7 +74,7 @@ def create_acls(call: Call, request: creation.CreateAclsRequest) -> creation.Cre
     return creation.CreateAclsResponse(results=[refused] * len(request.creations))
 
 
-@handles(ApiKey.DELETE_ACLS)
+@handles(ApiKey.DELETE_ACLS, on=BOTH)
 def delete_acls(call: Call, request: deletion.DeleteAclsRequest) -> deletion.DeleteAclsResponse:
     """There is no authorizer."""
     for each in request.filters:
@@ -91,7 +91,7 @@ def _check(*elements: int) -> None:
 # ---- delegation tokens
 
 
-@handles(ApiKey.CREATE_DELEGATION_TOKEN)
+@handles(ApiKey.CREATE_DELEGATION_TOKEN, on=BOTH)
 def create_token(call: Call, request: token.CreateDelegationTokenRequest) -> token.CreateDelegationTokenResponse:
     """Not without authentication."""
     kind, name = call.principal.split(":", 1)
@@ -111,19 +111,19 @@ def create_token(call: Call, request: token.CreateDelegationTokenRequest) -> tok
     return response
 
 
-@handles(ApiKey.RENEW_DELEGATION_TOKEN)
+@handles(ApiKey.RENEW_DELEGATION_TOKEN, on=BOTH)
 def renew_token(call: Call, request: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
     """Not without authentication."""
     return RenewDelegationTokenResponse(error_code=_NOT_ALLOWED, expiry_timestamp_ms=-1)
 
 
-@handles(ApiKey.EXPIRE_DELEGATION_TOKEN)
+@handles(ApiKey.EXPIRE_DELEGATION_TOKEN, on=BOTH)
 def expire_token(call: Call, request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
     """Not without authentication."""
     return ExpireDelegationTokenResponse(error_code=_NOT_ALLOWED, expiry_timestamp_ms=-1)
 
 
-@handles(ApiKey.DESCRIBE_DELEGATION_TOKEN)
+@handles(ApiKey.DESCRIBE_DELEGATION_TOKEN, on=BOTH)
 def describe_tokens(call: Call, request: DescribeDelegationTokenRequest) -> DescribeDelegationTokenResponse:
     """Not without authentication."""
     return DescribeDelegationTokenResponse(error_code=_NOT_ALLOWED)
@@ -132,7 +132,7 @@ def describe_tokens(call: Call, request: DescribeDelegationTokenRequest) -> Desc
 # ---- SCRAM
 
 
-@handles(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS)
+@handles(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, on=BOTH)
 def describe_credentials(
     call: Call, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:

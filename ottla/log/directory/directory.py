@@ -119,6 +119,10 @@ class Directories:
         """The id (text) of a log directory (KIP-858)."""
         return self._directory(path).directory_id
 
+    def unlock(self) -> None:
+        """Give the directories back."""
+        self._let_go_of_all()
+
     def _take_all(self, disk: LockingDisk, paths: Sequence[str], node_id: int, cluster_id: str | None) -> None:
         """Lock and check them; one whose disk does not answer has failed."""
         for path in (each.rstrip("/") or "/" for each in paths):
@@ -147,3 +151,14 @@ class Directories:
             if directory.lock is not None:
                 directory.lock.close()
         self._directories = []
+
+
+def lock_directories(disk: LockingDisk, paths: Sequence[str], node_id: int) -> Directories:
+    """Lock and check the log directories of a node that keeps no partitions in them; `unlock` ends that."""
+    directories = Directories()
+    try:
+        directories._take_all(disk, paths, node_id, None)
+    except BaseException:
+        directories.unlock()
+        raise
+    return directories

@@ -1,0 +1,46 @@
+"""A node that is only a controller: it takes part in the quorum, and holds no partitions.
+
+    process.roles=controller
+
+It serves its controllers' listeners alone, and has the locks of its log directories but no logs in them besides the
+metadata's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.metadata_node import MetadataNode
+from ottla.log.directory.directory import Directories, lock_directories
+from ottla.metadata.image import BROKER, Image
+
+if TYPE_CHECKING:
+    from ottla.broker.metadata.registration import LogDirectories
+
+
+class ControllerNode(MetadataNode):
+    """A controller that is no broker."""
+
+    _directories: Directories
+
+    @property
+    def cluster_id(self) -> str:
+        return self._directories.cluster_id
+
+    def _take_directories(self) -> LogDirectories:
+        self._directories = lock_directories(self.disk, self.settings.log_dirs, self.node_id)
+        self._undo.callback(self._directories.unlock)
+        return self._directories
+
+    def _begin(self) -> None:
+        self._follow(Image.empty(), self.quorum.image)
+        self.quorum.subscribe(self._follow)
+        self.quorum.run_beside(self.loop, self.pool)
+        self.on_ready()
+
+    def _follow(self, old: Image, new: Image) -> None:
+        self.image = new
+        if new.changed_configs(old, BROKER):
+            self._take_settings(new)
+        if new.quotas is not old.quotas:
+            self.quotas.follow(new)

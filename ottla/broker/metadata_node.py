@@ -1,0 +1,224 @@
+"""What brokers and controllers have in common: a node that takes part in the cluster's metadata.
+
+It has the directories' locks, the quorum, the listeners and what they dispatch to. `ottla.broker.node` is the node with
+the broker's role, `ottla.broker.controller_node` the one that is only a controller.
+
+Rules:
+- A node is single-threaded: everything here runs on its loop's thread.
+- `open` goes through phases. A quorum of this node alone goes through all of them before `open` returns; otherwise
+  the loop drives those that wait for other nodes, and `on_ready` tells when the node serves.
+- What a phase opens it adds to what `close` ends, in reverse order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import field
+from random import SystemRandom
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.dispatch.dispatch import CONTROLLER_HANDLERS, HANDLERS, Dispatch
+from ottla.broker.endpoint import Endpoint, advertise
+from ottla.broker.limits.admission import Admission
+from ottla.broker.limits.quota import Quotas
+from ottla.broker.metadata.metadata_log import MetadataLog
+from ottla.host.clock import HostClock
+from ottla.host.disk import HostDisk
+from ottla.kernel.error import OttlaError
+from ottla.kernel.frozen import frozen
+from ottla.kernel.lazy import LazyModule
+from ottla.kernel.ports import Clock, Disk, Rng
+from ottla.log.directory.directory import LockingDisk
+from ottla.metadata.image import BROKER, Image
+from ottla.net.inbound import Connection
+from ottla.net.listener import Gate, ListeningSocket
+from ottla.settings.listener import Listener
+from ottla.settings.server.settings import ServerSettings
+from ottla.settings.server.unserved import check_served, notices
+
+if TYPE_CHECKING:
+    from ottla.broker.metadata.registration import LogDirectories
+    from ottla.broker.partitions import clean_worker
+    from ottla.net import outbound
+else:
+    clean_worker = LazyModule("ottla.broker.partitions.clean_worker")
+    outbound = LazyModule("ottla.net.outbound")
+
+_log = logging.getLogger("ottla.broker")
+_net_log = logging.getLogger("ottla.net")
+
+
+def _threads(count: int = 2) -> Executor:
+    return ThreadPoolExecutor(count, thread_name_prefix="ottla-disk")
+
+
+def _process(loop: asyncio.AbstractEventLoop, disk: Disk) -> clean_worker.CleanerWorker:
+    return clean_worker.ProcessWorker(loop, disk)
+
+
+def _dial(*arguments: Any, **options: Any) -> outbound.Outbound:
+    return outbound.Outbound(*arguments, **options)
+
+
+@frozen
+class Ports:
+    """What a node takes from the world, besides its loop. The defaults are the machine's; `ottla.sim` has others."""
+
+    disk: LockingDisk = field(default_factory=HostDisk)
+    clock: Clock = field(default_factory=HostClock)
+    rng: Rng = field(default_factory=SystemRandom)
+    #: Makes what runs that which would block the loop; its argument is how many threads, if not two.
+    pool: Callable[..., Executor] = _threads
+    #: Makes a listener; its arguments are those of `ListeningSocket`.
+    listener: Callable[..., ListeningSocket] = ListeningSocket
+    #: A count of seconds by which the node measures its own work, for request quotas and the request log.
+    work_seconds: Callable[[], float] = perf_counter
+    #: Makes what carries out a compaction beside the loop.
+    clean_worker: Callable[[asyncio.AbstractEventLoop, Disk], clean_worker.CleanerWorker] = _process
+    #: Makes a connection to another node; its arguments are those of `Outbound`.
+    outbound: Callable[..., outbound.Outbound] = _dial
+
+
+class MetadataNode(ABC):
+    """A node of any role. Its owner gives it a loop, calls `open`, and `close` at the end."""
+
+    def __init__(self, settings: ServerSettings, loop: asyncio.AbstractEventLoop, ports: Ports | None = None) -> None:
+        self._ports = ports = ports or Ports()
+        #: What the file says, and what is in force: the dynamic settings of the metadata go before the file.
+        self._file_settings = settings
+        self.settings = settings
+        self.loop = loop
+        self.disk, self.clock, self.rng = ports.disk, ports.clock, ports.rng
+        self.node_id = settings.node_id
+        #: Called when the node cannot go on (a disk that fails); the owner of the node stops it.
+        self.on_failure: Callable[[str], None] = lambda why: _log.critical("%s", why)
+        #: Called once, when the node serves: before `open` returns where it waits for no other node.
+        self.on_ready: Callable[[], None] = lambda: None
+        #: Called during a long start with a line about how far it is.
+        self.on_progress: Callable[[str], None] = lambda line: _log.info("%s", line)
+        self.pool = ports.pool()
+        #: The requests of brokers' listeners, and those of controllers' listeners.
+        self.dispatch = Dispatch(self, HANDLERS, ports.work_seconds)
+        self.controller_dispatch = Dispatch(self, CONTROLLER_HANDLERS, ports.work_seconds)
+        self.quotas = Quotas.of(settings)
+        self.admission = Admission(lambda: self.settings, self.clock.monotonic_ms)
+        self.closed = False
+        self.listeners: list[ListeningSocket] = []
+        self.controller_listeners: list[ListeningSocket] = []
+        #: The newest committed metadata that this node has followed.
+        self.image = Image.empty()
+        self.quorum: MetadataLog
+        self._undo = ExitStack()
+        self._endpoints: dict[str, Endpoint] = {}
+
+    # ---- life
+
+    def open(self) -> None:
+        """Take the addresses and the directories, and take part in the quorum. Raises OttlaError in words."""
+        check_served(self.settings)
+        for notice in notices(self.settings):
+            _log.warning("%s", notice)
+        try:
+            self._undo.callback(self.pool.shutdown)
+            self._bind()
+            directories = self._take_directories()
+            self.quorum = MetadataLog.open(self.disk, self.settings, directories, self.clock, self.rng)
+            self._undo.callback(self.quorum.close)
+            self.quorum.on_failure = lambda error: self.on_failure(f"the metadata log cannot be synced: {error}")
+            for listener in self.controller_listeners:
+                listener.serve()
+            self._begin()
+        except BaseException:
+            self._undo.close()
+            raise
+
+    @abstractmethod
+    def _take_directories(self) -> LogDirectories:
+        """Lock the log directories, and check whose they are."""
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """The node takes part in the quorum: go on to the next phases, or have them come."""
+
+    def close(self) -> None:
+        """Stop to serve, write what a clean shutdown writes, give the directories back."""
+        for listener in (*self.listeners, *self.controller_listeners):
+            listener.close()
+        with suppress(OSError):
+            # What was decided is followed while there are threads for it. A disk that fails has told the node.
+            self.quorum.finish()
+        self.closed = True
+        # Syncs under way come to their end before the logs that they are about are closed.
+        self.pool.shutdown()
+        self._undo.close()
+
+    def _bind(self) -> None:
+        for each in self.settings.listeners:
+            if each.security_protocol != "PLAINTEXT":
+                raise OttlaError(
+                    f"the listener {each.name} is {each.security_protocol}, and only PLAINTEXT is served for now; "
+                    "change it in listeners or in listener.security.protocol.map"
+                )
+            if each.name in self.settings.controller_listener_names:
+                listener = self._listen(each, self.controller_dispatch, None)
+                self.controller_listeners.append(listener)
+            else:
+                listener = self._listen(each, self.dispatch, self.admission.gate(each.name))
+                self.listeners.append(listener)
+            if self.settings.is_broker is (listener in self.listeners):
+                self._endpoints[each.name] = advertise(self.settings, each, listener.port)
+
+    def _listen(self, at: Listener, dispatch: Dispatch, gate: Gate | None) -> ListeningSocket:
+        listener = self._ports.listener(
+            at.name,
+            self.loop,
+            dispatch.on_frame,
+            self._connection_closed,
+            frame_bytes_max=self.settings.socket_request_max_bytes,
+            idle_ms_max=self.settings.connections_max_idle_ms,
+            gate=gate,
+        )
+        listener.bind(at.host, at.port)
+        self._undo.callback(listener.close)
+        return listener
+
+    def _connection_closed(self, connection: Connection, why: str) -> None:
+        _net_log.debug("connection of %s:%d closed: %s", *connection.peer, why)
+
+    # ---- what there is
+
+    @property
+    @abstractmethod
+    def cluster_id(self) -> str:
+        """The cluster's id, as the directories have it."""
+
+    @property
+    def supported_features(self) -> dict[str, tuple[int, int]]:
+        """Feature -> (lowest, highest) level that this node can run."""
+        return self.quorum.supported_features
+
+    @property
+    def finalized_features(self) -> dict[str, int]:
+        """Feature -> the level that the cluster has agreed on; kraft.version is the quorum's own (KIP-853)."""
+        kraft_version = self.quorum.membership.kraft_version
+        return {**self.image.features, "kraft.version": kraft_version}
+
+    def dispatch_of(self, listener_name: str) -> Dispatch:
+        """What the requests of a listener go to."""
+        is_controllers = listener_name in self.settings.controller_listener_names
+        return self.controller_dispatch if is_controllers else self.dispatch
+
+    def bound(self) -> list[Endpoint]:
+        """Where clients, or on a node that is only a controller other nodes, find it."""
+        return list(self._endpoints.values())
+
+    def _take_settings(self, image: Image) -> None:
+        self.image = image
+        own, everyones = image.config(BROKER, str(self.node_id)), image.config(BROKER, "")
+        self.settings = self._file_settings.with_dynamic(own, everyones)
