@@ -13,10 +13,11 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.controller.decision import Decision
+from ottla.controller.draft import Draft
 from ottla.controller.election import take_over
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
-from ottla.metadata.feature import DIRECTORIES_FROM
+from ottla.metadata.feature import CONTROLLER_REGISTRATIONS_FROM, DIRECTORIES_FROM, KRAFT_VERSION
 from ottla.metadata.image import METADATA_VERSION, NO_LEADER, Image
 from ottla.wire.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from ottla.wire.api.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
@@ -33,10 +34,15 @@ from ottla.wire.record.registration import BrokerEndpoint, BrokerFeature, Contro
 #: The first hundred ids are Kafka's own (DirectoryId).
 _RESERVED_BELOW = 100
 _UNFENCE = -1
+#: The version of BrokerRegistration that names the epoch of the last clean stop.
+_CLEAN_STOP_FROM = 3
 
 
-def register_controller(request: ControllerRegistrationRequest) -> Decision:
+def register_controller(image: Image, request: ControllerRegistrationRequest) -> Decision:
     """A controller tells where it is and what it can run."""
+    if image.metadata_version < CONTROLLER_REGISTRATIONS_FROM:
+        why = "The current MetadataVersion is too old to support controller registrations."
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, why)
     record = RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,
@@ -56,18 +62,51 @@ def register_controller(request: ControllerRegistrationRequest) -> Decision:
     return Decision([record], ControllerRegistrationResponse(error_message=None))
 
 
-def register_broker(image: Image, cluster_id: str, request: BrokerRegistrationRequest, next_offset: int) -> Decision:
-    """A broker's new incarnation. `next_offset` is where its record will stand."""
-    if request.cluster_id != cluster_id:
+def registered(
+    draft: Draft,
+    cluster_id: str,
+    kraft_version: int,
+    request: BrokerRegistrationRequest,
+    version: int,
+    now_ms: int,
+) -> Decision:
+    """A broker registers, and what its last incarnation left is cleaned up.
+
+    DUPLICATE_BROKER_REGISTRATION while another incarnation lives. An incarnation that did not stop cleanly may have
+    lost records, so it is no longer an eligible leader replica (KIP-966).
+    """
+    image, broker_id = draft.image, request.broker_id
+    before = image.brokers.get(broker_id)
+    _check_cluster(cluster_id, request)
+    new = before is None or before.incarnation_id != request.incarnation_id
+    if new and before is not None and draft.active.sessions.is_alive(broker_id, before.epoch, now_ms):
         raise KafkaError(
-            ErrorCode.INCONSISTENT_CLUSTER_ID,
-            f"Expected cluster ID {cluster_id}, but got cluster ID {request.cluster_id}",
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            "Another broker is registered with that broker id. If the broker was recently restarted this should "
+            "self-resolve once the heartbeat manager expires the broker's session.",
         )
+    decision = register_broker(image, cluster_id, request, image.offset + 1, kraft_version=kraft_version)
+    if new:
+        clean = version >= _CLEAN_STOP_FROM and before is not None and before.epoch == request.previous_broker_epoch
+        if image.has_elr and not clean:
+            draft.update(draft.index.in_isr(broker_id) + draft.index.in_elr(broker_id), crashed=broker_id)
+        else:
+            draft.update(draft.index.in_isr(broker_id), gone=broker_id)
+    records = [*draft.records, *decision.records]
+    draft.active.registered(broker_id, decision.response.broker_epoch, image.offset + len(records))
+    return Decision(records, decision.response)
+
+
+def register_broker(
+    image: Image, cluster_id: str, request: BrokerRegistrationRequest, next_offset: int, *, kraft_version: int = 0
+) -> Decision:
+    """A broker's new incarnation. `next_offset` is where its record will stand."""
+    _check_cluster(cluster_id, request)
     if request.is_migrating_zk_broker:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers.")
     if image.metadata_version >= DIRECTORIES_FROM:
         _check_directories(image, request)
-    _check_features(image, request)
+    _check_features(image, request, kraft_version)
     existing = image.brokers.get(request.broker_id)
     same = existing is not None and existing.incarnation_id == request.incarnation_id
     record = RegisterBrokerRecord(
@@ -134,6 +173,14 @@ def check_broker_epoch(image: Image, broker_id: int, broker_epoch: int) -> None:
         )
 
 
+def _check_cluster(cluster_id: str, request: BrokerRegistrationRequest) -> None:
+    if request.cluster_id != cluster_id:
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"Expected cluster ID {cluster_id}, but got cluster ID {request.cluster_id}",
+        )
+
+
 def _check_directories(image: Image, request: BrokerRegistrationRequest) -> None:
     own = list(request.log_dirs)
     if not own:
@@ -148,12 +195,13 @@ def _check_directories(image: Image, request: BrokerRegistrationRequest) -> None
             raise _invalid(f"Broker {broker.broker_id} is already registered with directory {shared[0]!r}")
 
 
-def _check_features(image: Image, request: BrokerRegistrationRequest) -> None:
+def _check_features(image: Image, request: BrokerRegistrationRequest, kraft_version: int) -> None:
     ranges = {each.name: (each.min_supported_version, each.max_supported_version) for each in request.features}
     if METADATA_VERSION not in ranges:
         raise _invalid(f"Request features do not contain '{METADATA_VERSION}'")
-    for name in {**ranges, **image.features}:
-        level = image.features.get(name, 0)
+    levels = {**image.features, KRAFT_VERSION: kraft_version}
+    for name in {**ranges, **levels}:
+        level = levels.get(name, 0)
         low, high = ranges.get(name, (0, 0))
         if not low <= level <= high:
             raise KafkaError(

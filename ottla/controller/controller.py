@@ -3,15 +3,21 @@
 Rules:
 - It decides on one image and changes nothing. Whoever runs it appends the records, replays them into the next image,
   and lets the response leave when they are committed; then it may decide the next request.
+- The records of a decision stand right behind the image that it was made on, as one batch: a broker's epoch and the
+  offsets that brokers must have read are counted from there.
 - A whole request that fails raises KafkaError; what fails in part is in the response.
+- It reads no clock: `now_ms` is monotonic time. `deadline_ms` says when `time_passed` has something to do.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.controller import broker, directory, producer_ids
+from ottla.controller.active import Active
 from ottla.controller.decision import Decision, MutationQuota, unlimited
+from ottla.controller.draft import Draft
 from ottla.kernel.lazy import LazyModule
 from ottla.kernel.ports import Rng
 from ottla.metadata.image import Image
@@ -19,20 +25,24 @@ from ottla.settings.server.settings import ServerSettings
 
 if TYPE_CHECKING:
     from ottla.controller import (
+        alter_partition,
         config,
         create_topics,
         delete_topics,
         election,
+        heartbeat,
         quota,
         reassignment,
         scram,
         update_features,
     )
 else:
+    alter_partition = LazyModule("ottla.controller.alter_partition")
     config = LazyModule("ottla.controller.config")
     create_topics = LazyModule("ottla.controller.create_topics")
     delete_topics = LazyModule("ottla.controller.delete_topics")
     election = LazyModule("ottla.controller.election")
+    heartbeat = LazyModule("ottla.controller.heartbeat")
     quota = LazyModule("ottla.controller.quota")
     reassignment = LazyModule("ottla.controller.reassignment")
     scram = LazyModule("ottla.controller.scram")
@@ -42,44 +52,145 @@ else:
 NEWEST = 32767
 
 
+class Ask(NamedTuple):
+    """A request and what it is decided on."""
+
+    image: Image
+    request: Any
+    version: int
+    charge: MutationQuota
+    now_ms: int
+
+
 class Controller:
     """Decides for a cluster. `settings` are those of the node that it runs on; `rng` gives ids and placement."""
 
-    def __init__(self, settings: ServerSettings, rng: Rng) -> None:
+    def __init__(self, settings: ServerSettings, rng: Rng, cluster_id: str) -> None:
         self._settings = settings
         self._rng = rng
+        self._cluster_id = cluster_id
+        self._active: Active | None = None
         #: The quorum's level, which is no record of the metadata (KIP-853); whoever runs it keeps it up to date.
         self.kraft_version = 1
 
-    def handle(self, image: Image, request: Any, version: int = NEWEST, charge: MutationQuota = unlimited) -> Decision:
+    def activate(self, image: Image, now_ms: int) -> None:
+        """This is the active controller from now on; `image` is all that was appended."""
+        self._active = Active(image, self._settings, now_ms)
+
+    def resign(self) -> None:
+        """This is no longer the active controller: forget what no record says."""
+        self._active = None
+
+    @property
+    def is_active(self) -> bool:
+        return self._active is not None
+
+    def handle(
+        self,
+        image: Image,
+        request: Any,
+        version: int = NEWEST,
+        charge: MutationQuota = unlimited,
+        *,
+        now_ms: int,
+    ) -> Decision:
         """What a request comes to on this image. TypeError for a request that no controller takes."""
-        match type(request).__name__:
-            case "CreateTopicsRequest":
-                return create_topics.create_topics(image, self._settings, self._rng, request, charge)
-            case "DeleteTopicsRequest":
-                return delete_topics.delete_topics(image, self._settings, request, version, charge)
-            case "CreatePartitionsRequest":
-                return create_topics.create_partitions(image, self._rng, request, charge)
-            case "IncrementalAlterConfigsRequest":
-                return config.incremental_alter_configs(image, self._settings, request)
-            case "AlterConfigsRequest":
-                return config.alter_configs(image, self._settings, request)
-            case "AllocateProducerIdsRequest":
-                return producer_ids.allocate_producer_ids(image, request)
-            case "ElectLeadersRequest":
-                return election.elect_leaders(image, request)
-            case "AlterPartitionReassignmentsRequest":
-                return reassignment.alter_reassignments(image, request)
-            case "ListPartitionReassignmentsRequest":
-                return reassignment.list_reassignments(image, request)
-            case "UpdateFeaturesRequest":
-                return update_features.update_features(image, self._settings, self.kraft_version, request, version)
-            case "AlterClientQuotasRequest":
-                return quota.alter_client_quotas(image, request)
-            case "AlterUserScramCredentialsRequest":
-                return scram.alter_user_scram_credentials(image, request)
-            case "AssignReplicasToDirsRequest":
-                return directory.assign_replicas(image, request)
-            case "UnregisterBrokerRequest":
-                return broker.unregister_broker(image, self._settings.node_id, request)
-        raise TypeError(f"the controller does not take {type(request).__name__}")
+        decide = _DECIDE.get(type(request).__name__)
+        if decide is None:
+            raise TypeError(f"the controller does not take {type(request).__name__}")
+        return decide(self, Ask(image, request, version, charge, now_ms))
+
+    def deadline_ms(self) -> int | None:
+        """When `time_passed` has something to do, None while nothing waits for time."""
+        return None if self._active is None else self._active.sessions.deadline_ms()
+
+    def time_passed(self, image: Image, now_ms: int) -> Decision:
+        """Do one thing that is due; its records may be none. Call it again while `deadline_ms` is not past `now_ms`."""
+        draft = self._draft(image)
+        silent = draft.active.sessions.expire(image, now_ms)
+        if silent is not None:
+            heartbeat.fence(draft, silent)
+        return Decision(draft.records, None)
+
+    def _draft(self, image: Image) -> Draft:
+        assert self._active is not None, "only an active controller decides about brokers"
+        return Draft(image, self._settings, self._active)
+
+    # ---- requests, by name: what is rare is imported on its first use
+
+    def _create_topics(self, ask: Ask) -> Decision:
+        return create_topics.create_topics(ask.image, self._settings, self._rng, ask.request, ask.charge)
+
+    def _delete_topics(self, ask: Ask) -> Decision:
+        return delete_topics.delete_topics(ask.image, self._settings, ask.request, ask.version, ask.charge)
+
+    def _create_partitions(self, ask: Ask) -> Decision:
+        return create_topics.create_partitions(ask.image, self._rng, ask.request, ask.charge)
+
+    def _incremental_alter_configs(self, ask: Ask) -> Decision:
+        return config.incremental_alter_configs(ask.image, self._settings, ask.request)
+
+    def _alter_configs(self, ask: Ask) -> Decision:
+        return config.alter_configs(ask.image, self._settings, ask.request)
+
+    def _allocate_producer_ids(self, ask: Ask) -> Decision:
+        return producer_ids.allocate_producer_ids(ask.image, ask.request)
+
+    def _elect_leaders(self, ask: Ask) -> Decision:
+        return election.elect_leaders(ask.image, ask.request)
+
+    def _alter_reassignments(self, ask: Ask) -> Decision:
+        return reassignment.alter_reassignments(ask.image, ask.request)
+
+    def _list_reassignments(self, ask: Ask) -> Decision:
+        return reassignment.list_reassignments(ask.image, ask.request)
+
+    def _update_features(self, ask: Ask) -> Decision:
+        return update_features.update_features(ask.image, self._settings, self.kraft_version, ask.request, ask.version)
+
+    def _alter_client_quotas(self, ask: Ask) -> Decision:
+        return quota.alter_client_quotas(ask.image, ask.request)
+
+    def _alter_scram(self, ask: Ask) -> Decision:
+        return scram.alter_user_scram_credentials(ask.image, ask.request)
+
+    def _assign_replicas(self, ask: Ask) -> Decision:
+        return directory.assign_replicas(ask.image, ask.request)
+
+    def _unregister_broker(self, ask: Ask) -> Decision:
+        return broker.unregister_broker(ask.image, self._settings.node_id, ask.request)
+
+    def _register_broker(self, ask: Ask) -> Decision:
+        draft, cluster_id = self._draft(ask.image), self._cluster_id
+        return broker.registered(draft, cluster_id, self.kraft_version, ask.request, ask.version, ask.now_ms)
+
+    def _register_controller(self, ask: Ask) -> Decision:
+        return broker.register_controller(ask.image, ask.request)
+
+    def _broker_heartbeat(self, ask: Ask) -> Decision:
+        return heartbeat.broker_heartbeat(self._draft(ask.image), ask.request, ask.now_ms)
+
+    def _alter_partition(self, ask: Ask) -> Decision:
+        return alter_partition.alter_partition(self._draft(ask.image), ask.request, ask.version)
+
+
+_DECIDE: dict[str, Callable[[Controller, Ask], Decision]] = {
+    "AllocateProducerIdsRequest": Controller._allocate_producer_ids,
+    "AlterClientQuotasRequest": Controller._alter_client_quotas,
+    "AlterConfigsRequest": Controller._alter_configs,
+    "AlterPartitionReassignmentsRequest": Controller._alter_reassignments,
+    "AlterPartitionRequest": Controller._alter_partition,
+    "AlterUserScramCredentialsRequest": Controller._alter_scram,
+    "AssignReplicasToDirsRequest": Controller._assign_replicas,
+    "BrokerHeartbeatRequest": Controller._broker_heartbeat,
+    "BrokerRegistrationRequest": Controller._register_broker,
+    "ControllerRegistrationRequest": Controller._register_controller,
+    "CreatePartitionsRequest": Controller._create_partitions,
+    "CreateTopicsRequest": Controller._create_topics,
+    "DeleteTopicsRequest": Controller._delete_topics,
+    "ElectLeadersRequest": Controller._elect_leaders,
+    "IncrementalAlterConfigsRequest": Controller._incremental_alter_configs,
+    "ListPartitionReassignmentsRequest": Controller._list_reassignments,
+    "UnregisterBrokerRequest": Controller._unregister_broker,
+    "UpdateFeaturesRequest": Controller._update_features,
+}

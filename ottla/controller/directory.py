@@ -14,11 +14,12 @@ from typing import Any
 
 from ottla.controller.broker import check_broker_epoch
 from ottla.controller.decision import Decision
+from ottla.controller.draft import Draft
 from ottla.controller.placement import MIGRATING_DIRECTORY, lies_elsewhere
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import Uuid
-from ottla.metadata.feature import CORDONED_DIRECTORIES_FROM
-from ottla.metadata.image import NO_LEADER, Image
+from ottla.metadata.feature import CORDONED_DIRECTORIES_FROM, DIRECTORIES_FROM
+from ottla.metadata.image import NO_LEADER, BrokerImage, Image
 from ottla.wire.api import assign_replicas_to_dirs as assign
 from ottla.wire.record.metadata import BrokerRegistrationChangeRecord, PartitionChangeRecord
 
@@ -63,6 +64,31 @@ def _assign(image: Image, broker_id: int, directory: Uuid, topic_id: Uuid, index
     if change != PartitionChangeRecord(topic_id=topic_id, partition_id=index):
         records.append(change)
     return ErrorCode.NONE
+
+
+def directories_offline(draft: Draft, broker: BrokerImage, offline: Sequence[Uuid]) -> None:
+    """These directories of a broker have failed: it leaves the ISR of what lies in them."""
+    failed = [directory for directory in broker.log_dirs if directory in offline]
+    if not failed or draft.image.metadata_version < DIRECTORIES_FROM:
+        return
+    for directory in failed:
+        draft.update(draft.index.in_directory(directory), gone=broker.broker_id)
+    left = [directory for directory in broker.log_dirs if directory not in offline]
+    draft.records.append(
+        BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=left)
+    )
+
+
+def directories_cordoned(draft: Draft, broker: BrokerImage, directories: Sequence[Uuid] | None) -> None:
+    """These directories of a broker, and no others, get no new replicas (KIP-1066); None says nothing."""
+    if directories is None or draft.image.metadata_version < CORDONED_DIRECTORIES_FROM:
+        return
+    if broker.cordoned_log_dirs is None or set(broker.cordoned_log_dirs) != set(directories):
+        draft.records.append(
+            BrokerRegistrationChangeRecord(
+                broker_id=broker.broker_id, broker_epoch=broker.epoch, cordoned_log_dirs=list(directories)
+            )
+        )
 
 
 def directories_left(image: Image, broker_id: int, online: Sequence[Uuid]) -> list[Any]:

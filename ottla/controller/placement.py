@@ -97,11 +97,16 @@ def directories_of(image: Image, replicas: Sequence[int]) -> list[Uuid]:
     """The directory of each replica: a broker that has only one has no choice."""
     if image.metadata_version < DIRECTORIES_FROM:
         return []
-    found: list[Uuid] = []
-    for broker_id in replicas:
-        own = image.brokers[broker_id].log_dirs
-        found.append(own[0] if len(own) == 1 else UNASSIGNED_DIRECTORY if own else MIGRATING_DIRECTORY)
-    return found
+    return [default_directory(image, broker_id) for broker_id in replicas]
+
+
+def default_directory(image: Image, broker_id: int) -> Uuid:
+    """Where a new replica lies as far as the controller knows."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        return UNASSIGNED_DIRECTORY
+    own = broker.log_dirs
+    return own[0] if len(own) == 1 else UNASSIGNED_DIRECTORY if own else MIGRATING_DIRECTORY
 
 
 def may_lead(image: Image, partition: PartitionImage, broker_id: int) -> bool:

@@ -17,10 +17,9 @@ from typing import Any
 
 from ottla.kernel.ids import Uuid
 from ottla.metadata.image import BrokerEndpoint, BrokerImage, Image, PartitionImage, QuotaEntity, Step, TopicImage
+from ottla.metadata.partition_change import changed
 from ottla.wire.record import metadata as record
 
-_NO_LEADER_CHANGE = -2
-_NO_RECOVERY_CHANGE = -1
 #: Never kept as a feature level: it lives in control records (KAFKA-18979).
 _KRAFT_VERSION = "kraft.version"
 
@@ -132,22 +131,7 @@ class Delta:
         old = partitions.get(change.partition_id)
         if old is None:
             raise ValueError(f"a partition that is not there: {change!r}")
-        leads = change.leader != _NO_LEADER_CHANGE
-        recovery = change.leader_recovery_state
-        partitions[change.partition_id] = PartitionImage(
-            leader=change.leader if leads else old.leader,
-            # Naming the leader begins a leader epoch, also when it is the same one.
-            leader_epoch=old.leader_epoch + leads,
-            replicas=old.replicas if change.replicas is None else tuple(change.replicas),
-            isr=old.isr if change.isr is None else tuple(change.isr),
-            partition_epoch=old.partition_epoch + 1,
-            removing_replicas=_or(change.removing_replicas, old.removing_replicas),
-            adding_replicas=_or(change.adding_replicas, old.adding_replicas),
-            directories=old.directories if change.directories is None else tuple(change.directories),
-            eligible_leader_replicas=_or(change.eligible_leader_replicas, old.eligible_leader_replicas),
-            last_known_elr=_or(change.last_known_elr, old.last_known_elr),
-            leader_recovery_state=old.leader_recovery_state if recovery == _NO_RECOVERY_CHANGE else recovery,
-        )
+        partitions[change.partition_id] = changed(old, change)
 
     def _clear_elr(self, change: record.ClearElrRecord) -> None:
         """Clear the ELR of one topic or, with an empty name, of all."""
@@ -339,10 +323,6 @@ class Fold:
             delta, self._delta = self._delta or Delta(self.image), None
             self.image = delta.image(offset, epoch, timestamp)
         return self.image
-
-
-def _or(new: list[int] | None, old: tuple[int, ...]) -> tuple[int, ...]:
-    return old if new is None else tuple(new)
 
 
 def _uuids(ids: list[Uuid] | None) -> tuple[Uuid, ...] | None:

@@ -10,8 +10,9 @@ from ottla.controller.broker import register_broker, unfence
 from ottla.controller.controller import NEWEST, Controller
 from ottla.kernel.ids import Uuid
 from ottla.metadata.delta import Fold
-from ottla.metadata.feature import SUPPORTED
+from ottla.metadata.feature import SUPPORTED, feature_records
 from ottla.metadata.image import Image
+from ottla.metadata.index import PartitionIndex
 from ottla.settings.server.settings import ServerSettings
 from ottla.wire.api.broker_registration import BrokerRegistrationRequest, Feature
 from ottla.wire.api.create_topics import (
@@ -58,12 +59,18 @@ def registration(broker_id: int = 1, *, incarnation: int = 1, directories: int =
 class Cluster:
     """Its log is a list; every record was replayed, and every image was checked."""
 
-    def __init__(self, *, brokers: int = 1, directories: int = 1, **settings: str) -> None:
+    def __init__(
+        self, *, brokers: int = 1, directories: int = 1, features: dict[str, int] | None = None, **settings: str
+    ) -> None:
         self.settings = server_settings(**settings)
-        self.controller = Controller(self.settings, Random(7))
+        self.now_ms = 1_000
+        self.controller = Controller(self.settings, Random(7), CLUSTER_ID)
         self.fold = Fold(Image.empty())
+        self.index = PartitionIndex(self.image)
         self.log: list[Any] = []
-        self.append(activation_records(self.image, in_transaction=False, bootstrap=[], min_isr=1))
+        bootstrap = feature_records(features) if features else []
+        self.append(activation_records(self.image, in_transaction=False, bootstrap=bootstrap, min_isr=1))
+        self.controller.activate(self.image, self.now_ms)
         for broker_id in range(1, brokers + 1):
             request = registration(broker_id, directories=directories)
             self.append(register_broker(self.image, CLUSTER_ID, request, len(self.log)).records)
@@ -82,10 +89,12 @@ class Cluster:
         after = self.fold.publish(len(self.log) - 1, 1, 0)
         after.validate()
         check_step(before, after)
+        self.index.follow(after)
+        self.index.validate()
 
     def ask(self, request: Any, version: int = NEWEST) -> Any:
         """Let the controller decide, write what it decided, give its response."""
-        decision = self.controller.handle(self.image, request, version)
+        decision = self.controller.handle(self.image, request, version, now_ms=self.now_ms)
         self.append(decision.records)
         return decision.response
 

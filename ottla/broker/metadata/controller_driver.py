@@ -19,7 +19,7 @@ from ottla.controller.activation import activation_records
 from ottla.controller.controller import NEWEST, Controller
 from ottla.controller.decision import Decision, MutationQuota, unlimited
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.ports import Rng
+from ottla.kernel.ports import Clock, Rng
 from ottla.raft.role import Voter
 from ottla.settings.server.settings import ServerSettings
 
@@ -27,10 +27,11 @@ from ottla.settings.server.settings import ServerSettings
 class ControllerDriver:
     """`MetadataLog` makes it for a node with the controller role."""
 
-    def __init__(self, settings: ServerSettings, rng: Rng, raft: RaftDriver) -> None:
+    def __init__(self, settings: ServerSettings, clock: Clock, rng: Rng, raft: RaftDriver, cluster_id: str) -> None:
         self._settings = settings
         self._raft = raft
-        self._controller = Controller(settings, rng)
+        self._clock = clock
+        self._controller = Controller(settings, rng, cluster_id)
         #: Does it decide? From the begin of an epoch that this node leads until it leads no more.
         self.is_active = False
         #: Who is told when the log is committed up to here.
@@ -48,10 +49,12 @@ class ControllerDriver:
         )
         if records:
             self._raft.submit(records)
+        self._controller.activate(images.appended, self._clock.monotonic_ms())
 
     def resign(self) -> None:
         """This node leads no more."""
         self.is_active = False
+        self._controller.resign()
         self._answer_all(KafkaError(ErrorCode.NOT_CONTROLLER, "this node is the controller no more"))
 
     def ask(
@@ -88,7 +91,8 @@ class ControllerDriver:
     def _decide(self, request: Any, version: int, charge: MutationQuota) -> Decision:
         raft, controller = self._raft, self._controller
         controller.kraft_version = raft.membership.kraft_version
-        decision = controller.handle(raft.images.appended, request, version, charge)
+        now_ms = self._clock.monotonic_ms()
+        decision = controller.handle(raft.images.appended, request, version, charge, now_ms=now_ms)
         if decision.kraft_version is not None:
             own = Voter(self._settings.node_id, raft.directory_id)
             raft.change_membership(raised(raft.membership, self._settings, decision.kraft_version, own))

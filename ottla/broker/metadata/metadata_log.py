@@ -46,7 +46,7 @@ class MetadataLog:
         self._clock = clock
         self._rng = rng
         self._cluster_id = cluster_id
-        self._controller = ControllerDriver(settings, rng, raft)
+        self._controller = ControllerDriver(settings, clock, rng, raft, cluster_id)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         #: Called once when a sync fails; the node stops.
@@ -194,7 +194,7 @@ class MetadataLog:
         self._controller.activate()
         if self.decided.metadata_version >= CONTROLLER_REGISTRATIONS_FROM:
             request = registration.controller_request(self._settings, self._rng)
-            self.raft.submit(register_controller(request).records)
+            self.raft.submit(register_controller(self.decided, request).records)
 
     def _committed(self, high_watermark: int) -> None:
         self._controller.committed(high_watermark)

@@ -44,7 +44,6 @@ class NodeDeclaration:
         "broker.session.timeout.ms",
         9000,
         "How long the controller waits for a broker's heartbeat before it fences it.",
-        served=False,
     )
     initial_broker_registration_timeout_ms = integer(
         "initial.broker.registration.timeout.ms",

@@ -100,7 +100,6 @@ class ReplicationDeclaration:
         "Whether a replica that is not in sync may lead when no other can: records may be lost.",
         importance=HIGH,
         mode=CLUSTER_WIDE,
-        served=False,
     )
     unclean_leader_election_interval_ms = long(
         "unclean.leader.election.interval.ms",

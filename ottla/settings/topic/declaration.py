@@ -194,7 +194,6 @@ class TopicDeclaration:
         False,
         "Whether a replica that is not in sync may lead when no other can: records may be lost.",
         broker="unclean.leader.election.enable",
-        served=False,
     )
     leader_replication_throttled_replicas = listing(
         "leader.replication.throttled.replicas",

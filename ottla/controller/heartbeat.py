@@ -1,0 +1,115 @@
+"""BrokerHeartbeat (key 63): a broker lives, and what it may do now; and what becomes of one that is silent.
+
+Rules:
+- A broker is unfenced when it wants it and has read its own registration.
+- A broker that wants to stop first loses its leaders (controlled shutdown); it may stop when every active broker has
+  read that. One that leads nothing, is fenced or wants to be fenced too may stop at once.
+- One silent broker is fenced at a time.
+
+KIPs: 631 heartbeats, 858 directories, 1066 cordoned directories.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from ottla.controller.broker import check_broker_epoch
+from ottla.controller.decision import Decision
+from ottla.controller.directory import directories_cordoned, directories_offline
+from ottla.controller.draft import Draft
+from ottla.metadata.image import BrokerImage
+from ottla.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.wire.record.metadata import BrokerRegistrationChangeRecord
+
+_FENCE, _UNFENCE, _STOPPING = 1, -1, 1
+
+
+class _Next(Enum):
+    FENCED = "fenced"
+    UNFENCED = "unfenced"
+    #: It must not lead any more; it waits until everyone knows.
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+
+
+def broker_heartbeat(draft: Draft, request: BrokerHeartbeatRequest, now_ms: int) -> Decision:
+    """Note that the broker lives and grant what it wants."""
+    image, active = draft.image, draft.active
+    check_broker_epoch(image, request.broker_id, request.broker_epoch)
+    broker = image.brokers[request.broker_id]
+    active.sessions.touch(broker.broker_id, broker.epoch, now_ms)
+    state = active.state(broker)
+    current, wanted = _current(draft, broker), _next(draft, broker, request)
+    if wanted is not current:
+        match wanted:
+            case _Next.FENCED | _Next.STOPPED:
+                fence(draft, broker)
+            case _Next.UNFENCED:
+                unfence(draft, broker)
+            case _Next.STOPPING:
+                _stop(draft, broker)
+    directories_offline(draft, broker, request.offline_log_dirs)
+    directories_cordoned(draft, broker, request.cordoned_log_dirs)
+    amended = any(isinstance(record, BrokerRegistrationChangeRecord) for record in draft.records)
+    state.metadata_offset = -1 if amended else request.current_metadata_offset
+    if wanted is not _Next.STOPPING:
+        state.shutdown_offset = -1
+    elif current is not wanted:
+        state.shutdown_offset = image.offset + len(draft.records)
+    return Decision(
+        draft.records,
+        BrokerHeartbeatResponse(
+            is_caught_up=request.current_metadata_offset >= state.registered_at,
+            is_fenced=wanted in (_Next.FENCED, _Next.STOPPED),
+            should_shut_down=wanted is _Next.STOPPED,
+        ),
+    )
+
+
+def fence(draft: Draft, broker: BrokerImage) -> None:
+    """The broker leads nothing any more and leaves every ISR; then it is fenced."""
+    draft.update(draft.index.in_isr(broker.broker_id), gone=broker.broker_id)
+    draft.records.append(
+        BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=_FENCE)
+    )
+
+
+def unfence(draft: Draft, broker: BrokerImage) -> None:
+    """The broker serves; it leads what has no leader and may have it as one."""
+    draft.records.append(
+        BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=_UNFENCE)
+    )
+    draft.update(draft.index.leaderless(), back=broker.broker_id)
+
+
+def _stop(draft: Draft, broker: BrokerImage) -> None:
+    if not broker.in_controlled_shutdown:
+        draft.records.append(
+            BrokerRegistrationChangeRecord(
+                broker_id=broker.broker_id, broker_epoch=broker.epoch, in_controlled_shutdown=_STOPPING
+            )
+        )
+    draft.update(draft.index.in_isr(broker.broker_id), gone=broker.broker_id)
+
+
+def _current(draft: Draft, broker: BrokerImage) -> _Next:
+    if draft.active.is_stopping(broker):
+        return _Next.STOPPING
+    return _Next.FENCED if broker.fenced else _Next.UNFENCED
+
+
+def _next(draft: Draft, broker: BrokerImage, request: BrokerHeartbeatRequest) -> _Next:
+    leads = draft.index.leads(broker.broker_id)
+    state = draft.active.state(broker)
+    match _current(draft, broker):
+        case _Next.FENCED:
+            if request.want_shut_down:
+                return _Next.STOPPED
+            may_serve = request.current_metadata_offset >= state.registered_at
+            return _Next.UNFENCED if may_serve and not request.want_fence else _Next.FENCED
+        case _Next.UNFENCED:
+            if request.want_shut_down:
+                return _Next.STOPPING if leads and not request.want_fence else _Next.STOPPED
+            return _Next.FENCED if request.want_fence else _Next.UNFENCED
+    everyone_knows = state.shutdown_offset <= draft.active.lowest_offset(draft.image)
+    return _Next.STOPPED if everyone_knows and not leads else _Next.STOPPING
