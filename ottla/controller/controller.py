@@ -1,7 +1,7 @@
 """The controller: a request on wire classes -> the records that it means, and the response.
 
 Rules:
-- It decides on one image and changes nothing. Whoever runs it appends the records, replays them into the next image,
+- It decides on one image and changes nothing. The driver appends the records, replays them into the next image,
   and lets the response leave when they are committed; then it may decide the next request.
 - The records of a decision stand right behind the image that it was made on, as one batch: a broker's epoch and the
   offsets that brokers must have read are counted from there.

@@ -1,7 +1,7 @@
 """Which partitions a broker, a directory or a state concerns, so that a decision costs what it touches.
 
 Rules:
-- The index is beside the images, not in them: whoever decides for the cluster makes one and lets it `follow` the image
+- The index is beside the images, not in them: the active controller makes one and lets it `follow` the image
   that it decides on. It is never stored.
 - Following costs what differs: topics that are the same object in both images are not looked into.
 - Iteration is sorted by (topic id, partition): the order does not depend on how the index came about.
