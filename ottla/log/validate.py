@@ -14,7 +14,7 @@ from ottla.kernel.error import ErrorCode, KafkaError, RefusedBatch
 from ottla.kernel.ports import Buffer
 from ottla.log.append_result import Appended, Origin
 from ottla.log.setting import LogSettings
-from ottla.wire.batch import CONTROL, CRC_START, HEADER_BYTES, LENGTH_END, MAGIC, PREFIX
+from ottla.wire.batch import CONTROL, CRC_START, HEADER, HEADER_BYTES, LENGTH_END, MAGIC, PREFIX
 from ottla.wire.checksum import crc32c
 from ottla.wire.codec import codec_of, decompress_some
 from ottla.wire.walk import RECORD_BYTES_MIN, WALK_BYTES_MAX, record_end
@@ -22,7 +22,9 @@ from ottla.wire.walk import RECORD_BYTES_MIN, WALK_BYTES_MAX, record_end
 if TYPE_CHECKING:
     from ottla.log.log import Log
 
-#: What `HEADER` unpacks: the fields of `BatchHeader`, as a plain tuple.
+#: A batch's header and the first six bytes of what follows: one call for both, since every append pays for it.
+HEADER_AND_FIRST = struct.Struct(HEADER.format + "BBBHB")
+#: What it unpacks: the fields of `BatchHeader`, and these bytes, of which the fourth and fifth are one number.
 Fields = tuple[int, ...]
 
 #: The least that stands behind the length of a batch of any magic.
@@ -31,7 +33,10 @@ _OVERHEAD_BYTES = 14
 _MAGIC_END = 17
 _CODEC_MASK = 7
 _CODEC_MAX = 4
-_FIRST_BYTES = struct.Struct(">BBBH")
+#: Where the lengths end that take one byte, two, or three.
+_ONE_END = HEADER_BYTES + 1
+_TWO_END = HEADER_BYTES + 2
+_THREE_END = HEADER_BYTES + 3
 #: The least bytes of a plain record, and the byte of its length.
 _LENGTH_MIN = (RECORD_BYTES_MIN - 1) << 1
 #: More records in a byte of a compressed batch than this are hardly ever there.
@@ -40,48 +45,63 @@ _RECORDS_A_BYTE = 8
 _BEGINS = (b"", b"\x1f\x8b", b"", b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd")
 
 
+def unpack_short(data: Buffer) -> Fields:
+    """The same of a batch that ends before these six bytes do. INVALID_RECORD if it ends within its header."""
+    if len(data) < HEADER_BYTES:
+        raise invalid("there is no whole batch to append")
+    # No record is so short: bytes that are not there are as good as any.
+    return HEADER_AND_FIRST.unpack(bytes(data).ljust(HEADER_AND_FIRST.size, b"\0"))
+
+
 def check_header(data: Buffer, size: int, fields: Fields, settings: LogSettings, from_client: bool) -> None:
     """Raise KafkaError if the batch, `data` whole, cannot be taken."""
-    base_offset, _, _, magic, crc, attributes, last_delta, _, _, producer_id, _, base_sequence, count = fields
-    if not 0 <= magic <= MAGIC:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no batch has magic {magic}")
+    base_offset, _, _, magic, crc, attributes, delta, _, _, producer_id, _, sequence, count, b0, b1, b2, b34, b5 = (
+        fields
+    )
     if magic != MAGIC:
-        raise invalid(f"the batch has magic {magic}, it must be 2")
-    if base_offset != 0 and from_client:
+        raise _other_magic(magic)
+    if base_offset and from_client:
         raise RefusedBatch(ErrorCode.INVALID_RECORD, f"the batch has base offset {base_offset}, it must be 0")
     if size > settings.max_message_bytes:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {size} bytes, at most {settings.max_message_bytes} are taken"
         )
-    if size < HEADER_BYTES or crc32c(memoryview(data)[CRC_START:]) != crc:
+    view = data if type(data) is memoryview else memoryview(data)
+    if size < HEADER_BYTES or crc32c(view[CRC_START:]) != crc:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the batch does not have the CRC that it claims")
-    if last_delta < 0 or count != last_delta + 1:
-        why = f"the batch claims {count} records and a last offset delta of {last_delta}"
+    if delta < 0 or count != delta + 1:
+        why = f"the batch claims {count} records and a last offset delta of {delta}"
         raise RefusedBatch(ErrorCode.INVALID_RECORD, why)
-    if attributes & _CODEC_MASK > _CODEC_MAX:
-        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"no codec has the id {attributes & _CODEC_MASK}")
+    codec = attributes & _CODEC_MASK
+    if codec > _CODEC_MAX:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"no codec has the id {codec}")
     if from_client:
         if attributes & CONTROL:
             raise RefusedBatch(ErrorCode.INVALID_RECORD, "a client must not write control records")
-        if base_sequence < 0 <= producer_id:
-            why = f"the batch of producer {producer_id} has sequence {base_sequence}"
-            raise RefusedBatch(ErrorCode.INVALID_RECORD, why)
-        body_bytes = size - HEADER_BYTES
-        if attributes & _CODEC_MASK:
-            _check_packed(data, size, attributes, count)
-        elif count * RECORD_BYTES_MIN > body_bytes:
-            raise _not_borne_out(f"{count} records do not fit into {body_bytes} bytes")
+        if sequence < 0 <= producer_id:
+            raise RefusedBatch(ErrorCode.INVALID_RECORD, f"the batch of producer {producer_id} has sequence {sequence}")
+        if codec:
+            _check_packed(data, size, codec, count)
+            return
+        # Nearly every batch begins so: a length of one to three bytes, attributes, and two deltas that are 0.
+        if b0 > 127 > b1 and not b34 and not b0 & 1:
+            end = _TWO_END + ((b1 << 7 | b0 & 127) >> 1)
+        elif _LENGTH_MIN <= b0 < 128 and b34 < 256 and not b2 and not b0 & 1:
+            end = _ONE_END + (b0 >> 1)
+        elif b0 > 127 < b1 and b2 < 128 and not (b34 & 255 or b5 or b0 & 1):
+            end = _THREE_END + ((b2 << 14 | (b1 & 127) << 7 | b0 & 127) >> 1)
         else:
-            # Nearly every batch begins so: a length of one or two bytes, attributes, and two deltas that are 0.
-            b0, b1, b2, rest = _FIRST_BYTES.unpack_from(data, HEADER_BYTES)
-            if b0 & 129 == 128 and b1 < 128 and not rest:
-                end = HEADER_BYTES + 2 + ((b0 & 127 | b1 << 7) >> 1)
-            elif b0 & 129 or b0 < _LENGTH_MIN or b2 or rest > 0xFF:
-                end = _check_first(data, size)
-            else:
-                end = HEADER_BYTES + 1 + (b0 >> 1)
-            if end > size or (count == 1 and end < size):
-                raise _not_borne_out(f"the first of {count} records ends at byte {end} of {size}")
+            end = _check_first(data, size)
+        if count * RECORD_BYTES_MIN > size - HEADER_BYTES:
+            raise _not_borne_out(f"{count} records do not fit into {size - HEADER_BYTES} bytes")
+        if end != size and (end > size or count == 1):
+            raise _not_borne_out(f"the first of {count} records ends at byte {end} of {size}")
+
+
+def _other_magic(magic: int) -> KafkaError:
+    if 0 <= magic < MAGIC:
+        return invalid(f"the batch has magic {magic}, it must be 2")
+    return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no batch has magic {magic}")
 
 
 def _check_first(data: Buffer, size: int) -> int:
@@ -92,9 +112,9 @@ def _check_first(data: Buffer, size: int) -> int:
         raise _not_borne_out(f"the first record is cut off or malformed: {error}") from error
 
 
-def _check_packed(data: Buffer, size: int, attributes: int, count: int) -> None:
+def _check_packed(data: Buffer, size: int, codec: int, count: int) -> None:
     """The body begins as its codec does, and as many records may come out as the header claims."""
-    begin = _BEGINS[attributes & _CODEC_MASK]
+    begin = _BEGINS[codec]
     if data[HEADER_BYTES : HEADER_BYTES + len(begin)] != begin:
         # Apache Kafka's code: its decoders fail in ways that it has no other for.
         raise RefusedBatch(ErrorCode.UNKNOWN_SERVER_ERROR, "the batch is not of the codec that it claims")
@@ -103,7 +123,7 @@ def _check_packed(data: Buffer, size: int, attributes: int, count: int) -> None:
         needed = count * RECORD_BYTES_MIN
         if needed > WALK_BYTES_MAX:
             raise _not_borne_out(f"{count} records in {size} bytes are too many, send fewer at once")
-        plain, _ = decompress_some(codec_of(attributes), memoryview(data)[HEADER_BYTES:size], needed)
+        plain, _ = decompress_some(codec_of(codec), memoryview(data)[HEADER_BYTES:size], needed)
         if len(plain) < needed:
             raise _not_borne_out(f"{count} records do not fit into {len(plain)} bytes")
 

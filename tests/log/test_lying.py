@@ -78,6 +78,23 @@ def test_a_first_record_that_is_none_is_refused(disk: SimDisk, body: bytes, coun
     assert _refused(_open(disk), _lying(body, count)) is ErrorCode.INVALID_RECORD
 
 
+@pytest.mark.parametrize("size", [20, 63, 64, 8191, 8192, 100_000])
+def test_a_first_record_ends_where_its_batch_does(disk: SimDisk, size: int) -> None:
+    """Lengths of one, two and three bytes: no first record ends behind its batch, and a lone one not before its end."""
+    log = _open(disk)
+    value = next(rest for rest in range(size) if 5 + rest + len(encode_varint(rest)) == size)
+    whole = encode_varint(size) + b"\0\0\0\1" + encode_varint(value) + bytes(value) + b"\0"
+    for body, count in ((whole[:-1], 1), (whole[:-1], 2), (whole + b"\0", 1)):
+        assert _refused(log, _lying(body, count)) is ErrorCode.INVALID_RECORD
+    # An odd length is one below 0, and the deltas of the first record are looked at wherever they stand.
+    odd = bytes([whole[0] | 1]) + whole[1:]
+    at = len(encode_varint(size)) + 1
+    endless, second = whole[:at] + b"\xff" * (size - 1), whole[: at + 1] + b"\xff" * (size - 2)
+    for body in (odd, endless, second):
+        assert _refused(log, _lying(body, 1)) is ErrorCode.INVALID_RECORD
+    _append(log, _lying(whole, 1))
+
+
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD, Codec.LZ4])
 def test_a_body_that_is_not_of_its_codec_is_refused(disk: SimDisk, codec: Codec) -> None:
     plain = build([(_NOW, b"k", b"v", [])] * 2)

@@ -170,8 +170,11 @@ class Segment:
 
     def written(self, position: int, size: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
         """Account for a batch that has been written at `position`."""
-        if max_timestamp > (self._max_timestamp if self._max_timestamp is not None else self.max_timestamp):
-            self._max_timestamp = max_timestamp
+        latest = self._max_timestamp
+        if latest is None:
+            latest = self.max_timestamp
+        if max_timestamp > latest:
+            self._max_timestamp = latest = max_timestamp
             self._offset_of_max_timestamp = last_offset
         if position == 0:
             self.first_timestamp = max_timestamp
@@ -182,7 +185,7 @@ class Segment:
             self.forget_tail(_TAIL_BATCHES)
         if self.bytes_since_index > self.index_interval_bytes:
             self.offset_index.append(last_offset, position)
-            self.time_index.append(*self.max_timestamp_and_offset)
+            self.time_index.append(latest, self._offset_of_max_timestamp)
             self.bytes_since_index = 0
         self.bytes_since_index += size
         self.size = position + size
