@@ -3,6 +3,8 @@
     handlers = Handlers(deserialization=log_and_continue, dead_letter_topic="bad-payments")
 
 A handler is `(ErrorContext, error) -> Response`. It sees the raw bytes of the source record.
+
+What becomes of a program that runs is a `State`; a host asks an error handler for an `ErrorResponse`.
 """
 
 from __future__ import annotations
@@ -102,3 +104,22 @@ class Handlers:
         if self.dead_letter_topic is None or response.dead_letters:
             return response
         return Response(response.action, (dead_letter(self.dead_letter_topic, context, error),))
+
+
+class State(Enum):
+    """CREATED, then REBALANCING until all tasks are open, RUNNING, and at the end NOT_RUNNING or ERROR."""
+
+    CREATED = "CREATED"
+    REBALANCING = "REBALANCING"
+    RUNNING = "RUNNING"
+    PENDING_SHUTDOWN = "PENDING_SHUTDOWN"
+    NOT_RUNNING = "NOT_RUNNING"
+    PENDING_ERROR = "PENDING_ERROR"
+    ERROR = "ERROR"
+
+
+class ErrorResponse(Enum):
+    """What an error handler answers: open the tasks of that worker again from what was committed, or end."""
+
+    REPLACE_THREAD = "REPLACE_THREAD"
+    SHUTDOWN_APPLICATION = "SHUTDOWN_APPLICATION"

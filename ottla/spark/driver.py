@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ottla.kernel.error import OttlaError
 from ottla.spark import jar, java, jvm
-from ottla.spark.profile import profile
+from ottla.spark.profile import cluster_profile, profile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,35 +24,97 @@ def session(
     cores: int | None = None,
     memory: str = "1g",
     long_running: bool = False,
+    master: str | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> "SparkSession":
     """A Spark session that can read and write Kafka topics; the running one where there is one.
 
     `cores`: task threads, the machine's number by default. `memory`: of the JVM's heap, as Java writes it.
     `long_running`: compile for throughput rather than for a fast start; for what runs longer than some minutes.
-    `settings`: any of Spark's own, which win over the profile's (`ottla.spark.profile`).
+    `master`: where the tasks run, as Spark names it: `local[4]` (this machine, the default), `spark://HOST:PORT`,
+    `yarn`, `k8s://...`, or `sc://HOST:PORT` for a Spark Connect server. `settings`: any of Spark's own, which win over
+    the profile's (`ottla.spark.profile`).
 
     The JVM is started by the first session of a process, with that session's `memory` and `long_running`, and serves
     all later ones: `session.stop()` ends a session, the JVM ends with the process. The first start on a machine brings
     the connector's jars into the user's cache; after that no network is needed. Raises OttlaError when there is no
-    suitable Java, when the jars cannot be had, or when the JVM does not start.
+    suitable Java, when the jars cannot be had, when the JVM does not start or finds no cluster at `master`, and when a
+    session of another master is running.
     """
     try:
         import pyspark
         from pyspark.sql import SparkSession
     except ImportError as missing:
         raise OttlaError(f"{missing}: `pip install 'ottla[spark]'` brings what Spark needs") from missing
+    wanted = dict(settings or {})
+    master = master or wanted.pop("spark.master", None)
+    if master is not None and master.startswith("sc://"):
+        return _connect(name, master, wanted)
     running = SparkSession.getActiveSession()
     if running is not None:
-        for key, value in (settings or {}).items():
+        _same_master(running, master)
+        for key, value in wanted.items():
             running.conf.set(key, value)
         return running
-    scratch = _scratch()
-    wanted = profile(cores or os.cpu_count() or 1, scratch) | dict(settings or {})
+    if master is None or master.startswith("local"):
+        wanted = profile(cores or cores_of(master), _scratch()) | wanted
+    else:
+        jars = jar.jars(java.find(), pyspark.__version__, Path(pyspark.__file__).parent / "jars")
+        # The executors need the connector, too.
+        wanted = cluster_profile(master) | {"spark.jars": ",".join(map(str, jars))} | wanted
     # Without this PySpark would run Python functions in whatever `python3` is first on the PATH.
+    python = wanted.get("spark.pyspark.python")
+    os.environ.update({"PYSPARK_PYTHON": python} if python else {})
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     _ensure_jvm(Path(pyspark.__file__).parent, pyspark.__version__, memory, long_running, wanted)
-    return SparkSession.builder.appName(name).config(map=dict(wanted)).getOrCreate()
+    try:
+        return SparkSession.builder.appName(name).config(map=dict(wanted)).getOrCreate()
+    except Exception as error:
+        if master is None or master.startswith("local"):
+            raise
+        raise OttlaError(
+            f"no Spark session at {master}: {_first_line(error)}. Is a cluster of Spark {pyspark.__version__} "
+            "running there?"
+        ) from error
+
+
+def _connect(name: str, remote: str, settings: Mapping[str, str]) -> "SparkSession":
+    """A session of a Spark Connect server: no JVM here."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    try:
+        return SparkSession.builder.appName(name).remote(remote).config(map=dict(settings)).getOrCreate()
+    except ImportError as missing:
+        raise OttlaError(f"{_first_line(missing)}: `pip install 'pyspark[connect]'` brings it") from missing
+    except PySparkException as error:
+        raise OttlaError(f"no Spark Connect server at {remote}: {_first_line(error)}") from error
+
+
+def _same_master(running: "SparkSession", master: str | None) -> None:
+    if master is None or not hasattr(running, "sparkContext"):
+        return
+    has = str(running.sparkContext.master)
+    if has != master and not (has.startswith("local") and master.startswith("local")):
+        raise OttlaError(f"this process has a Spark session at {has} already: stop it before one at {master} starts")
+
+
+def cores_of(master: str | None) -> int:
+    """The N of local[N]; the machine's number for local[*] and without a master, 1 for local."""
+    found = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?", master or "local[*]")
+    if found is None:
+        raise OttlaError(
+            f"invalid master: {master} (expected local[N], spark://HOST:PORT, yarn, k8s://... or sc://HOST:PORT)"
+        )
+    if found[1] is None:
+        return 1
+    return (os.cpu_count() or 1) if found[1] == "*" else int(found[1])
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    cause = next((line for line in lines if line.startswith(("Caused by:", ": "))), lines[0] if lines else "")
+    return cause.removeprefix(": ").rstrip(".") or type(error).__name__
 
 
 def _ensure_jvm(home: Path, version: str, memory: str, long_running: bool, settings: Mapping[str, str]) -> None:

@@ -34,3 +34,14 @@ def profile(cores: int, scratch: str) -> dict[str, str]:
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
         "spark.sql.streaming.forceDeleteTempCheckpointLocation": "true",
     }
+
+
+def cluster_profile(master: str) -> dict[str, str]:
+    """The settings of a session on a cluster: it keeps Spark's own but for these."""
+    return {
+        "spark.master": master,
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.stateStore.providerClass": f"{STREAMING}.state.RocksDBStateStoreProvider",
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    }

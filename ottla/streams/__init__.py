@@ -21,7 +21,16 @@ tests.
 """
 
 from ottla.flow.error import SerdeError, StreamsError, TopologyError
-from ottla.flow.handler import Action, ErrorContext, Handlers, Response, log_and_continue, log_and_fail
+from ottla.flow.handler import (
+    Action,
+    ErrorContext,
+    ErrorResponse,
+    Handlers,
+    Response,
+    State,
+    log_and_continue,
+    log_and_fail,
+)
 from ottla.flow.plan import Plan
 from ottla.flow.processor import Context, Processor, PunctuationType
 from ottla.flow.receive import (
@@ -61,6 +70,8 @@ __all__ = [
     "KTable",
     "GlobalKTable",
     "Application",
+    "State",
+    "ErrorResponse",
     "Plan",
     "Topology",
     "TestDriver",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.flow.engine import Settings
-from ottla.flow.handler import Handlers
+from ottla.flow.handler import ErrorResponse, Handlers, State
 from ottla.flow.plan import Plan
 from ottla.flow.serde import Serde
 from ottla.flow.topology import Topology
@@ -31,6 +31,8 @@ class Application:
     ) -> None:
         self.application_id = application_id
         self._running: Running | None = None
+        self._state_listeners: list[Callable[[State, State], None]] = []
+        self._error_handler: Callable[[BaseException], ErrorResponse | None] | None = None
         self.plan = plan
         self.topology = topology
         self.settings = Settings(
@@ -49,27 +51,66 @@ class Application:
         self,
         bootstrap_servers: str = "127.0.0.1:9092",
         *,
+        master: str | None = None,
+        spark_settings: Mapping[str, str] | None = None,
         spark: Any = None,
+        py_files: Sequence[str] = (),
         workers: int | None = None,
         client: Mapping[str, Any] | None = None,
     ) -> Running:
         """Run on Spark, exactly once, and return at once. `await_termination` raises what ends the program.
 
-        `spark`: the SparkSession, by default `ottla.spark.session()`. `workers`: how many Spark tasks share the
-        program's tasks, by default the session's cores; all of them must be able to run at the same time. `client`:
-        settings of the Kafka clients by Kafka's names (security, timeouts).
+        `master`: where Spark runs it: `local[N]` (this machine, the default), `spark://HOST:PORT`, `yarn`, `k8s://...`,
+        or `sc://HOST:PORT` for Spark Connect. `spark_settings`: Spark's settings by its names. `spark`: a SparkSession
+        instead of both. `py_files`: files that the workers need besides the modules that lie beside the program.
+        `workers`: how many Spark tasks share the program's tasks, by default the session's cores; all of them must be
+        able to run at the same time. `client`: settings of the Kafka clients by Kafka's names (security, timeouts).
 
         TopologyError if a source topic is missing or topics are not co-partitioned; OttlaError if an internal topic
-        does not fit, or the program runs already.
+        does not fit, there is no Spark at `master`, or the program runs already.
         """
         from ottla.spark.streams.running import start
 
         if self._running is not None and not self._running.await_termination(0):
             raise OttlaError(f"application {self.application_id} runs already: call stop() first")
         self._running = start(
-            self.topology, self.settings, bootstrap_servers, spark=spark, workers=workers, client=client
+            self.topology,
+            self.settings,
+            bootstrap_servers,
+            master=master,
+            spark_settings=spark_settings,
+            spark=spark,
+            py_files=py_files,
+            workers=workers,
+            client=client,
+            on_state_change=self._state_listeners,
+            on_error=self._error_handler,
         )
         return self._running
+
+    @property
+    def state(self) -> State:
+        """CREATED before the start (Kafka Streams: KafkaStreams.state)."""
+        return State.CREATED if self._running is None else self._running.state
+
+    def on_state_change(self, listener: Callable[[State, State], None]) -> None:
+        """Call `listener(new, old)` at each change of the state of what is started after this."""
+        self._state_listeners.append(listener)
+
+    def on_error(self, handler: Callable[[BaseException], ErrorResponse | None]) -> None:
+        """Call `handler(error)` when a worker fails (Kafka Streams: setUncaughtExceptionHandler).
+
+        It answers ErrorResponse.REPLACE_THREAD to open the worker's tasks again from what was committed; any other
+        answer ends the program. Another instance that has taken over always ends it.
+        """
+        self._error_handler = handler
+
+    def pause(self) -> None:
+        """Process nothing until `resume`; the tasks stay open and the state stays RUNNING."""
+        self._started().pause()
+
+    def resume(self) -> None:
+        self._started().resume()
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait for the end; raises what ended the program. False if it still runs after `timeout` seconds."""

@@ -1,8 +1,10 @@
 """Streams programs on Spark against a node: equal to the engine on the same inputs, and exactly once."""
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,9 @@ import ottla
 from examples import fraud
 from ottla.client import Admin, Consumer, Producer, TopicPartition
 from ottla.flow.error import StreamsError, TopologyError
-from ottla.streams import StreamsBuilder, TestDriver, TimeWindows
+from ottla.kernel.error import OttlaError
+from ottla.spark import driver
+from ottla.streams import ErrorResponse, State, StreamsBuilder, TestDriver, TimeWindows
 from ottla.streams.application import Application
 
 pytestmark = pytest.mark.timeout(300)
@@ -166,3 +170,64 @@ def test_the_example_finds_the_stolen_card(spark: SparkSession, capsys: pytest.C
     with ottla.Node() as node:
         fraud.main(node.bootstrap_servers)
     assert capsys.readouterr().out.endswith(f": {fraud.STOLEN}\n")
+
+
+def test_states_pauses_and_a_worker_that_starts_again(
+    spark: SparkSession, bootstrap_servers: str, names: tuple[str, str, str], tmp_path: Path
+) -> None:
+    lines, counts, application_id = names
+    create(bootstrap_servers, lines, counts, partitions=1)
+    mended = str(tmp_path / "mended")
+
+    def fail_once(key: str, word: str) -> str:
+        if word == "fox" and not os.path.exists(mended):
+            with open(mended, "w"):
+                raise ValueError("the first fox")
+        return word
+
+    builder = StreamsBuilder()
+    words = builder.stream(lines, key_serde="string", value_serde="string").flat_map_values(str.split)
+    words.group_by(fail_once).count(materialized="counts").to_stream().to(counts, value_serde="long")
+    app = builder.build(application_id=application_id, key_serde="string", value_serde="string")
+    states: list[State] = []
+    errors: list[str] = []
+
+    def replace(error: BaseException) -> ErrorResponse:
+        errors.append(str(error))
+        return ErrorResponse.REPLACE_THREAD
+
+    running = threading.Event()
+
+    def changed(new: State, old: State) -> None:
+        states.append(new)
+        if new is State.RUNNING:
+            running.set()
+
+    app.on_state_change(changed)
+    app.on_error(replace)
+    assert app.state.value == "CREATED"
+    app.start(bootstrap_servers, spark=spark)
+    try:
+        assert running.wait(WAIT_S)
+        assert app.state.value == "RUNNING"
+        app.pause()
+        send(bootstrap_servers, lines)
+        # Nothing is committed while nothing is processed.
+        assert not read(bootstrap_servers, counts, 0)
+        app.resume()
+        wanted = expected(word_count(*names), lines, counts)
+        assert by_key(read(bootstrap_servers, counts, len(wanted))) == by_key(wanted)
+    finally:
+        app.stop()
+    assert len(errors) == 1 and "ValueError: the first fox" in errors[0]
+    # The repartition topic has tasks of its own: one worker fails, and all are open again.
+    assert states[:2] == [State.REBALANCING, State.RUNNING]
+    assert states[-3:] == [State.RUNNING, State.PENDING_SHUTDOWN, State.NOT_RUNNING]
+    assert states.count(State.RUNNING) == 2
+
+
+def test_a_session_of_one_master_is_not_taken_for_another(spark: SparkSession, bootstrap_servers: str) -> None:
+    with pytest.raises(OttlaError, match=r"this process has a Spark session at local\[2,4\] already: stop it"):
+        ottla.spark.session(master="spark://127.0.0.1:7077")
+    with pytest.raises(OttlaError, match="invalid master: lokal"):
+        driver.cores_of("lokal")

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -22,19 +22,24 @@ WAIT_S = 90
 PROGRAM = """\
 import sys
 from ottla.streams import StreamsBuilder
-from ottla.spark import session
+from words import word
 
-servers, lines, counts, application_id = sys.argv[1:]
+servers, lines, counts, application_id, master = sys.argv[1:]
 builder = StreamsBuilder()
 (
     builder.stream(lines, key_serde="string", value_serde="string")
-    .group_by(lambda key, value: value)
+    .group_by(word)
     .count(materialized="counts")
     .to_stream()
     .to(counts, value_serde="long")
 )
 app = builder.build(application_id=application_id, key_serde="string", value_serde="string")
-app.run(servers, spark=session("kills", cores=2))
+app.run(servers, master=master)
+"""
+#: A module beside the program, which no worker could import.
+WORDS = """\
+def word(key, value):
+    return value
 """
 
 
@@ -67,10 +72,12 @@ def kill(*pids: int) -> None:
 class Killed:
     """A program in a process of its own, and the topics that it reads and writes."""
 
-    def __init__(self, servers: str, own: str, directory: Path) -> None:
+    def __init__(self, servers: str, own: str, directory: Path, master: str = "local[2]") -> None:
         self.servers, self.lines, self.counts, self.application_id = servers, f"in-{own}", f"out-{own}", f"kills-{own}"
         self.path = directory / "program.py"
         self.path.write_text(PROGRAM)
+        (directory / "words.py").write_text(WORDS)
+        self.master = master
         self.sent = 0
         with Admin(servers) as admin:
             admin.create_topic(self.lines, 2, 1)
@@ -79,7 +86,7 @@ class Killed:
 
     def start(self) -> "subprocess.Popen[bytes]":
         self.process = subprocess.Popen(
-            [sys.executable, str(self.path), self.servers, self.lines, self.counts, self.application_id]
+            [sys.executable, str(self.path), self.servers, self.lines, self.counts, self.application_id, self.master]
         )
         return self.process
 
@@ -117,16 +124,27 @@ class Killed:
         return seen
 
 
-def run(servers: str, own: str, directory: Path, seed: int, kills: list[str]) -> None:
+def run(
+    servers: str,
+    own: str,
+    directory: Path,
+    seed: int,
+    kills: Sequence[str | Callable[[], None]],
+    master: str = "local[2]",
+) -> None:
+    """`kills`: of this machine's processes by name, or anything else that ends one."""
     draw = random.Random(seed)
-    program = Killed(servers, own, directory)
+    program = Killed(servers, own, directory, master)
     try:
         for what in kills:
             before = program.sent
             program.send(draw.randrange(200, 3_000))
             program.wait(before + draw.randrange(1, program.sent - before))
             program.send(draw.randrange(200, 3_000))
-            program.kill(what)
+            if isinstance(what, str):
+                program.kill(what)
+            else:
+                what()
         seen = program.wait(program.sent)
         assert sorted(seen) == [f"word-{number}" for number in range(KEYS)]
         for number in range(KEYS):

@@ -1,19 +1,24 @@
 """The line between the driver and its workers: JSON, a message a line, over TCP.
 
-A worker says who it is (the driver's secret, its slot), then reports progress and its error. The driver says stop; a
-line that ends says the same, so that workers end with their driver. A slot that Spark starts again replaces its
-predecessor, whose further words do not count.
+A worker says who it is (the driver's secret, its slot), then reports that its tasks are open, its progress, its answers
+and its error. The driver asks (pause, resume, queries) and says stop by ending the line; a line that ends by itself
+says the same, so that workers end with their driver. A slot that Spark starts again replaces its predecessor, whose
+further words do not count.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
+import queue
 import secrets
 import socket
 import threading
 from collections.abc import Callable
 from typing import Any
+
+from ottla.kernel.error import OttlaError
 
 Message = dict[str, Any]
 CONNECT_TIMEOUT_S = 30
@@ -22,15 +27,57 @@ CONNECT_TIMEOUT_S = 30
 class Workers:
     """The driver's end. `told(slot, message)` is called on threads of ours."""
 
-    def __init__(self, host: str, told: Callable[[int, Message], None]) -> None:
-        self._listener = socket.create_server((host, 0))
+    def __init__(self, host: str, told: Callable[[int, Message], None], bind: str | None = None) -> None:
+        """`host` is how workers reach this process; `bind` the address to listen at, if it is another one."""
+        self._listener = socket.create_server((bind or host, 0))
         self.address: tuple[str, int] = (host, self._listener.getsockname()[1])
         self.secret = secrets.token_hex(16)
         self._told = told
         self._lines: dict[int, socket.socket] = {}
         self._lock = threading.Lock()
+        self._sending = threading.Lock()
         self._stopped = False
+        self._paused = False
+        self._numbers = itertools.count()
+        self._answers: dict[int, queue.SimpleQueue[tuple[int, Message]]] = {}
         threading.Thread(target=self._accept, daemon=True, name="ottla-streams-accept").start()
+
+    @property
+    def connected(self) -> list[int]:
+        """The slots whose worker runs."""
+        with self._lock:
+            return sorted(self._lines)
+
+    def pause(self, paused: bool) -> None:
+        """Tell all workers, those that come later included."""
+        with self._lock:
+            self._paused = paused
+            slots = list(self._lines)
+        for slot in slots:
+            self._tell(slot, {"paused": paused})
+
+    def again(self, slot: int) -> None:
+        """Tell a worker that has failed to open its tasks again."""
+        self._tell(slot, {"again": True})
+
+    def ask(self, question: Message, timeout: float) -> dict[int, Message]:
+        """The answers of all workers by their slots. OttlaError if one does not answer within `timeout` seconds."""
+        number = next(self._numbers)
+        arrived = self._answers[number] = queue.SimpleQueue()
+        slots = self.connected
+        answers: dict[int, Message] = {}
+        try:
+            for slot in slots:
+                self._tell(slot, {"ask": number} | question)
+            while len(answers) < len(slots):
+                slot, answer = arrived.get(timeout=timeout)
+                answers[slot] = answer
+        except queue.Empty:
+            missing = ", ".join(str(slot) for slot in slots if slot not in answers)
+            raise OttlaError(f"worker {missing} did not answer within {timeout:g} s: ask again") from None
+        finally:
+            del self._answers[number]
+        return answers
 
     def stop(self) -> None:
         """Tell all workers, those that come later included."""
@@ -45,6 +92,12 @@ class Workers:
         _end(self._listener)
         self._listener.close()
 
+    def _tell(self, slot: int, message: Message) -> None:
+        line = self._lines.get(slot)
+        if line is not None:
+            with contextlib.suppress(OSError), self._sending:
+                line.sendall(json.dumps(message).encode() + b"\n")
+
     def _accept(self) -> None:
         while True:
             try:
@@ -54,6 +107,7 @@ class Workers:
             threading.Thread(target=self._serve, args=(line,), daemon=True, name="ottla-streams-worker").start()
 
     def _serve(self, line: socket.socket) -> None:
+        slot = -1
         with line, line.makefile("rb") as lines:
             try:
                 hello = json.loads(lines.readline(4096) or b"{}")
@@ -63,23 +117,47 @@ class Workers:
                 with self._lock:
                     before = self._lines.get(slot)
                     self._lines[slot] = line
-                    stopped = self._stopped
+                    stopped, paused = self._stopped, self._paused
                 if before is not None:
                     _end(before)
+                if paused:
+                    self._tell(slot, {"paused": True})
                 if stopped:
                     _end(line)
                 for text in lines:
                     if self._lines.get(slot) is line:
-                        self._told(slot, json.loads(text))
+                        self._take(slot, json.loads(text))
             except (OSError, ValueError):
                 return
+            finally:
+                with self._lock:
+                    gone = self._lines.get(slot) is line
+                    if gone:
+                        del self._lines[slot]
+                if gone:
+                    self._told(slot, {"gone": True})
+
+    def _take(self, slot: int, message: Message) -> None:
+        if "answer" in message:
+            waiting = self._answers.get(message["answer"])
+            if waiting is not None:
+                waiting.put((slot, message))
+        else:
+            self._told(slot, message)
 
 
 class DriverLine:
-    """A worker's end. `stopped` is set when the driver says so or is gone."""
+    """A worker's end. `stopped` is set when the driver says so or is gone, `paused` while it wants a pause.
+
+    `answer`, once set, is called on a thread of ours with each question and gives the answer.
+    """
 
     def __init__(self, address: tuple[str, int], secret: str, slot: int) -> None:
         self.stopped = threading.Event()
+        self.paused = threading.Event()
+        self._again = threading.Event()
+        self.answer: Callable[[Message], Message] | None = None
+        self._sending = threading.Lock()
         self._line = socket.create_connection(address, CONNECT_TIMEOUT_S)
         self._line.settimeout(None)
         self.tell({"secret": secret, "slot": slot})
@@ -88,18 +166,37 @@ class DriverLine:
     def tell(self, message: Message) -> None:
         """Nothing happens if the driver is gone: `stopped` says so."""
         try:
-            self._line.sendall(json.dumps(message).encode() + b"\n")
+            with self._sending:
+                self._line.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
             self.stopped.set()
+
+    def told_again(self) -> bool:
+        """After an error: wait until the driver says to open the tasks again (True) or to stop (False)."""
+        while not self.stopped.is_set():
+            if self._again.wait(0.1):
+                self._again.clear()
+                return True
+        return False
 
     def close(self) -> None:
         _end(self._line)
         self._line.close()
 
     def _listen(self) -> None:
-        with contextlib.suppress(OSError):
-            while self._line.recv(4096):
-                pass
+        with contextlib.suppress(OSError, ValueError), self._line.makefile("rb") as lines:
+            for text in lines:
+                message = json.loads(text)
+                if message.get("paused"):
+                    self.paused.set()
+                elif "paused" in message:
+                    self.paused.clear()
+                elif "again" in message:
+                    self._again.set()
+                elif "ask" in message:
+                    answer = self.answer
+                    told = {"error": "its tasks are being opened"} if answer is None else answer(message)
+                    self.tell({"answer": message["ask"]} | told)
         self.stopped.set()
 
 

@@ -1,49 +1,82 @@
-"""The driver's side: a Spark job whose tasks are workers, started, watched and stopped."""
+"""The driver's side: a Spark job whose tasks are workers, started, watched and stopped.
+
+A job that fails although its workers have made progress (an executor was lost too often) is submitted again.
+"""
 
 from __future__ import annotations
 
 import copyreg
+import logging
 import struct
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.flow.engine import Settings
 from ottla.flow.error import StreamsError, TopologyError
+from ottla.flow.handler import ErrorResponse, State
 from ottla.flow.topology import Topology
 from ottla.kernel.error import OttlaError
 from ottla.spark.driver import session
 from ottla.spark.streams.control import Message, Workers
 from ottla.spark.streams.layout import Program, plan
+from ottla.spark.streams.place import driver_address, ship, slots_of
 from ottla.spark.streams.worker import work
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import SparkSession
 
+log = logging.getLogger(__name__)
+
 RESETS = ("earliest", "latest", "none")
+#: Workers that Spark has not started after so long are told of.
+WAITING_S = 30
 # Serdes hold compiled structs, and programs travel to the workers by cloudpickle.
 copyreg.pickle(struct.Struct, lambda one: (struct.Struct, (one.format,)))
 
 
 class Running:
-    """A program that runs. Made by `start`."""
+    """A program that runs. Made by `start`. Listeners are called on threads of ours, one call at a time."""
 
-    def __init__(self, spark: SparkSession, program: Program, slots: int) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        program: Program,
+        slots: int,
+        on_state_change: Sequence[Callable[[State, State], None]] = (),
+        on_error: Callable[[BaseException], ErrorResponse | None] | None = None,
+    ) -> None:
         self.program = program
         self.slots = slots
         self.error: BaseException | None = None
+        self.state = State.CREATED
         #: By task: records processed since its worker opened it, and how many of them were dropped.
         self.progress: dict[str, tuple[int, int]] = {}
         self._spark = spark
-        self._workers = Workers(spark.conf.get("spark.driver.host", "127.0.0.1") or "127.0.0.1", self._told)
+        self._on_state_change = on_state_change
+        self._on_error = on_error
+        self._lock = threading.RLock()
+        self._open: set[int] = set()
+        self._progressed = False
+        host, bind = driver_address(spark)
+        self._workers = Workers(host, self._told, bind)
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"ottla-streams-{program.application_id}")
         self._thread.start()
 
     def stop(self) -> None:
         """End after the transactions that are open now; returns when all workers have ended."""
+        self._become(State.PENDING_SHUTDOWN)
         self._workers.stop()
         self._thread.join()
+
+    def pause(self) -> None:
+        """Process nothing until `resume`; the tasks stay open."""
+        self._workers.pause(True)
+
+    def resume(self) -> None:
+        self._workers.pause(False)
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait for the end; raises what ended it. False if it still runs after `timeout` seconds."""
@@ -63,25 +96,89 @@ class Running:
                     work(program, slot, slots, address, secret)
                 yield batch.slice(0, 0)
 
+        self._become(State.REBALANCING)
+        waiting = threading.Timer(WAITING_S, self._tell_missing)
+        waiting.daemon = True
+        waiting.start()
         try:
-            self._spark.range(0, slots, 1, slots).mapInArrow(body, "id long").collect()
-        except Exception as error:
-            if self.error is None:
-                self.error = OttlaError(f"the Spark job of {program.application_id} failed: {error}")
-                self.error.__cause__ = error
+            again = True
+            while again:
+                again = self._submit(body)
         finally:
+            waiting.cancel()
             self._workers.close()
+            self._become(State.NOT_RUNNING if self.error is None else State.ERROR)
+
+    def _submit(self, body: Callable[[Iterator[Any]], Iterator[Any]]) -> bool:
+        """Run the job to its end. True if it must be submitted again."""
+        self._progressed = False
+        try:
+            self._spark.range(0, self.slots, 1, self.slots).mapInArrow(body, "id long").collect()
+            return False
+        except Exception as error:
+            if self.error is not None or self.state is State.PENDING_SHUTDOWN:
+                return False
+            if self._progressed:
+                log.warning("the Spark job of %s failed and starts again: %s", self.program.application_id, error)
+                time.sleep(1)
+                return True
+            self.error = OttlaError(f"the Spark job of {self.program.application_id} failed: {error}")
+            self.error.__cause__ = error
+            return False
 
     def _told(self, slot: int, message: Message) -> None:
-        if "tasks" in message:
-            self.progress |= {task: (counts[0], counts[1]) for task, counts in message["tasks"].items()}
-        if "error" in message and self.error is None:
-            text = message["error"]
-            if message["kind"] == "fenced":
-                text = f"another instance of application {self.program.application_id} has taken over: {text}"
-            self.error = StreamsError(text)
-            self.error.add_note(message["traceback"])
-            self._workers.stop()
+        with self._lock:
+            if "tasks" in message:
+                told = {task: (counts[0], counts[1]) for task, counts in message["tasks"].items()}
+                self._progressed |= any(counts[0] for counts in told.values())
+                self.progress |= told
+            if "open" in message:
+                self._open.add(slot)
+                if len(self._open) == self.slots:
+                    self._become(State.RUNNING)
+            if message.get("opening") or message.get("gone"):
+                self._open.discard(slot)
+                self._become(State.REBALANCING)
+            if "error" in message:
+                self._failed(slot, message)
+
+    def _failed(self, slot: int, message: Message) -> None:
+        if self.error is not None:
+            return
+        text = message["error"]
+        if message["kind"] == "fenced":
+            text = f"another instance of application {self.program.application_id} has taken over: {text}"
+        error = StreamsError(text)
+        error.add_note(message["traceback"])
+        response = self._on_error(error) if self._on_error is not None and message["kind"] != "fenced" else None
+        if response is ErrorResponse.REPLACE_THREAD:
+            self._workers.again(slot)
+            return
+        self.error = error
+        self._become(State.PENDING_ERROR)
+        self._workers.stop()
+
+    def _become(self, new: State) -> None:
+        with self._lock:
+            old = self.state
+            ended = old in (State.NOT_RUNNING, State.ERROR)
+            ending = old in (State.PENDING_SHUTDOWN, State.PENDING_ERROR)
+            if new is old or ended or (ending and new in (State.REBALANCING, State.RUNNING)):
+                return
+            self.state = new
+            for listener in self._on_state_change:
+                try:
+                    listener(new, old)
+                except Exception:
+                    log.exception("a state listener of %s failed", self.program.application_id)
+
+    def _tell_missing(self) -> None:
+        running = len(self._workers.connected)
+        if running < self.slots and self.state is State.REBALANCING:
+            log.warning(
+                "%d of %d workers of %s run: no core is free for the others; free some, or start with workers=%d",
+                *(running, self.slots, self.program.application_id, max(running, 1)),
+            )
 
 
 def start(
@@ -90,8 +187,13 @@ def start(
     bootstrap_servers: str,
     *,
     spark: SparkSession | None = None,
+    master: str | None = None,
+    spark_settings: Mapping[str, str] | None = None,
+    py_files: Sequence[str] = (),
     workers: int | None = None,
     client: Mapping[str, Any] | None = None,
+    on_state_change: Sequence[Callable[[State, State], None]] = (),
+    on_error: Callable[[BaseException], ErrorResponse | None] | None = None,
 ) -> Running:
     """Run a program on Spark. `Application.start` in ottla.streams describes the arguments."""
     for source in topology.sources.values():
@@ -100,7 +202,10 @@ def start(
             raise TopologyError(
                 f"offset_reset {source.reset} does not run on Spark yet (expected {takes})", source.where
             )
+    if spark is not None and (master or spark_settings):
+        raise OttlaError("spark= is a session that runs: give it, or master= and spark_settings=, not both")
     program = plan(topology, settings, bootstrap_servers, client or {})
-    spark = spark or session(settings.application_id)
-    slots = workers or spark.sparkContext.defaultParallelism
-    return Running(spark, program, max(1, min(slots, len(program.tasks))))
+    spark = spark or session(settings.application_id, master=master, settings=spark_settings)
+    ship(spark, topology, py_files)
+    slots = max(1, min(workers or slots_of(spark, len(program.tasks)), len(program.tasks)))
+    return Running(spark, program, slots, on_state_change, on_error)

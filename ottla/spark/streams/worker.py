@@ -43,6 +43,7 @@ def work(program: Program, slot: int, slots: int, address: tuple[str, int], secr
     try:
         while not driver.stopped.is_set():
             share = Share(program, slot, slots, driver)
+            driver.tell({"opening": True})
             try:
                 with share:
                     share.run()
@@ -50,7 +51,8 @@ def work(program: Program, slot: int, slots: int, address: tuple[str, int], secr
                 kind = "fenced" if isinstance(error, Fenced) else "failed"
                 text = "".join(traceback.format_exception(error))
                 driver.tell({"error": str(error), "kind": kind, "traceback": text})
-                return
+                if not driver.told_again():
+                    return
             except (KafkaError, OttlaError):
                 if share.progressed:
                     patience = time.monotonic() + PATIENCE_S
@@ -90,6 +92,7 @@ class Share:
             self._consumer: Consumer[Any, Any] = opened.enter_context(Consumer(reading))
             self._begin()
             self._open = opened.pop_all()
+        self._driver.tell({"open": [plan.id for plan in self._plans]})
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -99,6 +102,9 @@ class Share:
         """Until the driver says stop."""
         paused: set[TopicPartition] = set()
         while not self._driver.stopped.is_set():
+            if self._driver.paused.is_set():
+                self._driver.stopped.wait(POLL_S)
+                continue
             if self._globals is not None:
                 self._globals.read(0)
             for record in self._consumer.poll(POLL_S):
