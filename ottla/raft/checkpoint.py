@@ -1,4 +1,4 @@
-"""Snapshots of the metadata log: `<end offset>-<epoch>.checkpoint`, also `bootstrap.checkpoint` (KIP-630).
+"""SnapshotSchedule of the metadata log: `<end offset>-<epoch>.checkpoint`, also `bootstrap.checkpoint` (KIP-630).
 
 Rules:
 - A file is record batches: a control batch with the header (and, from kraft.version 1 on, the version and the voters),

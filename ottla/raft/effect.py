@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.kernel.frozen import frozen
+from ottla.raft.checkpoint import SnapshotId, VoterEndpoint
+from ottla.raft.connections import QuorumPeer
 from ottla.raft.role import Election, Voter
 
 
@@ -18,7 +20,7 @@ class SaveElection:
 
 @frozen
 class AppendLeaderChange:
-    """Begin the epoch in the log: who leads it, and by whose votes. Then tell `Appended`."""
+    """Begin the epoch in the log: who leads it, and by whose votes. Then tell `EntriesAppended`."""
 
     epoch: int
     leader_id: int
@@ -28,7 +30,7 @@ class AppendLeaderChange:
 
 @frozen
 class AppendEntries:
-    """Append these records as one batch of this epoch. Then tell `Appended`."""
+    """Append these records as one batch of this epoch. Then tell `EntriesAppended`."""
 
     epoch: int
     records: Sequence[Any]
@@ -36,9 +38,27 @@ class AppendEntries:
 
 @frozen
 class AppendNoOp:
-    """Append a record that says only that the leader lives. Then tell `Appended`."""
+    """Append a record that says only that the leader lives. Then tell `EntriesAppended`."""
 
     epoch: int
+
+
+@frozen
+class AppendReplicated:
+    """Append these batches as the leader has them, but none of an epoch above `epoch`.
+
+    Then tell `EntriesAppended`, or `AppendFailed` if nothing could be appended.
+    """
+
+    epoch: int
+    batches: Any
+
+
+@frozen
+class TruncateLog:
+    """Drop everything from `end_offset` on, durably. Then tell `LogTruncated`."""
+
+    end_offset: int
 
 
 @frozen
@@ -67,4 +87,103 @@ class CleanLog:
     snapshot_end_offset: int
 
 
-Effect = SaveElection | AppendLeaderChange | AppendEntries | AppendNoOp | Sync | Commit | WriteSnapshot | CleanLog
+@frozen
+class WriteSnapshotPiece:
+    """Keep a piece of a snapshot of the leader; at position 0 a new file begins, whatever was there."""
+
+    snapshot: SnapshotId
+    position: int
+    data: Any
+
+
+@frozen
+class InstallSnapshot:
+    """The snapshot is whole: check it, make it durable, let the log begin behind it. It is committed.
+
+    Then tell `SnapshotInstalled`, or `InstallFailed`.
+    """
+
+    snapshot: SnapshotId
+
+
+@frozen
+class Send:
+    """Send a request in the newest version that both nodes have. Then tell `ResponseReceived` or `RequestFailed`.
+
+    An answer that comes after `timeout_ms` counts no more.
+    """
+
+    ticket: int
+    peer: QuorumPeer
+    request: Any
+    timeout_ms: int
+
+
+@frozen
+class Answer:
+    """Send this response."""
+
+    ticket: Any
+    response: Any
+
+
+@frozen
+class AnswerFetch:
+    """Put the log's batches from `offset` on into this response to a Fetch, and send it.
+
+    At most `max_bytes`, but at least one batch; up to the log's end, committed or not.
+    """
+
+    ticket: Any
+    response: Any
+    offset: int
+    max_bytes: int
+
+
+@frozen
+class AnswerSnapshot:
+    """Put the snapshot's bytes from `position` on, at most `max_bytes`, into this response to a FetchSnapshot."""
+
+    ticket: Any
+    response: Any
+    snapshot: SnapshotId
+    position: int
+    max_bytes: int
+
+
+@frozen
+class LeaderChanged:
+    """Another epoch, another leader, or other addresses of it. `leader_id` is -1 while there is none."""
+
+    epoch: int
+    leader_id: int
+    endpoints: tuple[VoterEndpoint, ...]
+
+
+@frozen
+class Warn:
+    """Put this into the node's log: a peer said what cannot be."""
+
+    text: str
+
+
+Effect = (
+    SaveElection
+    | AppendLeaderChange
+    | AppendEntries
+    | AppendNoOp
+    | AppendReplicated
+    | TruncateLog
+    | Sync
+    | Commit
+    | WriteSnapshot
+    | CleanLog
+    | WriteSnapshotPiece
+    | InstallSnapshot
+    | Send
+    | Answer
+    | AnswerFetch
+    | AnswerSnapshot
+    | LeaderChanged
+    | Warn
+)

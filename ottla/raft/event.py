@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ottla.kernel.error import ErrorCode
 from ottla.kernel.frozen import frozen
+from ottla.raft.checkpoint import Membership, SnapshotId
 
 
 @frozen
@@ -31,6 +33,20 @@ class EntriesAppended:
 
     end_offset: int
     size: int
+    #: (offset, message) of the control records in it that change the voters: VotersRecord and KRaftVersionRecord.
+    changes: tuple[tuple[int, Any], ...] = ()
+
+
+@frozen
+class AppendFailed:
+    """Nothing of what AppendReplicated has was appended: it was damaged, or did not fit the log's end."""
+
+
+@frozen
+class LogTruncated:
+    """The log ends at `end_offset` now, durably."""
+
+    end_offset: int
 
 
 @frozen
@@ -53,8 +69,80 @@ class SnapshotFailed:
 
 
 @frozen
+class SnapshotInstalled:
+    """A fetched snapshot stands, durably, and the log begins behind it."""
+
+    snapshot: SnapshotId
+    membership: Membership
+
+
+@frozen
+class InstallFailed:
+    """A fetched snapshot is damaged; it was removed."""
+
+
+@frozen
 class TimerExpired:
     """`deadline_ms` has come."""
 
 
-Event = Started | Submitted | EntriesAppended | Synced | SnapshotWritten | SnapshotFailed | TimerExpired
+@frozen
+class RequestReceived:
+    """Another node, or a client, asks something. `Answer`, `AnswerFetch` or `AnswerSnapshot` answers the ticket."""
+
+    #: The caller's, unique.
+    ticket: Any
+    #: The name of the listener on which it came: the answer has the leader's address on the same one.
+    listener: str
+    request: Any
+    version: int
+
+
+@frozen
+class RequestDropped:
+    """The one who asked is gone: a request that waits needs no answer."""
+
+    ticket: Any
+
+
+@frozen
+class ResponseReceived:
+    """The answer to a `Send`."""
+
+    ticket: int
+    response: Any
+
+
+@frozen
+class RequestFailed:
+    """A `Send` got no answer. UNSUPPORTED_VERSION if the peer has no version that can say it."""
+
+    ticket: int
+    error: ErrorCode = ErrorCode.BROKER_NOT_AVAILABLE
+
+
+@frozen
+class ResignRequested:
+    """The leader of this epoch cannot go on, or the node stops; later epochs are not meant."""
+
+    epoch: int
+
+
+Event = (
+    Started
+    | Submitted
+    | EntriesAppended
+    | AppendFailed
+    | LogTruncated
+    | Synced
+    | SnapshotWritten
+    | SnapshotFailed
+    | SnapshotInstalled
+    | InstallFailed
+    | TimerExpired
+    | RequestReceived
+    | RequestDropped
+    | ResponseReceived
+    | RequestFailed
+    | ResignRequested
+)

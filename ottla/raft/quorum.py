@@ -1,83 +1,95 @@
-"""One voter of the quorum, as a machine: `step(event, now_ms)` gives effects. No clock, no disk, no network.
+"""A node of the quorum as a machine: `step(event, now_ms)` gives effects. No clock, no disk, no network.
 
 Rules:
 - A vote is saved before it counts, ours for ourselves too: a crash in between must not let us vote twice in an epoch.
 - A leader begins its epoch with a LeaderChange record and commits nothing before that is committed.
 - The high watermark is what a majority of the voters has synced. It never goes back.
-- A snapshot is due after so many bytes of records, or after so long when there are any (KIP-630).
 - `now_ms` is monotonic.
 
-KIPs: 595 the protocol, 630 snapshots, 835 NoOp records, 853 voters with directories.
+Parts: `member` the roles, `discovery` who leads, `serving` what a leader does for followers, `following` what they do,
+`snapshotting` when a snapshot is due.
+
+KIPs: 595 the protocol, 630 snapshots, 835 NoOp records, 853 voters with directories, 1166 high watermarks in Fetch.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from ottla.kernel.error import OttlaError
 from ottla.kernel.frozen import frozen
-from ottla.raft.effect import (
-    AppendEntries,
-    AppendLeaderChange,
-    AppendNoOp,
-    CleanLog,
-    Commit,
-    Effect,
-    SaveElection,
-    Sync,
-    WriteSnapshot,
-)
+from ottla.kernel.ports import Rng
+from ottla.raft.checkpoint import Membership, VoterEndpoint
+from ottla.raft.connections import Exchange, QuorumPeer
+from ottla.raft.effect import AppendEntries, AppendNoOp, Effect, Sync
 from ottla.raft.event import (
+    AppendFailed,
     EntriesAppended,
     Event,
+    InstallFailed,
+    LogTruncated,
+    RequestDropped,
+    RequestFailed,
+    RequestReceived,
+    ResignRequested,
+    ResponseReceived,
     SnapshotFailed,
+    SnapshotInstalled,
     SnapshotWritten,
     Started,
     Submitted,
     Synced,
     TimerExpired,
 )
-from ottla.raft.role import Candidate, Election, Leader, Role, Unattached, Voter
+from ottla.raft.following import Following
+from ottla.raft.log_view import LogView
+from ottla.raft.member import QuorumMember, QuorumSettings
+from ottla.raft.message import peer_of
+from ottla.raft.progress import LogReplica
+from ottla.raft.role import NO_NODE, Election, Follower, Leader, QuorumRole, Unattached, Voter
+from ottla.raft.serving import Serving
+from ottla.raft.snapshotting import SnapshotSchedule
+from ottla.raft.voters import VoterHistory, find_node
+from ottla.wire.api.fetch import FetchRequest, FetchResponse
+from ottla.wire.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+
+__all__ = ["Quorum", "QuorumSettings", "ReplicaView"]
 
 
 @frozen
-class QuorumSettings:
-    """The plain numbers a quorum needs. Defaults are Kafka's."""
+class ReplicaView:
+    """A voter or an observer, as the leader knows it. Ages in ms; None if it has never fetched, or caught up."""
 
-    snapshot_bytes: int = 20 * 1024 * 1024
-    snapshot_interval_ms: int = 3_600_000
-    #: After how long without a record a NoOp is written; 0 writes none (docs/decisions/0031).
-    idle_interval_ms: int = 0
+    key: Voter
+    endpoints: tuple[VoterEndpoint, ...]
+    end_offset: int
+    fetched_ms_ago: int | None
+    caught_up_ms_ago: int | None
 
 
 class Quorum:
-    """The voter of this node. The driver makes it with what `quorum-state` says, and tells it `Started`."""
+    """The driver makes it with what `quorum-state`, the log and the settings say, and tells it `Started`.
 
-    def __init__(self, me: Voter, voters: tuple[Voter, ...], election: Election, settings: QuorumSettings) -> None:
-        if me not in voters:
-            named = ", ".join(str(voter.node_id) for voter in voters) or "nobody"
-            raise OttlaError(f"node {me.node_id} is not a voter of this quorum, which is {named}")
-        if len(voters) > 1:
-            named = ", ".join(str(voter.node_id) for voter in voters)
-            raise OttlaError(
-                f"the quorum has {len(voters)} voters ({named}); clusters are not yet served: run one controller"
-            )
-        self._me = me
-        self._voters = voters
-        self._settings = settings
-        #: What is saved, or was asked to be saved.
-        self.election = election
-        self.role: Role = Unattached(election.epoch)
-        #: The end of our log.
-        self._end_offset = 0
-        #: voter -> up to where its log is durable, as far as we know.
-        self._synced: dict[Voter, int] = dict.fromkeys(voters, 0)
-        self._snapshot_end_offset = 0
-        self._bytes_since_snapshot = 0
-        self._snapshot_from_ms = 0
-        #: A snapshot is being written.
-        self._is_writing = False
+    `me` has the id of this node and of the directory with its metadata log. `voters` is the machine's from here on.
+    """
+
+    def __init__(
+        self, me: Voter, voters: VoterHistory, election: Election, settings: QuorumSettings, log: LogView, rng: Rng
+    ) -> None:
+        self._member = member = QuorumMember(me, voters, election, settings, log, rng)
+        self._snapshots = SnapshotSchedule(member)
+        self._serving = Serving(member, self._snapshots)
+        self._following = Following(member, self._snapshots)
+        member.on_leader_left = self._serving.refuse
         self._appended_ms = 0
+
+    # ---- what the driver asks
+
+    @property
+    def role(self) -> QuorumRole:
+        return self._member.role
+
+    @property
+    def election(self) -> Election:
+        """What is saved, or was asked to be saved."""
+        return self._member.election
 
     @property
     def leads(self) -> bool:
@@ -87,112 +99,205 @@ class Quorum:
     def epoch(self) -> int:
         return self.role.epoch
 
+    @property
+    def leader_id(self) -> int:
+        """The leader of the epoch, this node included; NO_NODE if it is not known."""
+        return self.role.leader_id
+
+    @property
+    def leader(self) -> QuorumPeer | None:
+        """The leader and where to reach it; None if it is not known, or it is this node."""
+        role = self.role
+        if role.leader_id in (NO_NODE, self._member.me.node_id):
+            return None
+        return peer_of(role.leader_id, role.leader_endpoints, self._member.settings.listener)
+
+    @property
+    def high_watermark(self) -> int:
+        """The first offset that is not committed as far as this node knows; UNKNOWN (-1) at first."""
+        return self._member.high_watermark
+
+    @property
+    def membership(self) -> Membership:
+        """The voters as of the newest record, committed or not."""
+        return self._member.voters.last
+
+    def membership_at(self, end_offset: int) -> Membership:
+        """The voters that belong into a snapshot of everything below `end_offset`."""
+        return self._member.voters.at(end_offset)
+
+    def describe(self, now_ms: int) -> tuple[list[ReplicaView], list[ReplicaView]]:
+        """(voters, observers) and how far each has come; only a leader knows."""
+        role = self._leader()
+
+        def view(replica: LogReplica) -> ReplicaView:
+            if replica.key.node_id == self._member.me.node_id and role.progress.replica(self._member.me) is replica:
+                return ReplicaView(replica.key, replica.endpoints, self._member.log.end_offset, 0, 0)
+            ages = (None if at < 0 else now_ms - at for at in (replica.fetched_ms, replica.caught_up_ms))
+            return ReplicaView(replica.key, replica.endpoints, replica.end_offset, *ages)
+
+        observers = role.progress.live_observers(now_ms)
+        return [view(each) for each in role.progress.voters.values()], [view(each) for each in observers]
+
     def deadline_ms(self) -> int | None:
         """When `TimerExpired` is due, or None when nothing waits for time."""
-        if not self.leads or not self._settings.idle_interval_ms:
-            return None
-        return self._appended_ms + self._settings.idle_interval_ms
+        member, role = self._member, self.role
+        deadlines = [self._serving.deadline_ms(), self._idle_deadline_ms()]
+        if isinstance(role, Follower | Unattached):
+            deadlines.append(member.connections.deadline_ms(member.now_ms))
+        return min((each for each in deadlines if each is not None), default=None)
+
+    # ---- events
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Take one event; what is to be done, in order."""
+        member = self._member
+        member.now_ms = now_ms
+        self._take(event)
+        self._poll()
+        return member.take_effects()
+
+    def _take(self, event: Event) -> None:
+        member = self._member
         match event:
             case Started():
-                return self._start(event, now_ms)
+                self._start(event)
             case Submitted():
-                return [AppendEntries(self._leader().epoch, event.records)]
+                member.effects.append(AppendEntries(self._leader().epoch, event.records))
             case EntriesAppended():
-                return self._append(event, now_ms)
+                self._appended(event)
             case Synced():
-                return self._sync(event, now_ms)
+                self._synced(event)
+            case RequestReceived():
+                self._request(event)
+            case RequestDropped():
+                self._serving.drop(event.ticket)
+            case ResponseReceived():
+                self._response(event)
+            case RequestFailed():
+                exchange = member.connections.find(event.ticket)
+                if exchange is not None:
+                    member.connections.finish(exchange, member.now_ms, succeeded=False)
+            case AppendFailed() | InstallFailed():
+                self._following.failed()
+            case LogTruncated():
+                self._following.truncated(event.end_offset)
+            case SnapshotInstalled():
+                self._following.installed(event)
             case SnapshotWritten():
-                self._snapshot_ended(now_ms)
-                self._snapshot_end_offset = event.end_offset
-                return [CleanLog(event.end_offset)]
+                self._snapshots.ended(event.end_offset)
             case SnapshotFailed():
-                self._snapshot_ended(now_ms)
-                return []
+                self._snapshots.ended()
             case TimerExpired():
-                deadline_ms = self.deadline_ms()
-                is_due = deadline_ms is not None and deadline_ms <= now_ms
-                return [AppendNoOp(self.epoch)] if is_due else []
+                self._timer()
+            case ResignRequested():
+                pass
+
+    def _poll(self) -> None:
+        """Send what is due now."""
+        role = self.role
+        if isinstance(role, Follower):
+            self._following.fetch_from_leader(role)
+        elif isinstance(role, Unattached):
+            self._following.fetch_from_bootstrap()
+
+    def _timer(self) -> None:
+        self._serving.expire()
+        idle_ms = self._idle_deadline_ms()
+        if idle_ms is not None and idle_ms <= self._member.now_ms:
+            self._member.effects.append(AppendNoOp(self.epoch))
+
+    def _idle_deadline_ms(self) -> int | None:
+        idle_ms = self._member.settings.idle_interval_ms
+        return self._appended_ms + idle_ms if self.leads and idle_ms else None
+
+    # ---- the log
+
+    def _start(self, event: Started) -> None:
+        member = self._member
+        # The rest of the log was read, but a crash may have come before its sync: the first sync will tell.
+        member.synced_offset = event.snapshot_end_offset
+        self._snapshots.start(event)
+        self._appended_ms = member.now_ms
+        election = member.election
+        if election.epoch < member.log.last_epoch:
+            election = Election(member.log.last_epoch)
+        if election.leader_id == member.me.node_id:
+            # A leader that was restarted begins a new epoch, so that no epoch is ever led twice.
+            election = election._replace(leader_id=NO_NODE)
+        member.role = Unattached(election.epoch, election.leader_id, election.voted)
+        if member.is_only_voter:
+            return member.become_prospective()
+        node = find_node(member.voters.last, election.leader_id)
+        if node is not None and node.endpoints:
+            member.become_follower(election.epoch, election.leader_id, node.endpoints)
+        if member.settings.can_vote and member.synced_offset < member.log.end_offset:
+            member.effects.append(Sync())
+        return None
+
+    def _appended(self, event: EntriesAppended) -> None:
+        member, role = self._member, self.role
+        self._snapshots.appended(event.size)
+        self._appended_ms = member.now_ms
+        for offset, message in event.changes:
+            member.voters.change(offset, message)
+        if not isinstance(role, Leader):
+            return self._following.appended()
+        if event.changes:
+            role.progress.follow(member.voters.last)
+        self._serving.wake_behind(event.end_offset)
+        member.effects.append(Sync())
+        return None
+
+    def _synced(self, event: Synced) -> None:
+        member, role = self._member, self.role
+        member.synced_offset = max(member.synced_offset, min(event.end_offset, member.log.end_offset))
+        if isinstance(role, Leader):
+            role.progress.replica(member.me).end_offset = member.synced_offset
+            self._serving.advance(role)
+
+    # ---- messages
+
+    def _request(self, event: RequestReceived) -> None:
+        match event.request:
+            case FetchRequest():
+                self._serving.fetch(event)
+            case FetchSnapshotRequest():
+                self._serving.fetch_snapshot(event)
+            case _:
+                raise TypeError(f"the quorum does not answer {type(event.request).__name__}")
+
+    def _response(self, event: ResponseReceived) -> None:
+        member = self._member
+        exchange = member.connections.find(event.ticket)
+        if exchange is None or member.connections.has_timed_out(exchange.peer.node_id, member.now_ms):
+            return
+        member.connections.finish(exchange, member.now_ms, succeeded=self._is_good(exchange, event.response))
+
+    def _is_good(self, exchange: Exchange, response: object) -> bool:
+        match response:
+            case FetchResponse():
+                return self._following.fetched(exchange, response)
+            case FetchSnapshotResponse():
+                return self._following.snapshot_fetched(exchange, response)
+        return False
+
+    # ---- checks
 
     def validate(self) -> None:
         """Assert every invariant."""
-        role = self.role
-        assert role.epoch == self.election.epoch
-        assert self._snapshot_end_offset <= self._end_offset
-        assert all(offset <= self._end_offset for offset in self._synced.values())
+        member, role = self._member, self.role
+        assert role.epoch >= member.election.epoch
+        assert self._snapshots.end_offset <= member.log.end_offset
+        assert member.synced_offset <= member.log.end_offset
+        assert member.high_watermark <= member.log.end_offset
         if isinstance(role, Leader):
-            assert self.election.leader_id == self._me.node_id
-            assert len(role.granted) > len(self._voters) // 2
-            assert role.high_watermark <= self._synced[self._me] <= self._end_offset
-        else:
-            assert self.election.leader_id != self._me.node_id
+            assert member.election == role.election
+            assert len(role.granted) > len(role.progress.voters) // 2
+            own = role.progress.replica(member.me)
+            assert role.high_watermark <= member.high_watermark
+            assert own.end_offset <= member.synced_offset
 
     def _leader(self) -> Leader:
-        assert isinstance(self.role, Leader), f"{self.role} was asked to write"
+        assert isinstance(self.role, Leader), f"{type(self.role).__name__} was asked to write"
         return self.role
-
-    def _start(self, event: Started, now_ms: int) -> list[Effect]:
-        self._end_offset = event.end_offset
-        # The rest of the log was read, but a crash may have come before its sync: the first sync will tell.
-        self._synced[self._me] = event.snapshot_end_offset
-        self._snapshot_end_offset = event.snapshot_end_offset
-        self._bytes_since_snapshot = event.bytes_since_snapshot
-        self._snapshot_from_ms = self._appended_ms = now_ms
-        self.role = Unattached(self.election.epoch)
-        # A leader that was restarted begins a new epoch, so that no epoch is ever led twice.
-        return self._campaign()
-
-    def _campaign(self) -> list[Effect]:
-        epoch = self.role.epoch + 1
-        self.role = Candidate(epoch, frozenset({self._me}))
-        self.election = Election(epoch, voted=self._me)
-        return [SaveElection(self.election), *self._count_votes()]
-
-    def _count_votes(self) -> list[Effect]:
-        role = self.role
-        assert isinstance(role, Candidate)
-        if len(role.granted) <= len(self._voters) // 2:
-            return []
-        self.role = Leader(role.epoch, role.granted, epoch_start_offset=self._end_offset, high_watermark=0)
-        self.election = Election(role.epoch, leader_id=self._me.node_id)
-        granting = tuple(voter for voter in self._voters if voter in role.granted)
-        return [
-            SaveElection(self.election),
-            AppendLeaderChange(role.epoch, self._me.node_id, self._voters, granting),
-        ]
-
-    def _append(self, event: EntriesAppended, now_ms: int) -> list[Effect]:
-        assert event.end_offset > self._end_offset
-        self._end_offset = event.end_offset
-        self._bytes_since_snapshot += event.size
-        self._appended_ms = now_ms
-        return [Sync()]
-
-    def _sync(self, event: Synced, now_ms: int) -> list[Effect]:
-        self._synced[self._me] = max(self._synced[self._me], event.end_offset)
-        role = self._leader()
-        ends = sorted(self._synced.values())
-        majority_has = ends[(len(ends) - 1) // 2]
-        if majority_has <= max(role.epoch_start_offset, role.high_watermark):
-            return []
-        self.role = replace(role, high_watermark=majority_has)
-        return [Commit(majority_has), *self._snapshot(now_ms)]
-
-    def _snapshot_ended(self, now_ms: int) -> None:
-        """The next one is due after as much again, also when this one failed: a full disk is not asked all the time."""
-        self._is_writing = False
-        self._bytes_since_snapshot = 0
-        self._snapshot_from_ms = now_ms
-
-    def _snapshot(self, now_ms: int) -> list[Effect]:
-        settings = self._settings
-        is_due = (
-            self._bytes_since_snapshot >= settings.snapshot_bytes
-            or now_ms - self._snapshot_from_ms >= settings.snapshot_interval_ms
-        )
-        if not is_due or self._is_writing:
-            return []
-        self._is_writing = True
-        return [WriteSnapshot(self._leader().high_watermark)]

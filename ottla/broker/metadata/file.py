@@ -50,21 +50,32 @@ class MetadataFiles:
         self._disk = disk
         self._directory = directory
         self._path = f"{directory}/{PARTITION}"
+        #: The snapshots that stand, the oldest first, as of the last time they were listed.
+        self.snapshots: tuple[SnapshotId, ...] = ()
 
     # ---- read
 
     def newest_snapshot(self) -> tuple[SnapshotId, Checkpoint] | None:
         """The newest snapshot; what an interrupted writer left is removed. OttlaError if it is damaged."""
-        found: SnapshotId | None = None
-        for name in self._disk.list(self._path) if self._disk.is_directory(self._path) else []:
+        if not self._disk.is_directory(self._path):
+            return None
+        for name in self._disk.list(self._path):
             if name.endswith((PART_SUFFIX, DELETED_SUFFIX)):
                 self._disk.remove(f"{self._path}/{name}")
-            else:
-                # Names sort as the numbers in them do.
-                found = parse_checkpoint_name(name) or found
-        if found is None:
+        self._list_snapshots()
+        if not self.snapshots:
             return None
+        found = self.snapshots[-1]
         return found, self._read(f"{self._path}/{checkpoint_name(found)}")
+
+    def snapshot_size(self, snapshot: SnapshotId) -> int | None:
+        """Its bytes; None if there is no such snapshot."""
+        return self._size(checkpoint_name(snapshot)) if snapshot in self.snapshots else None
+
+    def _list_snapshots(self) -> None:
+        # Names sort as the numbers in them do.
+        found = (parse_checkpoint_name(name) for name in self._disk.list(self._path))
+        self.snapshots = tuple(each for each in found if each is not None)
 
     def bootstrap_records(self) -> list[Any]:
         """What `format` left for an empty log; empty if it left nothing."""
@@ -117,6 +128,7 @@ class MetadataFiles:
         )
         path = f"{self._path}/{checkpoint_name(SnapshotId(image.offset + 1, image.epoch))}"
         write_batches(self._disk, path, path.removesuffix(".checkpoint") + PART_SUFFIX, batches)
+        self._list_snapshots()
 
     def clean(self, log: Log, now_ms: int, *, bytes_max: int, age_ms_max: int) -> None:
         """Remove snapshots past their retention (negative: none) and the segments that only they needed."""
@@ -127,6 +139,7 @@ class MetadataFiles:
             if not too_big and not 0 <= age_ms_max < now_ms - self._timestamp(names[0]):
                 break
             self._disk.remove(f"{self._path}/{names.pop(0)}")
+        self._list_snapshots()
         oldest = parse_checkpoint_name(names[0]) if names else None
         if oldest is not None and oldest.end_offset > log.start_offset:
             log.advance_start_offset(oldest.end_offset)

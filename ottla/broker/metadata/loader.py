@@ -17,7 +17,7 @@ from ottla.log.checkpoint import CorruptCheckpoint
 from ottla.log.log import Log, LogSettings
 from ottla.metadata.delta import Fold
 from ottla.metadata.image import Image
-from ottla.raft.checkpoint import Membership, changed_membership
+from ottla.raft.voters import VoterHistory
 from ottla.wire.batch import read
 from ottla.wire.record import control
 from ottla.wire.record.metadata import parse
@@ -30,8 +30,8 @@ _READ_BYTES = 4 * 1024 * 1024
 class LogRead:
     """What was read of the log, beside metadata."""
 
-    #: The voters before it was read, and each change of them: (its offset, what they are from then on).
-    memberships: list[tuple[int, Membership]]
+    #: Who votes, from which offset on.
+    voters: VoterHistory
     #: How many bytes were read.
     size: int = 0
 
@@ -52,13 +52,13 @@ class LoadedMetadata:
     steps: list[tuple[int, Image]] = field(default_factory=list)
 
 
-def load(files: MetadataFiles, settings: LogSettings, now_ms: int) -> LoadedMetadata:
-    """Open the log and read everything. OttlaError in words for what is damaged."""
-    fold, membership, snapshot_end_offset = Fold(Image.empty()), Membership(), 0
+def load(files: MetadataFiles, settings: LogSettings, now_ms: int, voters: VoterHistory) -> LoadedMetadata:
+    """Open the log and read everything, the changes of the voters into `voters`. OttlaError for what is damaged."""
+    fold, snapshot_end_offset = Fold(Image.empty()), 0
     newest = files.newest_snapshot()
     if newest is not None:
         (snapshot_end_offset, epoch), found = newest
-        membership = found.membership
+        voters.restart(snapshot_end_offset, found.membership)
         for value in found.values:
             fold.replay(_parsed(value, snapshot_end_offset), snapshot_end_offset, epoch, -1)
         fold.publish(snapshot_end_offset - 1, epoch, found.last_contained_log_timestamp)
@@ -66,7 +66,7 @@ def load(files: MetadataFiles, settings: LogSettings, now_ms: int) -> LoadedMeta
         log = files.open_log(settings, now_ms, snapshot_end_offset)
     except CorruptCheckpoint as error:
         raise OttlaError(f"{error}; restore it from a backup") from error
-    loaded = LoadedMetadata(log, fold, fold.image, snapshot_end_offset, LogRead([(-1, membership)]))
+    loaded = LoadedMetadata(log, fold, fold.image, snapshot_end_offset, LogRead(voters))
     try:
         if snapshot_end_offset < log.start_offset:
             raise OttlaError(
@@ -117,9 +117,7 @@ def replay(
                     fold.replay(change, record.offset, header.partition_leader_epoch, record.timestamp)
                 elif seen is not None:
                     _, message = control.parse(record.key or b"", record.value or b"")
-                    changed = changed_membership(seen.memberships[-1][1], message)
-                    if changed is not seen.memberships[-1][1]:
-                        seen.memberships.append((record.offset, changed))
+                    seen.voters.change(record.offset, message)
             offset, epoch, timestamp = header.last_offset + 1, header.partition_leader_epoch, header.max_timestamp
             if batch_by_batch:
                 steps.append((offset, fold.publish(offset - 1, epoch, timestamp)))

@@ -66,7 +66,8 @@ class MetadataLog:
             failure = store.failed_directories.get(directory)
             why = "is not one of log.dirs" if failure is None else f"does not work: {failure}"
             raise OttlaError(f"metadata.log.dir={directory} {why}")
-        raft = RaftDriver(disk, settings, clock, directory, registration.directory_id(store, directory))
+        directory_id = registration.directory_id(store, directory)
+        raft = RaftDriver(disk, settings, clock, rng, store.cluster_id, directory, directory_id)
         log = cls(raft, settings, clock, rng, store.cluster_id)
         raft.load()
         try:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from functools import partial
@@ -25,10 +24,12 @@ from ottla.broker.metadata.durability import MetadataSync
 from ottla.broker.metadata.file import MetadataFiles
 from ottla.broker.metadata.images import Images
 from ottla.broker.metadata.loader import check_servable, load
+from ottla.broker.metadata.log_view import MetadataLogView
+from ottla.broker.metadata.registration import voter_endpoints
 from ottla.broker.metadata.voters import known_voters, with_own_address
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import Uuid
-from ottla.kernel.ports import Clock, Disk
+from ottla.kernel.ports import Clock, Disk, Rng
 from ottla.log.log import Log, LogSettings, Origin
 from ottla.metadata.feature import supported
 from ottla.metadata.record_version import record_version
@@ -63,6 +64,7 @@ from ottla.raft.event import (
 )
 from ottla.raft.quorum import Quorum, QuorumSettings
 from ottla.raft.role import Voter
+from ottla.raft.voters import VoterHistory, changes_in, find_voter
 from ottla.settings.schema import SettingSource
 from ottla.settings.server.settings import ServerSettings
 from ottla.wire.record.control import ControlRecordType
@@ -76,9 +78,20 @@ _BATCH_BYTES_MAX = 8 * 1024 * 1024 + 4096
 class RaftDriver:
     """`MetadataLog` makes it, and ends it with `close`."""
 
-    def __init__(self, disk: Disk, settings: ServerSettings, clock: Clock, directory: str, directory_id: Uuid) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        settings: ServerSettings,
+        clock: Clock,
+        rng: Rng,
+        cluster_id: str,
+        directory: str,
+        directory_id: Uuid,
+    ) -> None:
         self._settings = settings
         self._clock = clock
+        self._rng = rng
+        self._cluster_id = cluster_id
         #: The log directory that holds the log, and its id.
         self.directory, self.directory_id = directory, directory_id
         self.files = MetadataFiles(disk, directory)
@@ -92,9 +105,8 @@ class RaftDriver:
         self.on_commit: Callable[[int], None] = lambda _: None
         self.quorum: Quorum
         self.log: Log
-        #: The voters at the start, and each change of them in the log: (its offset, what they are from then on).
-        self._memberships: list[tuple[int, Membership]]
-        self._voters: tuple[Voter, ...]
+        #: The machine's: who votes, from which offset on.
+        self._voters: VoterHistory
         self._started: Started
 
     # ---- life
@@ -109,9 +121,9 @@ class RaftDriver:
             retention_ms=-1,
             retention_bytes=-1,
         )
-        loaded = load(self.files, log_settings, self._clock.now_ms())
+        self._voters = VoterHistory(known_voters(Membership(), settings))
+        loaded = load(self.files, log_settings, self._clock.now_ms(), self._voters)
         self.log = self.sync.log = loaded.log
-        self._memberships = loaded.read.memberships
         self.images.load(loaded)
         self._started = Started(loaded.log.end_offset, loaded.snapshot_end_offset, loaded.read.size)
         check_servable(self.images.appended, supported(unstable=settings.unstable_feature_versions_enable))
@@ -119,17 +131,18 @@ class RaftDriver:
     def start(self) -> None:
         """Make the quorum and let it begin; one of this node alone elects itself."""
         settings = self._settings
-        if self.membership.kraft_version:
-            me = Voter(settings.node_id, self.directory_id)
-            voters = tuple(node.voter for node in self.membership.voters)
-        else:
-            # Before KIP-853 the settings name the voters; a log without both begins a quorum of this node.
-            me = Voter(settings.node_id)
-            voters = tuple(Voter(each.id) for each in settings.controller_quorum_voters or ())
-            if not voters and not self.log.end_offset:
-                where = f"{self.directory} is formatted for a node that joins a quorum later"
-                raise OttlaError(f"{where}, and this one begins its own: format it with --standalone")
-            voters = voters or (me,)
+        if not (self.membership.kraft_version or settings.controller_quorum_voters or self.log.end_offset):
+            where = f"{self.directory} is formatted for a node that joins a quorum later"
+            raise OttlaError(f"{where}, and this one begins its own: format it with --standalone")
+        me = Voter(settings.node_id, self.directory_id)
+        named = ", ".join(str(node.voter.node_id) for node in self.membership.voters) or "nobody"
+        if find_voter(self.membership, me) is None:
+            raise OttlaError(f"node {me.node_id} is not a voter of this quorum, which is {named}")
+        if len(self.membership.voters) > 1:
+            count = len(self.membership.voters)
+            raise OttlaError(
+                f"the quorum has {count} voters ({named}); clusters are not yet served: run one controller"
+            )
         idle_ms = 0
         if settings.source_of("metadata.max.idle.interval.ms") is not SettingSource.DEFAULT:
             # A quorum of one has nobody to tell that it lives: NoOps are for who asks for them.
@@ -138,9 +151,12 @@ class RaftDriver:
             snapshot_bytes=settings.metadata_log_max_record_bytes_between_snapshots,
             snapshot_interval_ms=settings.metadata_log_max_snapshot_interval_ms,
             idle_interval_ms=idle_ms,
+            cluster_id=self._cluster_id,
+            listener=settings.controller_listener_names[0],
+            endpoints=voter_endpoints(settings),
         )
-        self.quorum = Quorum(me, voters, self.files.election(), quorum_settings)
-        self._voters = voters
+        view = MetadataLogView(self.log, self.files)
+        self.quorum = Quorum(me, self._voters, self.files.election(), quorum_settings, view, self._rng)
         self.step(self._started)
 
     def run_beside(self, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
@@ -168,7 +184,7 @@ class RaftDriver:
     @property
     def membership(self) -> Membership:
         """The voters, as the last record about them has them."""
-        return self._memberships[-1][1]
+        return self._voters.last
 
     @property
     def voters(self) -> tuple[VoterNode, ...]:
@@ -186,7 +202,7 @@ class RaftDriver:
 
     def change_membership(self, membership: Membership) -> None:
         """Write down who votes from now on."""
-        self._append_control(membership_records(membership), self.quorum.epoch, membership)
+        self._append_control(membership_records(membership), self.quorum.epoch)
 
     def time_passed(self) -> None:
         """Do what is due. KafkaError when the log cannot be written."""
@@ -210,7 +226,9 @@ class RaftDriver:
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case SaveElection():
-                self.files.save_election(effect.election, self.membership.kraft_version, self._voters)
+                membership = self.membership
+                voters = tuple(node.voter for node in membership.voters)
+                self.files.save_election(effect.election, membership.kraft_version, voters)
             case AppendLeaderChange():
                 self._append_leader_change(effect)
             case AppendEntries():
@@ -236,21 +254,17 @@ class RaftDriver:
     def _append_leader_change(self, effect: AppendLeaderChange) -> None:
         records = [leader_change_record(effect.leader_id, effect.voters, effect.granting)]
         mine = with_own_address(self.membership, self._settings)
-        changed = mine != self.membership or not self.log.end_offset
-        if changed:
+        if mine != self.membership or not self.log.end_offset:
             records += membership_records(mine)
-        self._append_control(records, effect.epoch, mine if changed else None)
+        self._append_control(records, effect.epoch)
         self.on_lead()
 
-    def _append_control(
-        self, records: list[tuple[ControlRecordType, bytes]], epoch: int, membership: Membership | None
-    ) -> None:
+    def _append_control(self, records: list[tuple[ControlRecordType, bytes]], epoch: int) -> None:
         now_ms = self._clock.now_ms()
-        data = control_batch(records, epoch=epoch, now_ms=now_ms)
+        data = control_batch(records, base_offset=self.log.end_offset, epoch=epoch, now_ms=now_ms)
         appended = self.log.append(data, leader_epoch=epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
-        if membership is not None:
-            self._memberships.append((appended.last_offset, membership))
-        self._appended((), appended.base_offset, epoch, now_ms, len(data))
+        self.images.append((), appended.base_offset, epoch, now_ms)
+        self.step(EntriesAppended(self.log.end_offset, len(data), changes_in(data)))
 
     def _append(self, records: Sequence[Any], epoch: int) -> None:
         now_ms = self._clock.now_ms()
@@ -262,25 +276,17 @@ class RaftDriver:
         except OSError as error:
             # Nothing has changed yet, in the log or in memory: with room on the disk the next one may pass.
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log cannot be written: {error}") from error
-        self._appended(records, appended.base_offset, epoch, now_ms, len(data))
-
-    def _appended(self, records: Sequence[Any], base_offset: int, epoch: int, now_ms: int, size: int) -> None:
-        self.images.append(records, base_offset, epoch, now_ms)
-        self.step(EntriesAppended(self.log.end_offset, size))
+        self.images.append(records, appended.base_offset, epoch, now_ms)
+        self.step(EntriesAppended(self.log.end_offset, len(data)))
 
     # ---- snapshots
-
-    def membership_before(self, end_offset: int) -> Membership:
-        """The voters as the records below `end_offset` have them."""
-        index = bisect_left(self._memberships, end_offset, key=lambda each: each[0])
-        return self._memberships[max(index - 1, 0)][1]
 
     def _write_snapshot(self, end_offset: int) -> None:
         image = self.images.committed
         if image.offset != end_offset - 1:
             # A metadata transaction is open: it is written after that.
             return self.step(SnapshotFailed())
-        write = partial(self.files.write_image, image, self.membership_before(end_offset), self._clock.now_ms())
+        write = partial(self.files.write_image, image, self._voters.at(end_offset), self._clock.now_ms())
         if self._beside is None:
             write()
             return self.step(SnapshotWritten(end_offset))

@@ -1,0 +1,243 @@
+"""What all parts of the machine share: the role, the log, the voters, the effects of the step; and how roles change.
+
+Rules:
+- An election is saved before anything that follows from it.
+- Leaving a role forgets the requests that it sent, and refuses those that wait in it.
+- The vote that was given in an epoch stays given in every role of this epoch.
+
+KIPs: 595 the roles, 853 voters with directories, 996 the question before the vote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.kernel.frozen import frozen
+from ottla.kernel.ports import Rng
+from ottla.raft.checkpoint import VoterEndpoint
+from ottla.raft.connections import Connections, QuorumPeer
+from ottla.raft.effect import AppendLeaderChange, Effect, LeaderChanged, SaveElection, Send, Warn
+from ottla.raft.log_view import LogView
+from ottla.raft.message import LeaderSeen
+from ottla.raft.progress import QuorumProgress
+from ottla.raft.role import (
+    NO_NODE,
+    UNKNOWN,
+    Candidate,
+    Election,
+    Follower,
+    Leader,
+    Prospective,
+    QuorumRole,
+    ResignedLeader,
+    Unattached,
+    Voter,
+)
+from ottla.raft.voters import VoterHistory, find_voter
+from ottla.raft.votes import Votes
+
+
+@frozen
+class QuorumSettings:
+    """The plain facts a quorum needs. Defaults are Kafka's."""
+
+    snapshot_bytes: int = 20 * 1024 * 1024
+    snapshot_interval_ms: int = 3_600_000
+    #: After how long without a record a NoOp is written; 0 writes none (docs/decisions/0031).
+    idle_interval_ms: int = 0
+    cluster_id: str = ""
+    #: The listener on which controllers find each other, and where this node is found on its controller listeners.
+    listener: str = "CONTROLLER"
+    endpoints: tuple[VoterEndpoint, ...] = ()
+    #: Whom to ask for the leader while it is not known.
+    bootstrap: tuple[QuorumPeer, ...] = ()
+    #: This node has the controller role: it may become a voter, so its log is synced before each fetch.
+    can_vote: bool = True
+    auto_join: bool = False
+    election_timeout_ms: int = 1000
+    election_backoff_max_ms: int = 1000
+    fetch_timeout_ms: int = 2000
+    answer_timeout_ms: int = 2000
+    retry_backoff_ms: int = 20
+    fetch_max_bytes: int = 1024 * 1024
+    fetch_snapshot_max_bytes: int = 1024 * 1024
+    fetch_wait_ms: int = 500
+
+
+class QuorumMember:
+    """The machine makes it; its parts act on it."""
+
+    def __init__(
+        self, me: Voter, voters: VoterHistory, election: Election, settings: QuorumSettings, log: LogView, rng: Rng
+    ) -> None:
+        self.me = me
+        self.voters = voters
+        self.settings = settings
+        self.log = log
+        self.rng = rng
+        bootstrap = tuple(peer for peer in settings.bootstrap if peer.node_id != me.node_id)
+        self.connections = Connections(bootstrap, settings.retry_backoff_ms, settings.answer_timeout_ms, rng)
+        #: What is saved, or was asked to be saved.
+        self.election = election
+        self.role: QuorumRole = Unattached(election.epoch)
+        #: What this node knows to be committed; it never goes back.
+        self.high_watermark = UNKNOWN
+        #: Up to where our log is durable.
+        self.synced_offset = 0
+        self.now_ms = 0
+        self.effects: list[Effect] = []
+        #: Called when the node stops leading, before it takes the next role.
+        self.on_leader_left: Callable[[], None] = lambda: None
+        self._told = LeaderSeen(election.epoch, NO_NODE)
+
+    @property
+    def epoch(self) -> int:
+        return self.role.epoch
+
+    @property
+    def is_voter(self) -> bool:
+        """Does this node, with this directory, vote?"""
+        return find_voter(self.voters.last, self.me) is not None
+
+    @property
+    def is_only_voter(self) -> bool:
+        return len(self.voters.last.voters) == 1 and self.is_voter
+
+    @property
+    def leader(self) -> LeaderSeen:
+        """The leader as this node knows it."""
+        return LeaderSeen(self.role.epoch, self.role.leader_id, self.role.leader_endpoints)
+
+    def take_effects(self) -> list[Effect]:
+        """What the step wants done."""
+        if self.leader != self._told:
+            self._told = self.leader
+            self.effects.append(LeaderChanged(*self._told))
+        effects, self.effects = self.effects, []
+        return effects
+
+    def warn(self, text: str) -> None:
+        self.effects.append(Warn(text))
+
+    def send(self, peer: QuorumPeer, make: Callable[[], Any]) -> bool:
+        """Send a request if the peer is not busy and does not pause."""
+        if not self.connections.is_ready(peer.node_id, self.now_ms):
+            return False
+        request = make()
+        ticket = self.connections.begin(peer, request, self.now_ms)
+        self.effects.append(Send(ticket, peer, request, self.connections.timeout_ms))
+        return True
+
+    # ---- roles
+
+    def election_timeout(self) -> int:
+        """When an election that begins now is over, by chance: two candidates must not meet again and again."""
+        timeout_ms = self.settings.election_timeout_ms
+        return self.now_ms + timeout_ms + (self.rng.randrange(timeout_ms) if timeout_ms else 0)
+
+    def become_unattached(self, epoch: int, leader_id: int = NO_NODE) -> None:
+        """Follow no leader. The time until an election goes on, if it was running."""
+        role = self.role
+        goes_on = isinstance(role, Unattached | Candidate | ResignedLeader)
+        goes_on = goes_on or (isinstance(role, Prospective) and not role.votes.is_lost)
+        before_ms = role.election_ms if goes_on else None  # type: ignore[attr-defined]
+        election_ms = None if not self.is_voter else self.election_timeout() if before_ms is None else before_ms
+        self._take(Unattached(epoch, leader_id, self._vote_in(epoch), election_ms=election_ms))
+
+    def become_follower(self, epoch: int, leader_id: int, endpoints: tuple[VoterEndpoint, ...]) -> None:
+        """Follow this leader, whose addresses are known."""
+        assert endpoints and leader_id != self.me.node_id
+        end_ms = self.now_ms + self.settings.fetch_timeout_ms
+        voted = self._vote_in(epoch)
+        self._take(Follower(epoch, leader_id, voted, endpoints, fetch_ms=end_ms, update_ms=end_ms))
+
+    def become_prospective(self) -> None:
+        """Ask whether an election could be won."""
+        assert self.is_voter and not isinstance(self.role, Leader | Prospective)
+        if self.is_only_voter:
+            return self.become_candidate()
+        return self._take(Prospective(self.role, self._own_vote(), self.election_timeout()))
+
+    def become_candidate(self) -> None:
+        """Vote for ourselves in a new epoch."""
+        assert self.is_voter and not isinstance(self.role, Leader)
+        votes = self._own_vote()
+        election_ms = self.now_ms if votes.is_won else self.election_timeout()
+        self._take(Candidate(self.role.epoch + 1, self.me, votes, election_ms))
+        if votes.is_won:
+            self.become_leader()
+
+    def become_leader(self) -> None:
+        """Begin the epoch that was won."""
+        role = self.role
+        assert isinstance(role, Candidate) and role.votes.is_won
+        membership = self.voters.last
+        progress = QuorumProgress(self.me, membership)
+        progress.replica(self.me).end_offset = self.synced_offset
+        self._take(
+            Leader(
+                role.epoch,
+                self.me,
+                role.votes.granted,
+                progress,
+                self.settings.endpoints,
+                epoch_start_offset=self.log.end_offset,
+                begin_ms=self.now_ms,
+                check_ms=self.now_ms + self.check_quorum_ms,
+            )
+        )
+        voters = tuple(node.voter for node in membership.voters)
+        granting = tuple(voter for voter in voters if voter in role.votes.granted)
+        self.effects.append(AppendLeaderChange(role.epoch, self.me.node_id, voters, granting))
+
+    def resign(self) -> None:
+        """Lead no more in this epoch, and let another one win the next."""
+        role = self.role
+        assert isinstance(role, Leader)
+        others = {node.voter.node_id for node in self.voters.last.voters} - {self.me.node_id}
+        self._take(
+            ResignedLeader(
+                role.epoch,
+                self.me,
+                self.settings.endpoints,
+                unacknowledged=others,
+                successors=role.progress.successors(),
+                election_ms=self.election_timeout(),
+            )
+        )
+
+    def vote_for(self, candidate: Voter) -> None:
+        """Give our vote in this epoch. The candidate has as good a chance as we, so our own election waits."""
+        role = self.role
+        assert role.voted is None and isinstance(role, Unattached | Prospective)
+        role.voted = candidate
+        role.election_ms = self.election_timeout()
+        if isinstance(role, Prospective):
+            role.votes = self._own_vote()
+        self._save()
+
+    @property
+    def check_quorum_ms(self) -> int:
+        """For how long a leader leads without a majority that fetches: longer than the fetches' own timeout."""
+        return self.settings.fetch_timeout_ms * 3 // 2
+
+    def _own_vote(self) -> Votes:
+        return Votes((node.voter for node in self.voters.last.voters), self.me.node_id)
+
+    def _vote_in(self, epoch: int) -> Voter | None:
+        return self.role.voted if epoch == self.role.epoch else None
+
+    def _take(self, role: QuorumRole) -> None:
+        before = self.role
+        assert role.epoch >= before.epoch
+        if isinstance(before, Leader):
+            self.on_leader_left()
+        self.role = role
+        self.connections.reset_all()
+        self._save()
+
+    def _save(self) -> None:
+        if self.role.election != self.election:
+            self.election = self.role.election
+            self.effects.append(SaveElection(self.election))

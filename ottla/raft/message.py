@@ -1,0 +1,187 @@
+"""The requests and responses of the quorum, each about the one partition that there is: `__cluster_metadata-0`.
+
+The node that a response names as the leader has its address in it, on the listener on which the request came (KIP-853).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ottla.kernel.error import ErrorCode
+from ottla.kernel.ids import METADATA_TOPIC, METADATA_TOPIC_ID
+from ottla.raft.checkpoint import BOOTSTRAP_ID, SnapshotId, VoterEndpoint
+from ottla.raft.connections import QuorumPeer
+from ottla.raft.log_view import EpochEnd
+from ottla.raft.role import NO_NODE, UNKNOWN, Voter
+from ottla.wire.api import fetch, fetch_snapshot
+
+#: The first versions of Fetch that name the leader, and that have its address.
+_FETCH_LEADER_FROM = 12
+_FETCH_ENDPOINTS_FROM = 17
+_ENDPOINTS_FROM = 1
+_PARTITION = 0
+
+
+class LeaderSeen(NamedTuple):
+    """The leader that a message names."""
+
+    epoch: int
+    #: NO_NODE if it names none.
+    leader_id: int
+    #: Empty if the message has none.
+    endpoints: tuple[VoterEndpoint, ...] = ()
+
+
+def address(endpoints: Sequence[VoterEndpoint], listener: str) -> VoterEndpoint | None:
+    """The endpoint on this listener."""
+    return next((each for each in endpoints if each.name == listener), None)
+
+
+def peer_of(node_id: int, endpoints: Sequence[VoterEndpoint], listener: str) -> QuorumPeer | None:
+    """The node, where this listener is."""
+    found = address(endpoints, listener)
+    return None if found is None else QuorumPeer(node_id, found.host, found.port)
+
+
+def node_endpoints(kind: Any, leader: LeaderSeen, listener: str, *, has: bool) -> list[Any]:
+    """The field `node_endpoints` of a response; `kind` is its class. Empty if the version does not have it."""
+    found = address(leader.endpoints, listener)
+    if not has or found is None or leader.leader_id == NO_NODE:
+        return []
+    return [kind(node_id=leader.leader_id, host=found.host, port=found.port)]
+
+
+def seen_endpoints(leader_id: int, nodes: Sequence[Any], listener: str) -> tuple[VoterEndpoint, ...]:
+    """The reverse: the leader's address, under the name of the listener that we use."""
+    return tuple(VoterEndpoint(listener, node.host, node.port) for node in nodes if node.node_id == leader_id)
+
+
+def only_partition(topics: Sequence[Any], *, topic: str = "topic_name", index: str = "partition_index") -> Any:
+    """The part of a message about the metadata partition; None if it is about another one, or several."""
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
+        return None
+    found = topics[0].partitions[0]
+    if getattr(topics[0], topic) != METADATA_TOPIC or getattr(found, index) != _PARTITION:
+        return None
+    return found
+
+
+# ---- Fetch
+
+
+def fetched_partition(topics: Sequence[Any], *, index: str = "partition") -> Any:
+    """The metadata partition in a Fetch or its response, where the topic has a name or an id."""
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
+        return None
+    found = topics[0].partitions[0]
+    is_metadata = topics[0].topic_id == METADATA_TOPIC_ID or topics[0].topic == METADATA_TOPIC
+    return found if is_metadata and getattr(found, index) == _PARTITION else None
+
+
+def replica_id(request: fetch.FetchRequest) -> int:
+    """The id of the one who fetches, wherever the version has it."""
+    return request.replica_state.replica_id if request.replica_id == NO_NODE else request.replica_id
+
+
+def fetch_request(
+    cluster_id: str,
+    me: Voter,
+    *,
+    epoch: int,
+    offset: int,
+    last_epoch: int,
+    high_watermark: int,
+    max_bytes: int,
+    max_wait_ms: int,
+) -> fetch.FetchRequest:
+    """A follower's fetch from `offset` on, its last record being of `last_epoch`."""
+    partition = fetch.FetchPartition(
+        partition=_PARTITION,
+        current_leader_epoch=epoch,
+        fetch_offset=offset,
+        last_fetched_epoch=last_epoch,
+        replica_directory_id=me.directory_id,
+        high_watermark=high_watermark,
+    )
+    return fetch.FetchRequest(
+        cluster_id=cluster_id,
+        replica_state=fetch.ReplicaState(replica_id=me.node_id),
+        max_wait_ms=max_wait_ms,
+        max_bytes=max_bytes,
+        topics=[fetch.FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])],
+    )
+
+
+def fetch_response(
+    leader: LeaderSeen,
+    listener: str,
+    version: int,
+    *,
+    error: ErrorCode = ErrorCode.NONE,
+    start_offset: int = UNKNOWN,
+    high_watermark: int = UNKNOWN,
+    other: EpochEnd | SnapshotId | None = None,
+) -> fetch.FetchResponse:
+    """A response without records. `other` is where the logs part, or the snapshot to fetch."""
+    partition = fetch.PartitionData(
+        partition_index=_PARTITION,
+        error_code=error,
+        high_watermark=high_watermark,
+        log_start_offset=start_offset,
+        records=b"",
+    )
+    if version >= _FETCH_LEADER_FROM:
+        partition.current_leader = fetch.LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.epoch)
+    if isinstance(other, EpochEnd):
+        partition.diverging_epoch = fetch.EpochEndOffset(epoch=other.epoch, end_offset=other.end_offset)
+    elif other is not None:
+        partition.snapshot_id = fetch.SnapshotId(end_offset=other.end_offset, epoch=other.epoch)
+    topic = fetch.FetchableTopicResponse(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])
+    nodes = node_endpoints(fetch.NodeEndpoint, leader, listener, has=version >= _FETCH_ENDPOINTS_FROM)
+    return fetch.FetchResponse(responses=[topic], node_endpoints=nodes)
+
+
+# ---- FetchSnapshot
+
+
+def snapshot_request(
+    cluster_id: str, me: Voter, *, epoch: int, snapshot: SnapshotId, position: int, max_bytes: int
+) -> fetch_snapshot.FetchSnapshotRequest:
+    """A follower's fetch of the next piece of a snapshot."""
+    partition = fetch_snapshot.RequestPartitionSnapshot(
+        partition=_PARTITION,
+        current_leader_epoch=epoch,
+        snapshot_id=fetch_snapshot.SnapshotId(end_offset=snapshot.end_offset, epoch=snapshot.epoch),
+        position=position,
+        replica_directory_id=me.directory_id,
+    )
+    topic = fetch_snapshot.RequestTopicSnapshot(name=METADATA_TOPIC, partitions=[partition])
+    return fetch_snapshot.FetchSnapshotRequest(
+        cluster_id=cluster_id, replica_id=me.node_id, max_bytes=max_bytes, topics=[topic]
+    )
+
+
+def snapshot_response(
+    leader: LeaderSeen,
+    listener: str,
+    version: int,
+    *,
+    error: ErrorCode = ErrorCode.NONE,
+    snapshot: SnapshotId = BOOTSTRAP_ID,
+    size: int = 0,
+    position: int = 0,
+) -> fetch_snapshot.FetchSnapshotResponse:
+    """A response without its bytes."""
+    partition = fetch_snapshot.ResponsePartitionSnapshot(
+        index=_PARTITION,
+        error_code=error,
+        snapshot_id=fetch_snapshot.SnapshotId(end_offset=snapshot.end_offset, epoch=snapshot.epoch),
+        current_leader=fetch_snapshot.LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.epoch),
+        size=size,
+        position=position,
+        unaligned_records=b"",
+    )
+    topic = fetch_snapshot.ResponseTopicSnapshot(name=METADATA_TOPIC, partitions=[partition])
+    nodes = node_endpoints(fetch_snapshot.NodeEndpoint, leader, listener, has=version >= _ENDPOINTS_FROM)
+    return fetch_snapshot.FetchSnapshotResponse(topics=[topic], node_endpoints=nodes)

@@ -1,0 +1,44 @@
+"""The votes of one election, or of the question before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.raft.role import Voter
+
+
+class Votes:
+    """Who granted and who rejected. A majority of all voters decides."""
+
+    __slots__ = ("_said", "_voters")
+
+    def __init__(self, voters: Iterable[Voter], own_id: int) -> None:
+        self._voters = {voter.node_id: voter for voter in voters}
+        self._said: dict[int, bool] = {own_id: True}
+
+    def note(self, node_id: int, *, granted: bool) -> None:
+        """Record the answer of a voter; a node that does not vote, or that has answered, changes nothing."""
+        if node_id in self._voters:
+            self._said.setdefault(node_id, granted)
+
+    @property
+    def granted(self) -> frozenset[Voter]:
+        return frozenset(self._voters[node_id] for node_id, granted in self._said.items() if granted)
+
+    @property
+    def silent(self) -> list[Voter]:
+        """The voters that have not answered."""
+        return [voter for node_id, voter in self._voters.items() if node_id not in self._said]
+
+    @property
+    def is_won(self) -> bool:
+        return sum(self._said.values()) >= self._majority
+
+    @property
+    def is_lost(self) -> bool:
+        """The votes that can still come are too few."""
+        return len(self._voters) - sum(not granted for granted in self._said.values()) < self._majority
+
+    @property
+    def _majority(self) -> int:
+        return len(self._voters) // 2 + 1
