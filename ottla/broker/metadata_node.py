@@ -23,6 +23,7 @@ from random import SystemRandom
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.controllers.controllers import Controllers
 from ottla.broker.dispatch.dispatch import CONTROLLER_HANDLERS, HANDLERS, Dispatch
 from ottla.broker.endpoint import Endpoint, advertise
 from ottla.broker.limits.admission import Admission
@@ -114,6 +115,8 @@ class MetadataNode(ABC):
         #: The newest committed metadata that this node has followed.
         self.image = Image.empty()
         self.quorum: MetadataLog
+        #: The way to the active controller, wherever it is.
+        self.controllers = Controllers(loop, settings, self.rng, lambda: self.quorum, ports.outbound)
         self._undo = ExitStack()
         self._endpoints: dict[str, Endpoint] = {}
 
@@ -130,6 +133,7 @@ class MetadataNode(ABC):
             directories = self._take_directories()
             self.quorum = MetadataLog.open(self.disk, self.settings, directories, self.clock, self.rng)
             self._undo.callback(self.quorum.close)
+            self.quorum.subscribe_leader(self.controllers.leader_changed)
             self.quorum.on_failure = lambda error: self.on_failure(f"the metadata log cannot be synced: {error}")
             for listener in self.controller_listeners:
                 listener.serve()
@@ -150,6 +154,7 @@ class MetadataNode(ABC):
         """Stop to serve, write what a clean shutdown writes, give the directories back."""
         for listener in (*self.listeners, *self.controller_listeners):
             listener.close()
+        self.controllers.close()
         with suppress(OSError):
             # What was decided is followed while there are threads for it. A disk that fails has told the node.
             self.quorum.finish()

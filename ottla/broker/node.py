@@ -196,7 +196,7 @@ class BrokerNode(MetadataNode):
             errors = dict.fromkeys(names, response) if isinstance(response, KafkaError) else errors_of(response)
             self.leadership.when_made(names, lambda: done(errors))
 
-        self.quorum.ask(CreateTopicsRequest(topics=topics), committed)
+        self.controllers.ask(CreateTopicsRequest(topics=topics), committed)
 
     def _follow(self, old: Image, new: Image) -> None:
         """The metadata changed: make, drop and adjust the partitions that it concerns."""

@@ -97,9 +97,19 @@ class Call:
         return self.principal.partition(":")[2]
 
     @property
+    def client_address(self) -> str:
+        """The client's IP address."""
+        return self.connection.peer[0]
+
+    @property
     def client_host(self) -> str:
         """The client's address as Kafka shows it in group descriptions: `/127.0.0.1`."""
-        return f"/{self.connection.peer[0]}"
+        return f"/{self.client_address}"
+
+    @property
+    def is_on_controller_listener(self) -> bool:
+        """Did it come to this node as to a controller?"""
+        return self.connection.listener_name in self.node.settings.controller_listener_names
 
     @property
     def principal(self) -> str:

@@ -67,7 +67,7 @@ class InternalTopics:
             self._note(names, answer, until_ms)
             told()
 
-        self._node.quorum.ask(_request(wanted), made)
+        self._node.controllers.ask(_request(wanted), made)
         return None
 
     def _note(self, names: set[str], answer: CreateTopicsResponse | KafkaError, until_ms: int) -> None:

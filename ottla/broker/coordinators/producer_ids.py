@@ -56,7 +56,7 @@ class ProducerIds:
         self._asked = True
         node = self._node
         epoch = node.quorum.broker_epoch
-        node.quorum.ask(AllocateProducerIdsRequest(broker_id=node.node_id, broker_epoch=epoch), self._given)
+        node.controllers.ask(AllocateProducerIdsRequest(broker_id=node.node_id, broker_epoch=epoch), self._given)
 
     def _given(self, response: AllocateProducerIdsResponse | KafkaError) -> None:
         self._asked = False

@@ -163,7 +163,7 @@ def incremental_alter_configs(call: Call, request: alter.IncrementalAlterConfigs
 
     if others or not loggers:
         rest = alter.IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
-        call.node.quorum.ask(rest, committed, call.version)
+        call.node.controllers.forward(call, rest, committed)
     else:
         committed(alter.IncrementalAlterConfigsResponse())
     return later

@@ -1,9 +1,9 @@
 """What the controller decides: topics, partitions, settings, quotas, credentials, features, elections, reassignments.
 
-On a cluster a broker wraps these in Envelope and sends them to the active controller; this node is its own controller,
-so they go to it by a call. A change is in the metadata log, synced, before the response leaves; the sync runs beside
-the loop. Versions and error codes are `ottla.controller`'s business. When the metadata log cannot be written, each
-thing of the request gets KAFKA_STORAGE_ERROR.
+They go to the active controller (`ottla/broker/controllers`): by a call when it is this node, else in an Envelope. A
+change is in the metadata log, synced, before the response leaves; the sync runs beside the loop. Versions and error
+codes are `ottla.controller`'s business. When the metadata log cannot be written, each thing of the request gets
+KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations
@@ -159,5 +159,5 @@ def decide(call: Call, request: Any) -> Later:
         else:
             later.resolve(response)
 
-    node.quorum.ask(request, committed, call.version, unlimited if mutations is None else mutations.charge)
+    node.controllers.forward(call, request, committed, unlimited if mutations is None else mutations.charge)
     return later

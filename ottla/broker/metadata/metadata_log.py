@@ -28,6 +28,7 @@ from ottla.kernel.ports import Clock, Disk, Rng
 from ottla.log.log import Log
 from ottla.metadata.feature import CONTROLLER_REGISTRATIONS_FROM, supported
 from ottla.metadata.image import Image
+from ottla.net.peer import Peer
 from ottla.raft.checkpoint import Membership, VoterNode
 from ottla.settings.server.settings import ServerSettings
 from ottla.wire.record.metadata import BrokerRegistrationChangeRecord
@@ -49,6 +50,7 @@ class MetadataLog:
         self._controller = ControllerDriver(settings, clock, rng, raft, cluster_id)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._leader_subscribers: list[Callable[[], None]] = []
         #: Called once when a sync fails; the node stops.
         self.on_failure: Callable[[OSError], None] = lambda _: None
         raft.on_lead = self._lead
@@ -104,6 +106,15 @@ class MetadataLog:
     def directory(self) -> str:
         """The log directory that holds the log: without it there is no metadata."""
         return self.raft.directory
+
+    @property
+    def leader(self) -> Peer | None:
+        """The active controller, as far as it is known; this node's own id when it is this node."""
+        return Peer(self._settings.node_id, "", 0) if self._controller.is_active else None
+
+    def subscribe_leader(self, subscriber: Callable[[], None]) -> None:
+        """Call `subscriber` when `leader` has changed."""
+        self._leader_subscribers.append(subscriber)
 
     @property
     def leader_epoch(self) -> int:
@@ -196,6 +207,8 @@ class MetadataLog:
         if self.decided.metadata_version >= CONTROLLER_REGISTRATIONS_FROM:
             request = registration.controller_request(self._settings, self._rng)
             self.raft.submit(register_controller(self.decided, request).records)
+        for subscriber in self._leader_subscribers:
+            subscriber()
 
     def _committed(self, high_watermark: int) -> None:
         self._controller.committed(high_watermark)

@@ -164,7 +164,7 @@ class LogDirs:
         request = AssignReplicasToDirsRequest(
             broker_id=node.node_id, broker_epoch=broker.epoch, directories=directories
         )
-        node.quorum.ask(request, _assigned)
+        node.controllers.ask(request, _assigned)
 
     def _id_of(self, path: str) -> Uuid:
         return parse_uuid(self._node.store.directory_id(path))

@@ -105,13 +105,11 @@ class NetworkDeclaration:
         "socket.connection.setup.timeout.ms",
         10_000,
         "How long this node's own connections may take to be made the first time.",
-        served=False,
     )
     socket_connection_setup_timeout_max_ms = long(
         "socket.connection.setup.timeout.max.ms",
         30_000,
         "How long this node's own connections may take to be made after failures.",
-        served=False,
     )
     connections_max_idle_ms = long(
         "connections.max.idle.ms", 600_000, "A connection without requests for this long is closed; -1 never."

@@ -38,7 +38,7 @@ class NodeDeclaration:
         "broker.rack", None, "Where this node stands (a rack, a zone): replicas of one partition are kept apart by it."
     )
     broker_heartbeat_interval_ms = integer(
-        "broker.heartbeat.interval.ms", 2000, "How often a broker tells the controller that it is alive.", served=False
+        "broker.heartbeat.interval.ms", 2000, "How often a broker tells the controller that it is alive."
     )
     broker_session_timeout_ms = integer(
         "broker.session.timeout.ms",
@@ -175,7 +175,6 @@ class NodeDeclaration:
         "controller.socket.timeout.ms",
         30_000,
         "How long a node waits on its connection to the controller.",
-        served=False,
     )
     metadata_log_dir: Setting[str] = derived(
         string(

@@ -1,0 +1,127 @@
+"""The way to the active controller: whether it is this node or another makes no difference to who asks.
+
+    node.controllers.ask(AllocateProducerIdsRequest(...), done)      # the broker's own request
+    node.controllers.forward(call, request, done)                    # a client's request
+
+Rules:
+- `done` gets the response, or a KafkaError when the whole request failed; it may be called before `ask` returns.
+- Another node gets the broker's own requests as they are, and a client's request in an Envelope with who the client is
+  (KIP-590). This node's own controller gets both by a call.
+- Each purpose has a channel of its own: heartbeats wait neither for clients nor for changes of partitions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.call.handler import Call
+from ottla.broker.controllers.channel import Answered, ControllerChannel, LocalController, Question
+from ottla.controller.controller import NEWEST
+from ottla.controller.decision import MutationQuota, unlimited
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.lazy import LazyModule
+from ottla.kernel.ports import Rng
+from ottla.net.peer import OutboundOptions, Peer
+from ottla.net.request import api_of
+from ottla.settings.server.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from ottla.broker.controllers import envelope
+    from ottla.net.outbound import Outbound
+else:
+    envelope = LazyModule("ottla.broker.controllers.envelope")
+
+#: How long the forwarding channel of Apache Kafka's broker tries (BrokerServer).
+TIMEOUT_MS = 60_000
+#: NodeToControllerChannelManagerImpl.
+_BACKOFF_MS = 50
+
+
+class Controllers:
+    """One of a node. The node makes it with its metadata log and closes it before that."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        settings: ServerSettings,
+        rng: Rng,
+        quorum: Callable[[], LocalController],
+        outbound: Callable[..., Outbound],
+    ) -> None:
+        self._quorum = quorum
+        options = OutboundOptions(
+            backoff_ms=_BACKOFF_MS,
+            backoff_max_ms=_BACKOFF_MS,
+            setup_timeout_ms=settings.socket_connection_setup_timeout_ms,
+            setup_timeout_max_ms=settings.socket_connection_setup_timeout_max_ms,
+            in_flight_max=1,
+        )
+        node_id = settings.node_id
+
+        def dial(peer: Peer) -> Outbound:
+            return outbound(loop, peer.host, peer.port, client_id=str(node_id), rng=rng, options=options)
+
+        def channel(timeout_ms: int) -> ControllerChannel:
+            return ControllerChannel(
+                loop, node_id, quorum, dial, min(timeout_ms, settings.controller_socket_timeout_ms)
+            )
+
+        self._own = channel(TIMEOUT_MS)
+        self._forwarding = channel(TIMEOUT_MS)
+        self._partitions = channel(settings.controller_socket_timeout_ms)
+        self._heartbeat_ms = settings.broker_heartbeat_interval_ms
+        self._heartbeats = channel(self._heartbeat_ms)
+        self._channels = (self._own, self._forwarding, self._partitions, self._heartbeats)
+
+    def ask(
+        self,
+        request: Any,
+        done: Answered,
+        version: int = NEWEST,
+        charge: MutationQuota = unlimited,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> None:
+        """Ask in the name of this broker. REQUEST_TIMED_OUT when no active controller answers for `timeout_ms`.
+
+        `version` is how this node's own controller takes it; another node is asked in the newest that both know.
+        """
+        self._own.ask(Question(request, done, version, charge), timeout_ms)
+
+    def ask_forever(self, request: Any, done: Answered) -> None:
+        """Ask until a controller answers: AlterPartition, which has a channel of its own."""
+        self._partitions.ask(Question(request, done, NEWEST, unlimited), None)
+
+    def ask_of_life(self, request: Any, done: Answered) -> None:
+        """Register, or send a heartbeat: for so long as the next heartbeat is away."""
+        self._heartbeats.ask(Question(request, done, NEWEST, unlimited), self._heartbeat_ms)
+
+    def forward(self, call: Call, request: Any, done: Answered, charge: MutationQuota = unlimited) -> None:
+        """Ask in the name of a client; `charge` is told of its changes when this node is the controller."""
+        if call.is_on_controller_listener:
+            # Nobody forwards twice: who came to a controller wants to know whether it is the active one.
+            return self._quorum().ask(request, done, call.version, charge)
+
+        def wrap() -> Any:
+            return envelope.wrap(api_of(request), request, envelope.origin_of(call))
+
+        def unwrap(answer: Any) -> Any:
+            response = envelope.opened(answer, api_of(request), envelope.origin_of(call))
+            if isinstance(response, KafkaError) and response.code == ErrorCode.UNSUPPORTED_VERSION:
+                call.connection.close("the active controller does not take this version: the client has to ask again")
+            return response
+
+        question = Question(request, done, call.version, charge, wrap, unwrap)
+        self._forwarding.ask(question, TIMEOUT_MS)
+        return None
+
+    def leader_changed(self) -> None:
+        """The quorum has another leader, or none."""
+        for each in self._channels:
+            each.leader_changed()
+
+    def close(self) -> None:
+        """End the connections; everyone who waits is told REQUEST_TIMED_OUT."""
+        for each in self._channels:
+            each.close()

@@ -1,0 +1,140 @@
+"""A client's request on its way to the active controller and back (KIP-590): what both ends write and read.
+
+Rules:
+- The request goes with its own header, so the controller sees the client's version, correlation id and client id; the
+  principal and the address of the client stand beside it.
+- The answer comes with its header, as the client would get it.
+- Errors of the envelope itself are as in Apache Kafka (EnvelopeUtils, ForwardingManager): INVALID_REQUEST for an API
+  that is not forwarded or an address that is none, UNSUPPORTED_VERSION for what cannot be read, and
+  PRINCIPAL_DESERIALIZATION_FAILURE. A broker turns them into UNKNOWN_SERVER_ERROR for its client, except
+  UNSUPPORTED_VERSION, which closes the client's connection: it asks for the versions again.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any, NamedTuple
+
+from ottla.broker.call.handler import Call
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.net.request import decoded, encoded
+from ottla.wire.api import API, Api, ApiKey
+from ottla.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
+from ottla.wire.compile import decode, encode
+from ottla.wire.header import RequestHeader, ResponseHeader, request_header_version, response_header_version
+from ottla.wire.record.principal import DefaultPrincipalData
+from ottla.wire.type import Malformed
+
+#: What a broker may forward (ApiKeys.forwardable).
+FORWARDABLE = frozenset(
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.CREATE_ACLS,
+        ApiKey.DELETE_ACLS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.UPDATE_FEATURES,
+        ApiKey.UNREGISTER_BROKER,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
+    }
+)
+_LENGTH_BYTES = 4
+_PRINCIPAL_VERSION = 0
+
+
+class Requester(NamedTuple):
+    """The client whose request it is."""
+
+    #: As in `Call.principal`: `User:ANONYMOUS`.
+    principal: str
+    #: An IP address.
+    address: str
+    client_id: str
+    version: int
+    correlation_id: int
+
+
+def origin_of(call: Call) -> Requester:
+    """Who asks, in which version."""
+    return Requester(call.principal, call.client_address, call.client_id, call.version, call.correlation_id)
+
+
+def wrap(api: Api, request: Any, origin: Requester) -> EnvelopeRequest:
+    """The envelope of a client's request. OttlaError if the request cannot be written in its version."""
+    frame = b"".join(encoded(request, api, origin.version, origin.correlation_id, origin.client_id))
+    return EnvelopeRequest(
+        request_data=frame[_LENGTH_BYTES:],
+        request_principal=_principal_bytes(origin.principal),
+        client_host_address=ipaddress.ip_address(origin.address.partition("%")[0]).packed,
+    )
+
+
+def opened(envelope: EnvelopeResponse, api: Api, origin: Requester) -> Any:
+    """The answer to the client's request, or the KafkaError that it fails with."""
+    if envelope.error_code == ErrorCode.UNSUPPORTED_VERSION:
+        return KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the active controller does not take this version")
+    if envelope.error_code or envelope.response_data is None:
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller refused an envelope: {envelope.error_code}")
+    try:
+        return decoded(api, origin.version, origin.correlation_id, memoryview(envelope.response_data))
+    except Malformed as error:
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller's answer cannot be read: {error}")
+
+
+def unwrap(envelope: EnvelopeRequest) -> tuple[Api, Requester, int]:
+    """The forwarded API, whose request it is, and where in `request_data` its body begins. KafkaError."""
+    principal = _principal_text(envelope.request_principal)
+    try:
+        address = str(ipaddress.ip_address(bytes(envelope.client_host_address)))
+    except ValueError:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the client's address in the envelope is none") from None
+    data = bytes(envelope.request_data)
+    try:
+        key, version = int.from_bytes(data[:2], "big"), int.from_bytes(data[2:4], "big")
+        api = API[ApiKey(key)]
+        header, position = decode(RequestHeader, request_header_version(key, version), data)
+    except (Malformed, KeyError, ValueError) as error:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"the header in the envelope cannot be read: {error}") from None
+    if api.key not in FORWARDABLE:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{api.name} is not forwarded")
+    return api, Requester(principal, address, header.client_id or "", version, header.correlation_id), position
+
+
+def seal(api: Api, origin: Requester, response: Any) -> EnvelopeResponse:
+    """The envelope of an answer."""
+    header = ResponseHeader(correlation_id=origin.correlation_id)
+    head = encode(header, response_header_version(int(api.key), origin.version))
+    return EnvelopeResponse(response_data=head + encode(response, origin.version))
+
+
+def _principal_bytes(principal: str) -> bytes:
+    kind, _, name = principal.partition(":")
+    return _PRINCIPAL_VERSION.to_bytes(2, "big") + encode(
+        DefaultPrincipalData(type=kind, name=name), _PRINCIPAL_VERSION
+    )
+
+
+def _principal_text(data: bytes | memoryview | None) -> str:
+    raw = bytes(data or b"")
+    try:
+        if int.from_bytes(raw[:2], "big") != _PRINCIPAL_VERSION:
+            raise Malformed(f"version {int.from_bytes(raw[:2], 'big')}")
+        principal, _ = decode(DefaultPrincipalData, _PRINCIPAL_VERSION, raw, 2)
+    except Malformed as error:
+        raise KafkaError(
+            ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, f"the principal in the envelope cannot be read: {error}"
+        ) from None
+    return f"{principal.type}:{principal.name}"
