@@ -107,11 +107,6 @@ class Call:
         return f"/{self.client_address}"
 
     @property
-    def is_on_controller_listener(self) -> bool:
-        """Did it come to this node as to a controller?"""
-        return self.connection.listener_name in self.node.settings.controller_listener_names
-
-    @property
     def principal(self) -> str:
         """Who the client is. Without authentication everyone is Kafka's `User:ANONYMOUS`."""
         return "User:ANONYMOUS"

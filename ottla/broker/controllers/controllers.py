@@ -50,7 +50,6 @@ class Controllers:
         quorum: Callable[[], LocalController],
         outbound: Callable[..., Outbound],
     ) -> None:
-        self._quorum = quorum
         options = OutboundOptions(
             backoff_ms=_BACKOFF_MS,
             backoff_max_ms=_BACKOFF_MS,
@@ -99,9 +98,6 @@ class Controllers:
 
     def forward(self, call: Call, request: Any, done: Answered, charge: MutationQuota = unlimited) -> None:
         """Ask in the name of a client; `charge` is told of its changes when this node is the controller."""
-        if call.is_on_controller_listener:
-            # Nobody forwards twice: who came to a controller wants to know whether it is the active one.
-            return self._quorum().ask(request, done, call.version, charge)
 
         def wrap() -> Any:
             return envelope.wrap(api_of(request), request, envelope.origin_of(call))
@@ -114,7 +110,6 @@ class Controllers:
 
         question = Question(request, done, call.version, charge, wrap, unwrap)
         self._forwarding.ask(question, TIMEOUT_MS)
-        return None
 
     def leader_changed(self) -> None:
         """The quorum has another leader, or none."""

@@ -152,7 +152,8 @@ def decide(call: Call, request: Any) -> Later:
 
     def committed(response: Any) -> None:
         if mutations is not None and not isinstance(response, KafkaError):
-            response.throttle_time_ms = mutations.throttle_ms
+            # What another node's controller has charged stands in its answer.
+            response.throttle_time_ms = max(mutations.throttle_ms, response.throttle_time_ms)
         if isinstance(response, creation.CreateTopicsResponse | partitions.CreatePartitionsResponse):
             made = response.topics if isinstance(response, creation.CreateTopicsResponse) else response.results
             node.leadership.when_made([each.name for each in made], lambda: later.resolve(response))
