@@ -9,10 +9,11 @@ from ottla.flow.error import StreamsError, TopologyError
 from ottla.flow.failure import Failed
 from ottla.flow.make_store import bound
 from ottla.flow.processor import PunctuationType
-from ottla.flow.punctuation import Schedule
 from ottla.flow.record import FixedKeyRecord, Headers, Output, Record, RecordContext
 from ottla.flow.serde import Serde, SessionWindowedSerde, TimeWindowedSerde
 from ottla.flow.store.changelog import Cell
+from ottla.flow.task.punctuation import Schedule
+from ottla.flow.task.push import Fused, Push, together
 from ottla.flow.topology import Sink
 from ottla.flow.window import ms
 
@@ -29,35 +30,64 @@ class NodeContext:
         self.processor = processor
         self.application_id = task.settings.application_id
         self.task_id = task.id
+        #: All children as one function; `link` makes it and `push`, the node itself as one.
+        self.emit: Push = together(())
+        self.push: Push = self.emit
         self._stores = stores
-        self._children: list[tuple[str, Callable[[Record], None]]] = []
+        self._children: list[tuple[str, Any]] = []
         self._scheduled = 0
-        self._record: Record | None = None
 
     def adopt(self, children: dict[str, Any]) -> None:
         """Set the nodes that records are forwarded to, in the order in which they were added."""
         for name, node in children.items():
             processor = node if isinstance(node, SinkNode) else node.processor
-            process = getattr(processor, "process", None)
-            if process is None:
+            if not isinstance(processor, (Fused, SinkNode)) and getattr(processor, "process", None) is None:
                 raise TopologyError(
                     f"the supplier of {name} gave {processor!r} (expected an object with process(record))",
                     self.task.topology.processors[name].where,
                 )
-            self._children.append((name, process))
+            self._children.append((name, node))
 
     def start(self) -> None:
         if hasattr(self.processor, "init"):
             self.processor.init(self)
 
-    def forward(self, record: Record, child: str | None = None) -> None:
-        for name, process in self._children if child is None else self._named(child):
+    def link(self) -> None:
+        """Make the functions; those of the children are there."""
+        self.emit = together([node.push for _, node in self._children])
+        if isinstance(self.processor, Fused):
+            self.push = self.processor.fused(self)
+        elif self.processor is not None:
+            self.push = self._called(self.processor.process)
+
+    def _called(self, process: Callable[[Record], Any]) -> Push:
+        """A processor that takes records."""
+        failed = self.failed
+
+        def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
-                process(record)
+                process(Record(key, value, timestamp, headers))
             except Failed:
                 raise
             except Exception as error:
-                self.task.respond(self.task.settings.handlers.processing, name, record, error)
+                failed(key, value, timestamp, headers, error)
+
+        return push
+
+    def forward(self, record: Record, child: str | None = None) -> None:
+        emit = self.emit if child is None else self.child(child)
+        emit(record.key, record.value, record.timestamp, record.headers)
+
+    def child(self, name: str) -> Push:
+        found: list[Push] = [node.push for child, node in self._children if child == name]
+        if not found:
+            names = ", ".join(child for child, _ in self._children) or "none"
+            raise StreamsError(f"processor {self.name} has no child {name} (its children: {names})")
+        return found[0]
+
+    def failed(self, key: Any, value: Any, timestamp: int, headers: Headers, error: Exception) -> None:
+        record = Record(key, value, timestamp, headers)
+        self.task.respond(self.task.settings.handlers.processing, self.name, record, error)
 
     def get_state_store(self, name: str) -> Any:
         if name not in self._stores and name not in self.task.topology.global_stores:
@@ -114,13 +144,6 @@ class NodeContext:
     def drop(self) -> None:
         self.task.dropped += 1
 
-    def _named(self, child: str) -> list[tuple[str, Callable[[Record], None]]]:
-        found = [each for each in self._children if each[0] == child]
-        if not found:
-            names = ", ".join(name for name, _ in self._children) or "none"
-            raise StreamsError(f"processor {self.name} has no child {child} (its children: {names})")
-        return found
-
 
 class FixedKeyContext:
     """The context of a fixed-key processor: what it forwards must have the key it was given."""
@@ -149,39 +172,69 @@ class SinkNode:
         settings = task.settings
         self._key = bound(sink.key, settings.defaults, f"the key of sink {sink.name} ({sink.where})", key=True)
         self._value = bound(sink.value, settings.defaults, f"the value of sink {sink.name} ({sink.where})")
+        self._windowed = {TimeWindowedSerde: -8, SessionWindowedSerde: -16}.get(type(self._key))
         self._topic = (
             task.topology.topic(sink.topic, settings.application_id) if isinstance(sink.topic, str) else sink.topic
         )
+        plain = isinstance(self._topic, str) and sink.partitioner is None
+        self.push: Push = self._fixed(self._topic) if plain else self._chosen  # type: ignore[arg-type]
 
-    def process(self, record: Record) -> None:
-        task = self._task
+    def _fixed(self, topic: str) -> Push:
+        """One topic, and the default partitioner."""
+        task, windowed, make = self._task, self._windowed, tuple.__new__
+        write_key, write_value = self._key.writer(topic), self._value.writer(topic)
+
+        def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                name = None if key is None else write_key(key)
+                data = None if value is None else write_value(value)
+            except Exception:
+                self._write(topic, key, value, timestamp, headers)
+                return
+            by = name if windowed is None or name is None else name[:windowed]
+            task.outputs.append(make(Output, (topic, name, data, timestamp, headers, None, by)))
+
+        return push
+
+    def _chosen(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        """A topic or a partition for each record."""
         topic = self._topic
-        if not isinstance(topic, str):
-            named: Any = topic(record.key, record.value, task.context(record))
-            if not isinstance(named, str) or not named:
-                raise StreamsError(f"the topic extractor of {self.name} gave {named!r} (expected a topic's name)")
-            topic = named
         try:
-            key = None if record.key is None else self._key.serialize(topic, record.key)
-            value = None if record.value is None else self._value.serialize(topic, record.value)
+            if not isinstance(topic, str):
+                topic = self._extracted(topic, Record(key, value, timestamp, headers))
+            self._write(topic, key, value, timestamp, headers)
+        except Failed:
+            raise
         except Exception as error:
+            record = Record(key, value, timestamp, headers)
+            self._task.respond(self._task.settings.handlers.processing, self.name, record, error)
+
+    def _extracted(self, extractor: Callable[..., str], record: Record) -> str:
+        named: Any = extractor(record.key, record.value, self._task.context(record))
+        if not isinstance(named, str) or not named:
+            raise StreamsError(f"the topic extractor of {self.name} gave {named!r} (expected a topic's name)")
+        return named
+
+    def _write(self, topic: str, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        task = self._task
+        try:
+            name = None if key is None else self._key.serialize(topic, key)
+            data = None if value is None else self._value.serialize(topic, value)
+        except Exception as error:
+            record = Record(key, value, timestamp, headers)
             task.respond(task.settings.handlers.production, self.name, record, error)
             return
-        for partition in self._partitions(topic, record):
-            by = key
-            if (
-                partition is None
-                and isinstance(self._key, (TimeWindowedSerde, SessionWindowedSerde))
-                and key is not None
-            ):
-                by = key[: -8 if isinstance(self._key, TimeWindowedSerde) else -16]
-            task.outputs.append(Output(topic, key, value, record.timestamp, record.headers, partition, by))
+        by = name if self._windowed is None or name is None else name[: self._windowed]
+        for partition in self._partitions(topic, key, value):
+            task.outputs.append(
+                Output(topic, name, data, timestamp, headers, partition, by if partition is None else name)
+            )
 
-    def _partitions(self, topic: str, record: Record) -> Iterable[int | None]:
+    def _partitions(self, topic: str, key: Any, value: Any) -> Iterable[int | None]:
         partitioner = self._sink.partitioner
         if partitioner is None:
             return (None,)
-        chosen = partitioner(topic, record.key, record.value, self._task.settings.partitions(topic))
+        chosen = partitioner(topic, key, value, self._task.settings.partitions(topic))
         if chosen is None or isinstance(chosen, int):
             return (chosen,)
         return sorted(set(chosen))

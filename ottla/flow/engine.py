@@ -48,24 +48,27 @@ then half a record on and must be thrown away with the outputs of that call.
 from __future__ import annotations
 
 import re
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
 
 from ottla.flow.context import NodeContext, SinkNode
-from ottla.flow.error import TopologyError
 from ottla.flow.failure import Failed, failed
 from ottla.flow.handler import Action, ErrorContext, Handler, Handlers
-from ottla.flow.heap import Heap
 from ottla.flow.make_store import bound, make_store
-from ottla.flow.punctuation import Punctuators, Schedule
-from ottla.flow.receive import Receiver
-from ottla.flow.record import NO_TIMESTAMP, Input, Output, Record, RecordContext
+from ottla.flow.record import NO_TIMESTAMP, Headers, Input, Output, Record, RecordContext
 from ottla.flow.serde import Serde
 from ottla.flow.store.changelog import Cell
 from ottla.flow.store.ordered import MemoryBytes, OrderedBytes
+from ottla.flow.task.punctuation import Punctuators, Schedule
+from ottla.flow.task.receive import Receiver
+from ottla.flow.task.rows import Rows
+from ottla.flow.task.waiting import Waiting
 from ottla.flow.topology import Subtopology, Topology
+
+if TYPE_CHECKING:
+    from ottla.flow.vector.columns import Batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +124,8 @@ class Task:
         now: int = 0,
         ties_by_heap: bool = False,
     ) -> None:
-        """`now` is the wall clock at the start, in ms. `ties_by_arrival` takes records of one timestamp in the order in
-        which they were queued, as TopologyTestDriver does. TopologyError if a serde is missing.
+        """`now` is the wall clock at the start, in ms. `ties_by_heap` takes records of one timestamp in the order of
+        Java's heap, as TopologyTestDriver does. TopologyError if a serde is missing.
         """
         self.topology = topology
         self.settings = settings or Settings()
@@ -135,7 +138,9 @@ class Task:
         self.outputs: list[Output] = []
         self.dropped = 0
         self.commit_requested = False
-        self.current: Input | None = None
+        self._current: Input | None = None
+        self._rows: Rows | None = None
+        self._row = 0
         self.timestamp = NO_TIMESTAMP
         self._state = state or State()
         self._cells: dict[str, Cell] = {}
@@ -146,13 +151,7 @@ class Task:
         self._backends: dict[str, OrderedBytes] = {}
         self._stores = {name: self._open(name, backend) for name in self._store_names()}
         self._contexts: dict[str, NodeContext] = {}
-        self._receivers: dict[str, Receiver] = {}
-        self._patterns: list[tuple[re.Pattern[str], Receiver]] = []
-        self._queues: dict[tuple[str, int], deque[Input]] = {}
-        #: The first record of each queue: (what it is ordered by, its receiver, the record, as it came).
-        self._heads: dict[tuple[str, int], tuple[tuple[Any, ...], Receiver, Record, Input]] = {}
-        self._first: Heap[tuple[str, int]] = Heap(lambda place: self._heads[place][0])
-        self._ties_by_heap = ties_by_heap
+        self._waiting = Waiting(self, ties_by_heap=ties_by_heap)
         self._build()
 
     # ---- records
@@ -162,8 +161,7 @@ class Task:
         if now is not None:
             self.now = max(self.now, now)
         self.add(inputs)
-        while self.step():
-            pass
+        self.drain()
         self.punctuate()
         return self.take_outputs()
 
@@ -173,33 +171,31 @@ class Task:
             self._by_wall_clock.run(self.now, self._punctuate)
 
     def add(self, inputs: Iterable[Input]) -> None:
-        """Queue records without processing them; `step` does that, one at a time."""
+        """Queue records without processing them; `step` does that, one at a time, or `drain`."""
         for each in inputs:
-            place = (each.topic, each.partition)
-            queue = self._queues.get(place)
-            if queue is None:
-                queue = self._queues[place] = deque()
-            queue.append(each)
-            if place not in self._heads:
-                self._next_head(place, queue)
+            self._waiting.add((each.topic, each.partition), each)
+
+    def add_columns(self, batch: Batch) -> None:
+        """Queue many records of one partition. They are read together, or one by one where that fails."""
+        rows = batch.rows(self._waiting.receiver(batch.topic))
+        if rows is None:
+            self.add(batch.inputs())
+        else:
+            self._waiting.add((batch.topic, batch.partition), rows)
 
     def queued(self, topic: str, partition: int) -> tuple[int, int | None]:
-        """How many records of a partition wait for `step`, and the offset of the first of them."""
-        place = (topic, partition)
-        queue = self._queues.get(place, ())
-        if place in self._heads:
-            return 1 + len(queue), self._heads[place][3].offset
-        return len(queue), queue[0].offset if queue else None
+        """How many records of a partition wait to be processed, and the offset of the first of them."""
+        return self._waiting.queued((topic, partition))
 
     def step(self) -> bool:
         """Process the record that is next by time, and what its time makes due. False if there is none."""
-        if not self._heads:
-            return False
-        place = self._first.poll()
-        _, receiver, record, received = self._heads.pop(place)
-        self._next_head(place, self._queues[place])
-        self._process(receiver, record, received)
-        return True
+        return self._waiting.step()
+
+    def drain(self, behind: Sequence[tuple[str, int]] = ()) -> int:
+        """Process what waits, but nothing as soon as no record of one of the partitions `behind` waits: it could be
+        the next by time. How many records that were.
+        """
+        return self._waiting.drain(behind)
 
     def take_outputs(self) -> list[Output]:
         """The outputs since the last call."""
@@ -297,26 +293,8 @@ class Task:
 
     # ---- inside
 
-    def _next_head(self, place: tuple[str, int], queue: deque[Input]) -> None:
-        receiver = self._receivers.get(place[0]) or self._matching(place[0])
-        while queue:
-            received = queue.popleft()
-            record = receiver.receive(received)
-            if record is not None:
-                order = (record.timestamp,) if self._ties_by_heap else (record.timestamp, receiver.rank, *place)
-                self._heads[place] = (order, receiver, record, received)
-                self._first.offer(place)
-                return
-
-    def _matching(self, topic: str) -> Receiver:
-        """The receiver of a topic that the pattern of a source names."""
-        for pattern, receiver in self._patterns:
-            if pattern.fullmatch(topic):
-                self._receivers[topic] = receiver
-                return receiver
-        raise TopologyError(f"task {self.id} reads no topic {topic} (it reads: {', '.join(self._receivers) or 'none'})")
-
-    def _process(self, receiver: Receiver, record: Record, received: Input) -> None:
+    def process(self, receiver: Receiver, record: Record, received: Input) -> None:
+        """One record, and what its time makes due."""
         self.current = received
         self.timestamp = record.timestamp
         if record.timestamp > self._stream_time.value:
@@ -324,6 +302,35 @@ class Task:
         receiver.context.forward(record)
         if self._by_stream_time:
             self._by_stream_time.run(self._stream_time.value, self._punctuate)
+
+    def process_rows(self, receiver: Receiver, rows: Rows, start: int, end: int) -> None:
+        """Rows of one partition, one after another."""
+        self._rows = rows
+        emit, stream_time, punctuators = receiver.context.emit, self._stream_time, self._by_stream_time
+        headers: Iterable[Headers] = repeat(()) if rows.headers is None else rows.headers[start:end]
+        columns = (rows.keys, rows.values, rows.timestamps)
+        if end - start < rows.end:
+            columns = (rows.keys[start:end], rows.values[start:end], rows.timestamps[start:end])
+        for row, key, value, timestamp, own in zip(range(start, end), *columns, headers, strict=False):
+            self._row = row
+            self._current = None
+            self.timestamp = timestamp
+            if timestamp > stream_time.value:
+                stream_time.value = timestamp
+            emit(key, value, timestamp, own)
+            if punctuators.schedules:
+                punctuators.run(stream_time.value, self._punctuate)
+
+    @property
+    def current(self) -> Input | None:
+        """The record that is being processed, as it came."""
+        if self._current is None and self._rows is not None:
+            self._current = self._rows.input(self._row)
+        return self._current
+
+    @current.setter
+    def current(self, received: Input | None) -> None:
+        self._current = received
 
     def _punctuate(self, schedule: Schedule, time: int) -> None:
         self.timestamp = self.stream_time
@@ -373,19 +380,23 @@ class Task:
                 nodes[name].adopt({child: nodes[child] for child in topology.children(name)})
         for context in self._contexts.values():
             context.start()
+        for name in reversed(self.subtopology.nodes):
+            if name not in topology.sinks:
+                nodes[name].link()
 
     def _read(self, name: str, nodes: dict[str, Any]) -> None:
         source = self.topology.sources[name]
         nodes[name] = NodeContext(self, name, None, [])
+        receivers = self._waiting.receivers
         defaults = self.settings.defaults
         key = bound(source.key, defaults, f"the key of source {name} ({source.where})", key=True)
         value = bound(source.value, defaults, f"the value of source {name} ({source.where})")
         if source.pattern is not None:
-            receiver = Receiver(self, nodes[name], key, value, source.extractor, len(self._receivers))
-            self._patterns.append((re.compile(source.pattern), receiver))
+            receiver = Receiver(self, nodes[name], key, value, source.extractor, len(receivers))
+            self._waiting.patterns.append((re.compile(source.pattern), receiver))
         for topic in source.topics:
             real = self.topology.topic(topic, self.settings.application_id)
-            self._receivers[real] = Receiver(self, nodes[name], key, value, source.extractor, len(self._receivers))
+            receivers[real] = Receiver(self, nodes[name], key, value, source.extractor, len(receivers))
 
 
 class GlobalTask(Task):

@@ -24,8 +24,8 @@ _OPERATIONS: dict[str, Callable[[Any], Callable[[], Any]]] = {
     "map_values": lambda function: partial(stateless.MapValues, function),
     "flat_map_values": lambda function: partial(stateless.FlatMapValues, function),
     "select_key": lambda function: partial(stateless.SelectKey, function),
-    "foreach": lambda function: partial(stateless.Foreach, function),
-    "print": lambda function: partial(stateless.Foreach, function),
+    "foreach": lambda function: partial(stateless.Peek, function),
+    "print": lambda function: partial(stateless.Peek, function),
     "peek": lambda function: partial(stateless.Peek, function),
     "merge": lambda function: stateless.PassThrough,
     "to_stream": lambda function: stateless.ToStream,
@@ -94,7 +94,7 @@ def _repartition(lowering: Lowering, node: plan.Repartition) -> None:
         return
     topology.add_internal_topic(InternalTopic(node.topic, node.partitions))
     keeps = node in lowering.keeps_null_keys
-    supplier = stateless.keep_null_keys if keeps else stateless.drop_null_keys
+    supplier = stateless.PassThrough if keeps else stateless.DropNullKeys
     topology.add_processor(node.filter, supplier, *lowering.parents(node), where=node.where)
     topology.add_sink(
         node.sink,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 #: Names with contents, in their order; a name may come twice.
@@ -118,8 +117,7 @@ class Windowed(NamedTuple):
         return f"[{self.key}@{self.window.start}/{self.window.end}]"
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(NamedTuple):
     """A record as it was read from a topic. `timestamp` is what the broker gave; an extractor may say otherwise."""
 
     topic: str
@@ -131,8 +129,7 @@ class Input:
     headers: Headers = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(NamedTuple):
     """A record to be written. `partition` is None where the default partitioner is to place `partition_by`: the key's
     bytes, of a windowed key those of the key inside (None: any partition will do).
     """

@@ -207,13 +207,16 @@ class Runner:
             again = False
             for key, task in self.tasks.items():
                 taken, waiting[key] = waiting[key], []
-                made = task.run(taken, self.now)
+                made = self._give(task, taken)
                 outputs += made
                 for output in made:
                     if output.topic in readers:
                         again = True
                         give(self._input(output))
         return outputs
+
+    def _give(self, task: Task, inputs: list[Input]) -> list[Output]:
+        return task.run(inputs, self.now)
 
     def _input(self, output: Output) -> Input:
         partition = output.partition

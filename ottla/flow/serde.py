@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +25,8 @@ class Serde:
     """A pair of functions. The topic is what Kafka gives to serializers: a registry takes the subject from it."""
 
     name = "serde"
+    #: Classes whose values come back as the same ones.
+    exact: frozenset[type] = frozenset()
 
     def serialize(self, topic: str, value: Any) -> bytes:
         """Bytes of a value that is not None; SerdeError if it has no form in bytes."""
@@ -32,6 +35,14 @@ class Serde:
     def deserialize(self, topic: str, data: bytes) -> Any:
         """The value; SerdeError if the bytes are none of its kind."""
         raise SerdeError(f"{type(self).__name__} does not read")
+
+    def writer(self, topic: str) -> Callable[[Any], bytes]:
+        """`serialize` for many values. Where it raises anything, `serialize` raises what it should be."""
+        return partial(self.serialize, topic)
+
+    def reader(self, topic: str) -> Callable[[bytes], Any]:
+        """`deserialize` for many values, with the same rule."""
+        return partial(self.deserialize, topic)
 
     def __repr__(self) -> str:
         return self.name
@@ -58,27 +69,63 @@ class FunctionSerde(Serde):
         except (TypeError, ValueError, struct.error) as error:
             raise SerdeError(f"the {self.name} serde cannot read {data[:40]!r}: {error}") from error
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """One of Kafka's own is itself again in another process."""
+        return (serde, (self.name,)) if _NAMED.get(self.name) is self else super().__reduce_ex__(protocol)
+
+    def writer(self, topic: str) -> Callable[[Any], bytes]:
+        return self._write
+
+    def reader(self, topic: str) -> Callable[[bytes], Any]:
+        return self._read
+
+
+class _Text(FunctionSerde):
+    """UTF-8."""
+
+    def writer(self, topic: str) -> Callable[[Any], bytes]:
+        return str.encode
+
 
 def _to_bytes(value: Any) -> bytes:
+    if value.__class__ is bytes:
+        return value
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise TypeError("expected bytes")
     return bytes(value)
 
 
+_encode_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+_decode_json = json.JSONDecoder().raw_decode
+
+
 def _to_json(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return _encode_json(value).encode()
+
+
+def _from_json(data: bytes) -> Any:
+    """`json.loads`, with a short way for UTF-8 without white space around it."""
+    try:
+        text = data.decode()
+        value, end = _decode_json(text)
+    except ValueError:
+        return json.loads(data)
+    return value if end == len(text) else json.loads(data)
 
 
 def _number(name: str, form: str, kind: type) -> FunctionSerde:
     packer = struct.Struct(form)
+    pack, unpack = packer.pack, packer.unpack
 
     def write(value: Any) -> bytes:
+        if value.__class__ is kind:
+            return pack(value)
         if isinstance(value, bool) or not isinstance(value, (int, kind)):
             raise TypeError(f"expected {kind.__name__}")
-        return packer.pack(value)
+        return pack(value)
 
     def read(data: bytes) -> Any:
-        return packer.unpack(data)[0]
+        return unpack(data)[0]
 
     return FunctionSerde(name, write, read)
 
@@ -96,8 +143,8 @@ def _from_boolean(data: bytes) -> bool:
 
 
 BYTES = FunctionSerde("bytes", _to_bytes, bytes)
-STRING = FunctionSerde("string", lambda value: value.encode(), lambda data: data.decode())
-JSON = FunctionSerde("json", _to_json, json.loads)
+STRING = _Text("string", lambda value: value.encode(), lambda data: data.decode())
+JSON = FunctionSerde("json", _to_json, _from_json)
 LONG = _number("long", ">q", int)
 DOUBLE = _number("double", ">d", float)
 _NAMED: dict[str, Serde] = {
@@ -115,6 +162,9 @@ _NAMED: dict[str, Serde] = {
         FunctionSerde("uuid", lambda value: str(value).encode(), lambda data: UUID(data.decode())),
     )
 }
+for _name, _kinds in (("bytes", (bytes,)), ("string", (str,)), ("json", (str, int)), ("long", (int,)),
+                      ("integer", (int,)), ("short", (int,))):  # fmt: skip
+    _NAMED[_name].exact = frozenset(_kinds)
 _NAMED |= {"str": STRING, "int": LONG}
 
 
@@ -172,6 +222,17 @@ class TimeWindowedSerde(WrappingSerde):
         assert self.inner is not None
         start: int = value.window.start
         return self.inner.serialize(topic, value.key) + start.to_bytes(8, "big")
+
+    def writer(self, topic: str) -> Callable[[Any], bytes]:
+        assert self.inner is not None
+        write = self.inner.writer(topic)
+
+        def windowed(value: Any) -> bytes:
+            key, window = value
+            start: int = window[0]
+            return write(key) + start.to_bytes(8, "big")
+
+        return windowed
 
     def deserialize(self, topic: str, data: bytes) -> Any:
         assert self.inner is not None

@@ -33,14 +33,14 @@ from ottla.flow.handler import (
 )
 from ottla.flow.plan import Plan
 from ottla.flow.processor import Context, Processor, PunctuationType
-from ottla.flow.receive import (
+from ottla.flow.record import FixedKeyRecord, Record, RecordContext, ValueAndTimestamp, Window, Windowed
+from ottla.flow.serde import Serde, SessionWindowedSerde, TimeWindowedSerde
+from ottla.flow.task.receive import (
     fail_on_invalid_timestamp,
     log_and_skip_on_invalid_timestamp,
     use_partition_time_on_invalid_timestamp,
     wallclock_timestamp,
 )
-from ottla.flow.record import FixedKeyRecord, Record, RecordContext, ValueAndTimestamp, Window, Windowed
-from ottla.flow.serde import Serde, SessionWindowedSerde, TimeWindowedSerde
 from ottla.flow.topology import Topology
 from ottla.flow.window import JoinWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 from ottla.streams import serdes, stores

@@ -34,6 +34,7 @@ _PURE = {
 _EXTRAS = (
     "ottla/spark/",
     "ottla/columns/",
+    "ottla/flow/vector/",
     "ottla/serde/",
     "ottla/client/consumer/table.py",
     "ottla/client/producer/outgoing.py",

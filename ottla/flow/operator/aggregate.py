@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.flow.operator.view import IS_LATEST, NOT_PUT, Getter, StoreValues, View, store_getter
-from ottla.flow.processor import Context, Processor
-from ottla.flow.record import Change, Record
+from ottla.flow.processor import Context
+from ottla.flow.record import Change, Headers
+from ottla.flow.task.push import Fused, Node, Push
 
 
 class StreamAggregate(View):
@@ -29,42 +30,49 @@ class StreamAggregate(View):
         self.initializer = initializer
         self.aggregator = aggregator
 
-    def __call__(self) -> Processor:
+    def __call__(self) -> Fused:
         return _Aggregate(self)
 
     def getter(self) -> Getter:
         return store_getter(self.store)
 
 
-class _Aggregate(Processor):
+class _Aggregate(Fused):
     def __init__(self, table: StreamAggregate) -> None:
         self._table = table
-        self._initializer = table.initializer
-        self._aggregator = table.aggregator
 
     def init(self, context: Context) -> None:
-        self.context = context
         self._store = StoreValues(context, self._table.store)
 
-    def process(self, record: Record) -> None:
-        key, value, timestamp = record.key, record.value, record.timestamp
-        if key is None or value is None:
-            self.context.drop()
-            return
-        found = self._store.get(key)
-        if found is not None:
-            old = found[0]
-            timestamp = max(timestamp, found[1])
-            new = self._aggregator(key, value, old)
-        elif self._initializer is None:
-            old, new = None, value
-        else:
-            old = self._initializer()
-            new = self._aggregator(key, value, old)
-        code = self._store.put(key, new, timestamp)
-        if code != NOT_PUT:
-            change = Change(new, old if self._table.sending_old else None, code == IS_LATEST)
-            self.context.forward(Record(key, change, timestamp, record.headers))
+    def fused(self, node: Node) -> Push:
+        initializer, aggregator, send_old = self._table.initializer, self._table.aggregator, self._table.sending_old
+        get, put, emit, failed = self._store.get, self._store.put, node.emit, node.failed
+
+        def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None or value is None:
+                node.drop()
+                return
+            try:
+                found = get(key)
+                if found is not None:
+                    old, before = found
+                    time = timestamp if timestamp > before else before
+                    new = aggregator(key, value, old)
+                else:
+                    time = timestamp
+                    if initializer is None:
+                        old, new = None, value
+                    else:
+                        old = initializer()
+                        new = aggregator(key, value, old)
+                code = put(key, new, time)
+            except Exception as error:
+                failed(key, value, timestamp, headers, error)
+                return
+            if code != NOT_PUT:
+                emit(key, Change(new, old if send_old else None, code == IS_LATEST), time, headers)
+
+        return push
 
 
 class CogroupTable(View):
@@ -74,7 +82,7 @@ class CogroupTable(View):
         self._parents = parents
         self._getter = getter
 
-    def __call__(self) -> Processor:
+    def __call__(self) -> Fused:
         from ottla.flow.operator.stateless import PassThrough
 
         return PassThrough()

@@ -5,144 +5,237 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ottla.flow.failure import Failed
 from ottla.flow.processor import Context, Processor
-from ottla.flow.record import FixedKeyRecord, Record
+from ottla.flow.record import FixedKeyRecord, Headers, Record
+from ottla.flow.task.push import Fused, Node, Push
+
+Function = Callable[[Any, Any], Any]
 
 
-class Filter(Processor):
+class Filter(Fused):
     """Records for which the predicate holds (`negate`: does not hold)."""
 
-    def __init__(self, predicate: Callable[[Any, Any], Any], negate: bool = False) -> None:
+    def __init__(self, predicate: Function, negate: bool = False) -> None:
         self._predicate = predicate
         self._negate = negate
 
-    def process(self, record: Record) -> None:
-        if bool(self._predicate(record.key, record.value)) is not self._negate:
-            self.context.forward(record)
+    def fused(self, node: Node) -> Push:
+        predicate, negate, emit, failed = self._predicate, self._negate, node.emit, node.failed
+
+        def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                kept = bool(predicate(key, value)) is not negate
+            except Exception as error:
+                failed(key, value, timestamp, headers, error)
+                return
+            if kept:
+                emit(key, value, timestamp, headers)
+
+        return push
 
 
-def drop_null_keys() -> Filter:
+class DropNullKeys(Fused):
     """The filter in front of a repartition topic."""
-    return Filter(lambda key, value: key is not None)
+
+    def fused(self, node: Node) -> Push:
+        emit = node.emit
+
+        def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is not None:
+                emit(key, value, timestamp, headers)
+
+        return push
 
 
-def keep_null_keys() -> Filter:
-    """The filter in front of a repartition topic that a left or outer join reads (KIP-962)."""
-    return Filter(lambda key, value: True)
+class PassThrough(Fused):
+    """Merge, the arms of a branch, and the filter in front of a repartition topic that a left or outer join reads
+    (KIP-962).
+    """
+
+    def fused(self, node: Node) -> Push:
+        return node.emit
 
 
-class Map(Processor):
+class Map(Fused):
     """One record for each, with another key and value."""
 
-    def __init__(self, mapper: Callable[[Any, Any], Any]) -> None:
+    def __init__(self, mapper: Function) -> None:
         self._mapper = mapper
 
-    def process(self, record: Record) -> None:
-        pair = self._mapper(record.key, record.value)
-        if pair is None:
-            raise TypeError("the function of map returned None (expected a pair: key, value)")
-        key, value = pair
-        self.context.forward(Record(key, value, record.timestamp, record.headers))
+    def fused(self, node: Node) -> Push:
+        mapper, emit, failed = self._mapper, node.emit, node.failed
+
+        def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                pair = mapper(key, value)
+                if pair is None:
+                    raise TypeError("the function of map returned None (expected a pair: key, value)")
+                new_key, new_value = pair
+            except Exception as error:
+                failed(key, value, timestamp, headers, error)
+                return
+            emit(new_key, new_value, timestamp, headers)
+
+        return push
 
 
-class FlatMap(Processor):
+class FlatMap(Fused):
     """Any number of records for each."""
 
-    def __init__(self, mapper: Callable[[Any, Any], Any]) -> None:
+    def __init__(self, mapper: Function) -> None:
         self._mapper = mapper
 
-    def process(self, record: Record) -> None:
-        pairs = self._mapper(record.key, record.value)
-        if pairs is None:
-            raise TypeError("the function of flat_map returned None (expected pairs: key, value)")
-        for key, value in pairs:
-            self.context.forward(Record(key, value, record.timestamp, record.headers))
+    def fused(self, node: Node) -> Push:
+        mapper, emit, failed = self._mapper, node.emit, node.failed
+
+        def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                pairs = mapper(key, value)
+                if pairs is None:
+                    raise TypeError("the function of flat_map returned None (expected pairs: key, value)")
+                for new_key, new_value in pairs:
+                    emit(new_key, new_value, timestamp, headers)
+            except Failed:
+                raise
+            except Exception as error:
+                failed(key, value, timestamp, headers, error)
+
+        return push
 
 
-class SelectKey(Processor):
+class SelectKey(Fused):
     """The same value under another key."""
 
-    def __init__(self, mapper: Callable[[Any, Any], Any]) -> None:
+    def __init__(self, mapper: Function) -> None:
         self._mapper = mapper
 
-    def process(self, record: Record) -> None:
-        self.context.forward(
-            Record(self._mapper(record.key, record.value), record.value, record.timestamp, record.headers)
-        )
+    def fused(self, node: Node) -> Push:
+        mapper, emit, failed = self._mapper, node.emit, node.failed
+
+        def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                new_key = mapper(key, value)
+            except Exception as error:
+                failed(key, value, timestamp, headers, error)
+                return
+            emit(new_key, value, timestamp, headers)
+
+        return push
 
 
-class MapValues(Processor):
+class MapValues(Fused):
     """Another value under the same key."""
 
-    def __init__(self, mapper: Callable[[Any, Any], Any]) -> None:
+    def __init__(self, mapper: Function) -> None:
         self._mapper = mapper
 
-    def process(self, record: Record) -> None:
-        self.context.forward(
-            Record(record.key, self._mapper(record.key, record.value), record.timestamp, record.headers)
-        )
+    def fused(self, node: Node) -> Push:
+        mapper, emit, failed = self._mapper, node.emit, node.failed
+        #: A function of the value alone is called without the step that leaves the key out.
+        alone: Callable[[Any], Any] | None = getattr(mapper, "of_value", None)
+
+        def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                new = mapper(key, value)
+            except Exception as error:
+                failed(key, value, timestamp, headers, error)
+                return
+            emit(key, new, timestamp, headers)
+
+        def push_alone(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                new = alone(value)  # type: ignore[misc]
+            except Exception as error:
+                failed(key, value, timestamp, headers, error)
+                return
+            emit(key, new, timestamp, headers)
+
+        return push if alone is None else push_alone
 
 
-class FlatMapValues(Processor):
+class FlatMapValues(Fused):
     """Any number of values under the same key."""
 
-    def __init__(self, mapper: Callable[[Any, Any], Any]) -> None:
+    def __init__(self, mapper: Function) -> None:
         self._mapper = mapper
 
-    def process(self, record: Record) -> None:
-        values = self._mapper(record.key, record.value)
-        if values is None:
-            raise TypeError("the function of flat_map_values returned None (expected values)")
-        for value in values:
-            self.context.forward(Record(record.key, value, record.timestamp, record.headers))
+    def fused(self, node: Node) -> Push:
+        mapper, emit, failed = self._mapper, node.emit, node.failed
+
+        def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                values = mapper(key, value)
+                if values is None:
+                    raise TypeError("the function of flat_map_values returned None (expected values)")
+                for new in values:
+                    emit(key, new, timestamp, headers)
+            except Failed:
+                raise
+            except Exception as error:
+                failed(key, value, timestamp, headers, error)
+
+        return push
 
 
-class Foreach(Processor):
-    """A function for its effect; nothing follows."""
+class Peek(Fused):
+    """A function for its effect; the record goes on, if anything follows."""
 
-    def __init__(self, action: Callable[[Any, Any], Any]) -> None:
+    def __init__(self, action: Function) -> None:
         self._action = action
 
-    def process(self, record: Record) -> None:
-        self._action(record.key, record.value)
+    def fused(self, node: Node) -> Push:
+        action, emit, failed = self._action, node.emit, node.failed
+
+        def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                action(key, value)
+            except Exception as error:
+                failed(key, value, timestamp, headers, error)
+                return
+            emit(key, value, timestamp, headers)
+
+        return push
 
 
-class Peek(Foreach):
-    """A function for its effect; the record goes on."""
-
-    def process(self, record: Record) -> None:
-        self._action(record.key, record.value)
-        self.context.forward(record)
-
-
-class PassThrough(Processor):
-    """Merge, and the arms of a branch."""
-
-    def process(self, record: Record) -> None:
-        self.context.forward(record)
-
-
-class Branch(Processor):
+class Branch(Fused):
     """The first arm whose predicate holds gets the record; None is the default arm."""
 
-    def __init__(self, arms: Sequence[tuple[str, Callable[[Any, Any], Any] | None]]) -> None:
+    def __init__(self, arms: Sequence[tuple[str, Function | None]]) -> None:
         self._arms = [(name, predicate) for name, predicate in arms if predicate is not None]
         self._default = next((name for name, predicate in arms if predicate is None), None)
 
-    def process(self, record: Record) -> None:
-        for name, predicate in self._arms:
-            if predicate(record.key, record.value):
-                self.context.forward(record, name)
+    def fused(self, node: Node) -> Push:
+        arms = [(node.child(name), predicate) for name, predicate in self._arms]
+        default = node.child(self._default) if self._default is not None else None
+        failed = node.failed
+
+        def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            emit = default
+            try:
+                for arm, predicate in arms:
+                    if predicate(key, value):
+                        emit = arm
+                        break
+            except Exception as error:
+                failed(key, value, timestamp, headers, error)
                 return
-        if self._default is not None:
-            self.context.forward(record, self._default)
+            if emit is not None:
+                emit(key, value, timestamp, headers)
+
+        return push
 
 
-class ToStream(Processor):
+class ToStream(Fused):
     """The new value of each change."""
 
-    def process(self, record: Record) -> None:
-        self.context.forward(Record(record.key, record.value.new, record.timestamp, record.headers))
+    def fused(self, node: Node) -> Push:
+        emit = node.emit
+
+        def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            emit(key, value.new, timestamp, headers)
+
+        return push
 
 
 class FixedKey(Processor):

@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ottla.flow.failure import Failed
 from ottla.flow.operator.suppress import _AsIfFrom
-from ottla.flow.operator.view import Getter, value_of
-from ottla.flow.processor import Context, Processor
-from ottla.flow.record import Record
+from ottla.flow.operator.view import Getter
+from ottla.flow.processor import Context
+from ottla.flow.record import Headers, Record
 from ottla.flow.store.buffer import JoinBuffer
+from ottla.flow.task.push import Fused, Node, Push
 
 
-class StreamTableJoin(Processor):
+class StreamTableJoin(Fused):
     """`joiner` takes (key, stream value, table value); `selector` gives the table's key."""
 
     def __init__(
@@ -43,37 +45,53 @@ class StreamTableJoin(Processor):
         if self._buffer_name is not None:
             self._buffer = context.get_state_store(self._buffer_name)
 
-    def process(self, record: Record) -> None:
-        if self._drops(record):
-            self.context.drop()
-            return
-        if self._buffer is None:
-            self._join(record)
-            return
+    def fused(self, node: Node) -> Push:
+        join, buffer, failed = self._joins(node.emit), self._buffer, node.failed
+        always, on_null_key = not self._left, self._left and self._selector is not None
+        selector = self._selector
+
+        def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                name = key if selector is None or value is None else selector(key, value)
+                if value is None or (name is None and (always or not (key is None or on_null_key))):
+                    node.drop()
+                elif buffer is None:
+                    join(name, key, value, timestamp, headers)
+                else:
+                    self._wait(buffer, name, Record(key, value, timestamp, headers), join)
+            except Failed:
+                raise
+            except Exception as error:
+                failed(key, value, timestamp, headers, error)
+
+        return push
+
+    def _joins(self, emit: Push) -> Callable[[Any, Any, Any, int, Headers], None]:
+        """A function that joins a record with the table's row `name`."""
+        get, get_as_of, versioned = self._values.get, self._values.get_as_of, self._values.versioned
+        joiner, left = self._joiner, self._left
+
+        def join(name: Any, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            found = None
+            if name is not None:
+                found = get_as_of(name, timestamp) if versioned else get(name)
+            if found is not None:
+                other = found[0]
+                if left or other is not None:
+                    emit(key, joiner(key, value, other), timestamp, headers)
+            elif left:
+                emit(key, joiner(key, value, None), timestamp, headers)
+
+        return join
+
+    def _wait(self, buffer: JoinBuffer, name: Any, record: Record, join: Callable[..., None]) -> None:
         metadata = self.context.record_metadata()
         assert metadata is not None
-        if not self._buffer.put(record, metadata):
-            self._join(record)
+        if not buffer.put(record, metadata):
+            join(name, record.key, record.value, record.timestamp, record.headers)
             return
-        for held in self._buffer.due():
+        for held in buffer.due():
+            due = held.record
+            selected = due.key if self._selector is None else self._selector(due.key, due.value)
             with _AsIfFrom(self.context, held.context):
-                self._join(held.record)
-
-    def _drops(self, record: Record) -> bool:
-        if record.value is None:
-            return True
-        if self._left and (record.key is None or self._selector is not None):
-            return False
-        return self._key(record) is None
-
-    def _key(self, record: Record) -> Any:
-        return record.key if self._selector is None else self._selector(record.key, record.value)
-
-    def _join(self, record: Record) -> None:
-        key = self._key(record)
-        found = None
-        if key is not None:
-            found = self._values.get_as_of(key, record.timestamp) if self._values.versioned else self._values.get(key)
-        other = value_of(found)
-        if self._left or other is not None:
-            self.context.forward(record.with_value(self._joiner(record.key, record.value, other)))
+                join(selected, due.key, due.value, due.timestamp, due.headers)

@@ -13,6 +13,9 @@ from typing import Any, Protocol
 from ottla.flow.processor import Context, Processor
 from ottla.flow.record import ValueAndTimestamp, Windowed
 from ottla.flow.store.versioned import IS_LATEST, NOT_PUT, VersionedStore
+from ottla.flow.task.push import Fused
+
+_pair = tuple.__new__
 
 
 class Values(Protocol):
@@ -38,7 +41,7 @@ class View:
 
     sending_old = False
 
-    def __call__(self) -> Processor:
+    def __call__(self) -> Processor | Fused:
         """A processor for a task."""
         raise TypeError(f"{type(self).__name__} has no processor")
 
@@ -63,6 +66,8 @@ class StoreValues:
     def __init__(self, context: Context, name: str) -> None:
         self._store = context.get_state_store(name)
         self.versioned = isinstance(self._store, VersionedStore)
+        if not self.versioned:
+            self.get = self._store.get  # type: ignore[method-assign]
 
     def get(self, key: Any) -> ValueAndTimestamp | None:
         found = self._store.get(key)
@@ -79,7 +84,7 @@ class StoreValues:
         if self.versioned:
             code: int = self._store.put(key, value, timestamp)
             return code
-        self._store.put(key, None if value is None else ValueAndTimestamp(value, timestamp))
+        self._store.put(key, None if value is None else _pair(ValueAndTimestamp, (value, timestamp)))
         return IS_LATEST
 
 

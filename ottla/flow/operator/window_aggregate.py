@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ottla.flow.failure import Failed
 from ottla.flow.operator.emit import CloseClock
-from ottla.flow.operator.view import Getter, View, WindowValues, value_of
-from ottla.flow.processor import Context, Processor
-from ottla.flow.record import Change, Record, ValueAndTimestamp, Windowed
+from ottla.flow.operator.view import Getter, View, WindowValues
+from ottla.flow.processor import Context
+from ottla.flow.record import Change, Headers, ValueAndTimestamp, Window, Windowed
+from ottla.flow.task.push import Fused, Node, Push
 from ottla.flow.window import TimeWindows, UnlimitedWindows
 
 
@@ -37,14 +39,14 @@ class WindowAggregate(View):
         self.aggregator = aggregator
         self.on_close = on_close
 
-    def __call__(self) -> Processor:
+    def __call__(self) -> Fused:
         return _WindowAggregate(self)
 
     def getter(self) -> Getter:
         return Getter((self.store,), lambda context: WindowValues(context, self.store))
 
 
-class _WindowAggregate(Processor):
+class _WindowAggregate(Fused):
     def __init__(self, table: WindowAggregate) -> None:
         self._table = table
         self._windows = table.windows
@@ -52,39 +54,60 @@ class _WindowAggregate(Processor):
         self._aggregator = _reduced(table.aggregator) if table.initializer is None else table.aggregator
 
     def init(self, context: Context) -> None:
-        self.context = context
         self._store = context.get_state_store(self._table.store)
         self._time = context.cell("stream_time")
         self._clock = CloseClock(context) if self._table.on_close else None
 
-    def process(self, record: Record) -> None:
-        if record.key is None:
-            self.context.drop()
-            return
-        self._time.value = max(self._time.value, record.timestamp)
-        close = self._time.value - self._windows.grace_ms
-        for window in self._windows.windows_for(record.timestamp):
-            if window.end > close:
-                self._update(record, window)
-            else:
-                self.context.drop()
-        if self._clock is not None:
-            self._emit_closed(self._clock, record, close)
+    def fused(self, node: Node) -> Push:
+        time, clock, grace, failed = self._time, self._clock, self._windows.grace_ms, node.failed
+        windows_for, update = Memory(self._windows).windows_for, self._updater(node)
 
-    def _update(self, record: Record, window: Any) -> None:
-        found = self._store.fetch_one(record.key, window.start)
-        old = value_of(found)
-        if old is None:
-            old, timestamp = self._initializer(), record.timestamp
-        else:
-            timestamp = max(record.timestamp, found[1])
-        new = self._aggregator(record.key, record.value, old)
-        self._store.put(record.key, ValueAndTimestamp(new, timestamp), window.start)
-        if self._clock is None:
-            change = Change(new, old if self._table.sending_old else None)
-            self.context.forward(Record(Windowed(record.key, window), change, timestamp, record.headers))
+        def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if key is None:
+                node.drop()
+                return
+            if timestamp > time.value:
+                time.value = timestamp
+            close = time.value - grace
+            try:
+                for window in windows_for(timestamp):
+                    if window.end > close:
+                        update(key, value, timestamp, headers, window)
+                    else:
+                        node.drop()
+                if clock is not None:
+                    self._emit_closed(clock, node.emit, headers, close)
+            except Failed:
+                raise
+            except Exception as error:
+                failed(key, value, timestamp, headers, error)
 
-    def _emit_closed(self, clock: CloseClock, record: Record, close: int) -> None:
+        return push
+
+    def _updater(self, node: Node) -> Callable[[Any, Any, int, Headers, Window], None]:
+        """What one window does with a record."""
+        initializer, aggregator, emit, make = self._initializer, self._aggregator, node.emit, tuple.__new__
+        fetch, put, quiet, send_old = (
+            self._store.fetch_one, self._store.put, self._clock is not None, self._table.sending_old
+        )  # fmt: skip
+
+        def update(key: Any, value: Any, timestamp: int, headers: Headers, window: Window) -> None:
+            start = window[0]
+            found = fetch(key, start)
+            old = None if found is None else found[0]
+            if old is None:
+                old = initializer()
+            elif found[1] > timestamp:
+                timestamp = found[1]
+            new = aggregator(key, value, old)
+            put(key, make(ValueAndTimestamp, (new, timestamp)), start)
+            if not quiet:
+                change = Change(new, old if send_old else None)
+                emit(make(Windowed, (key, window)), change, timestamp, headers)
+
+        return update
+
+    def _emit_closed(self, clock: CloseClock, emit: Push, headers: Headers, close: int) -> None:
         if not clock.due(close):
             return
         size = self._windows.size_ms
@@ -95,8 +118,29 @@ class _WindowAggregate(Processor):
         if not clock.first and self._windows.windows_for(latest) == self._windows.windows_for(earliest - 1):
             return
         for key, value in list(self._store.fetch_closed(earliest, latest)):
-            self.context.forward(Record(key, Change(value[0], None), value[1], record.headers))
+            emit(key, Change(value[0], None), value[1], headers)
         clock.last.value = close
+
+
+class Memory:
+    """`windows_for` of the last time: most records have the windows of the one before."""
+
+    def __init__(self, windows: TimeWindows | UnlimitedWindows) -> None:
+        self._windows = windows
+        self._step = -1
+        self._last: list[Window] = []
+        if not isinstance(windows, TimeWindows) or windows.size_ms % windows.advance_ms:
+            # Where a window's end is no other one's start, windows change between two starts as well.
+            self.windows_for = windows.windows_for  # type: ignore[method-assign]
+        else:
+            self._advance = windows.advance_ms
+
+    def windows_for(self, timestamp: int) -> list[Window]:
+        """The windows that a record is in, by ascending start."""
+        step = timestamp // self._advance
+        if step != self._step:
+            self._step, self._last = step, self._windows.windows_for(timestamp)
+        return self._last
 
 
 def _reduced(reducer: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:

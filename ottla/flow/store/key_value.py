@@ -15,6 +15,12 @@ from ottla.flow.store.changelog import Log
 from ottla.flow.store.ordered import OrderedBytes, after
 from ottla.flow.store.spec import StoreSpec
 
+#: Classes whose objects never change, and are equal to one of the same class only if they are the same.
+FIXED = frozenset((str, bytes, int))
+#: So many entries are kept as objects.
+RECENT_MAX = 1 << 16
+_pair = tuple.__new__
+
 
 class KeyValueStore:
     """Keys in the order of their bytes. Ranges include both ends; None is open."""
@@ -110,11 +116,62 @@ class KeyValueStore:
 
 
 class TimestampedKeyValueStore(KeyValueStore):
-    """Values are `ValueAndTimestamp`."""
+    """Values are `ValueAndTimestamp`. Those read or written last are kept as objects, if nobody can change them."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        #: Of a key its bytes and its value.
+        self._recent: dict[Any, tuple[bytes, ValueAndTimestamp]] = {}
+        self._write = self._value.writer(self._topic)
+        #: Classes of values that are kept when they are put; none where each write is logged.
+        self._exact: frozenset[type] = self._value.exact if self._log is None else frozenset()
+
+    def get(self, key: Any) -> ValueAndTimestamp | None:
+        # Keys of these classes are equal only if their bytes are.
+        if key.__class__ not in FIXED:
+            found: ValueAndTimestamp | None = super().get(key)
+            return found
+        known = self._recent.get(key)
+        if known is not None:
+            return known[1]
+        name = self._key.serialize(self._topic, key)
+        data = self.entries.get(name)
+        if data is None:
+            return None
+        value = self._read(data)
+        if value[0].__class__ in FIXED:
+            self._keep(key, name, value)
+        return value
+
+    def put(self, key: Any, value: Any) -> None:
+        if key.__class__ not in FIXED:
+            super().put(key, value)
+            return
+        if value is None or value[0].__class__ not in self._exact:
+            self._recent.pop(key, None)
+            super().put(key, value)
+            return
+        known = self._recent.get(key)
+        name = known[0] if known is not None else self._key.serialize(self._topic, key)
+        content, timestamp = value
+        try:
+            data = self._write(content)
+        except Exception:
+            data = self._value.serialize(self._topic, content)
+        self.entries.put(name, timestamp.to_bytes(8, "big", signed=True) + data)
+        if known is not None:
+            self._recent[key] = (name, value)
+        else:
+            self._keep(key, name, value)
+
+    def _keep(self, key: Any, name: bytes, value: ValueAndTimestamp) -> None:
+        if len(self._recent) >= RECENT_MAX:
+            self._recent.clear()
+        self._recent[key] = (name, value)
 
     def _read(self, data: bytes) -> ValueAndTimestamp:
         timestamp = int.from_bytes(data[:8], "big", signed=True)
-        return ValueAndTimestamp(self._value.deserialize(self._topic, data[8:]), timestamp)
+        return _pair(ValueAndTimestamp, (self._value.deserialize(self._topic, data[8:]), timestamp))
 
     def _put(self, key: bytes, value: Any) -> None:
         if value is None or value[0] is None:

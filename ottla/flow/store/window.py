@@ -16,6 +16,7 @@ from typing import Any
 from ottla.flow.record import TIME_MAX, ValueAndTimestamp, Window, Windowed
 from ottla.flow.serde import Serde
 from ottla.flow.store.changelog import Cell, Log
+from ottla.flow.store.key_value import FIXED, RECENT_MAX
 from ottla.flow.store.ordered import OrderedBytes
 from ottla.flow.store.spec import StoreSpec
 
@@ -47,6 +48,10 @@ class WindowStore:
         self._now = now
         self._observed = observed
         self._sequence = sequence
+        #: The bytes of keys.
+        self._names: dict[Any, bytes] = {}
+        #: By key and start the values that were put last, and the bytes that they stand under.
+        self._recent: dict[tuple[Any, int], tuple[ValueAndTimestamp, bytes]] = {}
 
     def put(self, key: Any, value: Any, start: int) -> None:
         """Set the value of a window; None deletes it (nothing, where duplicates are kept)."""
@@ -54,7 +59,7 @@ class WindowStore:
         number = 0
         if self.spec.duplicates:
             number = self._sequence.value = (self._sequence.value + 1) & 0x7FFFFFFF
-        name = self._key.serialize(self._topic, key)
+        name = self._name(key)
         time, sequence = start.to_bytes(8, "big"), number.to_bytes(4, "big")
         place = name + time + sequence
         if value is None or (isinstance(value, ValueAndTimestamp) and value[0] is None):
@@ -70,9 +75,13 @@ class WindowStore:
             self._observed.value = start
             self._expire()
         if data is not None:
-            self.entries.put(_BY_KEY + place, data)
-            self.entries.put(_BY_TIME + time + name + sequence, b"")
+            by_key = _BY_KEY + place
+            self._recent.pop((key, start), None)
+            if self.entries.get(by_key) is None:
+                self.entries.put(_BY_TIME + time + name + sequence, b"")
+            self.entries.put(by_key, data)
         else:
+            self._recent.pop((key, start), None)
             self.entries.delete(_BY_KEY + place)
             self.entries.delete(_BY_TIME + time + name + sequence)
 
@@ -80,9 +89,19 @@ class WindowStore:
         """The value of one window, or None."""
         if start <= self._observed.value - self.spec.retention_ms:
             return None
-        name = self._key.serialize(self._topic, key)
-        data = self.entries.get(_BY_KEY + name + start.to_bytes(8, "big") + bytes(4))
+        data = self.entries.get(_BY_KEY + self._name(key) + start.to_bytes(8, "big") + bytes(4))
         return None if data is None else self._read(data)
+
+    def _name(self, key: Any) -> bytes:
+        """The bytes of a key."""
+        if key.__class__ not in FIXED:
+            return self._key.serialize(self._topic, key)
+        name = self._names.get(key)
+        if name is None:
+            if len(self._names) >= RECENT_MAX:
+                self._names.clear()
+            name = self._names[key] = self._key.serialize(self._topic, key)
+        return name
 
     def fetch(self, key: Any, earliest: int, latest: int) -> Iterator[tuple[int, Any]]:
         """(start, value) of a key's windows that start in [earliest, latest], ascending."""
@@ -168,10 +187,43 @@ class WindowStore:
 
 
 class TimestampedWindowStore(WindowStore):
-    """Values are `ValueAndTimestamp`."""
+    """Values are `ValueAndTimestamp`. Those put last are kept as objects, if nobody can change them."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._encode = self._value.writer(self._topic)
+        keeps = self._log is None and not self.spec.duplicates
+        self._exact: frozenset[type] = self._value.exact if keeps else frozenset()
+
+    def fetch_one(self, key: Any, start: int) -> Any:
+        if start > self._observed.value - self.spec.retention_ms and key.__class__ in FIXED:
+            known = self._recent.get((key, start))
+            if known is not None:
+                return known[0]
+        return super().fetch_one(key, start)
+
+    def put(self, key: Any, value: Any, start: int) -> None:
+        if value is None or value[0].__class__ not in self._exact or key.__class__ not in FIXED:
+            super().put(key, value, start)
+            return
+        known = self._recent.get((key, start))
+        if known is not None and start >= self._observed.value - self.spec.retention_ms:
+            # The window is there, and stands under the same bytes.
+            self.entries.put(known[1], self._write(value)[0])
+            self._recent[key, start] = (value, known[1])
+            return
+        super().put(key, value, start)
+        if start >= self._observed.value - self.spec.retention_ms:
+            if len(self._recent) >= RECENT_MAX:
+                self._recent.clear()
+            place = _BY_KEY + self._name(key) + start.to_bytes(8, "big") + bytes(4)
+            self._recent[key, start] = (value, place)
 
     def _write(self, value: Any) -> tuple[bytes, bytes, int]:
-        data = self._value.serialize(self._topic, value[0])
+        try:
+            data = self._encode(value[0])
+        except Exception:
+            data = self._value.serialize(self._topic, value[0])
         return value[1].to_bytes(8, "big", signed=True) + data, data, value[1]
 
     def _read(self, data: bytes) -> ValueAndTimestamp:

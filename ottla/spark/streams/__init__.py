@@ -3,6 +3,7 @@
 layout      the topics, their partitions and the tasks of a program; internal topics are created here
 control     the line between the driver and its workers: stop, progress, errors
 task        a task with its producer: restored from its changelogs, every step a transaction
+write       what a transaction sends
 restore     a task's state, read back from the changelogs and the committed offsets
 worker      what runs inside a Spark task: a share of the stream tasks, until the driver says stop
 running     the driver's side: start, stop, await

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from ottla.client.consumer.sync import Consumer
 from ottla.flow.engine import State
+from ottla.flow.vector.columns import Batch, objects
 from ottla.kernel.ids import TopicPartition
 from ottla.spark.streams.layout import Program, TaskPlan
 
@@ -22,7 +23,7 @@ _FORM = "ottla1:"
 def restore(program: Program, plan: TaskPlan, cells: Mapping[str, int]) -> State:
     """The state as of the last committed transaction. Call it after the transactional id has been fenced."""
     state = State({}, dict(cells))
-    settings = program.connection(isolation_level="read_committed", max_poll_records=10_000, auto_offset_reset="none")
+    settings = program.connection(isolation_level="read_committed", auto_offset_reset="none")
     places = {TopicPartition(program.changelog(store), plan.partition): store for store in plan.stores}
     if not places:
         return state
@@ -33,13 +34,24 @@ def restore(program: Program, plan: TaskPlan, cells: Mapping[str, int]) -> State
             state.stores[places[place]] = {}
             consumer.seek(place, begin)
         while any(consumer.position(place) < end for place, end in ends.items()):
-            for record in consumer.poll(0.1):
-                entries = state.stores[places[TopicPartition(record.topic, record.partition)]]
-                if record.value is None:
-                    entries.pop(record.key, None)
-                else:
-                    entries[record.key] = record.value
+            for batch in consumer.poll_table(0.1, max_records=100_000).to_batches():
+                if batch.num_rows:
+                    rows = Batch.of(batch)
+                    apply(state.stores[places[TopicPartition(rows.topic, rows.partition)]], rows)
     return state
+
+
+def apply(entries: dict[bytes, bytes], rows: Batch) -> None:
+    """Records of a changelog, put into their store."""
+    pairs = zip(objects(rows.keys), objects(rows.values), strict=True)
+    if not rows.values.null_count:
+        entries.update(pairs)
+        return
+    for key, value in pairs:
+        if value is None:
+            entries.pop(key, None)
+        else:
+            entries[key] = value
 
 
 def pack(cells: Mapping[str, int]) -> str:

@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ottla.client.admin.client import Admin
-from ottla.client.producer.partitioner import key_partition
 from ottla.client.producer.sync import Producer
 from ottla.flow.engine import GlobalTask, Task
-from ottla.flow.record import Input, Output
+from ottla.flow.record import Output
+from ottla.flow.vector.columns import Batch
 from ottla.kernel.ids import TopicPartition
 from ottla.spark.streams.layout import Program, TaskPlan
 from ottla.spark.streams.restore import pack, restore, unpack
+from ottla.spark.streams.write import by_topic, write, write_changes
 
 
 class HostedTask:
@@ -49,9 +50,9 @@ class HostedTask:
         self._given = False
         self.processed = 0
 
-    def give(self, record: Input) -> None:
-        """Queue a record."""
-        self.task.add((record,))
+    def give(self, batch: Batch) -> None:
+        """Queue records of one of the partitions."""
+        self.task.add_columns(batch)
         self._given = True
 
     @property
@@ -72,8 +73,7 @@ class HostedTask:
         task.now = max(task.now, now)
         task.punctuate()
         # A partition without a waiting record may not be overtaken while its log has more.
-        while all(task.queued(*place)[0] for place in behind) and task.step():
-            self.processed += 1
+        self.processed += task.drain(behind)
         self._given = any(task.queued(*place)[0] for place in self.plan.sources)
         offsets = {}
         for place in self.plan.sources:
@@ -88,28 +88,15 @@ class HostedTask:
             return
         first = min(offsets)
         with self._producer.transaction() as transaction:
-            for output in outputs:
-                self._send(output)
+            for topic, some in by_topic(outputs):
+                write(self._producer, topic, some, self._count)
             for store in self.plan.stores:
-                topic = self._program.changelog(store)
-                for key, value in changes.stores.get(store, {}).items():
-                    self._producer.send(topic, value, key, partition=self.plan.partition)
+                entries = changes.stores.get(store)
+                if entries:
+                    write_changes(self._producer, self._program.changelog(store), self.plan.partition, entries)
             told = {place: (offset, pack(self._cells) if place == first else "") for place, offset in offsets.items()}
             transaction.send_offsets(self._program.application_id, told)
         self.committed = dict(offsets)
-
-    def _send(self, output: Output) -> None:
-        partition = output.partition
-        if partition is None and output.partition_by is not None:
-            partition = key_partition(output.partition_by, self._count(output.topic))
-        self._producer.send(
-            output.topic,
-            output.value,
-            output.key,
-            partition=partition,
-            headers=output.headers or None,
-            timestamp=output.timestamp,
-        )
 
     def _count(self, topic: str) -> int:
         if topic not in self._counts:

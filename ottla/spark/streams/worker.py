@@ -10,17 +10,17 @@ Rules:
 from __future__ import annotations
 
 import contextlib
+import gc
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ottla.client.admin.client import Admin
 from ottla.client.consumer.sync import Consumer
-from ottla.columns.record import ConsumerRecord
 from ottla.flow.engine import GlobalTask
 from ottla.flow.error import StreamsError, TopologyError
-from ottla.flow.record import Input
+from ottla.flow.vector.columns import Batch
 from ottla.kernel.client_error import Fenced
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
@@ -30,9 +30,11 @@ from ottla.spark.streams.task import HostedTask
 
 PATIENCE_S = 60
 POLL_S = 0.1
-POLL_RECORDS = 2_000
+POLL_RECORDS = 20_000
 #: A partition of which so many records wait is not read on.
-WAITING_MAX = 10_000
+WAITING_MAX = 40_000
+#: Objects that are made between two looks of the collector: outputs live until their transaction, and are many.
+COLLECT_EVERY = 200_000
 REPORT_S = 1.0
 
 
@@ -40,6 +42,8 @@ def work(program: Program, slot: int, slots: int, address: tuple[str, int], secr
     """Run the slot's tasks until the driver says stop. Errors of the program are told to the driver, others raised."""
     driver = DriverLine(address, secret, slot)
     patience = time.monotonic() + PATIENCE_S
+    before = gc.get_threshold()
+    gc.set_threshold(COLLECT_EVERY, *before[1:])
     try:
         while not driver.stopped.is_set():
             share = Share(program, slot, slots, driver)
@@ -60,6 +64,7 @@ def work(program: Program, slot: int, slots: int, address: tuple[str, int], secr
                     raise
                 driver.stopped.wait(1)
     finally:
+        gc.set_threshold(*before)
         driver.close()
 
 
@@ -86,9 +91,7 @@ class Share:
                 opened.callback(task.close, _quietly)
                 self._tasks.append(task)
                 self._readers |= dict.fromkeys(plan.sources, task)
-            reading = self._program.connection(
-                isolation_level="read_committed", auto_offset_reset="none", max_poll_records=POLL_RECORDS
-            )
+            reading = self._program.connection(isolation_level="read_committed", auto_offset_reset="none")
             self._consumer: Consumer[Any, Any] = opened.enter_context(Consumer(reading))
             self._begin()
             self._open = opened.pop_all()
@@ -107,9 +110,8 @@ class Share:
                 continue
             if self._globals is not None:
                 self._globals.read(0)
-            for record in self._consumer.poll(POLL_S):
-                place = TopicPartition(record.topic, record.partition)
-                self._readers[place].give(_input(record))
+            for batch in read(self._consumer, POLL_S):
+                self._readers[TopicPartition(batch.topic, batch.partition)].give(batch)
             positions = self._consumer.positions()
             for task in self._tasks:
                 self._run(task, positions)
@@ -180,13 +182,17 @@ class Globals:
         self._consumer.close()
 
     def read(self, timeout: float) -> None:
-        self.task.run([_input(record) for record in self._consumer.poll(timeout)], _now())
+        for batch in read(self._consumer, timeout):
+            self.task.add_columns(batch)
+        self.task.run((), _now())
         self.task.take_changes()
 
 
-def _input(record: ConsumerRecord[Any, Any]) -> Input:
-    topic, partition, offset, timestamp, key, value, headers, _ = record
-    return Input(topic, partition, offset, timestamp, key, value, headers)
+def read(consumer: Consumer[Any, Any], timeout: float) -> Iterator[Batch]:
+    """The next records, a partition at a time."""
+    for batch in consumer.poll_table(timeout, max_records=POLL_RECORDS).to_batches():
+        if batch.num_rows:
+            yield Batch.of(batch)
 
 
 def _now() -> int:

@@ -35,22 +35,22 @@ class Punctuators:
     """The punctuators of one clock of one task, in the order in which they were scheduled."""
 
     def __init__(self) -> None:
-        self._schedules: list[Schedule] = []
+        self.schedules: list[Schedule] = []
 
     def __bool__(self) -> bool:
-        return bool(self._schedules)
+        return bool(self.schedules)
 
     def add(self, schedule: Schedule) -> None:
-        self._schedules.append(schedule)
+        self.schedules.append(schedule)
 
     def next_due(self) -> int | None:
         """The earliest due time."""
-        return min((each.due.value for each in self._schedules if each.due.value != _CANCELLED), default=None)
+        return min((each.due.value for each in self.schedules if each.due.value != _CANCELLED), default=None)
 
     def run(self, time: int, call: Callable[[Schedule, int], None]) -> None:
         """Call what is due at `time`, each once."""
         while True:
-            due = [each for each in self._schedules if _CANCELLED != each.due.value <= time]
+            due = [each for each in self.schedules if _CANCELLED != each.due.value <= time]
             if not due:
                 break
             first = min(due, key=lambda each: each.due.value)
@@ -58,4 +58,4 @@ class Punctuators:
             missed = max(0, (time - last) // first.interval)
             first.due.value = last + (missed + 1) * first.interval
             call(first, time)
-        self._schedules = [each for each in self._schedules if each.due.value != _CANCELLED]
+        self.schedules = [each for each in self.schedules if each.due.value != _CANCELLED]

@@ -62,25 +62,30 @@ def wallclock_timestamp(record: Received, partition_time: int) -> int:
 class Receiver:
     """A topic of a source. `rank` breaks ties between topics."""
 
-    __slots__ = ("_extractor", "_key", "_task", "_times", "_value", "context", "rank")
+    __slots__ = ("_extractor", "_task", "_times", "context", "key", "rank", "value")
 
     def __init__(
         self, task: Task, context: NodeContext, key: Serde, value: Serde, extractor: Extractor | None, rank: int
     ) -> None:
         self._task = task
         self.context = context
-        self._key = key
-        self._value = value
+        self.key = key
+        self.value = value
         self._extractor = extractor
         self._times = task.cell
         self.rank = rank
+
+    @property
+    def extracts(self) -> bool:
+        """The program gives timestamps itself."""
+        return self._extractor is not None
 
     def receive(self, received: Input) -> Record | None:
         """The record; None if it is dropped."""
         task = self._task
         try:
-            key = None if received.key is None else self._key.deserialize(received.topic, received.key)
-            value = None if received.value is None else self._value.deserialize(received.topic, received.value)
+            key = None if received.key is None else self.key.deserialize(received.topic, received.key)
+            value = None if received.value is None else self.value.deserialize(received.topic, received.value)
         except Exception as error:
             task.current = received
             task.respond(task.settings.handlers.deserialization, self.context.name, None, error)

@@ -1,0 +1,132 @@
+"""What a task was given and has not processed yet, and which of it is next.
+
+Rules (Kafka Streams'):
+- The partition whose first record has the lowest timestamp goes first; ties go to the source that was added first, then
+  to the lower topic name. Records of a partition keep their order.
+- Many records of one partition may come as `Rows`: they are processed together as far as no other partition's first
+  record must go before them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ottla.flow.error import TopologyError
+from ottla.flow.record import Input, Record
+from ottla.flow.task.heap import Heap
+from ottla.flow.task.receive import Receiver
+from ottla.flow.task.rows import Rows
+
+if TYPE_CHECKING:
+    from ottla.flow.engine import Task
+
+Place = tuple[str, int]
+#: (what it is ordered by, its receiver, the record if it was read alone, as it came)
+_Head = tuple[tuple[Any, ...], Receiver, Record | None, Input | Rows]
+
+
+class Waiting:
+    """The queues of a task, one for each partition."""
+
+    def __init__(self, task: Task, *, ties_by_heap: bool) -> None:
+        self._task = task
+        self._ties_by_heap = ties_by_heap
+        self.receivers: dict[str, Receiver] = {}
+        self.patterns: list[tuple[re.Pattern[str], Receiver]] = []
+        self._queues: dict[Place, deque[Input | Rows]] = {}
+        self._heads: dict[Place, _Head] = {}
+        self._first: Heap[Place] = Heap(lambda place: self._heads[place][0])
+
+    def add(self, place: Place, what: Input | Rows) -> None:
+        queue = self._queues.get(place)
+        if queue is None:
+            queue = self._queues[place] = deque()
+        queue.append(what)
+        if place not in self._heads:
+            self._next_head(place, queue)
+
+    def queued(self, place: Place) -> tuple[int, int | None]:
+        """How many records of a partition wait, and the offset of the first of them."""
+        head = self._heads.get(place)
+        queue: Iterable[Input | Rows] = self._queues.get(place, ())
+        if head is not None:
+            queue = [head[3], *queue]
+        count, first = 0, None
+        for each in queue:
+            if first is None:
+                first = each.next_offset if isinstance(each, Rows) else each.offset
+            count += len(each) if isinstance(each, Rows) else 1
+        return count, first
+
+    def step(self) -> bool:
+        """Process the record that is next. False if there is none."""
+        if not self._heads:
+            return False
+        place = self._first.poll()
+        _, receiver, record, received = self._heads.pop(place)
+        self._next_head(place, self._queues[place])
+        assert record is not None and isinstance(received, Input)
+        self._task.process(receiver, record, received)
+        return True
+
+    def drain(self, behind: Sequence[Place]) -> int:
+        """Process until one of `behind` has no record waiting, or none has; how many records that were."""
+        count = 0
+        heads = self._heads
+        while heads and all(place in heads for place in behind):
+            place = self._first.poll()
+            head = heads.pop(place)
+            _, receiver, record, received = head
+            if isinstance(received, Rows):
+                start, end = received.at, received.end_before(self._limit(), head[0][1:])
+                received.at = end
+                count += end - start
+                self._task.process_rows(receiver, received, start, end)
+                if end < received.end:
+                    self._lead(place, receiver, None, received, received.timestamps[end])
+                else:
+                    self._next_head(place, self._queues[place])
+                continue
+            self._next_head(place, self._queues[place])
+            assert record is not None
+            self._task.process(receiver, record, received)
+            count += 1
+        return count
+
+    def receiver(self, topic: str) -> Receiver:
+        """Who reads a topic; TopologyError if nothing does."""
+        receiver = self.receivers.get(topic)
+        if receiver is not None:
+            return receiver
+        for pattern, receiver in self.patterns:
+            if pattern.fullmatch(topic):
+                self.receivers[topic] = receiver
+                return receiver
+        names = ", ".join(self.receivers) or "none"
+        raise TopologyError(f"task {self._task.id} reads no topic {topic} (it reads: {names})")
+
+    def _limit(self) -> tuple[Any, ...] | None:
+        """The order of the first record of the other partitions."""
+        return min((head[0] for head in self._heads.values()), default=None)
+
+    def _next_head(self, place: Place, queue: deque[Input | Rows]) -> None:
+        receiver = self.receiver(place[0])
+        while queue:
+            received = queue.popleft()
+            if isinstance(received, Rows):
+                self._lead(place, receiver, None, received, received.timestamps[received.at])
+                return
+            record = receiver.receive(received)
+            if record is not None:
+                self._lead(place, receiver, record, received, record.timestamp)
+                return
+
+    def _lead(
+        self, place: Place, receiver: Receiver, record: Record | None, received: Input | Rows, timestamp: int
+    ) -> None:
+        order = (timestamp,) if self._ties_by_heap else (timestamp, receiver.rank, *place)
+        self._heads[place] = (order, receiver, record, received)
+        self._first.offer(place)

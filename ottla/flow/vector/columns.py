@@ -1,0 +1,105 @@
+"""Records of one partition as Arrow columns of bytes, and how their keys and values are read, all at once.
+
+Needs pyarrow; only hosts that have columns import this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ottla.flow.record import Headers, Input
+from ottla.flow.serde import BYTES, DOUBLE, LONG, STRING, Serde
+from ottla.flow.task.receive import Receiver
+from ottla.flow.task.rows import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records of a partition in the order of their offsets. Keys and values are binary arrays."""
+
+    topic: str
+    partition: int
+    offsets: Any
+    timestamps: Any
+    keys: Any
+    values: Any
+    headers: list[Headers] | None
+
+    @classmethod
+    def of(cls, table: Any) -> Batch:
+        """A record batch of `Consumer.poll_table`, which holds records of one partition."""
+        topic, partition, offsets, timestamps, keys, values, headers = table.columns
+        own = None
+        if len(headers.flatten()):
+            own = [tuple((one["key"], one["value"]) for one in each) for each in headers.to_pylist()]
+        return cls(
+            topic[0].as_py(),
+            partition[0].as_py(),
+            offsets.to_numpy(),
+            timestamps.view(pa.int64()).to_numpy(),
+            keys,
+            values,
+            own,
+        )
+
+    def rows(self, receiver: Receiver) -> Rows | None:
+        """Keys and values read; None if one of them cannot be, or timestamps are not the records' own."""
+        if receiver.extracts or not len(self.offsets) or self.timestamps.min() < 0:
+            return None
+        try:
+            keys = read(receiver.key, self.topic, self.keys)
+            values = read(receiver.value, self.topic, self.values)
+        except Exception:
+            return None
+        raw = self._raw
+        return Rows(self.topic, self.partition, self.offsets, self.timestamps.tolist(), keys, values, self.headers, raw)
+
+    def inputs(self) -> Iterator[Input]:
+        """The records one by one."""
+        topic, partition = self.topic, self.partition
+        columns = (self.offsets.tolist(), self.timestamps.tolist(), objects(self.keys), objects(self.values))
+        headers = self.headers or [()] * len(self.offsets)
+        for offset, timestamp, key, value, own in zip(*columns, headers, strict=True):
+            yield Input(topic, partition, offset, timestamp, key, value, own)
+
+    def _raw(self, row: int) -> tuple[bytes | None, bytes | None]:
+        return self.keys[row].as_py(), self.values[row].as_py()
+
+
+def objects(array: Any) -> list[Any]:
+    """Bytes or text of an array, None for nulls."""
+    found: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
+    return found
+
+
+def read(serde: Serde, topic: str, array: Any) -> list[Any]:
+    """All values as the serde reads them. Raises if one cannot be read; the caller finds out which."""
+    if array.null_count == len(array):
+        return [None] * len(array)
+    if serde is BYTES:
+        return objects(array)
+    if serde is STRING:
+        return objects(array.cast(pa.string()))
+    number = _NUMBERS.get(serde)
+    if number is not None and not array.null_count:
+        data, edges = _flat(array)
+        if len(data) == 8 * len(array) and (np.diff(edges) == 8).all():
+            numbers: list[Any] = np.frombuffer(data, dtype=number).tolist()
+            return numbers
+    one: Callable[[bytes], Any] = serde.reader(topic)
+    return [None if data is None else one(data) for data in objects(array)]
+
+
+_NUMBERS: dict[Serde, str] = {LONG: ">i8", DOUBLE: ">f8"}
+
+
+def _flat(array: Any) -> tuple[Any, Any]:
+    """The bytes of a binary array, and where its values begin and the last ends."""
+    _, offsets, data = array.buffers()
+    edges = np.frombuffer(offsets, dtype=np.int32)[array.offset : array.offset + len(array) + 1]
+    return memoryview(data or b"")[int(edges[0]) : int(edges[-1])], edges
