@@ -32,6 +32,7 @@ from ottla.broker.partitions.flush import Flusher
 from ottla.broker.partitions.housekeeping import Housekeeping
 from ottla.broker.partitions.leadership import Leadership
 from ottla.broker.partitions.log_dirs import LogDirs
+from ottla.broker.partitions.replication import Replication
 from ottla.broker.share.coordinators import ShareStates
 from ottla.broker.share.partitions import Shares
 from ottla.kernel.error import KafkaError
@@ -42,6 +43,7 @@ from ottla.log.directory.store import Store
 from ottla.metadata.image import BROKER, GROUP, Image
 from ottla.net.inbound import Connection
 from ottla.replica.fetch_session import Sessions
+from ottla.replica.hosted import HostedReplica
 from ottla.replica.partition import Partition
 from ottla.settings.server.settings import ServerSettings
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
@@ -71,9 +73,11 @@ class BrokerNode(MetadataNode):
         )
         self.fetch_sessions = Sessions(settings.max_incremental_fetch_session_cache_slots, self.rng)
         self.log_dirs = LogDirs(self)
+        self.replication = Replication(self)
         self.leadership = Leadership(self)
-        #: Every partition that this node leads.
+        #: Every partition that this node leads, and every one of which it has a replica.
         self.partitions = self.leadership.partitions
+        self.hosted = self.leadership.hosted
         self.groups = GroupCoordinators(self)
         self.transactions = TransactionCoordinators(self)
         self.share_states = ShareStates(self)
@@ -84,7 +88,7 @@ class BrokerNode(MetadataNode):
         self.store: Store
         #: The offset of our registration in the metadata log, once there is one.
         self._broker_epoch = -1
-        self._appended: list[Partition] = []
+        self._readable: list[HostedReplica] = []
         self.producer_ids = ProducerIds(self)
 
     # ---- the phases of a start
@@ -124,6 +128,8 @@ class BrokerNode(MetadataNode):
         undo.callback(self.housekeeping.stop)
         self.cleaner.start()
         undo.callback(self.cleaner.stop)
+        self.replication.start()
+        undo.callback(self.replication.stop)
         for listener in self.listeners:
             listener.serve()
         self.on_ready()
@@ -205,6 +211,7 @@ class BrokerNode(MetadataNode):
             self._take_settings(new)
             self.log_dirs.cordon_later()
             self.admission.settings_changed()
+        self.replication.follow_brokers(old, new)
         self.leadership.configure(old, new)
         event = topics_changed(old, new)
         for name, topic_id in event.deleted:
@@ -231,14 +238,14 @@ class BrokerNode(MetadataNode):
 
     # ---- waking those who wait for records
 
-    def wake_later(self, partition: Partition) -> None:
-        if not self._appended:
+    def wake_later(self, replica: HostedReplica) -> None:
+        if not self._readable:
             self.loop.call_soon(self._wake)
-        self._appended.append(partition)
+        self._readable.append(replica)
 
     def _wake(self) -> None:
         """Once a turn of the loop: a fetch that waits on many partitions is tried once, not once an append."""
-        appended, self._appended = self._appended, []
-        waiting = dict.fromkeys(wake for partition in appended for wake in partition.waiting)
+        readable, self._readable = self._readable, []
+        waiting = dict.fromkeys(wake for replica in readable for wake in replica.waiting)
         for wake in waiting:
             wake()

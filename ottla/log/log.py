@@ -164,8 +164,6 @@ class Log:
         log.last_flush_ms = now_ms
         return log
 
-    # ---- what it is
-
     @property
     def settings(self) -> LogSettings:
         return self._settings
@@ -185,15 +183,20 @@ class Log:
 
     @property
     def high_watermark(self) -> int:
-        """The first offset that is not on all in-sync replicas. The replica layer sets it; alone it is the end."""
+        """The first offset that is not on all in-sync replicas. The replica layer sets it; None: the end counts."""
         if self._high_watermark is not None:
             return self._high_watermark
         return self.end_offset if self._held is None else self._held
 
     @high_watermark.setter
-    def high_watermark(self, offset: int) -> None:
+    def high_watermark(self, offset: int | None) -> None:
         self._high_watermark = offset
-        self.producers.replicated(offset)
+        self.producers.replicated(self.high_watermark)
+
+    @property
+    def visible_end_offset(self) -> int:
+        """Where ends what this replica has, as far as it counts: synced, where `flush.messages` asks for that."""
+        return self.end_offset if self._held is None else self._held
 
     def hold(self, offset: int) -> None:
         """Show nothing from `offset` on until it is synced: who reads it must find it again after a power failure."""
@@ -480,10 +483,6 @@ class Log:
     def remove_deleted(self, now_ms: int) -> int:
         """Remove the files that have waited long enough."""
         return retention.remove_deleted(self, now_ms)
-
-    def expire_producers(self, now_ms: int) -> None:
-        """Forget producers that were silent for `producer.id.expiration.ms`."""
-        self.producers.expire(now_ms, self._settings.producer_expiration_ms)
 
     # ---- end
 

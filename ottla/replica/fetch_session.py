@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ports import Rng
-from ottla.replica.partition import Partition
+from ottla.replica.hosted import HostedReplica
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -46,8 +46,8 @@ class Wanted:
     log_start_offset: int = -1
     told_high_watermark: int = -1
     told_log_start_offset: int = -1
-    #: The partition as it was found last; it may not be led any more.
-    led: Partition | None = None
+    #: The replica as it was found last; it may not be hosted any more.
+    led: HostedReplica | None = None
 
     def learn(self, other: Wanted) -> None:
         """Take over what the client's newest request says."""

@@ -228,6 +228,15 @@ class LeaderReplica:
 
     # ---- followers
 
+    def level(self, replica_id: int, fetched_ms: int) -> None:
+        """Note before an append that a follower still had everything when its session was heard of at `fetched_ms`.
+
+        A session tells of the partitions that changed only; what it is silent about is as it was at its last fetch.
+        """
+        progress = self.followers.get(replica_id)
+        if progress is not None and progress.end_offset >= self.end_offset:
+            progress.caught_up_ms = max(progress.caught_up_ms, fetched_ms)
+
     def _fetched(self, event: Fetched, now_ms: int) -> list[Effect]:
         progress = self.followers.get(event.replica_id)
         if progress is None or (event.broker_epoch != ANY_BROKER_EPOCH and event.broker_epoch < progress.broker_epoch):
@@ -271,7 +280,7 @@ class LeaderReplica:
         return progress is not None and not self._is_caught_up(progress, now_ms)
 
     def _is_caught_up(self, progress: Progress, now_ms: int) -> bool:
-        return progress.end_offset == self.end_offset or now_ms - progress.caught_up_ms <= self.settings.lag_ms_max
+        return progress.end_offset >= self.end_offset or now_ms - progress.caught_up_ms <= self.settings.lag_ms_max
 
     # ---- the ISR
 

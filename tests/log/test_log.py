@@ -199,9 +199,9 @@ def test_sequences_wrap_at_the_end_of_int32(disk: SimDisk) -> None:
 def test_a_silent_producer_is_forgotten_and_may_go_on(disk: SimDisk) -> None:
     log = _open(disk, producer_expiration_ms=1000)
     _append(log, _idempotent(7))
-    log.expire_producers(_NOW + 999)
+    log.producers.expire(_NOW + 999, log.settings.producer_expiration_ms)
     assert 9 in log.producers.by_id
-    log.expire_producers(_NOW + 1000)
+    log.producers.expire(_NOW + 1000, log.settings.producer_expiration_ms)
     assert not log.producers.by_id
     _append(log, _idempotent(70))
 

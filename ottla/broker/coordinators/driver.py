@@ -3,8 +3,9 @@
 Rules:
 - A machine is loaded from its partition's log before it answers anything, a piece at a time (`Coordinators` sees to
   it), and its state changes only by `replay` of what was appended.
-- Effects are carried out in their order. An answer leaves after the append before it: the one replica of this node
-  commits by appending.
+- Effects are carried out in their order. An answer, and whatever others are asked to do, leaves when everything that
+  was appended before it is committed: what failover may take back nobody was told. A replica that is alone commits by
+  appending.
 - A step that comes out of carrying out another (a transaction's markers) waits until that one is through.
 """
 
@@ -137,12 +138,43 @@ class Driver(ABC, Generic[M]):
                 # A failed append may have taken the partition away, and whoever waited was told then.
                 answer = self._waiting.pop(ticket, None)
                 if answer is not None:
-                    answer(failed or effect.response)
+                    self._answer(answer, failed or effect.response)
             elif failed is None:
                 failed = self._attempt(effect, now_ms)
         if failed is not None:
             self._fail()
         return failed
+
+    def _answer(self, answer: Callable[[Any], None], response: Any) -> None:
+        """Answer when all that the log holds now is committed, or say that it was not in time."""
+        partition = self.partition
+        if partition.machine is None or isinstance(response, KafkaError):
+            return answer(response)
+        timer: asyncio.TimerHandle | None = None
+
+        def committed(error: KafkaError | None) -> None:
+            if timer is not None:
+                timer.cancel()
+            answer(response if error is None else KafkaError(append_error(error.code), error.message))
+
+        def timed_out() -> None:
+            assert waiter is not None
+            waiter.cancel()
+            answer(KafkaError(append_error(ErrorCode.REQUEST_TIMED_OUT)))
+
+        waiter = partition.when_committed(partition.log.end_offset, committed)
+        if waiter is not None:
+            timer = self.node.loop.call_later(self.node.settings.offsets_commit_timeout_ms / 1000, timed_out)
+        return None
+
+    def after_commit(self, do: Callable[[], None]) -> None:
+        """Have others do something when all that the log holds now is committed; nothing when this coordinator ends."""
+
+        def committed(error: KafkaError | None) -> None:
+            if not self.failed and (error is None or error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
+                do()
+
+        self.partition.when_committed(self.partition.log.end_offset, committed)
 
     def _fail(self) -> None:
         self.failed = True

@@ -103,9 +103,11 @@ class GroupDriver(Driver[GroupCoordinator]):
         """Append, as part of the producer's transaction where the effect names one; or ask the share coordinators."""
         match effect:
             case InitializeShareState(call_id, group_id, epoch, offsets):
-                self.node.persister.initialize(group_id, epoch, offsets, partial(self._share_answered, call_id))
+                told = partial(self._share_answered, call_id)
+                self.after_commit(lambda: self.node.persister.initialize(group_id, epoch, offsets, told))
             case DeleteShareState(call_id, group_id, partitions):
-                self.node.persister.delete(group_id, partitions, partial(self._share_answered, call_id))
+                told = partial(self._share_answered, call_id)
+                self.after_commit(lambda: self.node.persister.delete(group_id, partitions, told))
             case Continue(event):
                 self.step(event)
             case Append():

@@ -1,8 +1,9 @@
 """The markers that transaction coordinators have written into partitions, and those that still have to wait.
 
 Rules:
-- A transaction is complete when each of its partitions has its marker, or is gone with its topic: the metadata image
-  says that, not which partitions are led here. Until then it stays in PrepareCommit or PrepareAbort.
+- A transaction is complete when the marker of each of its partitions is committed, or the partition is gone with its
+  topic: the metadata image says that, not which partitions are led here. Until then it stays in PrepareCommit or
+  PrepareAbort.
 - A marker for a partition that is not led here (its directory has failed, its log is still being made) is written when
   the partition is led. One that the partition's log refused is tried again a second later.
 - An error of a data partition is that partition's alone: `__transaction_state` and its coordinator go on.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -37,8 +39,9 @@ class _Ending(NamedTuple):
 
     driver: TransactionDriver
     effect: WriteMarkers
-    #: The partitions that have no marker yet.
+    #: The partitions that have no committed marker yet, and those of them that have one that is not committed.
     left: set[TopicPartition]
+    sent: set[TopicPartition]
 
 
 class Markers:
@@ -54,7 +57,7 @@ class Markers:
 
     def write(self, driver: TransactionDriver, effect: WriteMarkers) -> None:
         """Write the markers of one transaction; the driver gets `MarkersWritten` when that is done."""
-        ending = _Ending(driver, effect, set(effect.partitions))
+        ending = _Ending(driver, effect, set(effect.partitions), set())
         for tp in effect.partitions:
             self._waiting.setdefault(tp, {})[effect.transactional_id] = ending
         for tp in effect.partitions:
@@ -88,7 +91,28 @@ class Markers:
     def _try(self, tp: TopicPartition, ending: _Ending) -> None:
         waiting, name = self._waiting.get(tp, {}), ending.effect.transactional_id
         # Writing another one may have ended the directory, and with it this coordinator.
-        if waiting.get(name) is not ending or not self._is_through(tp, ending):
+        if waiting.get(name) is not ending or tp in ending.sent:
+            return
+        partition = self._node.partitions.get(tp)
+        if partition is None:
+            if not self._node.image.has(tp):
+                self._through(tp, ending)
+        elif self._is_written(tp, partition, ending):
+            ending.sent.add(tp)
+            partition.when_committed(partition.log.end_offset, partial(self._committed, tp, ending))
+
+    def _committed(self, tp: TopicPartition, ending: _Ending, error: KafkaError | None) -> None:
+        ending.sent.discard(tp)
+        if error is None or error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+            self._through(tp, ending)
+        elif ending.left:
+            # Another leader may not have it. It is written again where the partition is led.
+            self._try_again(tp)
+
+    def _through(self, tp: TopicPartition, ending: _Ending) -> None:
+        """The marker is committed, or the partition gone."""
+        waiting, name = self._waiting.get(tp, {}), ending.effect.transactional_id
+        if waiting.get(name) is not ending:
             return
         waiting.pop(name, None)
         self._keep(tp, waiting)
@@ -96,12 +120,9 @@ class Markers:
         if not ending.left:
             ending.driver.step(MarkersWritten(name))
 
-    def _is_through(self, tp: TopicPartition, ending: _Ending) -> bool:
-        """Is the marker written, or the partition gone?"""
+    def _is_written(self, tp: TopicPartition, partition: Partition, ending: _Ending) -> bool:
+        """Write the marker; True when it is in the log, or need not be."""
         effect = ending.effect
-        partition = self._node.partitions.get(tp)
-        if partition is None:
-            return not self._node.image.has(tp)
         known = partition.log.producers.by_id.get(effect.producer_id)
         # A marker that another client sent may name any epoch; it must not keep this node from ending the transaction.
         coordinator_epoch = max(ending.driver.partition.leader_epoch, -1 if known is None else known.coordinator_epoch)

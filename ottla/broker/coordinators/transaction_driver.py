@@ -85,7 +85,7 @@ class TransactionDriver(Driver[TransactionCoordinator]):
         if isinstance(effect, Append):
             self.append(effect.entries, now_ms)
             return
-        self.node.transactions.markers.write(self, effect)
+        self.after_commit(lambda: self.node.transactions.markers.write(self, effect))
 
 
 def _fresh(node: BrokerNode) -> TransactionCoordinator:

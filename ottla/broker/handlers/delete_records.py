@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ottla.broker.call.handler import Call, handles
+from ottla.broker.call.reply import Later, Reply
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import INTERNAL_TOPICS
+from ottla.replica.commit_queue import CommitWaiter
+from ottla.replica.partition import Partition
 from ottla.wire.api import ApiKey
 from ottla.wire.api.delete_records import (
     DeleteRecordsPartition,
@@ -18,21 +23,66 @@ _TO_HIGH_WATERMARK = -1
 
 
 @handles(ApiKey.DELETE_RECORDS)
-def delete_records(call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """One answer a partition: its new low watermark. Of a partition that is named twice the last counts."""
+def delete_records(call: Call, request: DeleteRecordsRequest) -> Reply:
+    """One answer a partition: its new low watermark. Of a partition that is named twice the last counts.
+
+    The answer comes when every replica whose broker is alive begins there, or with REQUEST_TIMED_OUT: what is deleted
+    stays deleted.
+    """
     topics: dict[str, dict[int, DeleteRecordsPartition]] = {}
     for topic in request.topics:
         for each in topic.partitions:
             topics.setdefault(topic.name, {})[each.partition_index] = each
-    return DeleteRecordsResponse(
+    deleting: list[tuple[Partition, DeleteRecordsPartitionResult]] = []
+    response = DeleteRecordsResponse(
         topics=[
-            DeleteRecordsTopicResult(name=name, partitions=[_delete(call, name, each) for each in partitions.values()])
+            DeleteRecordsTopicResult(
+                name=name, partitions=[_delete(call, name, each, deleting) for each in partitions.values()]
+            )
             for name, partitions in topics.items()
         ]
     )
+    return _wait(call, deleting, response, request.timeout_ms) if deleting else response
 
 
-def _delete(call: Call, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+def _wait(
+    call: Call,
+    deleting: list[tuple[Partition, DeleteRecordsPartitionResult]],
+    response: DeleteRecordsResponse,
+    timeout_ms: int,
+) -> Later:
+    later, left = Later(), len(deleting)
+    waiting: list[tuple[CommitWaiter, DeleteRecordsPartitionResult]] = []
+
+    def deleted(partition: Partition, result: DeleteRecordsPartitionResult, error: KafkaError | None) -> None:
+        nonlocal left
+        left -= 1
+        result.low_watermark = -1 if error is not None else partition.low_watermark
+        result.error_code = ErrorCode.NONE if error is None else error.code
+        if not left:
+            timer.cancel()
+            later.resolve(response)
+
+    def timed_out() -> None:
+        for (waiter, result), (partition, _) in zip(waiting, deleting, strict=True):
+            if waiter.done is not None:
+                waiter.cancel()
+                deleted(partition, result, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+
+    for partition, result in deleting:
+        waiter = partition.when_deleted(result.low_watermark, partial(deleted, partition, result))
+        assert waiter is not None, "only what has to be waited for stands in this list"
+        waiting.append((waiter, result))
+    timer = call.node.loop.call_later(max(0, timeout_ms) / 1000, timed_out)
+    return later
+
+
+def _delete(
+    call: Call,
+    topic: str,
+    asked: DeleteRecordsPartition,
+    deleting: list[tuple[Partition, DeleteRecordsPartitionResult]],
+) -> DeleteRecordsPartitionResult:
     result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
     try:
         if topic in INTERNAL_TOPICS:
@@ -45,7 +95,10 @@ def _delete(call: Call, topic: str, asked: DeleteRecordsPartition) -> DeleteReco
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         with call.node.log_dirs.guarding(partition.log):
             partition.log.advance_start_offset(offset)
-        result.low_watermark = partition.log.start_offset
+        partition.start_moved()
+        result.low_watermark = max(offset, partition.low_watermark)
+        if partition.low_watermark < offset:
+            deleting.append((partition, result))
     except KafkaError as error:
         result.error_code = error.code
     return result

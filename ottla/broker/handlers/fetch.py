@@ -25,7 +25,7 @@ from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.net.inbound import NO_REQUEST
 from ottla.replica.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Session, Wanted
-from ottla.replica.partition import Fetched, Partition
+from ottla.replica.hosted import Fetched, HostedReplica
 from ottla.wire.api import ApiKey
 from ottla.wire.api.fetch import (
     AbortedTransaction,
@@ -88,7 +88,7 @@ class ParkedFetch:
         self.later: Later | None = None
         self._timer: TimerHandle | None = None
         #: Where it waits.
-        self._waits_at: list[Partition] = []
+        self._waits_at: list[HostedReplica] = []
 
     def _open_session(self) -> tuple[Session | None, Collection[Wanted], bool]:
         request, sessions = self.request, self.node.fetch_sessions
@@ -185,7 +185,7 @@ class ParkedFetch:
         A client of ten thousand partitions, of which a few are at work, has all of them looked at in each fetch.
         """
         partition = wanted.led
-        if partition is None or self.node.partitions.get(partition.tp) is not partition:
+        if partition is None or self.node.hosted.get(partition.tp) is not partition:
             return False
         log = partition.log
         return (
@@ -229,7 +229,7 @@ class ParkedFetch:
             self.node.log_dirs.check(partition.log, error)
             return _failed(wanted.partition, ErrorCode.KAFKA_STORAGE_ERROR)
 
-    def _partition_of(self, wanted: Wanted) -> Partition:
+    def _partition_of(self, wanted: Wanted) -> HostedReplica:
         name: str | None
         if self.by_id:
             assert isinstance(wanted.topic, bytes)
@@ -337,7 +337,7 @@ def _wanted(request: FetchRequest, by_id: bool) -> Iterator[Wanted]:
             )
 
 
-def _divergence(partition: Partition, wanted: Wanted) -> PartitionData | None:
+def _divergence(partition: HostedReplica, wanted: Wanted) -> PartitionData | None:
     """Where the client's log leaves ours, when the epoch it last read says so (KIP-320, KIP-595)."""
     if wanted.last_fetched_epoch < 0:
         return None

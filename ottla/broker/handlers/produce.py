@@ -7,6 +7,9 @@ Rules:
 - acks=0 has no reply; when a part of it fails the connection is closed, which is all that such a client can notice.
 - With `flush.messages` or `flush.ms` set, acks 1 and all are answered after the fsync, which runs off the loop and
   serves everyone who came meanwhile (group commit).
+- acks=all is answered when the high watermark has passed the batch, also for one that was here already; else with
+  NOT_ENOUGH_REPLICAS before the append, NOT_ENOUGH_REPLICAS_AFTER_APPEND after it, NOT_LEADER_OR_FOLLOWER when another
+  leads, or REQUEST_TIMED_OUT when the request's time is over. The batch may still be committed then.
 
 KIPs: 98 idempotence, 467 record errors, 516 topic ids (version 13), 890 transaction guard, 951 leader hints.
 """
@@ -14,6 +17,9 @@ KIPs: 98 idempotence, 467 record errors, 516 topic ids (version 13), 890 transac
 from __future__ import annotations
 
 import logging
+from asyncio import TimerHandle
+from functools import partial
+from typing import NamedTuple
 
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import NO_REPLY, Later, Reply
@@ -21,6 +27,7 @@ from ottla.kernel.error import ErrorCode, KafkaError, RefusedBatch
 from ottla.kernel.ids import INTERNAL_TOPICS
 from ottla.kernel.ports import Buffer
 from ottla.net.inbound import PeerError
+from ottla.replica.commit_queue import CommitWaiter
 from ottla.replica.partition import Partition
 from ottla.wire.api import ApiKey
 from ottla.wire.api.produce import (
@@ -68,19 +75,19 @@ def produce(call: Call, request: ProduceRequest) -> Reply:
         if request.acks == 0:
             raise PeerError("a produce request with acks=0 failed")
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    unflushed: list[Partition] = []
+    pending: list[_Pending] = []
     response = ProduceResponse(
         responses=[
             TopicProduceResponse(
                 name=topic.name,
                 topic_id=topic.topic_id,
-                partition_responses=[_append(call, request, topic, data, unflushed) for data in topic.partition_data],
+                partition_responses=[_append(call, request, topic, data, pending) for data in topic.partition_data],
             )
             for topic in request.topic_data
             if topic.partition_data
         ]
     )
-    later = _flush(call, unflushed, response) if unflushed else None
+    later = _Answer(call, response, pending, request.timeout_ms).later if pending else None
     if request.acks == 0:
         for each in response.responses:
             if any(part.error_code for part in each.partition_responses):
@@ -98,19 +105,66 @@ def _has_transactional(request: ProduceRequest) -> bool:
     return False
 
 
-def _flush(call: Call, unflushed: list[Partition], response: ProduceResponse) -> Later:
-    """The response when these partitions are synced, which is also when consumers see what was written."""
-    later = Later()
+class _Pending(NamedTuple):
+    """What a response waits for in one partition."""
 
-    def done() -> None:
-        for partition in unflushed:
+    partition: Partition
+    #: The part of the response that waits for a commit; None: what was written must be synced.
+    part: PartitionProduceResponse | None
+    #: The offset that the high watermark has to reach.
+    offset: int
+
+
+class _Answer:
+    """The response of one request, which waits: `later` has it when all is synced and committed, or time is over."""
+
+    __slots__ = ("_call", "_left", "_response", "_timer", "_unflushed", "_waiters", "later")
+
+    def __init__(self, call: Call, response: ProduceResponse, pending: list[_Pending], timeout_ms: int) -> None:
+        self.later = Later()
+        self._call = call
+        self._response = response
+        self._timer: TimerHandle | None = None
+        self._unflushed = [each.partition for each in pending if each.part is None]
+        self._left = len(pending) - len(self._unflushed) + bool(self._unflushed)
+        self._waiters: list[tuple[CommitWaiter, PartitionProduceResponse]] = []
+        if self._unflushed:
+            call.node.flusher.flush([partition.log for partition in self._unflushed], self._flushed)
+        for partition, part, offset in pending:
+            if part is not None:
+                waiter = partition.when_committed(offset, partial(self._committed, part))
+                if waiter is not None:
+                    self._waiters.append((waiter, part))
+        if self._waiters and self._left:
+            self._timer = call.node.loop.call_later(max(0, timeout_ms) / 1000, self._timed_out)
+
+    def _flushed(self) -> None:
+        for partition in self._unflushed:
             if partition.log.closed:
-                _lose(call, response, partition)
-            partition.tell()
-        later.resolve(response)
+                _lose(self._call, self._response, partition)
+            else:
+                partition.synced()
+        self._one_less()
 
-    call.node.flusher.flush([partition.log for partition in unflushed], done)
-    return later
+    def _committed(self, part: PartitionProduceResponse, error: KafkaError | None) -> None:
+        if error is not None:
+            part.error_code, part.error_message = error.code, error.message or None
+            part.base_offset = part.log_append_time_ms = part.log_start_offset = -1
+        self._one_less()
+
+    def _timed_out(self) -> None:
+        self._timer = None
+        for waiter, part in self._waiters:
+            if waiter.done is not None:
+                waiter.cancel()
+                self._committed(part, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+
+    def _one_less(self) -> None:
+        self._left -= 1
+        if not self._left:
+            if self._timer is not None:
+                self._timer.cancel()
+            self.later.resolve(self._response)
 
 
 def _lose(call: Call, response: ProduceResponse, partition: Partition) -> None:
@@ -129,7 +183,7 @@ def _append(
     request: ProduceRequest,
     topic: TopicProduceData,
     data: PartitionProduceData,
-    unflushed: list[Partition],
+    pending: list[_Pending],
 ) -> PartitionProduceResponse:
     node = call.node
     log_start_offset = -1
@@ -141,8 +195,8 @@ def _append(
         log_start_offset = partition.log.start_offset
         if not data.records:
             raise KafkaError(ErrorCode.INVALID_RECORD, "the request has no batch for this partition")
-        if request.acks == _ALL and partition.log.settings.min_insync_replicas > 1:
-            _check_in_sync(call, partition)
+        if partition.machine is not None and request.acks == _ALL:
+            partition.check_in_sync()
         _check_attributes(call, request.transactional_id, partition, data.records)
         appended = partition.append(data.records, node.clock.now_ms())
     except KafkaError as error:
@@ -155,26 +209,20 @@ def _append(
     log = partition.log
     if log.wants_flush:
         if log.must_flush:
-            unflushed.append(partition)
+            pending.append(_Pending(partition, None, -1))
         else:
             # A segment was left behind: it is synced soon, as in Apache Kafka, but nobody waits for that.
             node.flusher.flush([log], _nothing)
-    return PartitionProduceResponse(
+    part = PartitionProduceResponse(
         index=data.index,
         base_offset=appended.base_offset,
         # Of a batch that was here already the client is told when that was.
         log_append_time_ms=appended.max_timestamp if appended.duplicate else appended.log_append_time_ms,
         log_start_offset=log.start_offset,
     )
-
-
-def _check_in_sync(call: Call, partition: Partition) -> None:
-    """Enough replicas are in sync; of no partition more are demanded than it has (KIP-966)."""
-    image = call.node.image.topics[partition.tp.topic].partitions[partition.tp.partition]
-    needed = min(partition.log.settings.min_insync_replicas, len(image.replicas))
-    if len(image.isr) < needed:
-        why = f"{len(image.isr)} replicas are in sync, and min.insync.replicas is {needed}"
-        raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, why)
+    if partition.machine is not None and request.acks == _ALL:
+        pending.append(_Pending(partition, part, appended.last_offset + 1))
+    return part
 
 
 def _check_attributes(call: Call, transactional_id: str | None, partition: Partition, records: Buffer) -> None:

@@ -12,6 +12,7 @@ KIPs: 98, 447 offsets with group metadata, 664 looking in, 890 the second protoc
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later, Reply
@@ -21,6 +22,7 @@ from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import OFFSETS_TOPIC, TopicPartition
 from ottla.kernel.re2.pattern import Expression, InvalidExpression
 from ottla.kernel.topic_name import check_name
+from ottla.replica.partition import Partition
 from ottla.txn.transaction import TITLES, Transaction
 from ottla.wire.api import ApiKey
 from ottla.wire.api import add_partitions_to_txn as add
@@ -234,14 +236,37 @@ def end_txn(call: Call, request: EndTxnRequest) -> Reply:
 
 
 @handles(ApiKey.WRITE_TXN_MARKERS)
-def write_txn_markers(call: Call, request: markers.WriteTxnMarkersRequest) -> markers.WriteTxnMarkersResponse:
+def write_txn_markers(call: Call, request: markers.WriteTxnMarkersRequest) -> Reply:
     """Markers that another coordinator, or an administrator who ends a hanging transaction, wants written.
 
-    One answer a producer, however many of its markers there are.
+    One answer a producer, however many of its markers there are, when they are committed.
     """
     codes: dict[int, dict[str, dict[int, ErrorCode]]] = {}
+    later, left = Later(), 1
+
+    def one_less() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            later.resolve(_written(codes))
+
     for marker in request.markers:
-        _write(call, marker, codes.setdefault(marker.producer_id, {}))
+        for partition, of_topic in _write(call, marker, codes.setdefault(marker.producer_id, {})):
+            left += 1
+            partition.when_committed(partition.log.end_offset, partial(_committed, partition, of_topic, one_less))
+    one_less()
+    return later.value or later
+
+
+def _committed(
+    partition: Partition, of_topic: dict[int, ErrorCode], done: Callable[[], None], error: KafkaError | None
+) -> None:
+    if error is not None:
+        of_topic[partition.tp.partition] = error.code
+    done()
+
+
+def _written(codes: dict[int, dict[str, dict[int, ErrorCode]]]) -> markers.WriteTxnMarkersResponse:
     return markers.WriteTxnMarkersResponse(
         markers=[
             markers.WritableTxnMarkerResult(
@@ -262,23 +287,31 @@ def write_txn_markers(call: Call, request: markers.WriteTxnMarkersRequest) -> ma
     )
 
 
-def _write(call: Call, marker: markers.WritableTxnMarker, codes: dict[str, dict[int, ErrorCode]]) -> None:
+def _write(
+    call: Call, marker: markers.WritableTxnMarker, codes: dict[str, dict[int, ErrorCode]]
+) -> list[tuple[Partition, dict[int, ErrorCode]]]:
+    """Where a marker was written, and where the answer about it stands."""
+    written = []
     for topic in marker.topics:
         for index in topic.partition_indexes:
             code = ErrorCode.NONE
+            of_topic = codes.setdefault(topic.name, {})
             try:
+                partition = call.node.leader_of(topic.name, index)
                 write_marker(
                     call.node,
-                    call.node.leader_of(topic.name, index),
+                    partition,
                     marker.producer_id,
                     marker.producer_epoch,
                     committed=marker.transaction_result,
                     coordinator_epoch=marker.coordinator_epoch,
                     transaction_version=marker.transaction_version,
                 )
+                written.append((partition, of_topic))
             except KafkaError as error:
                 code = error.code
-            codes.setdefault(topic.name, {})[index] = code
+            of_topic[index] = code
+    return written
 
 
 # ---- looking in

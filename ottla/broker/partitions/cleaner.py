@@ -95,17 +95,17 @@ class Cleaner:
     def _dirtiest(self) -> TopicPartition | None:
         now_ms = self._node.clock.now_ms()
         dirtiest, ratio = None, -1.0
-        for partition in self._node.partitions.values():
-            log = partition.log
+        for replica in self._node.hosted.values():
+            log = replica.log
             if "compact" not in log.settings.cleanup_policy or log.path in self._runs or log in self._uncleanable:
                 continue
             found = plan.cleanable(log, now_ms)
             if found is not None and found.ratio > ratio and plan.is_due(found, log):
-                dirtiest, ratio = partition.tp, found.ratio
+                dirtiest, ratio = replica.tp, found.ratio
         return dirtiest
 
     def _begin(self, tp: TopicPartition) -> None:
-        log = self._node.partitions[tp].log
+        log = self._node.hosted[tp].log
         run = self._runs[log.path] = _Run(self, tp, log, self._node.new_clean_worker())
         log.being_cleaned = True
         if log.recovery_point < log.active.base_offset:

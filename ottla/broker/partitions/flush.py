@@ -78,7 +78,7 @@ class Flusher:
         except OSError as error:
             self._on_failure(log, error)
             raise
-        partition.tell()
+        partition.synced()
 
     def _join(self, log: Log, done: Callable[[], None]) -> None:
         running = self._rounds.get(log)

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.log.log import Log
+from ottla.replica.partition import Partition
 
 if TYPE_CHECKING:
     from ottla.broker.node import BrokerNode
@@ -55,13 +56,14 @@ class Housekeeping:
         """Drop segments that are too old, too much, or before the log start offset; forget silent producers."""
         now_ms = self._node.clock.now_ms()
         failed: list[tuple[Log, OSError]] = []
-        for partition in self._node.partitions.values():
+        for partition in list(self._node.hosted.values()):
             try:
-                partition.log.delete_old_segments(now_ms)
+                if partition.log.delete_old_segments(now_ms) and isinstance(partition, Partition):
+                    partition.start_moved()
             except OSError as error:
                 _log.exception("the old segments of %s cannot be deleted; it is tried again", partition.tp)
                 failed.append((partition.log, error))
-            partition.log.expire_producers(now_ms)
+            partition.log.producers.expire(now_ms, partition.log.settings.producer_expiration_ms)
         for log, reason in failed:
             self._node.log_dirs.check(log, reason)
 
@@ -73,7 +75,7 @@ class Housekeeping:
             node.store.remove_deleted(node.clock.now_ms())
         except OSError:
             _log.exception("files of deleted logs cannot be removed; it is tried again")
-        rolled = [each.log for each in node.partitions.values() if each.log.wants_flush]
+        rolled = [each.log for each in node.hosted.values() if each.log.wants_flush]
         if rolled:
             node.flusher.flush(rolled, lambda: None)
         for path, task in zip(node.store.directories, node.store.checkpoint_tasks(), strict=True):
@@ -82,7 +84,7 @@ class Housekeeping:
     def flush_overdue(self) -> None:
         """Sync the logs whose `flush.ms` is over."""
         now_ms = self._node.clock.now_ms()
-        overdue = [each.log for each in self._node.partitions.values() if each.log.flush_is_overdue(now_ms)]
+        overdue = [each.log for each in self._node.hosted.values() if each.log.flush_is_overdue(now_ms)]
         if overdue:
             self._node.flusher.flush(overdue, lambda: None)
 

@@ -1,12 +1,12 @@
-"""The partitions that this node leads, as the metadata image has them.
+"""The replicas that this node hosts, as the metadata image has them: those that it leads and those that it follows.
 
 Rules:
-- A partition is led while the image says so, in the leader epoch that the image says. Each epoch has a `Partition` of
-  its own, so that a reference kept from an earlier one is not the partition that is led.
+- A partition is led or followed while the image says so, in the leader epoch that the image says. Each epoch has an
+  object of its own, so that a reference kept from an earlier one is not the replica that is hosted.
+- The high watermark of a replica among several begins at the checkpoint's, that of one that was alone at its end.
 - A log that should be there already is never made: it is in a directory that failed or was replaced, and an empty one
   in its place would lose what was acknowledged. Such a partition is offline until its directory is back.
-- The log of a replica that another broker leads, or nobody, stays open and is kept.
-- A topic's logs are made before its partitions are led, on the node's threads while the loop goes on. Until then a
+- A topic's logs are made before its partitions are hosted, on the node's threads while the loop goes on. Until then a
   partition's clients get NOT_LEADER_OR_FOLLOWER and come again; whoever has asked for the topic is answered then.
 - Only one making of a topic is under way at a time. What became of the topic meanwhile is looked at when it is done.
 - A log that cannot be made (a full disk) is tried again by the housekeeping.
@@ -27,7 +27,10 @@ from ottla.kernel.ids import NO_UUID, TopicPartition, uuid_text
 from ottla.log.directory.new_log import NewLog
 from ottla.log.log import Log
 from ottla.log.setting import LogSettings
-from ottla.metadata.image import BROKER, TOPIC, Image, PartitionImage, TopicImage
+from ottla.metadata.image import BROKER, NO_LEADER, TOPIC, Image, PartitionImage, TopicImage
+from ottla.replica.followed import FollowedPartition
+from ottla.replica.hosted import HostedReplica
+from ottla.replica.leader import MetadataFollowed, PartitionState
 from ottla.replica.partition import Partition
 from ottla.settings.topic.settings import TopicSettings
 
@@ -58,7 +61,8 @@ class Leadership:
 
     def __init__(self, node: BrokerNode) -> None:
         self._node = node
-        #: Every partition that is led here.
+        #: Every replica that is hosted here, and those of them that are led here.
+        self.hosted: dict[tuple[str, int], HostedReplica] = {}
         self.partitions: dict[tuple[str, int], Partition] = {}
         #: Topics with partitions whose directories could not be made (a full disk).
         self.unled: set[str] = set()
@@ -127,30 +131,35 @@ class Leadership:
         for name in changed:
             topic = new.topics.get(name)
             for index in range(len(topic.partitions) if topic else 0):
-                partition = self.partitions.get((name, index))
-                if partition is not None:
-                    partition.log.settings = self.settings_of(partition.tp)
-                    self._node.flusher.flush_now(partition)
+                replica = self.hosted.get((name, index))
+                if replica is None:
+                    continue
+                replica.log.settings = self.settings_of(replica.tp)
+                if isinstance(replica, Partition):
+                    self._node.flusher.flush_now(replica)
+                    self._adjust(replica, new.topics[name].partitions[index])
 
     def follow(self, name: str) -> None:
-        """Do what the image says of each partition of a topic: lead it, lead it in a new epoch, or give it up."""
+        """Do what the image says of each partition of a topic: lead or follow it, in a new epoch, or give it up."""
         node, topic = self._node, self._node.image.topics[name]
         missing = []
         for index, known in enumerate(topic.partitions):
             tp = TopicPartition(name, index)
-            partition = self.partitions.get(tp)
-            if known.leader != node.node_id:
+            replica = self.hosted.get(tp)
+            if node.node_id not in known.replicas:
                 self.resign(tp)
-                self._hold(tp, topic)
-            elif partition is not None:
-                if partition.leader_epoch != known.leader_epoch:
+                self._drop_replica(tp, topic)
+            elif replica is not None:
+                if replica.leader_epoch != known.leader_epoch:
                     self.resign(tp)
-                    self._led(tp, topic, partition.log)
+                    self._host(tp, topic, replica.log, replica)
+                elif isinstance(replica, Partition):
+                    self._adjust(replica, known)
             elif name not in self._making:
                 log = self._claim(tp, topic)
                 if log is not None:
-                    self._led(tp, topic, log)
-                elif self._may_make(tp, known):
+                    self._host(tp, topic, log)
+                elif known.leader != NO_LEADER and self._may_make(tp, known):
                     missing.append(tp)
         if missing:
             self._make(topic, missing)
@@ -169,19 +178,20 @@ class Leadership:
         """The directory of these partitions has failed: they are offline until a start that finds it again."""
         for tp in partitions:
             self._lost.add(tp)
-            self.resign(tp)
+            self.resign(tp, ErrorCode.KAFKA_STORAGE_ERROR)
 
-    def resign(self, tp: TopicPartition) -> None:
-        """Lead a partition no more, and coordinate nothing that is in it."""
-        partition = self.partitions.pop(tp, None)
-        if partition is None:
+    def resign(self, tp: TopicPartition, code: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
+        """Lead or follow a partition no more, at least not in this epoch, and coordinate nothing that is in it."""
+        replica = self.hosted.pop(tp, None)
+        if replica is None:
             return
-        coordinators = self._node.coordinators_of(tp.topic)
-        if coordinators is not None:
-            coordinators.resign(tp.partition)
-        self._node.shares.resign(partition)
-        for wake in list(partition.waiting):
-            wake()
+        partition = self.partitions.pop(tp, None)
+        if partition is not None:
+            coordinators = self._node.coordinators_of(tp.topic)
+            if coordinators is not None:
+                coordinators.resign(tp.partition)
+            self._node.shares.resign(partition)
+        replica.end(KafkaError(code))
 
     def drop(self, topic: TopicImage) -> None:
         """The topic is gone."""
@@ -201,14 +211,10 @@ class Leadership:
             return True
         return self._node.node_id not in topic.partitions[tp.partition].replicas
 
-    def _hold(self, tp: TopicPartition, topic: TopicImage) -> None:
-        """Keep the log of a replica that is not led here, as long as it is one."""
+    def _drop_replica(self, tp: TopicPartition, topic: TopicImage) -> None:
+        """Delete the log of a replica that this node has no more; what the start finds is set aside later."""
         log = self._node.store.get(tp)
-        if log is None or log.topic_id != topic.topic_id:
-            return
-        if not self.is_stray(tp, log):
-            self._node.log_dirs.assign_later(tp)
-        elif not self._starts:
+        if log is not None and log.topic_id == topic.topic_id and not self._starts:
             self._node.store.delete(tp)
 
     def _may_make(self, tp: TopicPartition, known: PartitionImage) -> bool:
@@ -239,17 +245,48 @@ class Leadership:
             return None
         return log
 
-    def _led(self, tp: TopicPartition, topic: TopicImage, log: Log) -> None:
-        epoch = topic.partitions[tp.partition].leader_epoch
-        partition = self.partitions[tp] = Partition(tp, topic.topic_id, log, epoch)
-        partition.on_append = self._node.wake_later
+    def _host(self, tp: TopicPartition, topic: TopicImage, log: Log, before: HostedReplica | None = None) -> None:
+        """Lead or follow a partition with this log; `before` is what this node had of it in an earlier epoch."""
+        known = topic.partitions[tp.partition]
+        if len(known.replicas) == 1:
+            log.high_watermark = None
+        elif before is None:
+            checkpoint = self._node.store.checkpointed_high_watermark(tp) or 0
+            log.high_watermark = min(max(checkpoint, log.start_offset), log.end_offset)
+        elif isinstance(before, Partition) and before.machine is None:
+            log.high_watermark = log.visible_end_offset
         self._node.log_dirs.assign_later(tp)
+        if known.leader == self._node.node_id:
+            self._lead(tp, topic, log)
+        else:
+            replica = FollowedPartition(tp, topic.topic_id, log, known.leader_epoch, known.leader)
+            replica.on_readable = self._node.wake_later
+            self.hosted[tp] = replica
+            self._node.replication.follow(replica)
+
+    def _lead(self, tp: TopicPartition, topic: TopicImage, log: Log) -> None:
+        known = topic.partitions[tp.partition]
+        partition = self.hosted[tp] = self.partitions[tp] = Partition(tp, topic.topic_id, log, known.leader_epoch)
+        partition.on_readable = self._node.wake_later
         # What a process that was killed has left in the page cache is acted upon from now on.
         self._node.flusher.flush_now(partition)
+        self._adjust(partition, known)
         coordinators = self._node.coordinators_of(tp.topic)
         if coordinators is not None:
             coordinators.lead(partition)
         self._node.transactions.led(tp)
+
+    def _adjust(self, partition: Partition, known: PartitionImage) -> None:
+        """The image says something new of a partition that is led here in the same epoch."""
+        if partition.machine is None and len(known.replicas) == 1:
+            return
+        replication = self._node.replication
+        settings = replication.settings_of(partition.log.settings.min_insync_replicas)
+        state = PartitionState(known.leader_epoch, known.partition_epoch, known.replicas, known.isr)
+        if partition.machine is None:
+            partition.replicate(replication, settings, state, replication.brokers)
+        else:
+            partition.step(MetadataFollowed(state, settings.min_isr))
 
     # ---- making logs
 
@@ -304,8 +341,8 @@ class Leadership:
         for log, error in made:
             if error is None:
                 made_log = log.adopt()
-                if topic.partitions[log.tp.partition].leader == self._node.node_id:
-                    self._led(log.tp, topic, made_log)
+                if self._node.node_id in topic.partitions[log.tp.partition].replicas:
+                    self._host(log.tp, topic, made_log)
             else:
                 _log.error("%s cannot be made: %s; it is tried again", log.tp, error)
                 self.unled.add(topic.name)

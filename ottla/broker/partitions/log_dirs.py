@@ -27,7 +27,7 @@ from ottla.kernel.ids import TopicPartition, Uuid, parse_uuid, uuid_text
 from ottla.log.log import Log, Origin
 from ottla.metadata.feature import DIRECTORIES_FROM
 from ottla.metadata.image import BROKER, Image
-from ottla.replica.partition import Partition
+from ottla.replica.hosted import HostedReplica
 from ottla.wire.api.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     RequestDirectoryData,
@@ -188,12 +188,12 @@ class LogDirs:
             return ErrorCode.LOG_DIR_NOT_FOUND
         if path in self.cordoned():
             return ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        partition = node.partitions.get(tp)
+        replica = node.hosted.get(tp)
         future = store.future(tp)
         if future is not None and future[1] != path:
             store.drop_move(tp)
             future = None
-        if partition is None:
+        if replica is None:
             try:
                 node.leader_of(tp.topic, tp.partition)
             except KafkaError as error:
@@ -212,17 +212,17 @@ class LogDirs:
     def _copy(self, tp: TopicPartition, future: Log) -> None:
         """One more piece, or the swap."""
         node, store = self._node, self._node.store
-        found, partition = store.future(tp), node.partitions.get(tp)
+        found, replica = store.future(tp), node.hosted.get(tp)
         if node.closed or found is None or found[0] is not future:
             return
-        if partition is None:
-            _log.warning("%s does not move to %s: it is not led here any more", tp, found[1])
+        if replica is None:
+            _log.warning("%s does not move to %s: this node has no replica of it any more", tp, found[1])
             store.drop_move(tp)
             return
-        source = partition.log
+        source = replica.log
         again = partial(self._copy, tp, future)
         try:
-            copied = self._piece(partition, future)
+            copied = self._piece(replica, future)
             if future.end_offset < source.end_offset:
                 self._next(self._pause_seconds(copied), again)
             elif source.being_cleaned:
@@ -233,7 +233,7 @@ class LogDirs:
                 self._synced_bytes[tp] = future.size
                 node.flusher.flush([future], again)
             else:
-                partition.log = store.finish_move(tp, node.clock.now_ms())
+                replica.moved_to(store.finish_move(tp, node.clock.now_ms()))
                 self._synced_bytes.pop(tp, None)
                 _log.info("%s lies in %s now", tp, found[1])
                 self.assign_later(tp)
@@ -249,16 +249,16 @@ class LogDirs:
         else:
             self._node.loop.call_soon(step)
 
-    def _piece(self, partition: Partition, future: Log) -> int:
+    def _piece(self, replica: HostedReplica, future: Log) -> int:
         """Copy up to `_PIECE_BYTES` from where the future ends; how many bytes that were."""
-        source, now_ms = partition.log, self._node.clock.now_ms()
+        source, now_ms = replica.log, self._node.clock.now_ms()
         if not source.start_offset <= future.end_offset <= source.end_offset:
             # It is only begun, or retention has overtaken us.
             future.restart_at(source.start_offset, now_ms)
         bytes_max = min(_PIECE_BYTES, source.settings.segment_bytes)
         data = source.read(future.end_offset, bytes_max, end_offset=source.end_offset).bytes()
         if data:
-            future.append(data, leader_epoch=partition.leader_epoch, now_ms=now_ms, origin=Origin.REPLICA)
+            future.append(data, leader_epoch=replica.leader_epoch, now_ms=now_ms, origin=Origin.REPLICA)
         elif future.end_offset < source.end_offset:
             # The cleaner has left nothing up to the end.
             future.restart_at(source.end_offset, now_ms)

@@ -48,7 +48,11 @@ class ShareStateDriver(Driver[ShareCoordinator]):
         if isinstance(effect, Append):
             self.append(effect.entries, now_ms)
         else:
-            self.partition.log.advance_start_offset(effect.offset)
+            self.after_commit(lambda: self._prune(effect.offset))
+
+    def _prune(self, offset: int) -> None:
+        self.partition.log.advance_start_offset(offset)
+        self.partition.start_moved()
 
 
 def _fresh(node: BrokerNode) -> ShareCoordinator:

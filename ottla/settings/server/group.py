@@ -142,7 +142,6 @@ class GroupDeclaration:
         "How long a commit may wait for the replicas of __consumer_offsets.",
         POSITIVE,
         HIGH,
-        served=False,
     )
     offsets_load_buffer_size = integer(
         "offsets.load.buffer.size",

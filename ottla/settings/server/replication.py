@@ -60,7 +60,6 @@ class ReplicationDeclaration:
         30_000,
         "A follower that has not caught up for this long leaves the in-sync replicas.",
         importance=HIGH,
-        served=False,
     )
     replica_selector_class = string(
         "replica.selector.class", None, "The Java class that chooses the replica a consumer reads from.", served=False

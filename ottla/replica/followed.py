@@ -1,0 +1,119 @@
+"""One partition that this node follows: its machine, its log, and what consumers near to it may read (KIP-392).
+
+Rules:
+- What the leader sent is appended as it is; the high watermark is the leader's, but never beyond the end of our log.
+- A truncation is durable before the next fetch (`Log.truncate`).
+- The log's start follows the leader's, but never passes our high watermark.
+"""
+
+from __future__ import annotations
+
+from ottla.kernel.error import KafkaError
+from ottla.kernel.ids import TopicPartition, Uuid
+from ottla.kernel.ports import Buffer
+from ottla.log.log import Log, Origin
+from ottla.replica.follower import (
+    AppendRecords,
+    AskOffsets,
+    Effect,
+    FetchAnswered,
+    FollowerReplica,
+    FollowLeader,
+    OffsetsAnswered,
+    Pause,
+    Position,
+    RestartAt,
+    Truncate,
+)
+from ottla.replica.hosted import HostedReplica
+
+
+class _View:
+    """The log as the machine reads it."""
+
+    __slots__ = ("log",)
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+
+    @property
+    def start_offset(self) -> int:
+        return self.log.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self.log.end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self.log.high_watermark
+
+    def latest_epoch(self) -> int:
+        return self.log.epochs.latest
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        return self.log.end_offset_for_epoch(epoch)
+
+
+class FollowedPartition(HostedReplica):
+    """A follower's replica in one leader epoch. The node makes it; a fetcher drives it."""
+
+    __slots__ = ("ended", "leader_id", "machine")
+
+    def __init__(self, tp: TopicPartition, topic_id: Uuid, log: Log, leader_epoch: int, leader_id: int) -> None:
+        super().__init__(tp, topic_id, log, leader_epoch)
+        self.leader_id = leader_id
+        self.machine = FollowerReplica(leader_id, leader_epoch)
+        #: Set when another epoch's object has taken its place: answers that come later are not for it.
+        self.ended = False
+
+    def position(self) -> Position | None:
+        """What to fetch now; None while nothing is to be asked."""
+        return self.machine.position(_View(self.log))
+
+    def fetched(self, event: FetchAnswered, records: Buffer | None, now_ms: int) -> list[Effect]:
+        """An answer came: carry it out. What is left for the fetcher to do: `AskOffsets`, `Pause`.
+
+        Raises OSError when the disk fails and KafkaError when what came cannot be appended.
+        """
+        return self._carry_out(self.machine.fetched(event, _View(self.log)), records, now_ms)
+
+    def answered_offsets(self, event: OffsetsAnswered | None, now_ms: int) -> list[Effect]:
+        """The leader's offsets came, or did not (None)."""
+        return self._carry_out(self.machine.answered_offsets(event, _View(self.log)), None, now_ms)
+
+    def _carry_out(self, effects: list[Effect], records: Buffer | None, now_ms: int) -> list[Effect]:
+        log = self.log
+        left: list[Effect] = []
+        for effect in effects:
+            match effect:
+                case AppendRecords():
+                    assert records is not None
+                    before = log.end_offset
+                    log.append(records, leader_epoch=effect.leader_epoch, now_ms=now_ms, origin=Origin.REPLICA)
+                    if log.must_flush:
+                        log.hold(before)
+                case FollowLeader():
+                    self.follow_leader(effect.high_watermark, effect.log_start_offset)
+                case Truncate():
+                    log.truncate(effect.offset, now_ms)
+                case RestartAt():
+                    log.restart_at(effect.offset, now_ms)
+                case AskOffsets() | Pause():
+                    left.append(effect)
+        return left
+
+    def follow_leader(self, high_watermark: int, log_start_offset: int) -> None:
+        """These are the leader's; each is bounded by what our log has."""
+        log = self.log
+        high_watermark = min(high_watermark, log.end_offset)
+        if high_watermark > log.high_watermark:
+            log.high_watermark = high_watermark
+            self.tell()
+        if log_start_offset > log.start_offset:
+            log.advance_start_offset(min(log_start_offset, log.high_watermark))
+
+    def end(self, error: KafkaError) -> None:
+        """Followed no more in this epoch: consumers that wait are told."""
+        self.ended = True
+        super().end(error)

@@ -1,0 +1,206 @@
+"""acks=all, coordinators' answers and deletions on a partition with a second replica, which the test plays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.kernel.error import ErrorCode
+from ottla.kernel.ids import OFFSETS_TOPIC, TopicPartition
+from ottla.replica.leader import MetadataFollowed, PartitionState
+from ottla.replica.partition import Partition
+from ottla.wire.api import API, delete_records, offset_commit, offset_fetch, produce
+from ottla.wire.batch import build
+from ottla.wire.compile import decode, encode
+from ottla.wire.header import RequestHeader, ResponseHeader, request_header_version, response_header_version
+from ottla.wire.record.metadata import PartitionChangeRecord
+from tests.broker.disk_scene import TOPIC, Scene
+
+_FOLLOWER = 2
+_KEYS = {api.name: api.key for api in API.values()}
+
+
+class Pair:
+    """A node that leads, and a follower whose fetches the test makes up."""
+
+    def __init__(self, topic: str = TOPIC, **settings: str) -> None:
+        own = {"log_dirs": "/data", "log_flush_interval_messages": "9223372036854775807"} | settings
+        self.scene = Scene(1, **own)
+        self.topic = topic
+        if topic == TOPIC:
+            self.scene.create(1)
+        else:
+            self.scene.machine.create_topic(topic, 1)
+        self.change(replicas=[1, _FOLLOWER], isr=[1, _FOLLOWER])
+
+    @property
+    def partition(self) -> Partition:
+        found: Partition = self.scene.node.partitions[TopicPartition(self.topic, 0)]
+        return found
+
+    def change(self, **fields: Any) -> None:
+        topic_id = self.scene.node.image.topics[self.topic].topic_id
+        self.scene.node.quorum.append([PartitionChangeRecord(topic_id=topic_id, partition_id=0, **fields)])
+        self.scene.machine.settle()
+
+    def follower_has(self, offset: int, log_start_offset: int = 0) -> None:
+        self.partition.fetched(_FOLLOWER, -1, offset, log_start_offset)
+        self.scene.machine.settle()
+
+    def send(self, request: Any, version: int) -> list[Any]:
+        """The answer, once there is one."""
+        key = _KEYS[type(request).__name__.removesuffix("Request")]
+        header = RequestHeader(request_api_key=key, request_api_version=version, correlation_id=1, client_id="c")
+        answers: list[Any] = []
+
+        def replied(data: bytes) -> None:
+            _, position = decode(ResponseHeader, response_header_version(key, version), data)
+            answers.append(decode(API[key].response, version, data, position)[0])
+
+        connection = self.scene.machine.connect(replied, lambda: None)
+        connection.send(encode(header, request_header_version(key, version)) + encode(request, version))
+        self.scene.machine.settle()
+        return answers
+
+    def produce(self, value: bytes = b"v", acks: int = -1, timeout_ms: int = 1000, **producer: Any) -> list[Any]:
+        data = bytearray(build([(self.scene.machine.clock.now_ms(), None, value, ())], **producer))
+        part = produce.PartitionProduceData(index=0, records=data)
+        topics = [produce.TopicProduceData(name=TOPIC, partition_data=[part])]
+        return self.send(produce.ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=topics), 9)
+
+
+def code(answers: list[Any]) -> str:
+    return ErrorCode(answers[0].responses[0].partition_responses[0].error_code).name
+
+
+def test_acks_all_waits_for_the_other_replica_and_acks_1_does_not() -> None:
+    pair = Pair()
+    assert code(pair.produce(acks=1)) == "NONE"
+    waits, behind = pair.produce(), pair.produce()
+    assert not waits and pair.partition.high_watermark == 0
+    pair.follower_has(2)
+    assert code(waits) == "NONE" and not behind
+    assert pair.scene.read(0) == [b"v", b"v"]
+    pair.follower_has(3)
+    assert code(behind) == "NONE"
+    assert len(pair.scene.read(0)) == 3
+
+
+def test_a_batch_that_was_here_already_waits_too() -> None:
+    pair = Pair()
+    identity: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    first, again = pair.produce(**identity), pair.produce(**identity)
+    assert not first and not again and pair.partition.log.end_offset == 1
+    pair.follower_has(1)
+    assert code(first) == code(again) == "NONE"
+    assert again[0].responses[0].partition_responses[0].base_offset == 0
+
+
+def test_the_time_of_a_request_ends_its_wait_and_the_batch_is_committed_all_the_same() -> None:
+    pair = Pair()
+    waits = pair.produce(timeout_ms=400)
+    pair.scene.machine.run(lambda: bool(waits))
+    assert code(waits) == "REQUEST_TIMED_OUT"
+    pair.follower_has(1)
+    assert pair.scene.read(0) == [b"v"]
+
+
+def test_too_few_in_sync_replicas_refuse_before_and_after_the_append() -> None:
+    pair = Pair(min_insync_replicas="2")
+    waits = pair.produce()
+    # The high watermark moves and the ISR shrinks in one turn of the loop.
+    pair.partition.fetched(_FOLLOWER, -1, 1, 0)
+    pair.partition.step(MetadataFollowed(PartitionState(pair.partition.leader_epoch, 99, (1, _FOLLOWER), (1,)), 2))
+    pair.scene.machine.settle()
+    assert code(waits) == "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
+    assert code(pair.produce()) == "NOT_ENOUGH_REPLICAS"
+    assert pair.partition.log.end_offset == 1
+    assert code(pair.produce(acks=1)) == "NONE"
+    # Nothing is committed while too few are in sync (KIP-966).
+    assert pair.partition.high_watermark == 1
+
+
+def test_whoever_waits_when_another_leads_is_told_so() -> None:
+    pair = Pair()
+    waits = pair.produce()
+    pair.change(leader=_FOLLOWER)
+    assert code(waits) == "NOT_LEADER_OR_FOLLOWER"
+    assert TopicPartition(TOPIC, 0) in pair.scene.node.hosted
+    assert TopicPartition(TOPIC, 0) not in pair.scene.node.partitions
+    assert code(pair.produce()) == "NOT_LEADER_OR_FOLLOWER"
+    pair.change(leader=1)
+    # What this replica had before is not committed by the epoch's change alone.
+    assert pair.partition.high_watermark == 0 and pair.partition.log.end_offset == 1
+    pair.follower_has(1)
+    assert pair.partition.high_watermark == 1
+
+
+def test_a_batch_counts_when_it_is_synced_here_and_held_there() -> None:
+    pair = Pair(log_flush_interval_messages="1")
+    waits = pair.produce()
+    assert not waits and pair.partition.log.recovery_point == 1
+    pair.follower_has(1)
+    assert code(waits) == "NONE"
+
+
+def test_deleted_records_are_gone_when_every_live_replica_begins_behind_them() -> None:
+    pair = Pair()
+    for _ in range(3):
+        pair.produce(acks=1)
+    pair.follower_has(3)
+    # A broker that is not there is not waited for.
+    parts = [delete_records.DeleteRecordsPartition(partition_index=0, offset=2)]
+    request = delete_records.DeleteRecordsRequest(
+        topics=[delete_records.DeleteRecordsTopic(name=TOPIC, partitions=parts)], timeout_ms=1000
+    )
+    assert pair.send(request, 2)[0].topics[0].partitions[0].low_watermark == 2
+    pair.scene.node.replication.brokers[_FOLLOWER] = 77
+    parts[0].offset = 3
+    waits = pair.send(request, 2)
+    assert not waits
+    pair.follower_has(3, log_start_offset=3)
+    assert waits[0].topics[0].partitions[0].low_watermark == 3
+    pair.produce(acks=1)
+    pair.follower_has(4, log_start_offset=3)
+    parts[0].offset = 4
+    waits = pair.send(request, 2)
+    pair.scene.machine.run(lambda: bool(waits))
+    assert waits[0].topics[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+def _commit(pair: Pair, offset: int) -> list[Any]:
+    parts = [offset_commit.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)]
+    topics = [offset_commit.OffsetCommitRequestTopic(name=TOPIC, partitions=parts)]
+    return pair.send(offset_commit.OffsetCommitRequest(group_id="g", topics=topics), 8)
+
+
+def _committed(pair: Pair) -> list[Any]:
+    topics = [offset_fetch.OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0])]
+    group = offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=topics)
+    return pair.send(offset_fetch.OffsetFetchRequest(groups=[group]), 8)
+
+
+def test_a_commit_and_whoever_reads_it_wait_for_the_replicas() -> None:
+    pair = Pair(OFFSETS_TOPIC, offsets_topic_num_partitions="1")
+    pair.scene.machine.create_topic(TOPIC, 1)
+    pair.scene.machine.settle()
+    commit = _commit(pair, 5)
+    read = _committed(pair)
+    assert not commit and not read, "an answer that failover may take back"
+    pair.follower_has(pair.partition.log.end_offset)
+    assert commit[0].topics[0].partitions[0].error_code == 0
+    assert read[0].groups[0].topics[0].partitions[0].committed_offset == 5
+
+
+@pytest.mark.parametrize("ends", ["time", "leader"])
+def test_a_commit_that_is_not_replicated_is_not_confirmed(ends: str) -> None:
+    pair = Pair(OFFSETS_TOPIC, offsets_topic_num_partitions="1")
+    pair.scene.machine.create_topic(TOPIC, 1)
+    pair.scene.machine.settle()
+    commit = _commit(pair, 5)
+    if ends == "leader":
+        pair.change(leader=_FOLLOWER)
+    pair.scene.machine.run(lambda: bool(commit))
+    told = ErrorCode(commit[0].topics[0].partitions[0].error_code).name
+    assert told == ("NOT_COORDINATOR" if ends == "leader" else "COORDINATOR_NOT_AVAILABLE")
