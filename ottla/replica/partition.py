@@ -118,6 +118,10 @@ class Partition(HostedReplica):
                 f"{len(machine.state.isr)} replicas are in sync, and min.insync.replicas is {needed}",
             )
 
+    def has_follower(self, replica_id: int) -> bool:
+        """Is this broker one of the other replicas?"""
+        return self.machine is not None and replica_id in self.machine.followers
+
     def fetched(self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int) -> None:
         """A follower asks for what is at `offset`. KafkaError when it is none, or of an earlier life of its broker."""
         machine = self.machine

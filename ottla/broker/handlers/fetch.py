@@ -16,40 +16,29 @@ from __future__ import annotations
 
 import logging
 from asyncio import TimerHandle
-from collections.abc import Collection, Generator, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable
 from typing import TYPE_CHECKING
 
+from ottla.broker.call.fetch_data import BY_ID_FROM, append_data, divergence, failed, partition_data, wanted_of
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later, Reply, in_turns
+from ottla.broker.partitions.replica_fetch import fetch_as_replica, replica_of
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.ids import Uuid
 from ottla.net.inbound import NO_REQUEST
 from ottla.replica.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Session, Wanted
-from ottla.replica.hosted import Fetched, HostedReplica
+from ottla.replica.hosted import HostedReplica
 from ottla.wire.api import ApiKey
-from ottla.wire.api.fetch import (
-    AbortedTransaction,
-    EpochEndOffset,
-    FetchableTopicResponse,
-    FetchRequest,
-    FetchResponse,
-    PartitionData,
-)
+from ottla.wire.api.fetch import FetchRequest, FetchResponse, PartitionData
 
 if TYPE_CHECKING:
     from ottla.broker.node import BrokerNode
 
 _log = logging.getLogger("ottla.broker")
-_BY_ID_FROM = 13
 #: A fetch of more partitions than this, its session's with them, is answered in steps.
 _PARTITIONS_MANY = 1000
 _PARTITIONS_A_STEP = 200
-#: Below this a copy is cheaper than a sendfile call of its own.
-_COPY_BYTES_MAX = 16 << 10
-_NO_RECORDS = b""
 #: What a client asks that does not want the fetch before it any more; NO_REQUEST: it has gone.
 _ENDS_A_WAIT = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, NO_REQUEST})
-_UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 def _refuse(request: FetchRequest, _: int, error: KafkaError) -> FetchResponse:
@@ -60,6 +49,8 @@ def _refuse(request: FetchRequest, _: int, error: KafkaError) -> FetchResponse:
 @handles(ApiKey.FETCH, refuse=_refuse)
 def fetch(call: Call, request: FetchRequest) -> Reply:
     """Read now; wait for more when there is too little and the client has time."""
+    if replica_of(request) >= 0:
+        return fetch_as_replica(call, request)
     parked = ParkedFetch(call, request)
     if len(parked.wanted) > _PARTITIONS_MANY:
         return in_turns(call.connection, parked.attempt_in_steps())
@@ -78,7 +69,7 @@ class ParkedFetch:
     def __init__(self, call: Call, request: FetchRequest) -> None:
         self.call = call
         self.node: BrokerNode = call.node
-        self.by_id = call.version >= _BY_ID_FROM
+        self.by_id = call.version >= BY_ID_FROM
         self.request = request
         self.bytes_max = min(request.max_bytes, self.node.settings.fetch_max_bytes)
         if self.node.quotas.active:
@@ -94,7 +85,7 @@ class ParkedFetch:
         request, sessions = self.request, self.node.fetch_sessions
         now_ms = self.node.clock.monotonic_ms()
         # A partition that is named twice counts once, with what was said last, as in Apache Kafka.
-        wanted = list({(each.topic, each.partition): each for each in _wanted(request, self.by_id)}.values())
+        wanted = list({(each.topic, each.partition): each for each in wanted_of(request, self.by_id)}.values())
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if request.session_id != NO_SESSION:
                 sessions.close(request.session_id)
@@ -192,7 +183,8 @@ class ParkedFetch:
             wanted.fetch_offset == log.high_watermark == wanted.told_high_watermark
             and log.start_offset == wanted.told_log_start_offset
             and (wanted.current_leader_epoch == -1 or wanted.current_leader_epoch == partition.leader_epoch)
-            and wanted.last_fetched_epoch < 0
+            # What was read last is of the epoch that the log is in, and so no other log has parted from ours there.
+            and (wanted.last_fetched_epoch < 0 or wanted.last_fetched_epoch == log.epochs.latest)
         )
 
     def _throttled(self, read_bytes: int) -> FetchResponse | None:
@@ -211,7 +203,7 @@ class ParkedFetch:
         try:
             partition = wanted.led = self._partition_of(wanted)
             partition.check_epoch(wanted.current_leader_epoch)
-            diverging = _divergence(partition, wanted)
+            diverging = divergence(partition, wanted)
             if diverging is not None:
                 return diverging
             fetched = partition.read(
@@ -220,14 +212,14 @@ class ParkedFetch:
                 self.request.isolation_level,
                 min_one_batch=min_one_batch,
             )
-            return _data(wanted.partition, fetched)
+            return partition_data(wanted.partition, fetched)
         except KafkaError as error:
-            return _failed(wanted.partition, error.code)
+            return failed(wanted.partition, error.code)
         except OSError as error:
             assert partition is not None
             _log.error("%s cannot be read: %s", partition.tp, error)
             self.node.log_dirs.check(partition.log, error)
-            return _failed(wanted.partition, ErrorCode.KAFKA_STORAGE_ERROR)
+            return failed(wanted.partition, ErrorCode.KAFKA_STORAGE_ERROR)
 
     def _partition_of(self, wanted: Wanted) -> HostedReplica:
         name: str | None
@@ -246,11 +238,6 @@ class ParkedFetch:
     def _tell(self, response: FetchResponse, found: list[tuple[Wanted, PartitionData]]) -> FetchResponse:
         """Add to the response what of `found` is news."""
         session = self.session
-        last: FetchableTopicResponse | None = None
-        last_topic: str | bytes | None = None
-        if response.responses:
-            last = response.responses[-1]
-            last_topic = last.topic_id if self.by_id else last.topic
         for wanted, data in found:
             has_records = bool(data.records)
             news = wanted.is_news(
@@ -260,15 +247,7 @@ class ParkedFetch:
                 continue
             if has_records and self.incremental and session is not None:
                 session.move_behind((wanted.topic, wanted.partition))
-            if last is None or last_topic != wanted.topic:
-                last_topic = wanted.topic
-                last = FetchableTopicResponse()
-                if isinstance(last_topic, bytes):
-                    last.topic_id = Uuid(last_topic)
-                else:
-                    last.topic = last_topic
-                response.responses.append(last)
-            last.partitions.append(data)
+            append_data(response, wanted.topic, data)
         return response
 
     # ---- waiting
@@ -320,69 +299,3 @@ def _gone(node: BrokerNode, wanted: Wanted) -> ErrorCode:
         return ErrorCode.UNKNOWN_TOPIC_ID
     comes_again = wanted.led.tp.topic in node.image.topics
     return ErrorCode.INCONSISTENT_TOPIC_ID if comes_again else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def _wanted(request: FetchRequest, by_id: bool) -> Iterator[Wanted]:
-    for topic in request.topics:
-        key = topic.topic_id if by_id else topic.topic
-        for each in topic.partitions:
-            yield Wanted(
-                key,
-                each.partition,
-                each.fetch_offset,
-                each.partition_max_bytes,
-                each.current_leader_epoch,
-                each.last_fetched_epoch,
-                each.log_start_offset,
-            )
-
-
-def _divergence(partition: HostedReplica, wanted: Wanted) -> PartitionData | None:
-    """Where the client's log leaves ours, when the epoch it last read says so (KIP-320, KIP-595)."""
-    if wanted.last_fetched_epoch < 0:
-        return None
-    epoch, end_offset = partition.end_offset_for_epoch(wanted.last_fetched_epoch)
-    if epoch < 0 or end_offset < 0:
-        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    if epoch >= wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
-        return None
-    return PartitionData(
-        partition_index=wanted.partition,
-        high_watermark=partition.high_watermark,
-        last_stable_offset=partition.log.last_stable_offset,
-        log_start_offset=partition.log.start_offset,
-        diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end_offset),
-        aborted_transactions=None,
-        records=_NO_RECORDS,
-    )
-
-
-def _data(index: int, fetched: Fetched) -> PartitionData:
-    data = PartitionData(
-        partition_index=index,
-        high_watermark=fetched.high_watermark,
-        last_stable_offset=fetched.last_stable_offset,
-        log_start_offset=fetched.log_start_offset,
-        aborted_transactions=None,
-        records=_NO_RECORDS,
-    )
-    if fetched.records is not None:
-        small = len(fetched.records) <= _COPY_BYTES_MAX
-        data.records = fetched.records.bytes() if small else fetched.records
-    if fetched.aborted is not None:
-        data.aborted_transactions = [
-            AbortedTransaction(producer_id=producer_id, first_offset=offset) for producer_id, offset in fetched.aborted
-        ]
-    return data
-
-
-def _failed(index: int, code: ErrorCode) -> PartitionData:
-    return PartitionData(
-        partition_index=index,
-        error_code=code,
-        high_watermark=-1,
-        last_stable_offset=-1,
-        log_start_offset=-1,
-        aborted_transactions=[] if code in _UNKNOWN else None,
-        records=_NO_RECORDS,
-    )

@@ -1,0 +1,234 @@
+"""Fetch (key 1) by a follower: up to the end of the log, and what the leader learns from it.
+
+Rules:
+- Where a follower asks from is how far its log goes: that moves the high watermark and the ISR. What it asks in another
+  epoch, from a log that parts from ours, or as no replica, counts for nothing.
+- A fetch looks at the partitions of its session that are marked (`ottla.replica.replica_session`), reads until the
+  response is full, and leaves the rest marked.
+- With less than `min_bytes` it waits up to `max_wait_ms`; appends wake it at the end of the loop's turn. A high
+  watermark that moves does not: the follower is told of it with the next answer.
+
+KIPs: 74 limits, 227 sessions, 320 and 595 epochs, 516 topic ids, 903 broker epochs.
+"""
+
+from __future__ import annotations
+
+import logging
+from asyncio import TimerHandle
+from typing import TYPE_CHECKING
+
+from ottla.broker.call.fetch_data import (
+    BY_ID_FROM,
+    append_data,
+    divergence,
+    failed,
+    partition_data,
+    wanted_of,
+)
+from ottla.broker.call.handler import Call
+from ottla.broker.call.reply import Later, Reply
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.net.inbound import NO_REQUEST
+from ottla.replica.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
+from ottla.replica.hosted import Fetched
+from ottla.replica.partition import Partition
+from ottla.replica.replica_session import ReplicaSession, Watched
+from ottla.wire.api.fetch import FetchRequest, FetchResponse, PartitionData
+
+if TYPE_CHECKING:
+    from ottla.broker.node import BrokerNode
+
+_log = logging.getLogger("ottla.broker")
+
+
+def replica_of(request: FetchRequest) -> int:
+    """The broker that fetches as a replica; negative for a consumer."""
+    return max(request.replica_id, request.replica_state.replica_id)
+
+
+def fetch_as_replica(call: Call, request: FetchRequest) -> Reply:
+    """Note how far the follower is, read now, and wait when there is nothing."""
+    fetch = ReplicaFetch(call, request)
+    response = fetch.attempt()
+    return response if response is not None else fetch.park()
+
+
+class ReplicaFetch:
+    """One fetch of a follower: tried at once, and again by appends while it waits."""
+
+    def __init__(self, call: Call, request: FetchRequest) -> None:
+        self.node: BrokerNode = call.node
+        self.request = request
+        self.by_id = call.version >= BY_ID_FROM
+        self.session, self.incremental = self._open_session()
+        self.later: Later | None = None
+        self._timer: TimerHandle | None = None
+        self._planned = False
+        for watched in list(self.session.marked.values()):
+            self._note(watched)
+
+    def _open_session(self) -> tuple[ReplicaSession, bool]:
+        request, sessions = self.request, self.node.replication.sessions
+        now_ms = self.node.clock.monotonic_ms()
+        replica_id, broker_epoch = replica_of(request), request.replica_state.replica_epoch
+        incremental = request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH)
+        if incremental:
+            session = sessions.resume(request.session_id, request.session_epoch, replica_id, self.by_id, now_ms)
+        else:
+            if request.session_id != NO_SESSION:
+                sessions.close(request.session_id)
+            if request.session_epoch == FINAL_EPOCH:
+                session = ReplicaSession(NO_SESSION, replica_id, broker_epoch, self.by_id, now_ms)
+            else:
+                session = sessions.create(replica_id, broker_epoch, self.by_id, now_ms)
+        session.broker_epoch = broker_epoch
+        forgotten = (
+            (topic.topic_id if self.by_id else topic.topic, partition)
+            for topic in request.forgotten_topics_data
+            for partition in topic.partitions
+        )
+        session.learn(wanted_of(request, self.by_id), forgotten)
+        return session, incremental
+
+    # ---- looking
+
+    def _note(self, watched: Watched) -> None:
+        """Tell the leader's machine how far the follower is. What is wrong with the request shows when it is read."""
+        wanted, session = watched.wanted, self.session
+        try:
+            partition = self._led(watched)
+            if _may_count(partition, watched):
+                partition.fetched(
+                    session.replica_id, session.broker_epoch, wanted.fetch_offset, wanted.log_start_offset
+                )
+        except KafkaError:
+            return
+
+    def _led(self, watched: Watched) -> Partition:
+        wanted = watched.wanted
+        name: str | None
+        if isinstance(wanted.topic, bytes):
+            name = self.node.topic_name(wanted.topic)
+            if name is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        else:
+            name = wanted.topic
+        partition = self.node.leader_of(name, wanted.partition)
+        # Before anything can fail: when the partition ends, the session is to be told.
+        self.session.watch(watched, partition)
+        partition.check_epoch(wanted.current_leader_epoch)
+        if not partition.has_follower(self.session.replica_id):
+            # The metadata that makes it one may not have come here.
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        return partition
+
+    def attempt(self, *, final: bool = False) -> FetchResponse | None:
+        """The response, or None when it is worth waiting for more."""
+        session, request = self.session, self.request
+        found: list[tuple[Watched, PartitionData]] = []
+        bytes_left, read_bytes = request.max_bytes, 0
+        urgent = final or request.max_wait_ms <= 0
+        # A copy: a disk that fails here marks all that it takes away.
+        for watched in list(session.marked.values()):
+            data = self._read(watched, bytes_left, min_one_batch=not read_bytes)
+            size = len(data.records or b"")
+            read_bytes += size
+            bytes_left -= size
+            urgent = urgent or data.error_code != 0 or data.diverging_epoch.epoch >= 0
+            found.append((watched, data))
+            if bytes_left <= 0:
+                break
+        if not urgent and read_bytes < request.min_bytes:
+            return None
+        return self._tell(found)
+
+    def _read(self, watched: Watched, bytes_left: int, *, min_one_batch: bool) -> PartitionData:
+        wanted, partition = watched.wanted, None
+        try:
+            partition = self._led(watched)
+            diverging = divergence(partition, wanted)
+            if diverging is not None:
+                return diverging
+            log, offset = partition.log, wanted.fetch_offset
+            if not log.start_offset <= offset <= log.end_offset:
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+            records = None
+            bytes_max = min(wanted.bytes_max, bytes_left)
+            if offset < log.end_offset and (bytes_max > 0 or min_one_batch):
+                records = log.read(offset, bytes_max, end_offset=log.end_offset, min_one_batch=min_one_batch)
+            fetched = Fetched(
+                records or None, log.high_watermark, log.last_stable_offset, log.start_offset, aborted=None
+            )
+            return partition_data(wanted.partition, fetched)
+        except KafkaError as error:
+            return failed(wanted.partition, error.code)
+        except OSError as error:
+            assert partition is not None
+            _log.error("%s cannot be read: %s", partition.tp, error)
+            self.node.log_dirs.check(partition.log, error)
+            return failed(wanted.partition, ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _tell(self, found: list[tuple[Watched, PartitionData]]) -> FetchResponse:
+        session = self.session
+        response = FetchResponse(session_id=session.session_id)
+        for watched, data in found:
+            wanted, has_records = watched.wanted, bool(data.records)
+            news = wanted.is_news(
+                data.high_watermark, data.log_start_offset, has_records=has_records, failed=data.error_code != 0
+            )
+            # What was sent is looked at again until the follower asks for what comes behind it, and what the response
+            # had no room for is looked at next time. What failed the follower names again when it is time.
+            behind = watched.partition is not None and wanted.fetch_offset < watched.partition.log.end_offset
+            session.served(watched, again=behind and not data.error_code and data.diverging_epoch.epoch < 0)
+            if not self.incremental or news or data.diverging_epoch.epoch >= 0:
+                append_data(response, wanted.topic, data)
+        return response
+
+    # ---- waiting
+
+    def park(self) -> Later:
+        """Wait until something is appended to one of the session's partitions, or the time is over."""
+        self.later = Later(superseded=self._supersede)
+        self.session.on_news = self._news
+        self._timer = self.node.loop.call_later(self.request.max_wait_ms / 1000, self._finish)
+        return self.later
+
+    def _news(self) -> None:
+        """Once a turn of the loop, however much is appended in it."""
+        if not self._planned:
+            self._planned = True
+            self.node.loop.call_soon(self._try)
+
+    def _try(self) -> None:
+        self._planned = False
+        if self.later is not None and not self.later.resolved:
+            response = self.attempt()
+            if response is not None:
+                self._leave(response)
+
+    def _supersede(self, key: int) -> None:
+        if key == NO_REQUEST:
+            self._finish()
+
+    def _finish(self) -> None:
+        if self.later is not None and not self.later.resolved:
+            response = self.attempt(final=True)
+            assert response is not None
+            self._leave(response)
+
+    def _leave(self, response: FetchResponse) -> None:
+        assert self._timer is not None
+        assert self.later is not None
+        self._timer.cancel()
+        # A later fetch of the session may be the one that is parked by now.
+        if self.session.on_news == self._news:
+            self.session.on_news = None
+        if self.session.session_id == NO_SESSION:
+            self.session.end()
+        self.later.resolve(response)
+
+
+def _may_count(partition: Partition, watched: Watched) -> bool:
+    """Does the follower's log go as far as it says, in our history?"""
+    wanted, log = watched.wanted, partition.log
+    return divergence(partition, wanted) is None and log.start_offset <= wanted.fetch_offset <= log.end_offset

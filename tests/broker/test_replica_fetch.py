@@ -1,0 +1,217 @@
+"""A follower's fetches at the leader, as raw requests: what they are sent, and what the leader learns from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.kernel.error import ErrorCode
+from ottla.wire.api import fetch
+from ottla.wire.batch import read
+from tests.broker.disk_scene import TOPIC
+from tests.broker.test_replicated_produce import Pair, code
+
+_FOLLOWER = 2
+_EPOCH = 77
+
+
+class Follower:
+    """A broker with one session, as KIP-227 has it."""
+
+    def __init__(self, pair: Pair, broker_epoch: int = _EPOCH, replica_id: int = _FOLLOWER) -> None:
+        self.pair = pair
+        self.state = fetch.ReplicaState(replica_id=replica_id, replica_epoch=broker_epoch)
+        self.session_id = self.epoch = 0
+
+    def ask(self, *parts: fetch.FetchPartition, wait_ms: int = 500, max_bytes: int = 1 << 20) -> list[Any]:
+        """The answer, once there is one; `parts` are what changed."""
+        topic_id = self.pair.scene.node.image.topics[TOPIC].topic_id
+        topics = [fetch.FetchTopic(topic_id=topic_id, partitions=list(parts))] if parts else []
+        request = fetch.FetchRequest(
+            replica_state=self.state,
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=max_bytes,
+            session_id=self.session_id,
+            session_epoch=self.epoch,
+            topics=topics,
+        )
+        answers = self.pair.send(request, 17)
+        self.epoch += 1
+        return answers
+
+    def told(self, *parts: fetch.FetchPartition, wait_ms: int = 0, max_bytes: int = 1 << 20) -> dict[int, Any]:
+        """What the answer says of each partition that it names."""
+        answers = self.ask(*parts, wait_ms=wait_ms, max_bytes=max_bytes)
+        self.pair.scene.machine.run(lambda: bool(answers))
+        return self.of(answers)
+
+    def of(self, answers: list[Any]) -> dict[int, Any]:
+        assert answers[0].error_code == 0, ErrorCode(answers[0].error_code)
+        self.session_id = answers[0].session_id
+        return {part.partition_index: part for topic in answers[0].responses for part in topic.partitions}
+
+
+def at(offset: int, partition: int = 0, last_epoch: int = -1, leader_epoch: int = 0, start: int = 0) -> Any:
+    return fetch.FetchPartition(
+        partition=partition,
+        fetch_offset=offset,
+        last_fetched_epoch=last_epoch,
+        current_leader_epoch=leader_epoch,
+        log_start_offset=start,
+        partition_max_bytes=1 << 20,
+    )
+
+
+def values(part: Any) -> list[bytes]:
+    return [bytes(each.value or b"") for batch in read(bytes(part.records or b"")) for each in batch.records()]
+
+
+def test_a_follower_is_sent_what_is_not_committed_and_so_commits_it() -> None:
+    pair = Pair()
+    follower = Follower(pair)
+    waits = pair.produce(b"one")
+    first = follower.told(at(0))[0]
+    assert values(first) == [b"one"] and first.high_watermark == 0 and not waits
+    second = follower.told(at(1, last_epoch=0))[0]
+    assert code(waits) == "NONE"
+    assert not second.records and second.high_watermark == 1
+
+
+def test_an_append_wakes_a_parked_fetch_once_a_turn_and_a_high_watermark_does_not() -> None:
+    pair = Pair()
+    follower = Follower(pair)
+    follower.told(at(0))
+    parked = follower.ask(wait_ms=60_000)
+    assert not parked
+    pair.produce(b"one", acks=1)
+    assert values(follower.of(parked)[0]) == [b"one"]
+    parked = follower.ask(at(1, last_epoch=0), wait_ms=60_000)
+    assert not parked and pair.partition.high_watermark == 1
+    pair.produce(b"two", acks=1)
+    found = follower.of(parked)[0]
+    assert values(found) == [b"two"] and found.high_watermark == 1
+
+
+def test_a_session_is_told_of_what_changed_and_nothing_else() -> None:
+    pair = Pair()
+    follower = Follower(pair)
+    assert set(follower.told(at(0))) == {0}
+    assert follower.told() == {}
+    pair.produce(acks=1)
+    assert set(follower.told()) == {0}
+    # Until the follower says that it has it, it is sent again.
+    assert set(follower.told()) == {0}
+    # The answer to its new position tells of the high watermark.
+    assert follower.told(at(1, last_epoch=0))[0].high_watermark == 1
+    assert follower.told() == {}
+    # A log start that moves is news.
+    pair.partition.log.advance_start_offset(1)
+    pair.partition.start_moved()
+    assert follower.told()[0].log_start_offset == 1
+
+
+def test_the_answer_to_a_log_that_parts_from_ours_names_the_end_of_the_log_not_the_high_watermark() -> None:
+    pair = Pair()
+    for _ in range(3):
+        pair.produce(acks=1)
+    pair.change(leader=1)
+    assert pair.partition.leader_epoch == 1
+    # Our epoch 0 ended at 3, though nothing of it is committed: a follower with all three has nothing to cut.
+    follower = Follower(pair)
+    found = follower.told(at(3, last_epoch=0, leader_epoch=1))[0]
+    assert found.error_code == 0 and found.diverging_epoch.epoch == -1
+    pair.change(leader=1)
+    behind = Follower(pair, _EPOCH + 1).told(at(5, last_epoch=0, leader_epoch=2))[0]
+    assert (behind.diverging_epoch.epoch, behind.diverging_epoch.end_offset) == (0, 3)
+    # What it says of its end counts for nothing.
+    assert pair.partition.machine is not None
+    assert pair.partition.machine.followers[_FOLLOWER].end_offset == -1
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (at(0, leader_epoch=-1), "NONE"),
+        (at(0, leader_epoch=0), "FENCED_LEADER_EPOCH"),
+        (at(0, leader_epoch=2), "UNKNOWN_LEADER_EPOCH"),
+        (at(9, leader_epoch=1), "OFFSET_OUT_OF_RANGE"),
+        (at(0, partition=5, leader_epoch=1), "UNKNOWN_TOPIC_OR_PARTITION"),
+    ],
+)
+def test_what_a_follower_may_not_ask(asked: Any, told: str) -> None:
+    pair = Pair()
+    pair.change(leader=1)
+    pair.produce(acks=1)
+    found = Follower(pair).told(asked)
+    assert ErrorCode(found[asked.partition].error_code).name == told
+    assert pair.partition.high_watermark == 0
+
+
+def test_a_broker_that_is_no_replica_and_an_earlier_life_of_one_count_for_nothing() -> None:
+    pair = Pair()
+    pair.produce(acks=1)
+    stranger = Follower(pair, replica_id=3).told(at(1))[0]
+    assert ErrorCode(stranger.error_code).name == "UNKNOWN_LEADER_EPOCH"
+    Follower(pair, _EPOCH).told(at(0))
+    Follower(pair, _EPOCH - 1).told(at(1))
+    assert pair.partition.high_watermark == 0
+
+
+def test_a_full_response_leaves_the_rest_for_the_next_and_none_starves() -> None:
+    pair = Pair()
+    pair.scene.machine.create_topic("other", 1)
+    for _ in range(4):
+        pair.produce(b"x" * 1000, acks=1)
+    follower = Follower(pair)
+    seen = 0
+    first = follower.told(at(0), max_bytes=1)
+    while first.get(0) is not None and first[0].records:
+        seen += len(values(first[0]))
+        first = follower.told(at(seen, last_epoch=0), max_bytes=1)
+    assert seen == 4 and pair.partition.high_watermark == 4
+
+
+def test_a_partition_that_is_led_no_more_ends_the_wait() -> None:
+    pair = Pair()
+    follower = Follower(pair)
+    follower.told(at(0))
+    parked = follower.ask(wait_ms=60_000)
+    pair.change(leader=_FOLLOWER)
+    assert ErrorCode(follower.of(parked)[0].error_code).name == "NOT_LEADER_OR_FOLLOWER"
+
+
+def test_sessions_are_bounded_and_of_one_broker() -> None:
+    pair = Pair()
+    for _ in range(100):
+        Follower(pair).told(at(0))
+    assert len(pair.scene.node.replication.sessions) <= 32
+    follower = Follower(pair)
+    follower.told(at(0))
+    follower.epoch += 1
+    assert follower.ask()[0].error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    thief = Follower(pair, replica_id=3)
+    thief.session_id, thief.epoch = follower.session_id, 1
+    assert thief.ask()[0].error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    # A later life of the broker ends the sessions of the earlier one.
+    Follower(pair, _EPOCH + 1).told(at(0))
+    assert len(pair.scene.node.replication.sessions) == 1
+    assert len(pair.partition.sessions) == 1
+
+
+def test_a_follower_of_an_idle_partition_is_as_fresh_as_its_session() -> None:
+    pair = Pair()
+    follower = Follower(pair)
+    follower.told(at(0))
+    machine = pair.partition.machine
+    assert machine is not None
+    clock = pair.scene.machine.clock
+    for _ in range(10):
+        # Nothing changes in the partition for longer than replica.lag.time.max.ms, and the session goes on.
+        assert follower.told(wait_ms=5_000) == {}
+    before = machine.followers[_FOLLOWER].caught_up_ms
+    pair.produce(acks=1)
+    after = machine.followers[_FOLLOWER].caught_up_ms
+    assert after - before >= 45_000
+    assert clock.monotonic_ms() - after <= 5_000
