@@ -131,10 +131,12 @@ class MetadataNode(ABC):
             self._undo.callback(self.pool.shutdown)
             self._bind()
             directories = self._take_directories()
-            self.quorum = MetadataLog.open(self.disk, self.settings, directories, self.clock, self.rng)
+            self.quorum = MetadataLog.open(
+                self.disk, self.settings, directories, self.clock, self.rng, self._dial_controller
+            )
             self._undo.callback(self.quorum.close)
             self.quorum.subscribe_leader(self.controllers.leader_changed)
-            self.quorum.on_failure = lambda error: self.on_failure(f"the metadata log cannot be synced: {error}")
+            self.quorum.on_failure = lambda error: self.on_failure(f"the metadata log cannot be kept: {error}")
             for listener in self.controller_listeners:
                 listener.serve()
             self._begin()
@@ -192,6 +194,18 @@ class MetadataNode(ABC):
         listener.bind(at.host, at.port)
         self._undo.callback(listener.close)
         return listener
+
+    def _dial_controller(self, host: str, port: int) -> outbound.Outbound:
+        settings = self.settings
+        options = outbound.OutboundOptions(
+            backoff_ms=settings.controller_quorum_retry_backoff_ms,
+            backoff_max_ms=settings.controller_quorum_retry_backoff_ms,
+            setup_timeout_ms=settings.socket_connection_setup_timeout_ms,
+            setup_timeout_max_ms=settings.socket_connection_setup_timeout_max_ms,
+        )
+        return self._ports.outbound(
+            self.loop, host, port, client_id=f"raft-client-{self.node_id}", rng=self.rng, options=options
+        )
 
     def _connection_closed(self, connection: Connection, why: str) -> None:
         _net_log.debug("connection of %s:%d closed: %s", *connection.peer, why)

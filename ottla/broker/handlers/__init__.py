@@ -132,6 +132,10 @@ _CONTROLLER_APIS = {
     "api_versions": _APIS["api_versions"],
     "config": (ApiKey.DESCRIBE_CONFIGS,),
     "quorum": _APIS["quorum"],
+    "raft": (
+        ApiKey.FETCH,
+        ApiKey.FETCH_SNAPSHOT,
+    ),
     "security": _APIS["security"],
 }
 

@@ -29,6 +29,8 @@ class MetadataSync:
         self._beside: tuple[asyncio.AbstractEventLoop, Executor] | None = None
         #: Something was appended since the last sync began.
         self._wanted = False
+        #: Raised when the log is cut: a sync that began before says nothing about what came after.
+        self._generation = 0
         self._running: Future[None] | None = None
         self.failure: OSError | None = None
 
@@ -44,6 +46,10 @@ class MetadataSync:
         """Something was appended."""
         self._wanted = True
 
+    def cut(self) -> None:
+        """The log was cut, and what is left is durable."""
+        self._generation += 1
+
     def later(self) -> None:
         """Have everything synced that was appended, while the loop goes on."""
         if self._beside is None:
@@ -52,9 +58,9 @@ class MetadataSync:
             return None
         loop, pool = self._beside
         self._wanted = False
-        end_offset = self.log.end_offset
+        began = self.log.end_offset, self._generation
         self._running = pool.submit(self.log.sync)
-        self._running.add_done_callback(lambda finished: loop.call_soon_threadsafe(self._finish, end_offset, finished))
+        self._running.add_done_callback(lambda finished: loop.call_soon_threadsafe(self._finish, *began, finished))
         return None
 
     def now(self) -> None:
@@ -64,31 +70,35 @@ class MetadataSync:
             self._wanted = True
             error = self._running.exception()
             if error is not None:
-                self._fail(error)
+                self.fail(error)
         while self._wanted and self.failure is None:
             self._wanted = False
             end_offset = self.log.end_offset
             try:
                 self.log.flush(self._now_ms())
             except OSError as error:
-                self._fail(error)
+                self.fail(error)
             else:
                 self._on_synced(end_offset)
         if self.failure is not None:
             raise self.failure
 
-    def _finish(self, end_offset: int, finished: Future[None]) -> None:
+    def _finish(self, end_offset: int, generation: int, finished: Future[None]) -> None:
         self._running = None
         error = finished.exception()
         if error is not None:
-            return self._fail(error)
+            return self.fail(error)
+        if generation != self._generation:
+            self._wanted = True
+            return self.later()
         if self.failure is None and not self.log.closed:
             self.log.synced(end_offset, self._now_ms())
             self._on_synced(end_offset)
             self.later()
         return None
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """The log cannot be used any more: nothing is synced after this."""
         assert isinstance(error, OSError), error
         if self.failure is None:
             self.failure = error

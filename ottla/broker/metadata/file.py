@@ -13,7 +13,7 @@ from typing import Any
 
 from ottla.kernel.error import OttlaError
 from ottla.kernel.ids import METADATA_TOPIC, METADATA_TOPIC_ID
-from ottla.kernel.ports import Disk
+from ottla.kernel.ports import Buffer, Disk
 from ottla.log.checkpoint import read_text, write_text
 from ottla.log.log import Log, LogSettings
 from ottla.metadata.image import Image
@@ -21,8 +21,10 @@ from ottla.metadata.record_version import record_version
 from ottla.metadata.snapshot import snapshot_records
 from ottla.raft.checkpoint import (
     BOOTSTRAP_FILE,
+    BOOTSTRAP_ID,
     DELETED_SUFFIX,
     PART_SUFFIX,
+    SUFFIX,
     BrokenCheckpoint,
     Checkpoint,
     Membership,
@@ -110,8 +112,10 @@ class MetadataFiles:
             recovery_point=snapshot_end_offset,
             topic_id=METADATA_TOPIC_ID,
         )
-        if log.end_offset < snapshot_end_offset:
-            log.restart_at(snapshot_end_offset, now_ms)
+        newest = self.snapshots[-1] if self.snapshots else BOOTSTRAP_ID
+        if log.end_offset < newest.end_offset or (log.size and log.epochs.latest < newest.epoch):
+            # The snapshot came from the leader, and the log was not yet begun behind it.
+            log.restart_at(newest.end_offset, now_ms)
         return log
 
     # ---- write
@@ -129,6 +133,45 @@ class MetadataFiles:
         path = f"{self._path}/{checkpoint_name(SnapshotId(image.offset + 1, image.epoch))}"
         write_batches(self._disk, path, path.removesuffix(".checkpoint") + PART_SUFFIX, batches)
         self._list_snapshots()
+
+    def write_piece(self, snapshot: SnapshotId, position: int, data: Buffer) -> None:
+        """Keep a piece of another node's snapshot; at position 0 a new file begins."""
+        file = self._disk.open(self._part(snapshot), create=True)
+        try:
+            if position == 0:
+                file.truncate(0)
+            file.write(data, position)
+        finally:
+            file.close()
+
+    def install(self, snapshot: SnapshotId) -> Checkpoint:
+        """Let the fetched snapshot stand; durable on return. BrokenCheckpoint, and no file, if it is damaged."""
+        path = self._part(snapshot)
+        file = self._disk.open(path)
+        try:
+            found = decode_checkpoint(file.read(file.size(), 0))
+            file.sync()
+        except BrokenCheckpoint:
+            self._disk.remove(path)
+            raise
+        finally:
+            file.close()
+        self._disk.rename(path, f"{self._path}/{checkpoint_name(snapshot)}")
+        self._disk.sync_directory(self._path)
+        self._list_snapshots()
+        return found
+
+    def read_snapshot(self, snapshot: SnapshotId, position: int, max_bytes: int) -> bytes:
+        """Bytes of a snapshot's file from `position` on."""
+        file = self._disk.open(f"{self._path}/{checkpoint_name(snapshot)}")
+        try:
+            return bytes(file.read(min(max_bytes, file.size() - position), position))
+        finally:
+            file.close()
+
+    def _part(self, snapshot: SnapshotId) -> str:
+        # Not the name that a snapshot of our own is written under.
+        return f"{self._path}/fetched-{checkpoint_name(snapshot).removesuffix(SUFFIX)}{PART_SUFFIX}"
 
     def clean(self, log: Log, now_ms: int, *, bytes_max: int, age_ms_max: int) -> None:
         """Remove snapshots past their retention (negative: none) and the segments that only they needed."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from ottla.broker.metadata.loader import LoadedMetadata, LogRead, replay
+from ottla.broker.metadata.loader import LoadedMetadata, replay
 from ottla.log.log import Log
 from ottla.metadata.delta import Fold
 from ottla.metadata.image import Image
@@ -74,21 +74,20 @@ class Images:
         end_offset = self._log.end_offset
         self._uncommitted.append((end_offset, self._fold.publish(end_offset - 1, epoch, timestamp)))
 
-    def follow(self, offset: int, seen: LogRead) -> None:
+    def follow(self, offset: int) -> None:
         """Batches from `offset` on were appended as another node wrote them."""
-        end_offset = self._log.end_offset
-        self._uncommitted.extend(replay(self._fold, self._log, offset, end_offset, seen, batch_by_batch=True))
+        self._uncommitted += replay(self._fold, self._log, offset, self._log.end_offset, batch_by_batch=True)
 
     def truncate(self) -> None:
         """The log was cut, not below what is committed."""
         self._refold([self._log.end_offset])
 
-    def install(self, loaded: LoadedMetadata) -> None:
+    def install(self, image: Image, end_offset: int) -> None:
         """A snapshot took the place of the log and of everything before it."""
-        old = self.committed
         self._uncommitted.clear()
-        self.load(loaded)
-        self._publish(old, self.committed)
+        self._fold, self._committed_end = Fold(image), end_offset
+        old, self.committed = self.committed, image
+        self._publish(old, image)
 
     def commit(self, high_watermark: int) -> None:
         """Everything below `high_watermark` is committed."""

@@ -17,6 +17,7 @@ from ottla.log.checkpoint import CorruptCheckpoint
 from ottla.log.log import Log, LogSettings
 from ottla.metadata.delta import Fold
 from ottla.metadata.image import Image
+from ottla.raft.checkpoint import Checkpoint, SnapshotId
 from ottla.raft.voters import VoterHistory
 from ottla.wire.batch import read
 from ottla.wire.record import control
@@ -54,19 +55,18 @@ class LoadedMetadata:
 
 def load(files: MetadataFiles, settings: LogSettings, now_ms: int, voters: VoterHistory) -> LoadedMetadata:
     """Open the log and read everything, the changes of the voters into `voters`. OttlaError for what is damaged."""
-    fold, snapshot_end_offset = Fold(Image.empty()), 0
+    snapshot, snapshot_end_offset = Image.empty(), 0
     newest = files.newest_snapshot()
     if newest is not None:
-        (snapshot_end_offset, epoch), found = newest
-        voters.restart(snapshot_end_offset, found.membership)
-        for value in found.values:
-            fold.replay(_parsed(value, snapshot_end_offset), snapshot_end_offset, epoch, -1)
-        fold.publish(snapshot_end_offset - 1, epoch, found.last_contained_log_timestamp)
+        snapshot_end_offset = newest[0].end_offset
+        voters.restart(snapshot_end_offset, newest[1].membership)
+        snapshot = image_of(newest[1], newest[0])
+    fold = Fold(snapshot)
     try:
         log = files.open_log(settings, now_ms, snapshot_end_offset)
     except CorruptCheckpoint as error:
         raise OttlaError(f"{error}; restore it from a backup") from error
-    loaded = LoadedMetadata(log, fold, fold.image, snapshot_end_offset, LogRead(voters))
+    loaded = LoadedMetadata(log, fold, snapshot, snapshot_end_offset, LogRead(voters))
     try:
         if snapshot_end_offset < log.start_offset:
             raise OttlaError(
@@ -78,6 +78,14 @@ def load(files: MetadataFiles, settings: LogSettings, now_ms: int, voters: Voter
         log.discard()
         raise
     return loaded
+
+
+def image_of(found: Checkpoint, snapshot: SnapshotId) -> Image:
+    """The metadata of a snapshot."""
+    fold = Fold(Image.empty())
+    for value in found.values:
+        fold.replay(_parsed(value, snapshot.end_offset), snapshot.end_offset, snapshot.epoch, -1)
+    return fold.publish(snapshot.end_offset - 1, snapshot.epoch, found.last_contained_log_timestamp)
 
 
 def check_servable(image: Image, supported: Mapping[str, tuple[int, int]]) -> None:

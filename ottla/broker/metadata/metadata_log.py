@@ -13,12 +13,13 @@ import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.metadata import registration
 from ottla.broker.metadata.controller_driver import ControllerDriver
 from ottla.broker.metadata.images import Subscriber
 from ottla.broker.metadata.raft_driver import RaftDriver
+from ottla.broker.metadata.raft_network import Dial
 from ottla.broker.metadata.registration import BrokerAddress, LogDirectories
 from ottla.controller.broker import register_broker, register_controller, unfence
 from ottla.controller.controller import NEWEST
@@ -30,12 +31,21 @@ from ottla.metadata.feature import CONTROLLER_REGISTRATIONS_FROM, supported
 from ottla.metadata.image import Image
 from ottla.net.peer import Peer
 from ottla.raft.checkpoint import Membership, VoterNode
+from ottla.raft.role import Follower
 from ottla.settings.server.settings import ServerSettings
 from ottla.wire.record.metadata import BrokerRegistrationChangeRecord
+
+if TYPE_CHECKING:
+    from ottla.net.outbound import Outbound
 
 _log = logging.getLogger("ottla.broker")
 _FENCE = 1
 _RETRY_MS = 1000
+
+
+def no_dial(host: str, port: int) -> Outbound:
+    """A node that is alone reaches nobody."""
+    raise OSError(f"{host}:{port} cannot be reached from here")
 
 
 class MetadataLog:
@@ -50,18 +60,28 @@ class MetadataLog:
         self._controller = ControllerDriver(settings, clock, rng, raft, cluster_id)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._leader_subscribers: list[Callable[[], None]] = []
+        #: When that is due.
+        self._timer_ms = 0
+        self._on_leader: list[Callable[[], None]] = []
+        #: Called when it is known how much of the log is committed, until then.
+        self._when_known: list[Callable[[], None]] = []
+        self._is_known = False
         #: Called once when a sync fails; the node stops.
         self.on_failure: Callable[[OSError], None] = lambda _: None
         raft.on_lead = self._lead
         raft.on_commit = self._committed
         raft.on_failure = self._failed
+        raft.on_leader = self._leader_changed
+        raft.on_stepped = self._plan
 
     @classmethod
-    def open(cls, disk: Disk, settings: ServerSettings, store: LogDirectories, clock: Clock, rng: Rng) -> MetadataLog:
+    def open(
+        cls, disk: Disk, settings: ServerSettings, store: LogDirectories, clock: Clock, rng: Rng, dial: Dial = no_dial
+    ) -> MetadataLog:
         """Read the log and take part in its quorum. OttlaError in words when it cannot be.
 
-        A quorum of this node alone is led, and everything in its log committed, when this returns.
+        A quorum of this node alone is led, and everything in its log committed, when this returns. Others are reached
+        by `dial(host, port)` from `run_beside` on.
         """
         directory = (settings.metadata_log_dir or settings.log_dirs[0]).rstrip("/") or "/"
         if directory not in store.directories:
@@ -69,7 +89,7 @@ class MetadataLog:
             why = "is not one of log.dirs" if failure is None else f"does not work: {failure}"
             raise OttlaError(f"metadata.log.dir={directory} {why}")
         directory_id = registration.directory_id(store, directory)
-        raft = RaftDriver(disk, settings, clock, rng, store.cluster_id, directory, directory_id)
+        raft = RaftDriver(disk, settings, clock, rng, store.cluster_id, directory, directory_id, dial)
         log = cls(raft, settings, clock, rng, store.cluster_id)
         raft.load()
         try:
@@ -108,18 +128,28 @@ class MetadataLog:
         return self.raft.directory
 
     @property
-    def leader(self) -> Peer | None:
-        """The active controller, as far as it is known; this node's own id when it is this node."""
-        return Peer(self._settings.node_id, "", 0) if self._controller.is_active else None
-
-    def subscribe_leader(self, subscriber: Callable[[], None]) -> None:
-        """Call `subscriber` when `leader` has changed."""
-        self._leader_subscribers.append(subscriber)
-
-    @property
     def leader_epoch(self) -> int:
         """The quorum's epoch."""
         return self.raft.quorum.epoch
+
+    @property
+    def leader(self) -> Peer | None:
+        """The active controller as far as it is known; with this node's own id when it is this node."""
+        quorum = self.raft.quorum
+        if self._controller.is_active:
+            return Peer(self._settings.node_id, "", 0)
+        return None if quorum.leader is None else Peer(*quorum.leader)
+
+    def subscribe_leader(self, subscriber: Callable[[], None]) -> None:
+        """Call `subscriber()` when another leader is known, or none is."""
+        self._on_leader.append(subscriber)
+
+    def when_known(self, done: Callable[[], None]) -> None:
+        """Call `done` when this node has everything that was committed when it heard of a leader first."""
+        if self._is_known:
+            done()
+        else:
+            self._when_known.append(done)
 
     @property
     def membership(self) -> Membership:
@@ -207,25 +237,42 @@ class MetadataLog:
         if self.decided.metadata_version >= CONTROLLER_REGISTRATIONS_FROM:
             request = registration.controller_request(self._settings, self._rng)
             self.raft.submit(register_controller(self.decided, request).records)
-        for subscriber in self._leader_subscribers:
-            subscriber()
 
     def _committed(self, high_watermark: int) -> None:
         self._controller.committed(high_watermark)
+        role = self.raft.quorum.role
+        known = role.leader_high_watermark if isinstance(role, Follower) else high_watermark
+        if not self._is_known and high_watermark >= known:
+            self._is_known = True
+            for done in self._when_known:
+                done()
+
+    def _leader_changed(self) -> None:
+        if self._controller.is_active and not self.raft.quorum.leads:
+            self._controller.resign()
+        for subscriber in self._on_leader:
+            subscriber()
 
     def _failed(self, error: OSError) -> None:
         self.on_failure(error)
         self._controller.failed(error)
 
     def _plan(self, pause_ms_min: int = 0) -> None:
-        """Turn to the quorum when it wants to be told of time."""
+        """Turn to the quorum when it wants to be told of time: not later than now planned, perhaps earlier."""
         deadline_ms = self.deadline_ms()
         if deadline_ms is None or self._loop is None:
             return
-        wait_ms = max(pause_ms_min, deadline_ms - self._clock.monotonic_ms())
+        deadline_ms = max(deadline_ms, self._clock.monotonic_ms() + pause_ms_min)
+        if self._timer is not None:
+            if self._timer_ms <= deadline_ms:
+                return
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        wait_ms = max(0, deadline_ms - self._clock.monotonic_ms())
         self._timer = self._loop.call_later(wait_ms / 1000, self._due)
 
     def _due(self) -> None:
+        self._timer = None
         try:
             self.time_passed()
         except KafkaError:

@@ -22,10 +22,12 @@ from typing import Any
 
 from ottla.broker.metadata.durability import MetadataSync
 from ottla.broker.metadata.file import MetadataFiles
+from ottla.broker.metadata.followed_log import FollowedLog
 from ottla.broker.metadata.images import Images
 from ottla.broker.metadata.loader import check_servable, load
 from ottla.broker.metadata.log_view import MetadataLogView
-from ottla.broker.metadata.registration import voter_endpoints
+from ottla.broker.metadata.quorum_settings import quorum_settings_of
+from ottla.broker.metadata.raft_network import Dial, RaftNetwork
 from ottla.broker.metadata.voters import known_voters, with_own_address
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import Uuid
@@ -42,30 +44,40 @@ from ottla.raft.checkpoint import (
     record_batch,
 )
 from ottla.raft.effect import (
+    Answer,
+    AnswerFetch,
+    AnswerSnapshot,
     AppendEntries,
     AppendLeaderChange,
     AppendNoOp,
+    AppendReplicated,
     CleanLog,
     Commit,
     Effect,
+    InstallSnapshot,
+    LeaderChanged,
     SaveElection,
+    Send,
     Sync,
+    TruncateLog,
+    Warn,
     WriteSnapshot,
+    WriteSnapshotPiece,
 )
 from ottla.raft.event import (
     EntriesAppended,
     Event,
     SnapshotFailed,
+    SnapshotInstalled,
     SnapshotWritten,
     Started,
     Submitted,
     Synced,
     TimerExpired,
 )
-from ottla.raft.quorum import Quorum, QuorumSettings
+from ottla.raft.quorum import Quorum
 from ottla.raft.role import Voter
 from ottla.raft.voters import VoterHistory, changes_in, find_voter
-from ottla.settings.schema import SettingSource
 from ottla.settings.server.settings import ServerSettings
 from ottla.wire.record.control import ControlRecordType
 from ottla.wire.record.metadata import NoOpRecord, pack
@@ -87,6 +99,7 @@ class RaftDriver:
         cluster_id: str,
         directory: str,
         directory_id: Uuid,
+        dial: Dial,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -103,6 +116,11 @@ class RaftDriver:
         #: Called when this node has begun an epoch, and after each commit with the new high watermark.
         self.on_lead: Callable[[], None] = lambda: None
         self.on_commit: Callable[[int], None] = lambda _: None
+        #: Called when another leader is known, or none is.
+        self.on_leader: Callable[[], None] = lambda: None
+        #: Called when the machine may have another deadline.
+        self.on_stepped: Callable[[], None] = lambda: None
+        self.network = RaftNetwork(dial, self.receive)
         self.quorum: Quorum
         self.log: Log
         #: The machine's: who votes, from which offset on.
@@ -125,16 +143,26 @@ class RaftDriver:
         loaded = load(self.files, log_settings, self._clock.now_ms(), self._voters)
         self.log = self.sync.log = loaded.log
         self.images.load(loaded)
+        self._followed = FollowedLog(self.log, self.files, self.images, self.sync, self._clock)
         self._started = Started(loaded.log.end_offset, loaded.snapshot_end_offset, loaded.read.size)
         check_servable(self.images.appended, supported(unstable=settings.unstable_feature_versions_enable))
 
     def start(self) -> None:
         """Make the quorum and let it begin; one of this node alone elects itself."""
         settings = self._settings
+        me = Voter(settings.node_id, self.directory_id)
+        if settings.is_controller:
+            self._check_voter(me)
+        view = MetadataLogView(self.log, self.files)
+        quorum_settings = quorum_settings_of(settings, self._cluster_id)
+        self.quorum = Quorum(me, self._voters, self.files.election(), quorum_settings, view, self._rng)
+        self.step(self._started)
+
+    def _check_voter(self, me: Voter) -> None:
+        settings = self._settings
         if not (self.membership.kraft_version or settings.controller_quorum_voters or self.log.end_offset):
             where = f"{self.directory} is formatted for a node that joins a quorum later"
             raise OttlaError(f"{where}, and this one begins its own: format it with --standalone")
-        me = Voter(settings.node_id, self.directory_id)
         named = ", ".join(str(node.voter.node_id) for node in self.membership.voters) or "nobody"
         if find_voter(self.membership, me) is None:
             raise OttlaError(f"node {me.node_id} is not a voter of this quorum, which is {named}")
@@ -143,21 +171,6 @@ class RaftDriver:
             raise OttlaError(
                 f"the quorum has {count} voters ({named}); clusters are not yet served: run one controller"
             )
-        idle_ms = 0
-        if settings.source_of("metadata.max.idle.interval.ms") is not SettingSource.DEFAULT:
-            # A quorum of one has nobody to tell that it lives: NoOps are for who asks for them.
-            idle_ms = settings.metadata_max_idle_interval_ms
-        quorum_settings = QuorumSettings(
-            snapshot_bytes=settings.metadata_log_max_record_bytes_between_snapshots,
-            snapshot_interval_ms=settings.metadata_log_max_snapshot_interval_ms,
-            idle_interval_ms=idle_ms,
-            cluster_id=self._cluster_id,
-            listener=settings.controller_listener_names[0],
-            endpoints=voter_endpoints(settings),
-        )
-        view = MetadataLogView(self.log, self.files)
-        self.quorum = Quorum(me, self._voters, self.files.election(), quorum_settings, view, self._rng)
-        self.step(self._started)
 
     def run_beside(self, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
         """From now on the loop runs, and there are threads for syncs and snapshots."""
@@ -174,6 +187,7 @@ class RaftDriver:
 
     def close(self) -> None:
         """Give the log's files back. The threads have ended."""
+        self.network.close()
         if self.sync.failure is None:
             self.log.close()
         else:
@@ -210,6 +224,12 @@ class RaftDriver:
             self.step(TimerExpired())
             self.sync.later()
 
+    def receive(self, event: Event) -> None:
+        """Something came from the network, or will not come: tell the machine, and sync what it appends."""
+        if self.sync.failure is None:
+            self.step(event)
+            self.sync.later()
+
     # ---- the quorum's effects
 
     def step(self, event: Event) -> None:
@@ -222,6 +242,7 @@ class RaftDriver:
             ):
                 continue
             self._carry_out(effect)
+        self.on_stepped()
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
@@ -238,12 +259,45 @@ class RaftDriver:
             case Sync():
                 self.sync.want()
             case Commit():
+                self.log.high_watermark = effect.high_watermark
                 self.images.commit(effect.high_watermark)
                 self.on_commit(effect.high_watermark)
             case WriteSnapshot():
                 self._write_snapshot(effect.end_offset)
             case CleanLog():
                 self._clean()
+            case LeaderChanged():
+                self.on_leader()
+            case Warn():
+                _log.warning("%s", effect.text)
+            case Send():
+                self.network.send(effect)
+            case Answer():
+                self.network.answer(effect.ticket, effect.response)
+            case AnswerFetch():
+                self.network.answer(effect.ticket, self._followed.fetched(effect))
+            case AnswerSnapshot():
+                self.network.answer(effect.ticket, self._followed.snapshot_fetched(effect))
+            case WriteSnapshotPiece():
+                self.files.write_piece(effect.snapshot, effect.position, effect.data)
+            case AppendReplicated():
+                self._follow(partial(self._followed.append, effect))
+            case TruncateLog():
+                self._follow(partial(self._followed.truncate, effect))
+            case InstallSnapshot():
+                self._follow(partial(self._followed.install, effect))
+
+    def _follow(self, change: Callable[[], Event]) -> None:
+        """Change the log as its leader has it."""
+        try:
+            event = change()
+        except (OttlaError, ValueError, OSError) as error:
+            # A record that this release cannot follow, or a disk of which nobody knows what it holds.
+            self.sync.fail(error if isinstance(error, OSError) else OSError(str(error)))
+            return
+        self.step(event)
+        if isinstance(event, SnapshotInstalled):
+            self.on_commit(event.snapshot.end_offset)
 
     def _synced(self, end_offset: int) -> None:
         self.step(Synced(end_offset))

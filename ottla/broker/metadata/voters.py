@@ -21,6 +21,8 @@ def known_voters(membership: Membership, settings: ServerSettings) -> tuple[Vote
     listener = settings.controller_listener_names[0]
     fixed = settings.controller_quorum_voters
     if not fixed:
+        if not settings.is_controller:
+            return ()
         return (VoterNode(Voter(settings.node_id), voter_endpoints(settings)),)
     return tuple(VoterNode(Voter(each.id), (VoterEndpoint(listener, each.host, each.port),)) for each in fixed)
 

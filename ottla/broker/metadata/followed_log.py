@@ -1,0 +1,92 @@
+"""What a node does to its metadata log because another one leads it: append, cut, begin again behind a snapshot.
+
+Each takes an effect of the machine and gives the event to tell it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from ottla.broker.metadata.durability import MetadataSync
+from ottla.broker.metadata.file import MetadataFiles
+from ottla.broker.metadata.images import Images
+from ottla.broker.metadata.loader import image_of
+from ottla.kernel.error import KafkaError
+from ottla.kernel.ports import Clock
+from ottla.log.log import Log, Origin
+from ottla.raft.checkpoint import BrokenCheckpoint
+from ottla.raft.effect import AnswerFetch, AnswerSnapshot, AppendReplicated, InstallSnapshot, TruncateLog
+from ottla.raft.event import (
+    AppendFailed,
+    EntriesAppended,
+    Event,
+    InstallFailed,
+    LogTruncated,
+    SnapshotInstalled,
+)
+from ottla.raft.voters import changes_in
+
+_log = logging.getLogger("ottla.broker")
+
+
+class FollowedLog:
+    """The driver makes it."""
+
+    def __init__(self, log: Log, files: MetadataFiles, images: Images, sync: MetadataSync, clock: Clock) -> None:
+        self._log = log
+        self._files = files
+        self._images = images
+        self._sync = sync
+        self._clock = clock
+
+    def append(self, effect: AppendReplicated) -> Event:
+        """Append the leader's batches. OttlaError or ValueError for a record that this release cannot follow."""
+        log = self._log
+        offset = log.end_offset
+        try:
+            log.append(effect.batches, leader_epoch=effect.epoch, now_ms=self._clock.now_ms(), origin=Origin.REPLICA)
+        except (KafkaError, OSError) as error:
+            _log.error("metadata of the leader cannot be appended at %d: %s", offset, error)
+            return AppendFailed()
+        if log.end_offset == offset:
+            return AppendFailed()
+        data = log.read(offset, len(effect.batches), end_offset=log.end_offset).bytes()
+        self._images.follow(offset)
+        return EntriesAppended(log.end_offset, len(data), changes_in(data))
+
+    def truncate(self, effect: TruncateLog) -> Event:
+        """Drop what the leader does not have."""
+        log = self._log
+        _log.info("the metadata log is cut from %d to %d, as its leader has it", log.end_offset, effect.end_offset)
+        log.truncate(effect.end_offset, self._clock.now_ms())
+        self._sync.cut()
+        self._images.truncate()
+        return LogTruncated(log.end_offset)
+
+    def install(self, effect: InstallSnapshot) -> Event:
+        """Begin again behind the snapshot that was fetched. OttlaError or ValueError for a record that is not known."""
+        snapshot = effect.snapshot
+        try:
+            found = self._files.install(snapshot)
+        except BrokenCheckpoint as error:
+            _log.error("the snapshot %s of the leader is damaged: %s", snapshot, error)
+            return InstallFailed()
+        _log.info("the metadata log begins again at %d, behind a snapshot of the leader", snapshot.end_offset)
+        self._log.restart_at(snapshot.end_offset, self._clock.now_ms())
+        self._sync.cut()
+        self._images.install(image_of(found, snapshot), snapshot.end_offset)
+        return SnapshotInstalled(snapshot, found.membership)
+
+    def fetched(self, effect: AnswerFetch) -> Any:
+        """The response, with the log's batches in it."""
+        log, response = self._log, effect.response
+        data = log.read(effect.offset, effect.max_bytes, end_offset=log.end_offset).bytes()
+        response.responses[0].partitions[0].records = data
+        return response
+
+    def snapshot_fetched(self, effect: AnswerSnapshot) -> Any:
+        """The response, with the snapshot's bytes in it."""
+        data = self._files.read_snapshot(effect.snapshot, effect.position, effect.max_bytes)
+        effect.response.topics[0].partitions[0].unaligned_records = data
+        return effect.response

@@ -1,0 +1,48 @@
+"""The quorum's settings from the server's, and whom to ask for the leader at first."""
+
+from __future__ import annotations
+
+from ottla.broker.metadata.registration import voter_endpoints
+from ottla.raft.connections import QuorumPeer
+from ottla.raft.quorum import QuorumSettings
+from ottla.settings.schema import SettingSource
+from ottla.settings.server.settings import ServerSettings
+
+#: Bootstrap servers have ids from here downwards, as nobody knows their own.
+_BOOTSTRAP_ID = -2
+
+
+def quorum_settings_of(settings: ServerSettings, cluster_id: str) -> QuorumSettings:
+    """What the machine needs to know."""
+    idle_ms = 0
+    if settings.source_of("metadata.max.idle.interval.ms") is not SettingSource.DEFAULT:
+        # A node that fetches is told of commits at once (KIP-1166): NoOps are for who asks for them.
+        idle_ms = settings.metadata_max_idle_interval_ms
+    return QuorumSettings(
+        snapshot_bytes=settings.metadata_log_max_record_bytes_between_snapshots,
+        snapshot_interval_ms=settings.metadata_log_max_snapshot_interval_ms,
+        idle_interval_ms=idle_ms,
+        cluster_id=cluster_id,
+        listener=settings.controller_listener_names[0],
+        endpoints=voter_endpoints(settings),
+        bootstrap=bootstrap_peers(settings),
+        can_vote=settings.is_controller,
+        election_timeout_ms=settings.controller_quorum_election_timeout_ms,
+        election_backoff_max_ms=settings.controller_quorum_election_backoff_max_ms,
+        fetch_timeout_ms=settings.controller_quorum_fetch_timeout_ms,
+        answer_timeout_ms=settings.controller_quorum_request_timeout_ms,
+        retry_backoff_ms=settings.controller_quorum_retry_backoff_ms,
+        fetch_max_bytes=settings.controller_quorum_fetch_max_bytes,
+        fetch_snapshot_max_bytes=settings.controller_quorum_fetch_snapshot_max_bytes,
+    )
+
+
+def bootstrap_peers(settings: ServerSettings) -> tuple[QuorumPeer, ...]:
+    """`controller.quorum.voters`, or `controller.quorum.bootstrap.servers`."""
+    if settings.controller_quorum_voters:
+        return tuple(QuorumPeer(each.id, each.host, each.port) for each in settings.controller_quorum_voters)
+    found = []
+    for index, text in enumerate(settings.controller_quorum_bootstrap_servers):
+        host, _, port = text.rpartition(":")
+        found.append(QuorumPeer(_BOOTSTRAP_ID - index, host.removeprefix("[").removesuffix("]"), int(port)))
+    return tuple(found)

@@ -1,0 +1,103 @@
+"""The messages of the quorum on this node's network: requests to other nodes, and answers to those that came here.
+
+Rules:
+- A node has one connection to each peer, made when something is sent to it first. A peer that has another address now
+  gets another connection.
+- The machine has at most one request in flight to each peer and forgets it after its own timeout; the connection's
+  timeout is the same.
+- A request that came waits under a ticket until the machine answers it, or its client is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.call.handler import Call
+from ottla.broker.call.reply import Later
+from ottla.kernel.error import ErrorCode
+from ottla.net.inbound import NO_REQUEST
+from ottla.net.peer import NotOffered, Unanswered
+from ottla.raft.effect import Send
+from ottla.raft.event import Event, RequestDropped, RequestFailed, RequestReceived, ResponseReceived
+
+if TYPE_CHECKING:
+    from ottla.net.outbound import Outbound
+
+Dial = Callable[[str, int], "Outbound"]
+
+
+class RaftNetwork:
+    """The driver makes it, with `dial` to make connections, and closes it."""
+
+    def __init__(self, dial: Dial, step: Callable[[Event], None]) -> None:
+        self._dial = dial
+        self._step = step
+        #: By the peer's id.
+        self._peers: dict[int, Outbound] = {}
+        self._tickets = count()
+        #: Requests that came and are not answered.
+        self._received: dict[int, Later] = {}
+        self.closed = False
+
+    # ---- out
+
+    def send(self, effect: Send) -> None:
+        """Ask a peer, and tell the machine what came of it."""
+        peer, ticket = effect.peer, effect.ticket
+        outbound = self._peers.get(peer.node_id)
+        if outbound is None or (outbound.host, outbound.port) != (peer.host, peer.port):
+            if outbound is not None:
+                outbound.close()
+            outbound = self._peers[peer.node_id] = self._dial(peer.host, peer.port)
+
+        def done(answer: Any) -> None:
+            if self.closed:
+                return
+            if isinstance(answer, NotOffered):
+                self._step(RequestFailed(ticket, ErrorCode.UNSUPPORTED_VERSION))
+            elif isinstance(answer, Unanswered):
+                self._step(RequestFailed(ticket))
+            else:
+                self._step(ResponseReceived(ticket, answer))
+
+        outbound.ask(effect.request, done, timeout_ms=effect.timeout_ms)
+
+    @property
+    def failures(self) -> list[str]:
+        """Why peers cannot be reached, each `HOST:PORT why`."""
+        return [
+            f"{each.host}:{each.port} {each.last_failure}"
+            for each in self._peers.values()
+            if each.last_failure and not each.is_connected
+        ]
+
+    # ---- in
+
+    def receive(self, call: Call, request: Any) -> Later:
+        """A request came on a controller's listener: the machine answers it, now or later."""
+        ticket = next(self._tickets)
+
+        def superseded(key: int) -> None:
+            # Another request behind this one changes nothing; without a connection there is nobody to answer.
+            if key == NO_REQUEST and self._received.pop(ticket, None) is not None:
+                self._step(RequestDropped(ticket))
+
+        later = self._received[ticket] = Later(superseded)
+        self._step(RequestReceived(ticket, call.connection.listener_name, request, call.version))
+        return later
+
+    def answer(self, ticket: int, response: Any) -> None:
+        """The machine's answer."""
+        later = self._received.pop(ticket, None)
+        if later is not None:
+            later.resolve(response)
+
+    def close(self) -> None:
+        """End the connections; nothing more is told to the machine."""
+        self.closed = True
+        for outbound in self._peers.values():
+            outbound.close()
+        self._peers.clear()
+        self._received.clear()
