@@ -39,6 +39,7 @@ from ottla.log.directory.directory import LockingDisk
 from ottla.metadata.image import BROKER, Image
 from ottla.net.inbound import Connection
 from ottla.net.listener import Gate, ListeningSocket
+from ottla.net.peer import OutboundOptions
 from ottla.settings.listener import Listener
 from ottla.settings.server.settings import ServerSettings
 from ottla.settings.server.unserved import check_served, notices
@@ -197,7 +198,7 @@ class MetadataNode(ABC):
 
     def _dial_controller(self, host: str, port: int) -> outbound.Outbound:
         settings = self.settings
-        options = outbound.OutboundOptions(
+        options = OutboundOptions(
             backoff_ms=settings.controller_quorum_retry_backoff_ms,
             backoff_max_ms=settings.controller_quorum_retry_backoff_ms,
             setup_timeout_ms=settings.socket_connection_setup_timeout_ms,

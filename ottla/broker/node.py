@@ -101,6 +101,9 @@ class BrokerNode(MetadataNode):
         return self.store
 
     def _begin(self) -> None:
+        if not self.settings.is_controller:
+            self.quorum.run_beside(self.loop, self.pool)
+            return
         # The metadata first: a log is opened as its topic is set.
         self._take_settings(self.quorum.image)
         self._load_store()

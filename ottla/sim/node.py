@@ -17,8 +17,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, cast
 
+from ottla.broker.controller_node import ControllerNode
 from ottla.broker.metadata.format import format_directories
-from ottla.broker.node import BrokerNode, Ports
+from ottla.broker.metadata_node import MetadataNode, Ports
+from ottla.broker.node import BrokerNode
 from ottla.client.connection import clock as client_clock
 from ottla.net.listener import ListeningSocket
 from ottla.net.outbound import Outbound
@@ -40,12 +42,18 @@ class NodeHost:
         self.world = world
         self.host = host = world.host(name)
         self.disk = SimDisk(world.rng)
+        roles = (settings or {}).get("process.roles", "broker,controller")
+        listeners = []
+        if "broker" in roles:
+            listeners.append(f"PLAINTEXT://{host.address}:{_PORT}")
+        if "controller" in roles:
+            listeners.append(f"CONTROLLER://{self.controller_address}")
         given = {
-            "process.roles": "broker,controller",
+            "process.roles": roles,
             "node.id": "1",
-            "listeners": f"PLAINTEXT://{host.address}:{_PORT},CONTROLLER://{host.address}:{_PORT + 1}",
+            "listeners": ",".join(listeners),
             "controller.listener.names": "CONTROLLER",
-            "controller.quorum.bootstrap.servers": f"{host.address}:{_PORT + 1}",
+            "controller.quorum.bootstrap.servers": self.controller_address,
             "log.dirs": "/data",
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",
@@ -53,13 +61,26 @@ class NodeHost:
             "group.initial.rebalance.delay.ms": "0",
         }
         self.settings = ServerSettings.parse(given | dict(settings or {}))
-        self.node: BrokerNode | None = None
+        self.running: MetadataNode | None = None
         #: Why the node ended itself, when it did.
         self.failure: str | None = None
+        #: Does it serve?
+        self.is_ready = False
         for directory in self.settings.log_dirs:
             self.disk.make_directory(directory)
         self.disk.sync_directory("/")
-        format_directories(self.disk, self.settings, _CLUSTER_ID, clock=host.clock, rng=world.rng, standalone=True)
+        founds = self.settings.is_controller and not self.settings.controller_quorum_voters
+        format_directories(self.disk, self.settings, _CLUSTER_ID, clock=host.clock, rng=world.rng, standalone=founds)
+
+    @property
+    def controller_address(self) -> str:
+        """Where it is found as a controller."""
+        return f"{self.host.address}:{_PORT + 1}"
+
+    @property
+    def node(self) -> BrokerNode | None:
+        """The broker, while one runs."""
+        return self.running if isinstance(self.running, BrokerNode) else None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -81,31 +102,37 @@ class NodeHost:
             SimWorker,
             outbound,
         )
-        node = BrokerNode(self.settings, cast(asyncio.AbstractEventLoop, loop), ports)
+        kind = BrokerNode if self.settings.is_broker else ControllerNode
+        node: MetadataNode = kind(self.settings, cast(asyncio.AbstractEventLoop, loop), ports)
         node.on_failure = self._fail
+        self.is_ready = False
+        node.on_ready = self._ready
         node.open()
-        self.node = node
+        self.running = node
+
+    def _ready(self) -> None:
+        self.is_ready = True
 
     def _fail(self, why: str) -> None:
         self.failure = self.failure or why
 
     def stop(self) -> None:
         """SIGTERM: the node ends in good order."""
-        assert self.node is not None, "no node runs"
-        node, self.node = self.node, None
+        assert self.running is not None, "no node runs"
+        node, self.running = self.running, None
         node.close()
         self.host.kill()
         self.disk.kill()
 
     def kill(self) -> None:
         """SIGKILL: the process is gone, what it wrote is in the page cache."""
-        self.node = None
+        self.running = None
         self.host.kill()
         self.disk.kill()
 
     def power_off(self) -> None:
         """The power goes: what was not synced is lost, kept or torn."""
-        self.node = None
+        self.running = None
         self.host.power_off()
         self.disk.crash()
 

@@ -1,17 +1,23 @@
 """DescribeQuorum (key 55), AddRaftVoter (key 80), RemoveRaftVoter (key 81): the quorum and its voters.
 
+On listeners for controllers also Fetch (key 1) and FetchSnapshot (key 59) of the metadata log: the quorum's machine
+answers them (`ottla.raft`), and a fetch that finds nothing new waits there.
+
 This node is a quorum of one and replicates its log to nobody: a voter that could be added is never caught up, which is
 the answer that Apache Kafka gives after a while of waiting, and the only voter there is cannot go.
 
-KIPs: 595, 642 DescribeQuorum, 853 voters.
+KIPs: 595, 630 FetchSnapshot, 642 DescribeQuorum, 853 voters.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from ottla.broker.call.handler import Call, handles
+from ottla.broker.call.reply import Later
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import METADATA_TOPIC, NO_UUID
-from ottla.wire.api import BOTH, ApiKey
+from ottla.wire.api import BOTH, CONTROLLER, ApiKey
 from ottla.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from ottla.wire.api.describe_quorum import (
     DescribeQuorumRequest,
@@ -26,6 +32,13 @@ from ottla.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftV
 
 _DIRECTORIES_FROM = 2
 _UNKNOWN = "This server does not host this topic-partition."
+
+
+@handles(ApiKey.FETCH, on=CONTROLLER)
+@handles(ApiKey.FETCH_SNAPSHOT, on=CONTROLLER)
+def receive(call: Call, request: Any) -> Later:
+    """Tell the machine; it answers now or later."""
+    return call.node.quorum.raft.network.receive(call, request)
 
 
 @handles(ApiKey.DESCRIBE_QUORUM, on=BOTH)

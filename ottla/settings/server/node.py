@@ -84,7 +84,6 @@ class NodeDeclaration:
         "Controllers, as host:port, that a node asks where the quorum is.",
         Addresses(with_id=False),
         HIGH,
-        served=False,
     )
     controller_quorum_auto_join_enable = boolean(
         "controller.quorum.auto.join.enable",
@@ -106,7 +105,6 @@ class NodeDeclaration:
         "The longest pause after an election that nobody won.",
         NOT_NEGATIVE,
         HIGH,
-        served=False,
     )
     controller_quorum_election_timeout_ms = integer(
         "controller.quorum.election.timeout.ms",
@@ -114,7 +112,6 @@ class NodeDeclaration:
         "How long a candidate waits for votes before it tries again.",
         NOT_NEGATIVE,
         HIGH,
-        served=False,
     )
     controller_quorum_fetch_max_bytes = integer(
         "controller.quorum.fetch.max.bytes",
@@ -122,7 +119,6 @@ class NodeDeclaration:
         "The most bytes one fetch of the metadata log brings.",
         POSITIVE,
         LOW,
-        served=False,
     )
     controller_quorum_fetch_snapshot_max_bytes = integer(
         "controller.quorum.fetch.snapshot.max.bytes",
@@ -130,7 +126,6 @@ class NodeDeclaration:
         "The most bytes one fetch of a metadata snapshot brings.",
         POSITIVE,
         LOW,
-        served=False,
     )
     controller_quorum_fetch_timeout_ms = integer(
         "controller.quorum.fetch.timeout.ms",
@@ -138,14 +133,12 @@ class NodeDeclaration:
         "How long a voter hears nothing from its leader before it stands for election.",
         NOT_NEGATIVE,
         HIGH,
-        served=False,
     )
     controller_quorum_request_timeout_ms = integer(
         "controller.quorum.request.timeout.ms",
         2000,
         "How long one node of the quorum waits for another's reply.",
         NOT_NEGATIVE,
-        served=False,
     )
     controller_quorum_retry_backoff_ms = integer(
         "controller.quorum.retry.backoff.ms",
@@ -153,7 +146,6 @@ class NodeDeclaration:
         "The pause before a request to a quorum node is sent again.",
         NOT_NEGATIVE,
         LOW,
-        served=False,
     )
     controller_performance_always_log_threshold_ms = long(
         "controller.performance.always.log.threshold.ms",

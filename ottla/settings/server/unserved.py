@@ -35,7 +35,6 @@ _MET = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
 }
-_OF_THE_QUORUM = "controller.quorum.bootstrap.servers"
 
 #: Kafka takes these without declaring them: an authorizer's.
 _OF_AUTHORIZERS = ("super.users", "allow.everyone.if.no.acl.found")
@@ -89,7 +88,6 @@ def _without_effect(settings: ServerSettings) -> list[str]:
         name
         for name, setting in declared.items()
         if not setting.served
-        and name != _OF_THE_QUORUM
         and settings.source_of(name) is SettingSource.STATIC_BROKER
         and (setting.sensitive or settings.text(name) not in (setting.default_text, _MET.get(name)))
     ]
