@@ -32,7 +32,7 @@ else
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: help env demo docs test abuse fuzz mutants check bench bench-client sim world crash interop suites wander fmt clean
+.PHONY: help env demo docs test abuse fuzz mutants check bench bench-client sim world chaos crash interop suites wander fmt clean
 
 help:
 	@echo 'make demo     a node, a real data set and a Spark pipeline over it, checked and plotted'
@@ -48,6 +48,7 @@ help:
 	@echo 'make bench    beside Apache Kafka, and our client beside others; tables go to bench/results'
 	@echo 'make sim      the simulated disk, crashes before any effect (SEEDS=200)'
 	@echo 'make world    nodes and clients on simulated hosts with links and clocks that fail (SEEDS=50 FIRST=1)'
+	@echo 'make chaos    three nodes as processes, cut off, killed, paused, disks full (MINUTES=5 SEED=1 NODES=ottla FAULTS=)'
 	@echo 'make crash    kill a node under load again and again (KILLS=100 SEED=1; JOBS=2 side by side, RESUME=1 goes on)'
 	@echo 'make env      the environment of all of these, in $(VENV)'
 	@echo 'make fmt      format and mend what can be mended'
@@ -143,6 +144,10 @@ sim: $(VENV)/.dev
 
 world: $(VENV)/.dev
 	@$(PY) -m tests.world --seeds $(if $(filter-out file,$(origin SEEDS)),$(SEEDS),50) --first $(or $(FIRST),1) $(ARGS)
+
+# Network namespaces: it needs root, iproute2 and nftables. NODES=apache runs the same against Apache Kafka.
+chaos: $(VENV)/.dev
+	@$(PY) -m tests.chaos --minutes $(or $(MINUTES),5) --seed $(SEED) --nodes $(or $(NODES),ottla) --faults '$(FAULTS)' $(ARGS)
 
 crash: $(VENV)/.dev
 	@$(PY) -m tests.crash --kills $(KILLS) --seed $(SEED) --jobs $(JOBS) $(if $(RESUME),--resume) $(ARGS)

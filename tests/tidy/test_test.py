@@ -8,6 +8,7 @@ from tests.tidy.source import modules, tree
 #: Where other programs are the point.
 _MAY_START_PROGRAMS = (
     "tests/abuse/",
+    "tests/chaos/",
     "tests/interop/",
     "tests/crash/",
     "tests/docs/",
@@ -41,7 +42,7 @@ def test_no_test_sleeps() -> None:
     found = [
         f"{path}:{node.lineno}"
         for path in modules("tests")
-        if not path.startswith("tests/interop/") and path != "tests/crash/pause.py"
+        if not path.startswith(("tests/interop/", "tests/chaos/")) and path != "tests/crash/pause.py"
         for node in ast.walk(tree(path))
         if isinstance(node, ast.Call) and _sleeps(node)
     ]

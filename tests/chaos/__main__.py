@@ -1,0 +1,50 @@
+"""`make chaos MINUTES=5 SEED=1 NODES=ottla FAULTS=kill9,cut`: chaos on real processes.
+
+    python -m tests.chaos --minutes 1 --seed 1 --nodes apache --faults kill9,pause
+
+One line at the end: what was acknowledged and which faults there were. A promise that was not kept ends it with exit
+code 1; what the nodes said and held is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import sys
+import tempfile
+from pathlib import Path
+
+from ottla.kernel.error import OttlaError
+from ottla.sim.checker import Broken
+from tests.chaos.run import chaos
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description="Chaos on real processes.")
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--nodes", choices=("ottla", "apache"), default="ottla")
+    parser.add_argument("--voters", type=int, default=3)
+    parser.add_argument("--faults", default="")
+    asked = parser.parse_args()
+    # Clients that cannot reach a killed node say so; here that is no news.
+    logging.getLogger("ottla").setLevel(logging.CRITICAL)
+    directory = Path(tempfile.mkdtemp(prefix=f"ottla-chaos-{asked.nodes}-{asked.seed}-"))
+    names = [each for each in asked.faults.split(",") if each]
+    try:
+        result = asyncio.run(chaos(asked.nodes, directory, asked.seed, asked.minutes * 60, names, asked.voters))
+    except Broken as broken:
+        print(f"seed {asked.seed}: {broken}\nhistory, outputs and data: {directory}")
+        return 1
+    except OttlaError as error:
+        print(f"chaos: {error}")
+        return 2
+    what = ", ".join(f"{kind} {count}" for kind, count in sorted(result.faults.items()))
+    ended = f"; ended by themselves: {result.ended}" if result.ended else ""
+    print(f"seed {asked.seed}: {result.acknowledged} acknowledged records; {what}{ended}: no difference")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

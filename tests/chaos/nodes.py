@@ -1,0 +1,213 @@
+"""The nodes of a chaos run: processes in their namespaces, of Ottla or of Apache Kafka, from the same settings.
+
+Rules:
+- A node's data lie in a file system of its own (tmpfs), so that its disk can be filled.
+- A node that ended by itself is noted and started again by `revive`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ottla.settings.properties import write
+from tests.chaos.network import Network
+from tests.interop import toolchain
+
+_CLUSTER_ID = "Ottla-Chaos-Cluster-01"
+_DISK_MIB = 192
+_STOP_S = 60.0
+_PORT, _CONTROLLER_PORT = 9092, 9093
+_SETTINGS: Mapping[str, str] = {
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.num.partitions": "4",
+    "transaction.state.log.min.isr": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "replica.lag.time.max.ms": "4000",
+    "log.segment.bytes": "1048576",
+    "log.index.size.max.bytes": "65536",
+}
+
+
+class ChaosNodes:
+    """`kind`: "ottla" or "apache". The first `voters` nodes are controllers, too."""
+
+    def __init__(self, kind: str, network: Network, directory: Path, voters: int) -> None:
+        self.kind = kind
+        self._network = network
+        self._directory = directory
+        self._voters = range(1, voters + 1)
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._mounted: list[Path] = []
+        self.paused: set[int] = set()
+        #: Nodes that ended without being told to.
+        self.ended: list[int] = []
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"{self._network.address(each)}:{_PORT}" for each in self._network.nodes)
+
+    def data(self, node: int) -> Path:
+        return self._home(node) / "disk" / "data"
+
+    def output(self, node: int) -> Path:
+        return self._home(node) / "output"
+
+    # ---- life
+
+    def __enter__(self) -> Self:
+        try:
+            for node in self._network.nodes:
+                self._make(node)
+            for node in self._network.nodes:
+                self.start(node)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
+        self._processes.clear()
+        for disk in self._mounted:
+            subprocess.run(["umount", str(disk)], capture_output=True, check=False)
+        self._mounted.clear()
+
+    def start(self, node: int) -> None:
+        """Start its process and return at once."""
+        command = [*self._network.inside(node), *self._program(), *self._start_words(), str(self._file(node))]
+        with self.output(node).open("ab") as said:
+            self._processes[node] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+
+    def runs(self, node: int) -> bool:
+        process = self._processes.get(node)
+        return process is not None and process.poll() is None
+
+    def kill(self, node: int) -> None:
+        """kill -9."""
+        process = self._processes.pop(node, None)
+        if process is not None:
+            process.kill()
+            process.wait()
+        self.paused.discard(node)
+
+    def stop(self, node: int) -> bool:
+        """SIGTERM; False when it did not end in its time and was killed."""
+        process = self._processes.pop(node, None)
+        if process is None:
+            return True
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            return False
+        return True
+
+    def pause(self, node: int) -> None:
+        self.paused.add(node)
+        self._processes[node].send_signal(signal.SIGSTOP)
+
+    def resume(self, node: int) -> None:
+        if node in self.paused:
+            self.paused.discard(node)
+            self._processes[node].send_signal(signal.SIGCONT)
+
+    def revive(self) -> list[int]:
+        """Start every node that does not run; return those that had ended by themselves."""
+        ended = [node for node, process in self._processes.items() if process.poll() is not None]
+        self.ended += ended
+        for node in self._network.nodes:
+            if not self.runs(node):
+                self.start(node)
+        return ended
+
+    # ---- disks
+
+    def fill(self, node: int) -> None:
+        """Take all the room that its disk has left."""
+        with (self._home(node) / "disk" / "filler").open("wb", buffering=0) as filler:
+            block = bytes(1 << 16)
+            try:
+                while True:
+                    filler.write(block)
+            except OSError:
+                pass
+
+    def empty(self, node: int) -> None:
+        """Give the room back."""
+        (self._home(node) / "disk" / "filler").unlink(missing_ok=True)
+
+    # ---- parts
+
+    def _home(self, node: int) -> Path:
+        return self._directory / f"node-{node}"
+
+    def _file(self, node: int) -> Path:
+        return self._home(node) / "server.properties"
+
+    def _program(self) -> list[str]:
+        if self.kind == "ottla":
+            return [sys.executable, "-m", "ottla.cli"]
+        level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+        return ["java", "-Xms128m", "-Xmx384m", "-XX:+UseSerialGC", level, "-cp", toolchain.classpath()]
+
+    def _start_words(self) -> list[str]:
+        return ["start"] if self.kind == "ottla" else ["kafka.Kafka"]
+
+    def _make(self, node: int) -> None:
+        home = self._home(node)
+        disk = home / "disk"
+        disk.mkdir(parents=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_DISK_MIB}m", "tmpfs", str(disk)], check=True)
+        self._mounted.append(disk)
+        address = self._network.address(node)
+        listeners = f"PLAINTEXT://{address}:{_PORT}"
+        if node in self._voters:
+            listeners += f",CONTROLLER://{address}:{_CONTROLLER_PORT}"
+        voters = [f"{each}@{self._network.address(each)}:{_CONTROLLER_PORT}" for each in self._voters]
+        own = {
+            "process.roles": "broker,controller" if node in self._voters else "broker",
+            "node.id": str(node),
+            "listeners": listeners,
+            "advertised.listeners": f"PLAINTEXT://{address}:{_PORT}",
+            "controller.quorum.voters": ",".join(voters),
+            "log.dirs": str(self.data(node)),
+        }
+        self._file(node).write_text(write({**_SETTINGS, **own}))
+        words = ["storage"] if self.kind == "ottla" else ["kafka.tools.StorageTool"]
+        command = [*self._program(), *words, "format", "-t", _CLUSTER_ID, "-c", str(self._file(node))]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        if done.returncode:
+            raise AssertionError(f"node {node} cannot be formatted: {done.stdout}{done.stderr}")
+
+    def keep(self, where: Path) -> None:
+        """Copy outputs and data to `where`, for who looks for what went wrong."""
+        for node in self._network.nodes:
+            shutil.copytree(self._home(node), where / f"node-{node}", dirs_exist_ok=True)
+
+    def wait_until_ended(self, node: int, seconds: float) -> bool:
+        until = time.monotonic() + seconds
+        while self.runs(node) and time.monotonic() < until:
+            time.sleep(0.05)
+        return not self.runs(node)

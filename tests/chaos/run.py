@@ -1,0 +1,148 @@
+"""One chaos run: nodes up, clients at work, faults, then calm, and the judgement.
+
+Rules:
+- Clients write down what they were told (`WorkloadLedger`); the checker holds it against what the topic holds at the
+  end, read by a client and from the disks of all nodes.
+- After the faults end the cluster must be whole again within `_CALM_S`: every partition with a leader and all replicas
+  in sync, every client at its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from ottla.client import AsyncAdmin, NewTopic
+from ottla.kernel.error import KafkaError, OttlaError
+from ottla.sim.checker import Broken, WorkloadLedger, check
+from ottla.sim.workload import PARTITIONS, consume, produce, read_all, read_commits, until_it_works
+from tests.chaos.fault import Faults
+from tests.chaos.network import Network
+from tests.chaos.nodes import ChaosNodes
+
+_TOPIC = "records"
+_GROUP = "group"
+_CALM_S = 180.0
+_NODES = 3
+_PRODUCERS = 2
+_CONSUMERS = 2
+_HEADER_BYTES = 12
+
+
+@dataclass
+class ChaosResult:
+    acknowledged: int
+    faults: dict[str, int]
+    #: Nodes that ended without being told to.
+    ended: list[int]
+
+
+async def chaos(kind: str, directory: Path, seed: int, seconds: float, names: list[str], voters: int) -> ChaosResult:
+    """Run and judge. `Broken` says which promise was not kept; `directory` keeps outputs, data and the history."""
+    rng = Random(seed)
+    ledger = WorkloadLedger(_TOPIC)
+    with Network(_NODES) as network, ChaosNodes(kind, network, directory, voters) as nodes:
+        servers = nodes.bootstrap_servers
+        faults = Faults(nodes, network, rng, names)
+        try:
+            await until_it_works(lambda: _create(servers))
+            await _in_sync(servers)
+            going = True
+            tasks = [
+                asyncio.create_task(produce(f"p{n}", servers, ledger, Random(f"{seed} p{n}"), lambda: going))
+                for n in range(_PRODUCERS)
+            ] + [
+                asyncio.create_task(consume(f"c{n}", _GROUP, servers, ledger, Random(f"{seed} c{n}"), lambda: going))
+                for n in range(_CONSUMERS)
+            ]
+            await faults.run(asyncio.get_running_loop().time() + seconds)
+            going = False
+            nodes.revive()
+            await _end(tasks)
+            await _in_sync(servers)
+            logs = await read_all(servers, _TOPIC)
+            committed = await read_commits(servers, _GROUP, _TOPIC)
+            check(ledger, logs, committed)
+            for node in network.nodes:
+                nodes.stop(node)
+            _same_on_all_disks([nodes.data(node) for node in network.nodes])
+        except BaseException:
+            nodes.keep(directory / "kept")
+            raise
+        finally:
+            _write(directory / "history.json", ledger, faults)
+        return ChaosResult(ledger.acknowledged, faults.counts, nodes.ended)
+
+
+async def _create(servers: str) -> None:
+    async with AsyncAdmin(servers) as admin:
+        made = await admin.create_topics([NewTopic(_TOPIC, PARTITIONS, _NODES)])
+        made.check()
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    done, pending = await asyncio.wait(tasks, timeout=_CALM_S)
+    if pending:
+        for each in pending:
+            each.cancel()
+        raise Broken(f"{len(pending)} of {len(tasks)} clients did not come to their end within {_CALM_S:.0f} s")
+    for each in done:
+        each.result()
+
+
+async def _in_sync(servers: str) -> None:
+    """Return when every partition has a leader and all its replicas in sync. Broken when that takes too long."""
+    loop = asyncio.get_running_loop()
+    until, last = loop.time() + _CALM_S, "no answer"
+    while loop.time() < until:
+        try:
+            async with AsyncAdmin(servers) as admin:
+                topic = await admin.describe_topic(_TOPIC)
+        except (KafkaError, OttlaError) as error:
+            last = str(error)
+        else:
+            behind = [each for each in topic.partitions if each.leader is None or len(each.isr) < len(each.replicas)]
+            if not behind:
+                return
+            last = ", ".join(f"{each.partition}: ISR {[node.id for node in each.isr]}" for each in behind)
+        await asyncio.sleep(0.5)
+    raise Broken(f"after the faults the cluster did not become whole within {_CALM_S:.0f} s: {last}")
+
+
+def _same_on_all_disks(directories: list[Path]) -> None:
+    """Every replica holds the same batches; one may have them cut into other segments."""
+    for partition in range(PARTITIONS):
+        batches = [_batches(each / f"{_TOPIC}-{partition}") for each in directories]
+        for other in batches[1:]:
+            if other != batches[0]:
+                at = next((n for n, (a, b) in enumerate(zip(batches[0], other, strict=False)) if a != b), None)
+                where = f"batch {at}" if at is not None else f"lengths {[len(each) for each in batches]}"
+                raise Broken(f"the replicas of {_TOPIC}-{partition} differ: {where}")
+
+
+def _batches(directory: Path) -> list[bytes]:
+    data = b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
+    found, at = [], 0
+    while at + _HEADER_BYTES <= len(data):
+        size = int.from_bytes(data[at + 8 : at + 12], "big")
+        if size <= 0:
+            break  # room that was made ahead
+        found.append(data[at : at + _HEADER_BYTES + size])
+        at += _HEADER_BYTES + size
+    return found
+
+
+def _write(path: Path, ledger: WorkloadLedger, faults: Faults) -> None:
+    document = {
+        "faults": faults.story,
+        "sent": [[each.value.decode(), each.partition, each.offset] for each in ledger.sent],
+        "seen": {
+            name: [None if one is None else [one[0], one[1], one[2].decode()] for one in seen]
+            for name, seen in ledger.seen.items()
+        },
+        "committed": [[group, partition, at] for (group, partition), at in ledger.committed.items()],
+    }
+    path.write_text(json.dumps(document))
