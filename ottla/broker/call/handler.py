@@ -8,7 +8,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ottla.broker.call.reply import Refusal
 from ottla.kernel.error import KafkaError
@@ -77,6 +77,8 @@ class Call:
     """One request's surroundings: who asks, in which version, of which node."""
 
     __slots__ = ("began", "client_id", "connection", "correlation_id", "meter", "node", "version")
+    #: Was its frame long, so that it was read in steps, is handled in steps and is answered in steps?
+    is_long: ClassVar[bool] = False
 
     def __init__(
         self, node: BrokerNode, connection: Connection, version: int, correlation_id: int, client_id: str

@@ -43,8 +43,11 @@ class Later:
         """Give the response, or the KafkaError the request fails with."""
         assert self.value is None, "a request has one response"
         self.value = value
-        if self._waiting is not None:
-            self._waiting(value)
+        # Both mostly lead back here: without this only the collector would free a response.
+        waiting, self._waiting = self._waiting, None
+        self.superseded = None
+        if waiting is not None:
+            waiting(value)
 
     def then(self, waiting: Callable[[Any], None]) -> None:
         """Call `waiting` with the response: now if it is there."""
@@ -65,41 +68,54 @@ def in_turns(connection: Connection, work: Generator[None, None, Any]) -> Any:
         next(work)
     except StopIteration as done:
         return done.value
-    last: Later | None = None
+    return _InTurns(connection, work).later
 
-    def superseded(key: int) -> None:
-        if last is not None and last.superseded is not None:
-            last.superseded(key)
 
-    later = Later(superseded)
-    connection.pause()
+class _InTurns:
+    """The work of one request that is done in steps. `in_turns` makes it.
 
-    def step() -> None:
-        if connection.closed:
-            return work.close()
+    Nothing here leads back to itself once the work has ended: the response of a long request is large, and what only
+    the collector can free would stay for minutes.
+    """
+
+    __slots__ = ("_connection", "_last", "_work", "later")
+
+    def __init__(self, connection: Connection, work: Generator[None, None, Any]) -> None:
+        self._connection = connection
+        self._work = work
+        #: What the work ended in, if that is a promise, too.
+        self._last: Later | None = None
+        self.later = Later(self._supersede)
+        connection.pause()
+        connection.turns.wait(self._step)
+
+    def _supersede(self, key: int) -> None:
+        if self._last is not None and self._last.superseded is not None:
+            self._last.superseded(key)
+
+    def _step(self) -> None:
+        if self._connection.closed:
+            self.later.superseded = None
+            return self._work.close()
         try:
-            next(work)
+            next(self._work)
         except StopIteration as done:
-            end(done.value)
+            self._end(done.value)
         except KafkaError as error:
-            end(error)
+            self._end(error)
         except Exception:
             _log.exception("a request that is answered in turns failed")
-            end(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            self._end(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
         else:
-            connection.turns.wait(step)
+            self._connection.turns.wait(self._step)
 
-    def end(value: Any) -> None:
-        nonlocal last
+    def _end(self, value: Any) -> None:
         if type(value) is Later:
-            last = value
-            value.then(later.resolve)
+            self._last = value
+            value.then(self.later.resolve)
         else:
-            later.resolve(value)
-        connection.resume()
-
-    connection.turns.wait(step)
-    return later
+            self.later.resolve(value)
+        self._connection.resume()
 
 
 #: What handlers return. The response's class is checked when it is encoded.

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import logging
 import struct
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from ottla.broker.call.handler import CONTROLLER_REGISTERED, REGISTERED, Call, Handler, Meter
 from ottla.broker.call.reply import Later, NoReply, in_turns
@@ -39,6 +40,9 @@ _SIZE_AND_CORRELATION = struct.Struct(">ii")
 _SIZE_BYTES = 4
 #: A frame longer than this is read and answered in steps, unless it is long because of its records.
 _LONG_FRAME_BYTES = 64 << 10
+#: Long requests are read beside each other as long as they have no more bytes together: in memory a request is some ten
+#: times its frame. One that is longer is read alone.
+_LONG_BYTES_AT_ONCE = 8 << 20
 
 
 class Handlers(Mapping[int, Handler]):
@@ -71,6 +75,7 @@ class _LongCall(Call):
     """The call of a long frame, whose answer is long, too."""
 
     __slots__ = ()
+    is_long: ClassVar[bool] = True
 
 
 class _Route:
@@ -98,6 +103,9 @@ class Dispatch:
         self._work_seconds = work_seconds
         self._routes: dict[int, _Route] = {}
         self._around: Callable[[Handler], Handler] | None = None
+        #: Of the long requests that are being read, and those that wait for it.
+        self._long_bytes = 0
+        self._long_waiting: deque[tuple[_Route, Connection, bytes, Slot]] = deque()
         self.log = RequestLog()
 
     def put_around(self, around: Callable[[Handler], Handler] | None) -> None:
@@ -162,7 +170,7 @@ class Dispatch:
         if isinstance(reply, NoReply):
             slot.fill(())
             return
-        if type(call) is _LongCall:
+        if call.is_long:
             in_turns(call.connection, self._write_in_steps(route, call, slot, reply))
             return
         try:
@@ -178,8 +186,20 @@ class Dispatch:
 
     def _read_in_steps(self, route: _Route, connection: Connection, data: bytes, slot: Slot) -> None:
         """Read a request of many elements while others have their turns, and then handle it as any other."""
+        if self._long_bytes and self._long_bytes + len(data) > _LONG_BYTES_AT_ONCE:
+            connection.pause()
+            self._long_waiting.append((route, connection, data, slot))
+            return
+        self._long_bytes += len(data)
 
         def work() -> Generator[None, None, None]:
+            try:
+                yield from read()
+            finally:
+                self._long_bytes -= len(data)
+                self._read_waiting()
+
+        def read() -> Generator[None, None, None]:
             name, version = route.handler.api.name, route.version
             try:
                 id_length = _FIXED_HEADER.unpack_from(data)[3]
@@ -192,6 +212,17 @@ class Dispatch:
                 connection.close(str(error))
 
         in_turns(connection, work())
+
+    def _read_waiting(self) -> None:
+        """Begin with the long requests that waited until others were read, as many as there is room for."""
+        while self._long_waiting:
+            route, connection, data, slot = self._long_waiting[0]
+            if self._long_bytes and self._long_bytes + len(data) > _LONG_BYTES_AT_ONCE:
+                return
+            self._long_waiting.popleft()
+            if not connection.closed:
+                self._read_in_steps(route, connection, data, slot)
+                connection.resume()
 
     def _write_in_steps(self, route: _Route, call: Call, slot: Slot, reply: Any) -> Generator[None, None, None]:
         """Write what answers a request of many elements, while others have their turns."""

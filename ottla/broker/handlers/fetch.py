@@ -25,7 +25,7 @@ from ottla.broker.call.reply import Later, Reply, in_turns
 from ottla.broker.partitions.replica_fetch import fetch_as_replica, replica_of
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.net.inbound import NO_REQUEST
-from ottla.replica.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Session, Wanted
+from ottla.replica.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Key, Session, Wanted
 from ottla.replica.hosted import HostedReplica
 from ottla.wire.api import ApiKey
 from ottla.wire.api.fetch import FetchRequest, FetchResponse, PartitionData
@@ -51,6 +51,8 @@ def fetch(call: Call, request: FetchRequest) -> Reply:
     """Read now; wait for more when there is too little and the client has time."""
     if replica_of(request) >= 0:
         return fetch_as_replica(call, request)
+    if call.is_long:
+        return in_turns(call.connection, _long_fetch(call, request))
     parked = ParkedFetch(call, request)
     if len(parked.wanted) > _PARTITIONS_MANY:
         return in_turns(call.connection, parked.attempt_in_steps())
@@ -60,13 +62,24 @@ def fetch(call: Call, request: FetchRequest) -> Reply:
     return parked.park()
 
 
+def _long_fetch(call: Call, request: FetchRequest) -> Generator[None, None, Reply]:
+    """A fetch that itself names many partitions: they are taken up in steps, too."""
+    wanted: dict[Key, Wanted] = {}
+    for number, each in enumerate(wanted_of(request, call.version >= BY_ID_FROM), 1):
+        wanted[each.topic, each.partition] = each
+        if not number % _PARTITIONS_A_STEP:
+            yield
+    return (yield from ParkedFetch(call, request, wanted).attempt_in_steps())
+
+
 class ParkedFetch:
     """One fetch request: tried at once, and again by each append while it waits."""
 
     #: Set while an answer is made in steps, which nothing stops any more.
     _answers = False
 
-    def __init__(self, call: Call, request: FetchRequest) -> None:
+    def __init__(self, call: Call, request: FetchRequest, named: dict[Key, Wanted] | None = None) -> None:
+        """`named` is what the request wants, if that has been taken up already."""
         self.call = call
         self.node: BrokerNode = call.node
         self.by_id = call.version >= BY_ID_FROM
@@ -75,17 +88,19 @@ class ParkedFetch:
         if self.node.quotas.active:
             most = self.node.quotas.fetch_bytes_max(call.user, call.client_id)
             self.bytes_max = self.bytes_max if most is None else min(self.bytes_max, most)
-        self.session, self.wanted, self.incremental = self._open_session()
+        self.session, self.wanted, self.incremental = self._open_session(named)
         self.later: Later | None = None
         self._timer: TimerHandle | None = None
         #: Where it waits.
         self._waits_at: list[HostedReplica] = []
 
-    def _open_session(self) -> tuple[Session | None, Collection[Wanted], bool]:
+    def _open_session(self, named: dict[Key, Wanted] | None) -> tuple[Session | None, Collection[Wanted], bool]:
         request, sessions = self.request, self.node.fetch_sessions
         now_ms = self.node.clock.monotonic_ms()
         # A partition that is named twice counts once, with what was said last, as in Apache Kafka.
-        wanted = list({(each.topic, each.partition): each for each in wanted_of(request, self.by_id)}.values())
+        if named is None:
+            named = {(each.topic, each.partition): each for each in wanted_of(request, self.by_id)}
+        wanted = list(named.values())
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if request.session_id != NO_SESSION:
                 sessions.close(request.session_id)
@@ -286,6 +301,8 @@ class ParkedFetch:
         assert self._timer is not None
         assert self.later is not None
         self._timer.cancel()
+        # One that has run leads back here for as long as it is kept.
+        self._timer = None
         wake = self._try
         for partition in self._waits_at:
             partition.waiting.pop(wake, None)

@@ -336,6 +336,8 @@ class ParkedShareFetch:
         assert self._timer is not None
         self._over = True
         self._timer.cancel()
+        # One that has run leads back here for as long as it is kept.
+        self._timer = None
         for leader in self._leaders.values():
             leader.partition.waiting.pop(self._try, None)
             leader.waiting.pop(self._try, None)

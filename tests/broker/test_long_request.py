@@ -1,0 +1,106 @@
+"""Long requests: what they leave behind, and how many are read at once."""
+
+from __future__ import annotations
+
+import gc
+import socket
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+import ottla
+from ottla.broker.dispatch import dispatch
+from ottla.broker.handlers.fetch import ParkedFetch
+from ottla.replica.fetch_session import Wanted
+from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
+from tests.abuse.served import frame
+from tests.broker.wire_client import WireClient
+
+_PARTITIONS = 5000
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def _alive(*kinds: type) -> int:
+    return sum(type(each) in kinds for each in gc.get_objects())
+
+
+def _wide(max_wait_ms: int = 0) -> bytes:
+    partitions = [FetchPartition(partition=number, partition_max_bytes=1) for number in range(_PARTITIONS)]
+    topics = [FetchTopic(topic="x", partitions=partitions)]
+    return frame(FetchRequest(max_wait_ms=max_wait_ms, session_epoch=-1, topics=topics), 11)
+
+
+def _raw(node: ottla.Node) -> socket.socket:
+    host, port = node.bootstrap_servers.rsplit(":", 1)
+    return socket.create_connection((host, int(port)), timeout=60)
+
+
+def _answer(sock: socket.socket) -> bytes:
+    with sock.makefile("rb") as file:
+        return file.read(int.from_bytes(file.read(4), "big"))
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_a_long_request_leaves_nothing_for_the_collector(node: ottla.Node) -> None:
+    sent, small = _wide(), frame(MetadataRequest(topics=[]), 9)
+    with _raw(node) as sock:
+        sock.sendall(sent)
+        assert len(_answer(sock)) > 20 * _PARTITIONS
+        # Its answer says that the long request is over.
+        sock.sendall(small)
+        assert _answer(sock)
+        assert _alive(FetchPartition, PartitionData, Wanted) == 0
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_a_fetch_that_waited_leaves_nothing_for_the_collector(node: ottla.Node, client: WireClient) -> None:
+    client.ask(CreateTopicsRequest(topics=[CreatableTopic(name="waited", num_partitions=1, replication_factor=1)]), 7)
+    topics = [FetchTopic(topic="waited", partitions=[FetchPartition(partition=0, partition_max_bytes=1)])]
+    for max_wait_ms in (1, 50):
+        client.ask(FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, topics=topics), 11)
+    client.ask(MetadataRequest(topics=[]), 9)
+    assert _alive(ParkedFetch) == 0
+
+
+def test_long_requests_beyond_the_bound_are_read_one_after_another(
+    node: ottla.Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, most = 0, 0
+
+    def watched(cls: type, version: int) -> Any:
+        def read(*arguments: Any) -> Generator[None, None, Any]:
+            nonlocal reading, most
+            reading += 1
+            most = max(most, reading)
+            try:
+                return (yield from step_decoder(cls, version)(*arguments))
+            finally:
+                reading -= 1
+
+        return read
+
+    step_decoder = dispatch.step_decoder
+    topics = [MetadataRequestTopic(name=f"{number:06d}") for number in range(20_000)]
+    sent = frame(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9)
+    monkeypatch.setattr(dispatch, "step_decoder", watched)
+
+    monkeypatch.setattr(dispatch, "_LONG_BYTES_AT_ONCE", len(sent))
+    with ExitStack() as stack:
+        socks = [stack.enter_context(_raw(node)) for _ in range(6)]
+        for sock in socks:
+            sock.sendall(sent)
+        # One that goes while it waits holds nobody up.
+        socks.pop(2).close()
+        assert all(len(_answer(sock)) > 10 * 20_000 for sock in socks)
+    assert (reading, most) == (0, 1)
