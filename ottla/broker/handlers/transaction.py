@@ -11,11 +11,11 @@ KIPs: 98, 447 offsets with group metadata, 664 looking in, 890 the second protoc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 
 from ottla.broker.call.handler import Call, handles
-from ottla.broker.call.reply import Later, Reply
+from ottla.broker.call.reply import Later, Reply, in_turns
 from ottla.broker.coordinators.markers import write_marker
 from ottla.group.failure import failure
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -42,6 +42,7 @@ from ottla.wire.api.txn_offset_commit import (
 )
 
 _BATCHED_FROM = 4
+_LISTED_A_STEP = 100
 _FENCED_SINCE = 2
 _IMPLICIT_FROM = 5
 _OFFSETS_ABORTABLE_SINCE = 4
@@ -349,31 +350,39 @@ def _describe(call: Call, transactional_id: str) -> describe.TransactionState:
 
 
 @handles(ApiKey.LIST_TRANSACTIONS)
-def list_transactions(call: Call, request: listing.ListTransactionsRequest) -> listing.ListTransactionsResponse:
+def list_transactions(call: Call, request: listing.ListTransactionsRequest) -> Reply:
     """Every transactional id that passes the filters."""
+    return in_turns(call.connection, _list(call, request))
+
+
+def _list(
+    call: Call, request: listing.ListTransactionsRequest
+) -> Generator[None, None, listing.ListTransactionsResponse]:
     titles = set(TITLES.values())
     response = listing.ListTransactionsResponse(
         unknown_state_filters=[each for each in dict.fromkeys(request.state_filters) if each not in titles]
     )
+    known = [each for driver in call.node.transactions.drivers() for each in driver.machine.transactions.values()]
     pattern = None
     if request.transactional_id_pattern:
         try:
             # Unlike names of topics, these are of any characters.
-            ids = (name for driver in call.node.transactions.drivers() for name in driver.machine.transactions)
-            pattern = Expression(request.transactional_id_pattern, "".join(ids))
+            pattern = Expression(request.transactional_id_pattern, "".join(each.transactional_id for each in known))
         except InvalidExpression as error:
             raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
+        yield
     now_ms = call.node.clock.now_ms()
-    for driver in call.node.transactions.drivers():
-        for each in driver.machine.transactions.values():
-            if _passes(each, request, now_ms) and (pattern is None or _matches(pattern, each.transactional_id)):
-                response.transaction_states.append(
-                    listing.TransactionState(
-                        transactional_id=each.transactional_id,
-                        producer_id=each.producer_id,
-                        transaction_state=TITLES[each.state],
-                    )
+    for number, each in enumerate(known, 1):
+        if _passes(each, request, now_ms) and (pattern is None or _matches(pattern, each.transactional_id)):
+            response.transaction_states.append(
+                listing.TransactionState(
+                    transactional_id=each.transactional_id,
+                    producer_id=each.producer_id,
+                    transaction_state=TITLES[each.state],
                 )
+            )
+        if not number % _LISTED_A_STEP:
+            yield
     return response
 
 
