@@ -17,6 +17,7 @@ from ottla.replica.fetch_session import Wanted
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.compile import step_decoder
 from tests.abuse.served import frame
 from tests.broker.wire_client import WireClient
 
@@ -90,7 +91,6 @@ def test_long_requests_beyond_the_bound_are_read_one_after_another(
 
         return read
 
-    step_decoder = dispatch.step_decoder
     topics = [MetadataRequestTopic(name=f"{number:06d}") for number in range(20_000)]
     sent = frame(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9)
     monkeypatch.setattr(dispatch, "step_decoder", watched)
