@@ -153,6 +153,10 @@ class MetadataNode(ABC):
     def _begin(self) -> None:
         """The node takes part in the quorum: go on to the next phases, or have them come."""
 
+    def stop(self, done: Callable[[], None]) -> None:
+        """Prepare to be closed, and call `done` then: other nodes take over what this one leads."""
+        done()
+
     def close(self) -> None:
         """Stop to serve, write what a clean shutdown writes, give the directories back."""
         for listener in (*self.listeners, *self.controller_listeners):

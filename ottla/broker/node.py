@@ -18,6 +18,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.controllers.broker_life import BrokerLife
 from ottla.broker.coordinators.coordinators import Coordinators
 from ottla.broker.coordinators.groups import GroupCoordinators
 from ottla.broker.coordinators.producer_ids import ProducerIds
@@ -86,8 +87,9 @@ class BrokerNode(MetadataNode):
         self.cleaner = Cleaner(self)
         self.telemetry = Telemetry(self.rng)
         self.store: Store
-        #: The offset of our registration in the metadata log, once there is one.
-        self._broker_epoch = -1
+        self.life = BrokerLife(self, self._caught_up, self._serve)
+        #: Are the partitions followed that the metadata places here?
+        self._hosts = False
         self._readable: list[HostedReplica] = []
         self.producer_ids = ProducerIds(self)
 
@@ -101,23 +103,38 @@ class BrokerNode(MetadataNode):
         return self.store
 
     def _begin(self) -> None:
-        if not self.settings.is_controller:
+        if self.life.is_alone:
+            self._recover()
+            self.life.join()
+        else:
             self.quorum.run_beside(self.loop, self.pool)
-            return
+            self.life.begin()
+
+    def _caught_up(self) -> None:
+        """The metadata is followed up to the broker's own registration: open the logs, and ask to be unfenced."""
+        self._recover()
+        self._host()
+        self.life.recovered()
+
+    def _recover(self) -> None:
         # The metadata first: a log is opened as its topic is set.
         self._take_settings(self.quorum.image)
         self._load_store()
-        self._logs_there()
 
-    def _logs_there(self) -> None:
-        """The logs are open: register, follow the metadata from here on, serve."""
-        self.quorum.join(self.store, self._endpoints.values())
-        self._broker_epoch = self.quorum.broker_epoch
+    def _host(self) -> None:
+        """Have what the metadata places here, and follow the metadata from here on."""
+        self._hosts = True
         self.log_dirs.tell_what_is_left()
         self._follow(Image.empty(), self.quorum.image)
         self.leadership.started()
         self.quorum.subscribe(self._follow)
-        self.quorum.run_beside(self.loop, self.pool)
+
+    def _serve(self) -> None:
+        """The broker is unfenced: clients may come."""
+        if not self._hosts:
+            # A node that is alone has opened its logs before it registered.
+            self._host()
+            self.quorum.run_beside(self.loop, self.pool)
         self.store.delete_strays(self.leadership.is_stray)
         self.log_dirs.cordon_later()
         self.log_dirs.resume()
@@ -137,10 +154,20 @@ class BrokerNode(MetadataNode):
             listener.serve()
         self.on_ready()
 
+    def stop(self, done: Callable[[], None]) -> None:
+        if self.settings.controlled_shutdown_enable:
+            self.life.stop(done)
+        else:
+            done()
+
+    def close(self) -> None:
+        self.life.close()
+        super().close()
+
     def _close_store(self) -> None:
         pool = self._ports.pool(_CLOSING_THREADS)
         try:
-            self.store.close(self._broker_epoch, pool)
+            self.store.close(self.life.epoch, pool)
         finally:
             pool.shutdown()
 

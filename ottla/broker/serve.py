@@ -56,6 +56,15 @@ def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at
             loop.call_soon(say, f"{line}, data in {', '.join(settings.log_dirs)}")
             loop.call_later(_LOAD_AFTER_SECONDS, _load_rest)
 
+        stopping: list[bool] = []
+
+        def stop() -> None:
+            # A second signal does not wait for those who take over.
+            if stopping:
+                return loop.stop()
+            stopping.append(True)
+            return node.stop(loop.stop)
+
         node.on_ready = ready
         node.on_progress = lambda line: say(f"ottla: {line}")
         # A start makes what stays: to look through it again and again would take a third of the time.
@@ -64,7 +73,7 @@ def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at
         # It may wait for others long before it is ready.
         gc.enable()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, loop.stop)
+            loop.add_signal_handler(number, stop)
         # On a full disk older Pythons leave compiled files that are cut short, and stumble over them at the next start
         # (python/cpython#126606). What is imported while the node serves leaves none.
         sys.dont_write_bytecode = True

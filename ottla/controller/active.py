@@ -37,6 +37,8 @@ class Active:
     """Volatile state of the active controller."""
 
     def __init__(self, image: Image, settings: ServerSettings, now_ms: int) -> None:
+        #: This controller's own node. A broker in its process registers when the incarnation before has ended.
+        self.node_id = settings.node_id
         self._index: PartitionIndex | None = None
         self.sessions = BrokerSessions(settings.broker_session_timeout_ms)
         self._states: dict[int, BrokerState] = {}

@@ -79,7 +79,8 @@ def registered(
     before = image.brokers.get(broker_id)
     _check_cluster(cluster_id, request)
     new = before is None or before.incarnation_id != request.incarnation_id
-    if new and before is not None and draft.active.sessions.is_alive(broker_id, before.epoch, now_ms):
+    other = new and broker_id != draft.active.node_id
+    if other and before is not None and draft.active.sessions.is_alive(broker_id, before.epoch, now_ms):
         raise KafkaError(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             "Another broker is registered with that broker id. If the broker was recently restarted this should "

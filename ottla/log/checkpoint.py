@@ -6,7 +6,7 @@ Rules:
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ottla.kernel.ids import NO_UUID, TopicPartition, Uuid, parse_uuid, uuid_text
 from ottla.kernel.ports import Disk
@@ -177,6 +177,20 @@ def take_clean_shutdown(disk: Disk, directory: str) -> tuple[bool, int]:
     except (ValueError, KeyError, TypeError):
         # An empty file is the mark of versions before 3.8.
         return True, -1
+
+
+def clean_shutdown_epoch(disk: Disk, directories: Sequence[str]) -> int:
+    """The broker's epoch at its last clean stop; -1 unless all directories were left with the same one.
+
+    The marks stay where they are.
+    """
+    epochs = set()
+    for directory in directories:
+        try:
+            epochs.add(int(json.loads(read_text(disk, f"{directory}/{CLEAN_SHUTDOWN}") or "")["brokerEpoch"]))
+        except (CorruptCheckpoint, ValueError, KeyError, TypeError):
+            return -1
+    return epochs.pop() if len(epochs) == 1 else -1
 
 
 def write_clean_shutdown(disk: Disk, directory: str, broker_epoch: int) -> None:

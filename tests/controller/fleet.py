@@ -18,7 +18,8 @@ class Fleet(Cluster):
     def __init__(
         self, count: int = 3, *, directories: int = 1, features: dict[str, int] | None = None, **settings: str
     ):
-        super().__init__(brokers=0, directories=directories, features=features, **settings)
+        # The controller is a node of its own, unless a test makes it one of the brokers.
+        super().__init__(brokers=0, directories=directories, features=features, **{"node_id": "3000"} | settings)
         self.incarnations: dict[int, int] = {}
         self.directories = directories
         for broker_id in range(1, count + 1):

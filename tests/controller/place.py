@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 from ottla.broker.endpoint import Endpoint
+from ottla.broker.metadata import registration
 from ottla.broker.metadata.format import format_directories
 from ottla.broker.metadata.metadata_log import MetadataLog
 from ottla.controller.controller import NEWEST
@@ -45,7 +46,11 @@ class Place:
         endpoint = Endpoint(1, "PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092, None)
         try:
             log = MetadataLog.open(self.disk, self.settings, store, self.clock, self.rng)
-            log.join(store, [endpoint])
+            directory_ids = [registration.directory_id(store, path) for path in store.directories]
+            incarnation = registration.random_uuid(self.rng)
+            log.join(
+                registration.broker_request(self.settings, incarnation, -1, store.cluster_id, directory_ids, [endpoint])
+            )
         except BaseException:
             store.abandon()
             raise

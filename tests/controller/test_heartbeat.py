@@ -25,6 +25,14 @@ def test_another_cluster_is_refused() -> None:
     assert Fleet(1).refused(request) is ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
+def test_the_broker_in_the_controller_s_own_process_does_not_wait_for_itself() -> None:
+    fleet = Fleet(2, node_id="1")
+    fleet.controller.resign()
+    fleet.controller.activate(fleet.image, fleet.now_ms)
+    fleet.start(1, clean=False)
+    assert fleet.refused(registration(2, incarnation=9)) == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
 def test_an_id_has_one_broker_while_it_lives() -> None:
     fleet = Fleet(2)
     assert fleet.refused(registration(1, incarnation=9)) is ErrorCode.DUPLICATE_BROKER_REGISTRATION

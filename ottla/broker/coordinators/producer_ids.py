@@ -55,7 +55,7 @@ class ProducerIds:
             return
         self._asked = True
         node = self._node
-        epoch = node.quorum.broker_epoch
+        epoch = node.life.epoch
         node.controllers.ask(AllocateProducerIdsRequest(broker_id=node.node_id, broker_epoch=epoch), self._given)
 
     def _given(self, response: AllocateProducerIdsResponse | KafkaError) -> None:

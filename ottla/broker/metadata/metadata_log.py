@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from ottla.broker.metadata.controller_driver import ControllerDriver
 from ottla.broker.metadata.images import Subscriber
 from ottla.broker.metadata.raft_driver import RaftDriver
 from ottla.broker.metadata.raft_network import Dial
-from ottla.broker.metadata.registration import BrokerAddress, LogDirectories
+from ottla.broker.metadata.registration import LogDirectories
 from ottla.controller.broker import register_broker, register_controller, unfence
 from ottla.controller.controller import NEWEST
 from ottla.controller.decision import MutationQuota, unlimited
@@ -33,6 +33,7 @@ from ottla.net.peer import Peer
 from ottla.raft.checkpoint import Membership, VoterNode
 from ottla.raft.role import Follower
 from ottla.settings.server.settings import ServerSettings
+from ottla.wire.api.broker_registration import BrokerRegistrationRequest
 from ottla.wire.record.metadata import BrokerRegistrationChangeRecord
 
 if TYPE_CHECKING:
@@ -182,12 +183,13 @@ class MetadataLog:
 
     # ---- life
 
-    def join(self, store: LogDirectories, addresses: Iterable[BrokerAddress]) -> None:
-        """Register this node's broker with its own controller, and let it serve. Durable on return."""
+    def join(self, request: BrokerRegistrationRequest) -> None:
+        """Register this node's broker with its own controller, and let it serve. Durable on return.
+
+        For a node that is the whole cluster: no leader moves when it starts (decision 0431).
+        """
         settings, decided = self._settings, self.decided
-        directory_ids = [registration.directory_id(store, path) for path in store.directories]
         before = decided.brokers.get(settings.node_id)
-        request = registration.broker_request(settings, self._rng, self._cluster_id, directory_ids, addresses)
         registered = register_broker(decided, self._cluster_id, request, self.log.end_offset)
         self.raft.submit(registered.records)
         # A broker that stops says so in its last record; one that did not may have lost what it had not synced.

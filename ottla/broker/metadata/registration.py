@@ -77,13 +77,18 @@ def controller_request(settings: ServerSettings, rng: Rng) -> controller.Control
 
 
 def broker_request(
-    settings: ServerSettings, rng: Rng, cluster_id: str, directory_ids: list[Uuid], addresses: Iterable[BrokerAddress]
+    settings: ServerSettings,
+    incarnation_id: Uuid,
+    previous_broker_epoch: int,
+    cluster_id: str,
+    directory_ids: list[Uuid],
+    addresses: Iterable[BrokerAddress],
 ) -> broker.BrokerRegistrationRequest:
-    """This broker's new incarnation."""
+    """This broker's new incarnation. `previous_broker_epoch` is that of its last clean stop, -1 if it had none."""
     return broker.BrokerRegistrationRequest(
         broker_id=settings.node_id,
         cluster_id=cluster_id,
-        incarnation_id=random_uuid(rng),
+        incarnation_id=incarnation_id,
         listeners=[
             broker.Listener(
                 name=each.listener_name,
@@ -99,6 +104,7 @@ def broker_request(
         ],
         rack=settings.broker_rack,
         log_dirs=directory_ids,
+        previous_broker_epoch=previous_broker_epoch,
     )
 
 

@@ -49,7 +49,6 @@ class NodeDeclaration:
         "initial.broker.registration.timeout.ms",
         60_000,
         "How long a starting broker tries to register with the controller before it gives up.",
-        served=False,
     )
     server_max_startup_time_ms = long(
         "server.max.startup.time.ms",
@@ -60,7 +59,7 @@ class NodeDeclaration:
         served=False,
     )
     controlled_shutdown_enable = boolean(
-        "controlled.shutdown.enable", True, "Whether a stopping broker hands its partitions over first.", served=False
+        "controlled.shutdown.enable", True, "Whether a stopping broker hands its partitions over first."
     )
     controller_listener_names: Setting[tuple[str, ...]] = listing(
         "controller.listener.names",

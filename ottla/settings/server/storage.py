@@ -56,7 +56,6 @@ class StorageDeclaration:
         "A broker that cannot tell the controller of a failed directory for this long stops.",
         POSITIVE,
         LOW,
-        served=False,
     )
     log_initial_task_delay_ms = long(
         "log.initial.task.delay.ms",

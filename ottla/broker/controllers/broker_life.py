@@ -1,0 +1,224 @@
+"""The driver of a broker's life (`lifecycle`): it asks the controllers, keeps the time, and tells the node what to do.
+
+    life = BrokerLife(node, on_caught_up, on_unfenced)
+    life.begin()                     # the node takes part in the metadata
+    life.recovered()                 # from on_caught_up, when the logs are open
+    life.stop(done)                  # leaders move away, then done()
+    life.close()
+
+A node that is the whole cluster calls `join` instead, when its logs are open: it serves when that returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.controllers.lifecycle import (
+    Begun,
+    CaughtUp,
+    Cordoned,
+    DirectoryFailed,
+    HeartbeatAnswered,
+    HeartbeatFailed,
+    Joined,
+    Lifecycle,
+    LifeEffect,
+    LifeEnded,
+    LifeEvent,
+    LifeSettings,
+    LifeState,
+    Recovered,
+    Register,
+    Registered,
+    RegistrationFailed,
+    SendHeartbeat,
+    StopWanted,
+    TimePassed,
+    Unfenced,
+)
+from ottla.broker.metadata import registration
+from ottla.kernel.error import KafkaError
+from ottla.kernel.ids import Uuid
+from ottla.log.checkpoint import clean_shutdown_epoch
+from ottla.wire.api.broker_registration import BrokerRegistrationRequest
+
+if TYPE_CHECKING:
+    from ottla.broker.node import BrokerNode
+
+_log = logging.getLogger("ottla.broker")
+
+
+class BrokerLife:
+    """The node makes it and closes it."""
+
+    def __init__(self, node: BrokerNode, on_caught_up: Callable[[], None], on_unfenced: Callable[[], None]) -> None:
+        settings = node.settings
+        self._node = node
+        self._on_caught_up = on_caught_up
+        self._on_unfenced = on_unfenced
+        self._on_end: Callable[[], None] | None = None
+        self._machine = Lifecycle(
+            LifeSettings(
+                settings.broker_heartbeat_interval_ms,
+                settings.initial_broker_registration_timeout_ms,
+                settings.log_dir_failure_timeout_ms,
+            )
+        )
+        #: Events that came while others were being told.
+        self._events: deque[LifeEvent] = deque()
+        self._is_telling = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._incarnation_id = registration.random_uuid(node.rng)
+        self._previous_epoch = -1
+        self._closed = False
+        #: What the controller said last that was not what the broker wanted.
+        self.last_error: KafkaError | None = None
+
+    @property
+    def state(self) -> LifeState:
+        """Apache Kafka's name of where the broker is in its life."""
+        return self._machine.state
+
+    @property
+    def epoch(self) -> int:
+        """The broker epoch: the offset of the registration; -1 before there is one."""
+        return self._machine.epoch
+
+    def begin(self) -> None:
+        """Register, and go on from there."""
+        node = self._node
+        if not node.store.failed_directories:
+            # Read before the logs are opened: the mark holds for one start.
+            self._previous_epoch = clean_shutdown_epoch(node.disk, node.store.directories)
+        self._tell(Begun())
+
+    def join(self) -> None:
+        """Register this broker in the cluster that it is, and let it serve."""
+        node = self._node
+        node.quorum.join(self._registration())
+        self._tell(Joined(node.quorum.broker_epoch))
+
+    @property
+    def is_alone(self) -> bool:
+        """Is this node the active controller, and the only broker that there is?"""
+        node = self._node
+        leader = node.quorum.leader
+        is_own = leader is not None and leader.node_id == node.node_id
+        return is_own and not set(node.quorum.decided.brokers) - {node.node_id}
+
+    def recovered(self) -> None:
+        """The logs are open."""
+        self._tell(Recovered())
+
+    def directory_failed(self, directory_id: Uuid) -> None:
+        """Have the controller take the leaders of what lies there away."""
+        self._tell(DirectoryFailed(directory_id))
+
+    def cordoned(self, directory_ids: list[Uuid]) -> None:
+        """Have the controller place nothing new in these directories."""
+        self._tell(Cordoned(tuple(sorted(directory_ids))))
+
+    def stop(self, done: Callable[[], None]) -> None:
+        """Have the leaders moved away, and call `done` when the broker may go; at once where there is nobody else."""
+        self._on_end = done
+        if self._is_last():
+            self._end("")
+        else:
+            self._tell(StopWanted())
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _is_last(self) -> bool:
+        """Is there no other broker that could lead or learn of it?"""
+        node = self._node
+        return all(each.fenced or each.broker_id == node.node_id for each in node.quorum.image.brokers.values())
+
+    # ---- the machine
+
+    def _tell(self, event: LifeEvent) -> None:
+        self._events.append(event)
+        if self._is_telling:
+            return
+        self._is_telling = True
+        try:
+            while self._events and not self._closed:
+                for effect in self._machine.step(self._events.popleft(), self._node.clock.monotonic_ms()):
+                    self._carry_out(effect)
+        finally:
+            self._is_telling = False
+        self._plan()
+
+    def _carry_out(self, effect: LifeEffect) -> None:
+        match effect:
+            case Register():
+                self._register()
+            case SendHeartbeat():
+                request = effect.request(self._node.node_id, self._node.quorum.image.offset)
+                self._node.controllers.ask_of_life(request, self._heartbeat_answered)
+            case CaughtUp():
+                _log.info("the metadata is followed up to this broker's registration")
+                self._on_caught_up()
+            case Unfenced():
+                _log.info("the broker is unfenced: it serves")
+                self._on_unfenced()
+            case LifeEnded(failure):
+                self._end(failure)
+
+    def _register(self) -> None:
+        self._node.controllers.ask_of_life(self._registration(), self._registration_answered)
+
+    def _registration(self) -> BrokerRegistrationRequest:
+        node, store = self._node, self._node.store
+        return registration.broker_request(
+            node.settings,
+            self._incarnation_id,
+            self._previous_epoch,
+            store.cluster_id,
+            [registration.directory_id(store, path) for path in store.directories],
+            node.bound(),
+        )
+
+    def _registration_answered(self, response: Any) -> None:
+        if isinstance(response, KafkaError):
+            self.last_error = response
+            _log.info("the controller does not register this broker: %s", response)
+            return self._tell(RegistrationFailed(response))
+        return self._tell(Registered(response.broker_epoch))
+
+    def _heartbeat_answered(self, response: Any) -> None:
+        if isinstance(response, KafkaError):
+            self.last_error = response
+            _log.warning("a heartbeat of this broker failed: %s", response)
+            return self._tell(HeartbeatFailed(response))
+        return self._tell(HeartbeatAnswered(response))
+
+    def _end(self, failure: str) -> None:
+        done, self._on_end = self._on_end, None
+        if failure:
+            said = f"{failure}: {self.last_error}" if self.last_error is not None else failure
+            self._node.on_failure(said)
+        if done is not None:
+            done()
+
+    # ---- time
+
+    def _plan(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline_ms = self._machine.deadline_ms()
+        if deadline_ms is not None and not self._closed:
+            wait_ms = max(0, deadline_ms - self._node.clock.monotonic_ms())
+            self._timer = self._node.loop.call_later(wait_ms / 1000, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        self._tell(TimePassed())

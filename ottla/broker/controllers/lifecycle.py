@@ -1,0 +1,367 @@
+"""A broker's life as the controller sees it: pure, driven by `ottla/broker/controllers/broker_life.py`.
+
+| state | what happens | what follows | state after |
+|---|---|---|---|
+| NOT_RUNNING | Joined: the node is the whole cluster | Unfenced; a heartbeat after an interval | RUNNING |
+| NOT_RUNNING | Begun | register; the time for it begins | STARTING |
+| any that registers | Registered | a heartbeat | same |
+| any that registers | RegistrationFailed | register again after an interval | same |
+| STARTING | the time to register for the first time is over | LifeEnded, with the reason | SHUTTING_DOWN |
+| STARTING | a heartbeat's answer: caught up | CaughtUp; the next heartbeat soon | RECOVERY |
+| RECOVERY | Recovered: the logs are open | a heartbeat, which wants to be unfenced | RECOVERY |
+| RECOVERY | a heartbeat's answer: not fenced | Unfenced | RUNNING |
+| RUNNING | StopWanted | a heartbeat, which wants to stop; the time for it begins | PENDING_CONTROLLED_SHUTDOWN |
+| PENDING_... | a heartbeat's answer: it should stop | LifeEnded | SHUTTING_DOWN |
+| PENDING_... | the time for it is over | LifeEnded | SHUTTING_DOWN |
+| NOT_RUNNING, STARTING, RECOVERY | StopWanted | LifeEnded | SHUTTING_DOWN |
+| any registered | HeartbeatFailed: stale epoch, not registered | register again after an interval | same |
+| any registered | HeartbeatFailed: another reason | a heartbeat after an interval | same |
+| any registered | DirectoryFailed, Cordoned | a heartbeat, which says so | same |
+
+Rules:
+- One request is on its way at a time. What is wanted meanwhile follows its answer at once, but never after a failure: a
+  controller in trouble is not asked in a loop.
+- A heartbeat wants to be unfenced from `Recovered` on. The controller unfences a broker that has followed the metadata
+  to its own registration.
+- A failed directory that no controller has heard of in time is a failure of the node: others take it for a replica.
+- A registration that the controller no longer knows is made again, with the same incarnation. Apache Kafka's broker
+  sends heartbeats with the stale epoch until it is restarted (decision 0431).
+
+KIPs: 631 (registration, fencing), 858 (directories), 966 (PreviousBrokerEpoch), 1066 (cordoned directories).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.frozen import frozen
+from ottla.kernel.ids import Uuid, uuid_text
+from ottla.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+
+#: After the first answer that says caught up, and after the first one to a broker that wants to stop.
+_SOON_MS = 10
+_STOPPING_SOON_MS = 50
+_UNKNOWN_TO_THE_CONTROLLER = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+
+
+class LifeState(IntEnum):
+    """Apache Kafka's states of a broker, by their numbers (BrokerState)."""
+
+    NOT_RUNNING = 0
+    STARTING = 1
+    RECOVERY = 2
+    RUNNING = 3
+    PENDING_CONTROLLED_SHUTDOWN = 6
+    SHUTTING_DOWN = 7
+
+
+# ---- events
+
+
+@frozen
+class Begun:
+    """The node takes part in the cluster's metadata."""
+
+
+@frozen
+class Joined:
+    """The node is the whole cluster: its registration, at `epoch`, stands in its own log, unfenced."""
+
+    epoch: int
+
+
+@frozen
+class Registered:
+    """The controller took the registration, whose offset in the metadata log is `epoch`."""
+
+    epoch: int
+
+
+@frozen
+class RegistrationFailed:
+    """The controller refused the registration, or none answered."""
+
+    error: KafkaError
+
+
+@frozen
+class HeartbeatAnswered:
+    """The controller took a heartbeat."""
+
+    response: BrokerHeartbeatResponse
+
+
+@frozen
+class HeartbeatFailed:
+    """The controller refused a heartbeat, or none answered."""
+
+    error: KafkaError
+
+
+@frozen
+class Recovered:
+    """The logs are open: the broker can serve."""
+
+
+@frozen
+class DirectoryFailed:
+    """A log directory is offline."""
+
+    directory_id: Uuid
+
+
+@frozen
+class Cordoned:
+    """These are the log directories that take no new replicas."""
+
+    directory_ids: tuple[Uuid, ...]
+
+
+@frozen
+class StopWanted:
+    """The node is to stop in good order."""
+
+
+@frozen
+class TimePassed:
+    """`deadline_ms` has come."""
+
+
+LifeEvent = (
+    Begun
+    | Joined
+    | Registered
+    | RegistrationFailed
+    | HeartbeatAnswered
+    | HeartbeatFailed
+    | Recovered
+    | DirectoryFailed
+    | Cordoned
+    | StopWanted
+    | TimePassed
+)
+
+# ---- effects
+
+
+@frozen
+class Register:
+    """Send the registration. Its answer is `Registered` or `RegistrationFailed`."""
+
+
+@frozen
+class SendHeartbeat:
+    """Send a heartbeat, with how far the metadata is followed. Its answer is one of the two about heartbeats."""
+
+    epoch: int
+    want_fence: bool
+    want_shut_down: bool
+    offline: tuple[Uuid, ...]
+    cordoned: tuple[Uuid, ...] | None
+
+    def request(self, broker_id: int, metadata_offset: int) -> BrokerHeartbeatRequest:
+        """The heartbeat of a broker that has followed the metadata up to this offset."""
+        return BrokerHeartbeatRequest(
+            broker_id=broker_id,
+            broker_epoch=self.epoch,
+            current_metadata_offset=metadata_offset,
+            want_fence=self.want_fence,
+            want_shut_down=self.want_shut_down,
+            offline_log_dirs=list(self.offline),
+            cordoned_log_dirs=None if self.cordoned is None else list(self.cordoned),
+        )
+
+
+@frozen
+class CaughtUp:
+    """The metadata is followed up to the broker's own registration, for the first time: open the logs."""
+
+
+@frozen
+class Unfenced:
+    """Clients are sent here, for the first time: serve."""
+
+
+@frozen
+class LifeEnded:
+    """The life is over: the node may go. `failure` is why it must, "" when it was asked to."""
+
+    failure: str
+
+
+LifeEffect = Register | SendHeartbeat | CaughtUp | Unfenced | LifeEnded
+
+
+@frozen
+class LifeSettings:
+    """Times in milliseconds: the settings of Kafka's names."""
+
+    heartbeat_interval_ms: int
+    #: initial.broker.registration.timeout.ms
+    registration_timeout_ms: int
+    #: log.dir.failure.timeout.ms
+    directory_timeout_ms: int
+    #: How long a controlled shutdown may take: five minutes in Apache Kafka's server.
+    shutdown_timeout_ms: int = 300_000
+
+
+class Lifecycle:
+    """One broker, from its start to its end. `step` is the only way in; `deadline_ms` says when time matters."""
+
+    def __init__(self, settings: LifeSettings) -> None:
+        self._settings = settings
+        self.state = LifeState.NOT_RUNNING
+        #: The offset of the registration, -1 before there is one.
+        self.epoch = -1
+        self.registered = False
+        self._recovered = False
+        #: Is a request on its way, and shall another follow its answer at once?
+        self._asking = False
+        self._hurry = False
+        #: When the next request is due, and when a state has lasted too long.
+        self._next_ms: int | None = None
+        self._limit_ms: int | None = None
+        #: Failed directories: when the controller must have heard of it; None when it has.
+        self._offline: dict[Uuid, int | None] = {}
+        #: Those that the heartbeat on its way speaks of.
+        self._telling: tuple[Uuid, ...] = ()
+        self._cordoned: tuple[Uuid, ...] | None = None
+        self._stop_was_answered = False
+
+    def deadline_ms(self) -> int | None:
+        """When `TimePassed` is due; None when nothing waits for time."""
+        if self.state in (LifeState.NOT_RUNNING, LifeState.SHUTTING_DOWN):
+            return None
+        times = [self._limit_ms, None if self._asking else self._next_ms, *self._offline.values()]
+        return min((each for each in times if each is not None), default=None)
+
+    def step(self, event: LifeEvent, now_ms: int) -> list[LifeEffect]:
+        """What follows from `event`, in order."""
+        if self.state == LifeState.SHUTTING_DOWN:
+            return []
+        match event:
+            case Begun():
+                self.state = LifeState.STARTING
+                self._limit_ms = now_ms + self._settings.registration_timeout_ms
+                self._next_ms = now_ms
+            case Joined(epoch):
+                self.state = LifeState.RUNNING
+                self.epoch, self.registered, self._recovered = epoch, True, True
+                self._after(now_ms, self._settings.heartbeat_interval_ms)
+                return [Unfenced()]
+            case Registered(epoch):
+                self._registered(epoch, now_ms)
+            case RegistrationFailed():
+                self._failed(now_ms)
+            case HeartbeatAnswered(response):
+                return self._answered(response, now_ms) + self._due(now_ms)
+            case HeartbeatFailed(error):
+                self.registered = self.registered and error.code not in _UNKNOWN_TO_THE_CONTROLLER
+                self._failed(now_ms)
+            case Recovered():
+                self._recovered = True
+                self._soon(now_ms)
+            case DirectoryFailed(directory_id):
+                if directory_id not in self._offline:
+                    self._offline[directory_id] = now_ms + self._settings.directory_timeout_ms
+                    self._soon(now_ms)
+            case Cordoned(directory_ids):
+                if directory_ids != self._cordoned:
+                    self._cordoned = directory_ids
+                    self._soon(now_ms)
+            case StopWanted():
+                return self._stop(now_ms)
+            case TimePassed():
+                pass
+        return self._due(now_ms)
+
+    # ---- what happened
+
+    def _registered(self, epoch: int, now_ms: int) -> None:
+        self._asking = False
+        self.epoch = epoch
+        self.registered = True
+        if self.state == LifeState.STARTING:
+            self._limit_ms = None
+        self._after(now_ms, 0)
+
+    def _failed(self, now_ms: int) -> None:
+        self._asking = self._hurry = False
+        self._telling = ()
+        self._after(now_ms, self._settings.heartbeat_interval_ms)
+
+    def _answered(self, response: BrokerHeartbeatResponse, now_ms: int) -> list[LifeEffect]:
+        self._asking = False
+        for each in self._telling:
+            self._offline[each] = None
+        self._telling = ()
+        effects: list[LifeEffect] = []
+        wait_ms = self._settings.heartbeat_interval_ms
+        if self.state == LifeState.STARTING:
+            wait_ms = _SOON_MS
+            if response.is_caught_up:
+                self.state = LifeState.RECOVERY
+                effects.append(CaughtUp())
+        elif self.state == LifeState.RECOVERY and not response.is_fenced:
+            self.state = LifeState.RUNNING
+            effects.append(Unfenced())
+        elif self.state == LifeState.PENDING_CONTROLLED_SHUTDOWN:
+            if response.should_shut_down:
+                return self._end("")
+            if not self._stop_was_answered:
+                self._stop_was_answered = True
+                wait_ms = _STOPPING_SOON_MS
+        self._after(now_ms, wait_ms)
+        return effects
+
+    def _stop(self, now_ms: int) -> list[LifeEffect]:
+        if self.state == LifeState.PENDING_CONTROLLED_SHUTDOWN:
+            return []
+        if self.state != LifeState.RUNNING:
+            return self._end("")
+        self.state = LifeState.PENDING_CONTROLLED_SHUTDOWN
+        self._limit_ms = now_ms + self._settings.shutdown_timeout_ms
+        self._soon(now_ms)
+        return self._due(now_ms)
+
+    def _end(self, failure: str) -> list[LifeEffect]:
+        self.state = LifeState.SHUTTING_DOWN
+        return [LifeEnded(failure)]
+
+    # ---- when the next request goes
+
+    def _soon(self, now_ms: int) -> None:
+        """Send the next request now, or right after the answer to the one on its way."""
+        self._hurry = self._asking
+        if not self._asking and self._next_ms is not None:
+            self._next_ms = now_ms
+
+    def _after(self, now_ms: int, wait_ms: int) -> None:
+        self._next_ms = now_ms if self._hurry else now_ms + wait_ms
+        self._hurry = False
+
+    def _due(self, now_ms: int) -> list[LifeEffect]:
+        if self.state == LifeState.SHUTTING_DOWN:
+            return []
+        if self._limit_ms is not None and now_ms >= self._limit_ms:
+            stopping = self.state == LifeState.PENDING_CONTROLLED_SHUTDOWN
+            return self._end("" if stopping else "no controller has taken this broker's registration in time")
+        untold = [each for each, until_ms in self._offline.items() if until_ms is not None and now_ms >= until_ms]
+        if untold:
+            return self._end(f"no controller was told in time that log directory {uuid_text(untold[0])} is offline")
+        if self._asking or self._next_ms is None or now_ms < self._next_ms:
+            return []
+        self._asking = True
+        if not self.registered:
+            return [Register()]
+        self._telling = tuple(self._offline)
+        return [
+            SendHeartbeat(
+                self.epoch,
+                not self._recovered,
+                self.state == LifeState.PENDING_CONTROLLED_SHUTDOWN,
+                self._telling,
+                None if self.state == LifeState.STARTING else self._cordoned,
+            )
+        ]
