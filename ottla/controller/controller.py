@@ -20,7 +20,7 @@ from ottla.controller.decision import Decision, MutationQuota, unlimited
 from ottla.controller.draft import Draft
 from ottla.kernel.lazy import LazyModule
 from ottla.kernel.ports import Rng
-from ottla.metadata.image import Image
+from ottla.metadata.image import BrokerImage, Image
 from ottla.settings.server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -99,6 +99,11 @@ class Controller:
         if decide is None:
             raise TypeError(f"the controller does not take {type(request).__name__}")
         return decide(self, Ask(image, request, version, charge, now_ms))
+
+    def heard(self, broker: BrokerImage, now_ms: int) -> None:
+        """This broker lives; nobody needs a heartbeat to know it."""
+        if self._active is not None:
+            self._active.sessions.touch(broker.broker_id, broker.epoch, now_ms)
 
     def deadline_ms(self) -> int | None:
         """When `time_passed` has something to do, None while nothing waits for time."""

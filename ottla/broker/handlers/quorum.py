@@ -16,7 +16,9 @@ from typing import Any
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error_message import standard
 from ottla.kernel.ids import METADATA_TOPIC, NO_UUID
+from ottla.raft.quorum import ReplicaView
 from ottla.wire.api import BOTH, CONTROLLER, ApiKey
 from ottla.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from ottla.wire.api.describe_quorum import (
@@ -31,7 +33,6 @@ from ottla.wire.api.describe_quorum import (
 from ottla.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
 _DIRECTORIES_FROM = 2
-_UNKNOWN = "This server does not host this topic-partition."
 
 
 @handles(ApiKey.FETCH, on=CONTROLLER)
@@ -41,9 +42,19 @@ def receive(call: Call, request: Any) -> Later:
     return call.node.quorum.raft.network.receive(call, request)
 
 
-@handles(ApiKey.DESCRIBE_QUORUM, on=BOTH)
-def describe_quorum(call: Call, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    """This node leads a quorum of one; any other topic than `__cluster_metadata` is unknown here."""
+@handles(ApiKey.DESCRIBE_QUORUM)
+def describe_quorum(call: Call, request: DescribeQuorumRequest) -> DescribeQuorumResponse | Later:
+    """The leader of the quorum knows; a client that asks another node gets its answer."""
+    if call.node.quorum.raft.quorum.leads:
+        return describe_here(call, request)
+    later = Later()
+    call.node.controllers.forward(call, request, later.resolve)
+    return later
+
+
+@handles(ApiKey.DESCRIBE_QUORUM, on=CONTROLLER)
+def describe_here(call: Call, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    """The quorum as its leader knows it; any other topic than `__cluster_metadata` is unknown here."""
     response = DescribeQuorumResponse(
         topics=[
             ResponseTopicData(
@@ -54,7 +65,8 @@ def describe_quorum(call: Call, request: DescribeQuorumRequest) -> DescribeQuoru
         ],
     )
     asked = [(topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions]
-    if call.version >= _DIRECTORIES_FROM and asked == [(METADATA_TOPIC, 0)]:
+    leads = call.node.quorum.raft.quorum.leads
+    if leads and call.version >= _DIRECTORIES_FROM and asked == [(METADATA_TOPIC, 0)]:
         response.nodes = [
             Node(
                 node_id=each.voter.node_id,
@@ -66,29 +78,34 @@ def describe_quorum(call: Call, request: DescribeQuorumRequest) -> DescribeQuoru
 
 
 def _partition(call: Call, topic: str, index: int) -> ResponsePartitionData:
-    quorum = call.node.quorum
+    node, machine = call.node, call.node.quorum.raft.quorum
+    error = ErrorCode.NONE
     if (topic, index) != (METADATA_TOPIC, 0):
-        return ResponsePartitionData(
-            partition_index=index,
-            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            error_message=_UNKNOWN if call.version >= _DIRECTORIES_FROM else "",
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    elif not machine.leads:
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if error is not ErrorCode.NONE:
+        said = standard(error) if call.version >= _DIRECTORIES_FROM else ""
+        return ResponsePartitionData(partition_index=index, error_code=error, error_message=said)
+    voters, observers = machine.describe(node.clock.monotonic_ms())
+    now_ms = node.clock.now_ms()
+
+    def state(each: ReplicaView) -> ReplicaState:
+        return ReplicaState(
+            replica_id=each.key.node_id,
+            replica_directory_id=each.key.directory_id if call.version >= _DIRECTORIES_FROM else NO_UUID,
+            log_end_offset=each.end_offset,
+            last_fetch_timestamp=-1 if each.fetched_ms_ago is None else now_ms - each.fetched_ms_ago,
+            last_caught_up_timestamp=-1 if each.caught_up_ms_ago is None else now_ms - each.caught_up_ms_ago,
         )
-    now_ms = call.node.clock.now_ms()
+
     return ResponsePartitionData(
         partition_index=index,
-        leader_id=call.node.node_id,
-        leader_epoch=quorum.leader_epoch,
-        high_watermark=quorum.image.offset + 1,
-        current_voters=[
-            ReplicaState(
-                replica_id=each.voter.node_id,
-                replica_directory_id=each.voter.directory_id if call.version >= _DIRECTORIES_FROM else NO_UUID,
-                log_end_offset=quorum.log.end_offset,
-                last_fetch_timestamp=now_ms,
-                last_caught_up_timestamp=now_ms,
-            )
-            for each in quorum.voters
-        ],
+        leader_id=node.node_id,
+        leader_epoch=machine.epoch,
+        high_watermark=machine.high_watermark,
+        current_voters=[state(each) for each in voters],
+        observers=[state(each) for each in observers],
     )
 
 

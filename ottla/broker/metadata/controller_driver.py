@@ -100,6 +100,28 @@ class ControllerDriver:
             raft.submit(decision.records)
         return decision
 
+    # ---- time
+
+    def deadline_ms(self) -> int | None:
+        """When `time_passed` has something to do; None while nothing waits for time."""
+        if self._raft.images.appended.brokers.keys() <= {self._settings.node_id}:
+            # The broker of this very process lives as long as its controller.
+            return None
+        return self._controller.deadline_ms()
+
+    def time_passed(self) -> None:
+        """Do what is due, such as to fence brokers that fell silent. KafkaError when the log cannot be written."""
+        now_ms = self._clock.monotonic_ms()
+        own = self._raft.images.appended.brokers.get(self._settings.node_id)
+        if own is not None:
+            self._controller.heard(own, now_ms)
+        while (deadline_ms := self.deadline_ms()) is not None and deadline_ms <= now_ms:
+            decision = self._controller.time_passed(self._raft.images.appended, now_ms)
+            if decision.records:
+                self._raft.submit(decision.records)
+
+    # ---- what becomes of decisions
+
     def committed(self, high_watermark: int) -> None:
         """Let the answers leave that waited for this."""
         while self._waiting and self._waiting[0][0] <= high_watermark:

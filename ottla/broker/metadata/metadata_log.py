@@ -31,6 +31,7 @@ from ottla.metadata.feature import CONTROLLER_REGISTRATIONS_FROM, supported
 from ottla.metadata.image import Image
 from ottla.net.peer import Peer
 from ottla.raft.checkpoint import Membership, VoterNode
+from ottla.raft.event import TimerExpired
 from ottla.raft.role import Follower
 from ottla.settings.server.settings import ServerSettings
 from ottla.wire.api.broker_registration import BrokerRegistrationRequest
@@ -176,6 +177,7 @@ class MetadataLog:
     ) -> None:
         """Let this node decide: see `ControllerDriver.ask`. NOT_CONTROLLER when it is not the active controller."""
         self._controller.ask(request, done, version, charge)
+        self._plan()
 
     def append(self, records: list[Any]) -> None:
         """Append these records as one batch; they are committed soon. KAFKA_STORAGE_ERROR when the log has failed."""
@@ -212,11 +214,15 @@ class MetadataLog:
 
     def deadline_ms(self) -> int | None:
         """When `time_passed` is to be called, by the clock's `monotonic_ms`; None when nothing waits for time."""
-        return self.raft.quorum.deadline_ms()
+        deadlines = (self.raft.quorum.deadline_ms(), self._controller.deadline_ms())
+        return min((each for each in deadlines if each is not None), default=None)
 
     def time_passed(self) -> None:
         """Do what is due. KafkaError when the log cannot be written."""
-        self.raft.time_passed()
+        if self.raft.sync.failure is None:
+            self.raft.step(TimerExpired())
+            self._controller.time_passed()
+            self.raft.sync.later()
 
     def close(self) -> None:
         """Say that this broker stopped cleanly, and give the log's files back. The threads have ended."""

@@ -73,7 +73,6 @@ from ottla.raft.event import (
     Started,
     Submitted,
     Synced,
-    TimerExpired,
 )
 from ottla.raft.quorum import Quorum
 from ottla.raft.role import Voter
@@ -217,12 +216,6 @@ class RaftDriver:
     def change_membership(self, membership: Membership) -> None:
         """Write down who votes from now on."""
         self._append_control(membership_records(membership), self.quorum.epoch)
-
-    def time_passed(self) -> None:
-        """Do what is due. KafkaError when the log cannot be written."""
-        if self.sync.failure is None:
-            self.step(TimerExpired())
-            self.sync.later()
 
     def receive(self, event: Event) -> None:
         """Something came from the network, or will not come: tell the machine, and sync what it appends."""
