@@ -46,6 +46,7 @@ from ottla.net.inbound import Connection
 from ottla.replica.fetch_session import Sessions
 from ottla.replica.hosted import HostedReplica
 from ottla.replica.partition import Partition
+from ottla.settings.listener import PROTOCOLS
 from ottla.settings.server.settings import ServerSettings
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 
@@ -211,8 +212,23 @@ class BrokerNode(MetadataNode):
         return self._ports.clean_worker(self.loop, self.disk)
 
     def endpoints(self, listener_name: str) -> list[Endpoint]:
-        """The brokers' addresses on one listener."""
-        return [self._endpoints[listener_name]]
+        """The unfenced brokers' addresses on one listener, by id."""
+        brokers = self.image.brokers
+        if len(brokers) <= 1:
+            return [self._endpoints[listener_name]]
+        found = (self.endpoint_of(broker_id, listener_name) for broker_id in sorted(brokers))
+        return [each for each in found if each is not None]
+
+    def endpoint_of(self, broker_id: int, listener_name: str) -> Endpoint | None:
+        """Where an unfenced broker is found on a listener; None if it has no such one."""
+        broker = self.image.brokers.get(broker_id)
+        if broker is None or broker.fenced:
+            return None
+        for each in broker.endpoints:
+            if each.name == listener_name:
+                protocol = PROTOCOLS[each.security_protocol]
+                return Endpoint(broker_id, each.name, protocol, each.host, each.port, broker.rack)
+        return None
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of a topic by its id."""

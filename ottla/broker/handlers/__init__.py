@@ -132,6 +132,7 @@ _CONTROLLER_APIS = {
         ApiKey.ALTER_PARTITION,
         ApiKey.ALLOCATE_PRODUCER_IDS,
         ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+        ApiKey.ENVELOPE,
     ),
     "api_versions": _APIS["api_versions"],
     "config": (ApiKey.DESCRIBE_CONFIGS,),

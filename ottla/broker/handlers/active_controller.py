@@ -1,5 +1,8 @@
 """What listeners for controllers serve of the controller: requests of brokers, and clients' own or through brokers.
 
+A broker sends its clients' requests in Envelope (key 58), each with who the client is; its answer goes back in one.
+NOT_CONTROLLER is then said of the envelope.
+
 The controller of this node decides, and the answer leaves when it is committed. A node that is not the active
 controller answers NOT_CONTROLLER: brokers then find out which one is.
 """
@@ -10,10 +13,14 @@ from typing import Any
 
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later
+from ottla.broker.controllers import envelope
 from ottla.broker.handlers import config, controller
 from ottla.controller.decision import unlimited
-from ottla.kernel.error import KafkaError
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api import CONTROLLER, ApiKey
+from ottla.wire.api.envelope import EnvelopeRequest
+from ottla.wire.compile import decoder
+from ottla.wire.type import Malformed
 
 
 @handles(ApiKey.CREATE_TOPICS, refuse=controller.refuse_creation, on=CONTROLLER)
@@ -45,4 +52,58 @@ def decide(call: Call, request: Any) -> Later:
         later.resolve(response)
 
     call.node.quorum.ask(request, committed, call.version, unlimited if mutations is None else mutations.charge)
+    return later
+
+
+class ForwardedCall(Call):
+    """A client's request that came in a broker's envelope."""
+
+    __slots__ = ("_origin",)
+
+    def __init__(self, call: Call, origin: envelope.Requester) -> None:
+        super().__init__(call.node, call.connection, origin.version, origin.correlation_id, origin.client_id)
+        self._origin = origin
+
+    @property
+    def client_address(self) -> str:
+        return self._origin.address
+
+    @property
+    def principal(self) -> str:
+        return self._origin.principal
+
+
+@handles(ApiKey.ENVELOPE, on=CONTROLLER)
+def open_envelope(call: Call, request: EnvelopeRequest) -> Later:
+    """Handle the request that is in it as if its client had come here (KIP-590)."""
+    api, origin, position = envelope.unwrap(request)
+    node, later = call.node, Later()
+    handlers = node.controller_dispatch.handlers
+    if api.key not in handlers or origin.version not in api.offered(
+        unstable=node.settings.unstable_api_versions_enable
+    ):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{api.name} v{origin.version} is not served here")
+    handler = handlers[api.key]
+    try:
+        inner, _ = decoder(api.request, origin.version)(memoryview(bytes(request.request_data)), position)
+    except Malformed as error:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION, f"the request in the envelope cannot be read: {error}"
+        ) from None
+
+    def answered(reply: Any) -> None:
+        if isinstance(reply, KafkaError):
+            if reply.code is ErrorCode.NOT_CONTROLLER:
+                return later.resolve(reply)
+            reply = handler.refuse(inner, origin.version, reply)
+        return later.resolve(envelope.seal(api, origin, reply))
+
+    try:
+        reply = handler.function(ForwardedCall(call, origin), inner)
+    except KafkaError as error:
+        reply = error
+    if isinstance(reply, Later):
+        reply.then(answered)
+    else:
+        answered(reply)
     return later

@@ -1,0 +1,98 @@
+"""A cluster in a world: a controller, brokers that are nothing else, and one history of them by a seed.
+
+Rules:
+- As in `tests/world/history.py`; here the nodes make one cluster, and links between the nodes are cut, too.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+
+from ottla.client import AsyncAdmin
+from ottla.sim.checker import WorkloadLedger, check
+from ottla.sim.node import NodeHost
+from ottla.sim.workload import PARTITIONS, consume, produce, read_all, read_commits, until_it_works
+from ottla.sim.world import World
+from tests.world.history import _CALM_MS, _SETTINGS, _TOPIC, History
+
+CONTROLLER_ID = 100
+
+
+def cluster(world: World, brokers: int, settings: dict[str, str] | None = None) -> tuple[NodeHost, list[NodeHost]]:
+    """(the controller, the brokers), none of them started."""
+    given = settings or {}
+    controller = NodeHost(world, "controller", {"process.roles": "controller", "node.id": str(CONTROLLER_ID)} | given)
+    own = {"process.roles": "broker", "controller.quorum.bootstrap.servers": controller.controller_address}
+    return controller, [
+        NodeHost(world, f"broker{index}", own | {"node.id": str(index)} | given) for index in range(brokers)
+    ]
+
+
+def servers_of(brokers: list[NodeHost]) -> str:
+    """All brokers, as clients are told them."""
+    return ",".join(each.bootstrap_servers for each in brokers)
+
+
+class ClusterHistory(History):
+    """Two brokers under one controller, topics with one replica on both of them."""
+
+    def __init__(self, seed: int, *, power: bool) -> None:
+        super().__init__(seed, power=power)
+        self.world = world = World(seed)
+        settings = _SETTINGS | ({"log.flush.interval.messages": "1"} if power else {})
+        self.controller, self.brokers = cluster(world, 2, settings)
+        self.nodes = [self.controller, *self.brokers]
+        self.ledgers = [WorkloadLedger(_TOPIC)]
+
+    def _begin(self) -> None:
+        hosts = [self.world.host(what) for what in ("producer", "rival", "consumer", "admin")]
+        for host in hosts:
+            host.boot()
+        self.clients = [hosts]
+        servers, [ledger] = servers_of(self.brokers), self.ledgers
+        hosts[3].run(self._create(servers), limit_ms=_CALM_MS)
+        for host in hosts[:2]:
+            rng = Random(f"{self.world.seed} {host.name}")
+            self._start(host, produce(host.name, servers, ledger, rng, lambda: self.going))
+        rng = Random(f"{self.world.seed} consumer")
+        self._start(hosts[2], consume("consumer", "group", servers, ledger, rng, lambda: self.going))
+
+    async def _create(self, servers: str) -> None:
+        async def ask() -> None:
+            async with AsyncAdmin(servers) as admin:
+                await admin.create_topic(_TOPIC, partitions=PARTITIONS)
+
+        await until_it_works(ask)
+
+    def _cut(self, node: NodeHost) -> None:
+        self._note("cut")
+        others = [each.host for each in self.nodes if each is not node] + self.clients[0]
+        other, network = self.rng.choice(others), self.world.network
+        there, back = (other, node.host), (node.host, other)
+        for source, target in self.rng.choice([[there], [back], [there, back]]):
+            network.cut(source, target)
+            self._later(partial(network.heal, source, target))
+
+    def _slow(self, node: NodeHost) -> None:
+        self._note("slow link")
+        others = [each.host for each in self.nodes if each is not node] + self.clients[0]
+        self.world.network.slow(self.rng.choice(others), node.host, self.rng.randrange(200_000))
+
+    def _end(self) -> None:
+        self.going = False
+        ended = self.world.run_until(lambda: all(each.done() for each in self.tasks), limit_ms=_CALM_MS)
+        assert ended, "a client does not end after the faults did"
+        for task in self.tasks:
+            task.result()
+        admin, servers = self.clients[0][3], servers_of(self.brokers)
+        logs = admin.run(read_all(servers, _TOPIC), limit_ms=_CALM_MS)
+        commits = admin.run(read_commits(servers, "group", _TOPIC), limit_ms=_CALM_MS)
+        check(self.ledgers[0], logs, commits)
+
+
+def run_cluster_history(seed: int) -> ClusterHistory:
+    """A history by a seed; AssertionError when a promise is broken. Odd seeds lose power, too."""
+    history = ClusterHistory(seed, power=seed % 2 == 1)
+    history.run()
+    return history

@@ -1,0 +1,37 @@
+"""A cluster of a controller and two brokers in the simulated world: it forms, serves, and stands again after faults."""
+
+from __future__ import annotations
+
+from ottla.client import AsyncAdmin, AsyncProducer
+from ottla.sim.node import Clients
+from ottla.sim.world import World
+from tests.world.cluster import cluster, servers_of
+
+
+def test_two_brokers_under_one_controller_serve_a_topic_between_them() -> None:
+    world = World(1)
+    with Clients(world):
+        controller, brokers = cluster(world, 2)
+        for node in (*brokers, controller):
+            node.start()
+        assert world.run_until(lambda: all(each.is_ready for each in brokers), limit_ms=10_000)
+        client = world.host("client")
+        client.boot()
+        leaders: set[int] = set()
+        offsets: list[tuple[int, int]] = []
+
+        async def work() -> None:
+            async with AsyncAdmin(servers_of(brokers)) as admin:
+                await admin.create_topic("topic", partitions=4)
+                topic = (await admin.describe_topics(["topic"]))["topic"]
+                leaders.update(each.leader.id for each in topic.partitions if each.leader is not None)
+            async with AsyncProducer(servers_of(brokers)) as producer:
+                for index in range(4):
+                    told = await (await producer.send("topic", b"value", partition=index))
+                    offsets.append((told.partition, told.offset))
+
+        client.run(work())
+        assert leaders == {0, 1}
+        assert offsets == [(index, 0) for index in range(4)]
+        for node in (controller, *brokers):
+            assert node.failure is None
