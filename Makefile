@@ -32,7 +32,7 @@ else
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: help env demo docs test abuse fuzz mutants check bench bench-client sim world chaos crash interop suites wander fmt clean
+.PHONY: help env demo docs test abuse fuzz mutants check bench bench-client bench-cluster sim world chaos crash interop suites wander fmt clean
 
 help:
 	@echo 'make demo     a node, a real data set and a Spark pipeline over it, checked and plotted'
@@ -133,6 +133,10 @@ bench: $(VENV)/.dev
 
 bench-client: $(VENV)/.dev
 	@$(PY) -m bench.client $(ARGS)
+
+# Three nodes of Ottla beside three of Apache Kafka, on a machine at rest; ARGS=--quick only shows that it works.
+bench-cluster: $(VENV)/.dev
+	@$(PY) -m bench.cluster $(ARGS)
 
 # SEEDS=1-100 FAMILY=transaction,admin: random histories, on Apache Kafka and on a node.
 wander: $(VENV)/.dev

@@ -50,7 +50,8 @@ def produce_frame(topic: str, partitions: list[int], records: int, record_bytes:
     batch = build([(now_ms, None, b"x" * record_bytes, []) for _ in range(records)])
     data = [PartitionProduceData(index=partition, records=batch) for partition in partitions]
     topics = [TopicProduceData(name=topic, partition_data=data)]
-    return frame(PRODUCE, PRODUCE_VERSION, encode(ProduceRequest(acks=-1, topic_data=topics), PRODUCE_VERSION))
+    request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics)
+    return frame(PRODUCE, PRODUCE_VERSION, encode(request, PRODUCE_VERSION))
 
 
 def error_at(topic: str) -> int:
