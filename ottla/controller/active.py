@@ -16,6 +16,8 @@ from ottla.metadata.index import PartitionIndex
 from ottla.settings.server.settings import ServerSettings
 
 _NEVER = 1 << 63
+#: The pause within one check that needs several batches (PeriodicTask.DEFAULT_IMMEDIATE_PERIOD_NS).
+_SOON_MS = 10
 
 
 class BrokerState:
@@ -41,6 +43,11 @@ class Active:
         self.node_id = settings.node_id
         self._index: PartitionIndex | None = None
         self.sessions = BrokerSessions(settings.broker_session_timeout_ms)
+        #: Checks of all partitions: first replicas lead again; any replica leads where nobody does. 0 ms is never.
+        self.preferred = Periodic(
+            settings.auto_leader_rebalance_enable * settings.leader_imbalance_check_interval_seconds * 1000, now_ms
+        )
+        self.unclean = Periodic(settings.unclean_leader_election_interval_ms, now_ms)
         self._states: dict[int, BrokerState] = {}
         #: Registrations that are older than this object stand at or before this offset.
         self._since = image.offset
@@ -87,6 +94,22 @@ class Active:
             if not broker.fenced and not self.is_stopping(broker)
         )
         return min(offsets, default=_NEVER)
+
+
+class Periodic:
+    """Something that is due again and again."""
+
+    def __init__(self, interval_ms: int, now_ms: int) -> None:
+        self._interval_ms = interval_ms
+        #: None is never.
+        self.due_ms = now_ms + interval_ms if interval_ms else None
+
+    def is_due(self, now_ms: int) -> bool:
+        return self.due_ms is not None and self.due_ms <= now_ms
+
+    def done(self, now_ms: int, *, soon: bool) -> None:
+        """It was done; `soon` when there is more to do."""
+        self.due_ms = now_ms + (_SOON_MS if soon else self._interval_ms)
 
 
 class BrokerSessions:

@@ -18,13 +18,12 @@ from ottla.controller.election import take_over
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.metadata.feature import CONTROLLER_REGISTRATIONS_FROM, DIRECTORIES_FROM, KRAFT_VERSION
-from ottla.metadata.image import METADATA_VERSION, NO_LEADER, Image
+from ottla.metadata.image import METADATA_VERSION, Image
 from ottla.wire.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from ottla.wire.api.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
 from ottla.wire.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from ottla.wire.record.metadata import (
     BrokerRegistrationChangeRecord,
-    PartitionChangeRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
     UnregisterBrokerRecord,
@@ -142,25 +141,22 @@ def unfence(image: Image, broker_id: int, *, crashed: bool) -> list[Any]:
     return [change, *take_over(image, broker_id, crashed=crashed)]
 
 
-def unregister_broker(image: Image, node_id: int, request: UnregisterBrokerRequest) -> Decision:
-    """Forget a broker that will not come back; what it led has no leader any more.
+def unregister_broker(draft: Draft, request: UnregisterBrokerRequest) -> Decision:
+    """Forget a broker that will not come back; others lead what it led, where one is in sync.
 
     This node is refused: Apache Kafka takes it, and the broker is then of no use until it is started again.
     """
-    broker = image.brokers.get(request.broker_id)
+    broker_id, node_id = request.broker_id, draft.settings.node_id
+    broker = draft.image.brokers.get(broker_id)
     if broker is None:
-        why = f"Broker ID {request.broker_id} is not currently registered"
-        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, why)
-    if request.broker_id == node_id:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
+    if broker_id == node_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker {node_id} is the node that you ask; stop it first")
-    records: list[Any] = [
-        PartitionChangeRecord(topic_id=topic.topic_id, partition_id=index, leader=NO_LEADER)
-        for topic in image.topics.values()
-        for index, partition in enumerate(topic.partitions)
-        if partition.leader == request.broker_id
-    ]
-    records.append(UnregisterBrokerRecord(broker_id=request.broker_id, broker_epoch=broker.epoch))
-    return Decision(records, UnregisterBrokerResponse(error_message=None))
+    draft.update(draft.index.in_isr(broker_id), gone=broker_id)
+    draft.update(draft.index.in_elr(broker_id), gone=broker_id)
+    draft.records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
+    draft.active.forget(broker_id)
+    return Decision(draft.records, UnregisterBrokerResponse(error_message=None))
 
 
 def check_broker_epoch(image: Image, broker_id: int, broker_epoch: int) -> None:

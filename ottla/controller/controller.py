@@ -11,7 +11,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.controller import broker, directory, producer_ids
@@ -72,6 +72,8 @@ class Controller:
         self._active: Active | None = None
         #: The quorum's level, which is no record of the metadata (KIP-853); whoever runs it keeps it up to date.
         self.kraft_version = 1
+        #: The ids of the quorum's voters, kept up to date in the same way.
+        self.voters: Sequence[int] = ()
 
     def activate(self, image: Image, now_ms: int) -> None:
         """This is the active controller from now on; `image` is all that was appended."""
@@ -107,14 +109,25 @@ class Controller:
 
     def deadline_ms(self) -> int | None:
         """When `time_passed` has something to do, None while nothing waits for time."""
-        return None if self._active is None else self._active.sessions.deadline_ms()
+        active = self._active
+        if active is None:
+            return None
+        due = (active.sessions.deadline_ms(), active.preferred.due_ms, active.unclean.due_ms)
+        return min((each for each in due if each is not None), default=None)
 
     def time_passed(self, image: Image, now_ms: int) -> Decision:
         """Do one thing that is due; its records may be none. Call it again while `deadline_ms` is not past `now_ms`."""
         draft = self._draft(image)
-        silent = draft.active.sessions.expire(image, now_ms)
+        active = draft.active
+        silent = active.sessions.expire(image, now_ms)
         if silent is not None:
             heartbeat.fence(draft, silent)
+        elif active.preferred.is_due(now_ms):
+            election.elect_preferred(draft)
+            active.preferred.done(now_ms, soon=len(draft.records) >= election.AT_ONCE)
+        elif active.unclean.is_due(now_ms):
+            election.elect_unclean(draft)
+            active.unclean.done(now_ms, soon=len(draft.records) >= election.AT_ONCE)
         return Decision(draft.records, None)
 
     def _draft(self, image: Image) -> Draft:
@@ -142,16 +155,18 @@ class Controller:
         return producer_ids.allocate_producer_ids(ask.image, ask.request)
 
     def _elect_leaders(self, ask: Ask) -> Decision:
-        return election.elect_leaders(ask.image, ask.request)
+        return election.elect_leaders(self._draft(ask.image), ask.request)
 
     def _alter_reassignments(self, ask: Ask) -> Decision:
-        return reassignment.alter_reassignments(ask.image, ask.request)
+        return reassignment.alter_reassignments(self._draft(ask.image), ask.request)
 
     def _list_reassignments(self, ask: Ask) -> Decision:
         return reassignment.list_reassignments(ask.image, ask.request)
 
     def _update_features(self, ask: Ask) -> Decision:
-        return update_features.update_features(ask.image, self._settings, self.kraft_version, ask.request, ask.version)
+        return update_features.update_features(
+            ask.image, self._settings, self.kraft_version, self.voters, ask.request, ask.version
+        )
 
     def _alter_client_quotas(self, ask: Ask) -> Decision:
         return quota.alter_client_quotas(ask.image, ask.request)
@@ -160,10 +175,10 @@ class Controller:
         return scram.alter_user_scram_credentials(ask.image, ask.request)
 
     def _assign_replicas(self, ask: Ask) -> Decision:
-        return directory.assign_replicas(ask.image, ask.request)
+        return directory.assign_replicas(self._draft(ask.image), ask.request)
 
     def _unregister_broker(self, ask: Ask) -> Decision:
-        return broker.unregister_broker(ask.image, self._settings.node_id, ask.request)
+        return broker.unregister_broker(self._draft(ask.image), ask.request)
 
     def _register_broker(self, ask: Ask) -> Decision:
         draft, cluster_id = self._draft(ask.image), self._cluster_id

@@ -15,54 +15,53 @@ from typing import Any
 from ottla.controller.broker import check_broker_epoch
 from ottla.controller.decision import Decision
 from ottla.controller.draft import Draft
-from ottla.controller.placement import MIGRATING_DIRECTORY, lies_elsewhere
-from ottla.kernel.error import ErrorCode
+from ottla.controller.placement import directory_is_online, lies_elsewhere
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.metadata.feature import CORDONED_DIRECTORIES_FROM, DIRECTORIES_FROM
 from ottla.metadata.image import NO_LEADER, BrokerImage, Image
+from ottla.metadata.index import PartitionKey
 from ottla.wire.api import assign_replicas_to_dirs as assign
 from ottla.wire.record.metadata import BrokerRegistrationChangeRecord, PartitionChangeRecord
 
 
-def assign_replicas(image: Image, request: assign.AssignReplicasToDirsRequest) -> Decision:
+def assign_replicas(draft: Draft, request: assign.AssignReplicasToDirsRequest) -> Decision:
     """Note where a broker has put its replicas."""
-    check_broker_epoch(image, request.broker_id, request.broker_epoch)
-    records: list[Any] = []
+    if draft.image.metadata_version < DIRECTORIES_FROM:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
+    check_broker_epoch(draft.image, request.broker_id, request.broker_epoch)
     response = assign.AssignReplicasToDirsResponse()
+    offline: dict[PartitionKey, None] = {}
+    own = draft.image.brokers[request.broker_id].log_dirs
     for directory in request.directories:
+        is_online = directory_is_online(Uuid(directory.id), own)
         topics = []
         for topic in directory.topics:
             parts = []
             for each in topic.partitions:
-                code = _assign(
-                    image, request.broker_id, Uuid(directory.id), Uuid(topic.topic_id), each.partition_index, records
-                )
+                key = PartitionKey(Uuid(topic.topic_id), each.partition_index)
+                code = _assign(draft, request.broker_id, Uuid(directory.id), key)
+                if not is_online and not code:
+                    offline[key] = None
                 parts.append(assign.ResponsePartitionData(partition_index=each.partition_index, error_code=code))
             topics.append(assign.ResponseTopicData(topic_id=topic.topic_id, partitions=parts))
         response.directories.append(assign.ResponseDirectoryData(id=directory.id, topics=topics))
-    return Decision(records, response)
+    # What was put into a directory that has failed since is offline.
+    draft.update(list(offline), gone=request.broker_id)
+    return Decision(draft.records, response)
 
 
-def _assign(image: Image, broker_id: int, directory: Uuid, topic_id: Uuid, index: int, records: list[Any]) -> ErrorCode:
-    topic = image.topic(topic_id)
+def _assign(draft: Draft, broker_id: int, directory: Uuid, key: PartitionKey) -> ErrorCode:
+    topic = draft.image.topic(key.topic_id)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
-    if not 0 <= index < len(topic.partitions):
+    if not 0 <= key.partition < len(topic.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    partition = topic.partitions[index]
-    if broker_id not in partition.replicas:
+    if broker_id not in draft.partition(topic, key.partition).replicas:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    directories = list(partition.directories) or [MIGRATING_DIRECTORY] * len(partition.replicas)
-    place = partition.replicas.index(broker_id)
-    change = PartitionChangeRecord(topic_id=topic_id, partition_id=index)
-    if directories[place] != directory:
-        directories[place] = directory
-        change.directories = directories
-    if partition.leader == broker_id and directory not in image.brokers[broker_id].log_dirs:
-        # It was put into a directory that has failed since.
-        change.leader = NO_LEADER
-    if change != PartitionChangeRecord(topic_id=topic_id, partition_id=index):
-        records.append(change)
+    change = draft.change(topic, key.partition)
+    change.directories[broker_id] = directory
+    draft.add(topic, key.partition, change.build())
     return ErrorCode.NONE
 
 

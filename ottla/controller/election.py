@@ -11,13 +11,14 @@ KIPs: 460 elections, 704 recovery state, 966 eligible leader replicas.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ottla.controller.decision import Decision, message_or_none
-from ottla.controller.placement import is_offline, may_lead
+from ottla.controller.draft import Draft
+from ottla.controller.partition_change import RECOVERED, RECOVERING, ElectionKind
+from ottla.controller.placement import is_offline
+from ottla.controller.topic_rules import may_be_unclean
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
-from ottla.metadata.image import NO_LEADER, Image, PartitionImage
+from ottla.metadata.image import NO_LEADER, Image, PartitionImage, TopicImage
 from ottla.wire.api.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -26,59 +27,85 @@ from ottla.wire.api.elect_leaders import (
 )
 from ottla.wire.record.metadata import PartitionChangeRecord
 
-_PREFERRED, _UNCLEAN = 0, 1
-_RECOVERED, _RECOVERING = 0, 1
+_KINDS = {0: ElectionKind.PREFERRED, 1: ElectionKind.UNCLEAN}
+#: Elections that a check of all partitions makes in one batch (QuorumController.MAX_ELECTIONS_PER_IMBALANCE).
+AT_ONCE = 1000
 
 
-def elect_leaders(image: Image, request: ElectLeadersRequest) -> Decision:
+def elect_leaders(draft: Draft, request: ElectLeadersRequest) -> Decision:
     """Elect the first replica, or any when none in sync is left."""
     if request.topic_partitions == []:
         return Decision([], ElectLeadersResponse())
-    if request.election_type not in (_PREFERRED, _UNCLEAN):
+    kind = _KINDS.get(request.election_type)
+    if kind is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
     everything = request.topic_partitions is None
     wanted: list[tuple[str, list[int]]] = (
-        [(name, list(range(len(topic.partitions)))) for name, topic in image.topics.items()]
+        [(name, list(range(len(topic.partitions)))) for name, topic in draft.image.topics.items()]
         if request.topic_partitions is None
         else [(topic.topic, list(topic.partitions)) for topic in request.topic_partitions]
     )
-    records: list[Any] = []
     response = ElectLeadersResponse()
     for name, indexes in wanted:
         answers = []
         for index in indexes:
             answer = PartitionResult(partition_id=index, error_message=None)
             try:
-                records.append(_elect(image, name, index, request.election_type))
+                _elect(draft, name, index, kind)
             except KafkaError as error:
                 if everything and error.code is ErrorCode.ELECTION_NOT_NEEDED:
                     continue
                 answer.error_code, answer.error_message = error.code, message_or_none(error)
             answers.append(answer)
         response.replica_election_results.append(ReplicaElectionResult(topic=name, partition_result=answers))
-    return Decision(records, response)
+    return Decision(draft.records, response)
 
 
-def _elect(image: Image, name: str, index: int, election_type: int) -> PartitionChangeRecord:
-    topic = image.topics.get(name)
+def _elect(draft: Draft, name: str, index: int, kind: ElectionKind) -> None:
+    topic = draft.image.topics.get(name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
     if not 0 <= index < len(topic.partitions):
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
-    partition = topic.partitions[index]
-    preferred = partition.replicas[0]
-    if partition.leader == preferred or (election_type == _UNCLEAN and partition.leader != NO_LEADER):
+    partition = draft.partition(topic, index)
+    if partition.leader == partition.replicas[0] or (kind is ElectionKind.UNCLEAN and partition.leader != NO_LEADER):
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
-    if election_type == _PREFERRED:
-        if preferred not in clean_leaders(partition) or not may_lead(image, partition, preferred):
-            why = "The preferred leader was not available."
-            raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, why)
-        return elected(topic.topic_id, index, partition, preferred)
-    for replica in (*clean_leaders(partition), *partition.replicas):
-        if may_lead(image, partition, replica):
-            return elected(topic.topic_id, index, partition, replica)
+    if elect(draft, topic, index, kind):
+        return
+    if kind is ElectionKind.PREFERRED:
+        raise KafkaError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")
     why = "Eligible topic partition leaders are not available."
     raise KafkaError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, why)
+
+
+def elect(draft: Draft, topic: TopicImage, index: int, kind: ElectionKind) -> bool:
+    """Elect a leader of this kind; False when the partition stays as it is."""
+    change = draft.change(topic, index)
+    change.election = kind
+    record = change.build()
+    draft.add(topic, index, record)
+    return record is not None
+
+
+def elect_preferred(draft: Draft) -> None:
+    """The first replicas that are in sync lead again, as many as one batch takes."""
+    for key in draft.index.unpreferred():
+        if len(draft.records) >= AT_ONCE:
+            return
+        topic = draft.image.topic(key.topic_id)
+        assert topic is not None, key
+        elect(draft, topic, key.partition, ElectionKind.PREFERRED)
+
+
+def elect_unclean(draft: Draft) -> None:
+    """Partitions without a leader get any replica, where their topics allow it; as many as one batch takes."""
+    for key in draft.index.leaderless():
+        if len(draft.records) >= AT_ONCE:
+            return
+        topic = draft.image.topic(key.topic_id)
+        assert topic is not None, key
+        if may_be_unclean(draft.image, draft.settings, topic):
+            elect(draft, topic, key.partition, ElectionKind.UNCLEAN)
 
 
 def clean_leaders(partition: PartitionImage) -> tuple[int, ...]:
@@ -100,10 +127,10 @@ def elected(topic_id: Uuid, index: int, partition: PartitionImage, leader: int) 
         if partition.last_known_elr:
             record.last_known_elr = []
         if not clean and not is_sole and not partition.leader_recovery_state:
-            record.leader_recovery_state = _RECOVERING
+            record.leader_recovery_state = RECOVERING
     # What an unclean leader lost is lost; a sole replica has nobody to tell, and is recovered at once.
     if is_sole and partition.leader_recovery_state:
-        record.leader_recovery_state = _RECOVERED
+        record.leader_recovery_state = RECOVERED
     return record
 
 

@@ -2,8 +2,7 @@
 
 Rules:
 - Only active brokers lead; fenced ones may carry replicas when there are not enough active ones.
-- Without a choice of the user's, leaders go round the active brokers from a random start, and each partition's next
-  replicas are the brokers that follow.
+- Without a choice of the user's, replicas are spread over racks and brokers (`Racks`).
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ottla.controller.racks import Racks
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.kernel.ports import Rng
@@ -30,28 +30,29 @@ _UNKNOWN = (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)
 
 def place(image: Image, rng: Rng, count: int, replication_factor: int) -> list[list[int]]:
     """Replicas for `count` partitions, leaders first. INVALID_REPLICATION_FACTOR when it cannot be."""
-    active = [broker.broker_id for broker in image.active_brokers() if not _is_cordoned(broker)]
-    usable = [broker_id for broker_id in sorted(image.brokers) if not _is_cordoned(image.brokers[broker_id])]
-    fenced = [broker_id for broker_id in usable if broker_id not in active]
-    if not active:
+    usable = [
+        broker
+        for broker_id, broker in sorted(image.brokers.items())
+        if not _is_cordoned(broker) and (broker.fenced or not broker.in_controlled_shutdown)
+    ]
+    if replication_factor <= 0:
+        raise _unplaceable(f"Invalid replication factor {replication_factor}: the replication factor must be positive.")
+    if all(broker.fenced for broker in usable):
         raise _unplaceable("All brokers are currently fenced, or have all their log directories cordoned.")
     if replication_factor > len(usable):
         raise _unplaceable(
             f"The target replication factor of {replication_factor} cannot be reached because only "
             f"{len(usable)} broker(s) are registered or some brokers have all their log directories cordoned."
         )
-    start = rng.randrange(len(active))
-    placed = []
-    for index in range(count):
-        turn = (start + index) % len(active)
-        in_turn = active[turn:] + active[:turn] + fenced
-        placed.append(in_turn[:replication_factor])
-    return placed
+    racks = Racks(usable, rng)
+    return [racks.place(replication_factor) for _ in range(count)]
 
 
 def _is_cordoned(broker: BrokerImage) -> bool:
     """Has it no directory for new replicas?"""
-    return bool(broker.cordoned_log_dirs) and set(broker.log_dirs) <= set(broker.cordoned_log_dirs or ())
+    if not broker.log_dirs or broker.cordoned_log_dirs is None:
+        return False
+    return set(broker.log_dirs) <= set(broker.cordoned_log_dirs)
 
 
 def check_assignment(image: Image, replicas: Sequence[int], replication_factor: int | None) -> None:
@@ -127,9 +128,14 @@ def lies_elsewhere(partition: PartitionImage, broker_id: int, directories: Seque
     A broker that registered before directories had ids has none; its replicas count as online.
     """
     directory = directory_of(partition, broker_id)
-    if directory is None or directory == LOST_DIRECTORY:
-        return directory is not None
-    return bool(directories) and directory not in directories
+    return directory is not None and not directory_is_online(directory, directories)
+
+
+def directory_is_online(directory: Uuid, directories: Sequence[Uuid]) -> bool:
+    """Does a broker with these directories serve what lies in this one, as far as the controller knows?"""
+    if directory == LOST_DIRECTORY:
+        return False
+    return directory in _UNKNOWN or not directories or directory in directories
 
 
 def directory_of(partition: PartitionImage, broker_id: int) -> Uuid | None:

@@ -1,27 +1,27 @@
 """AlterPartitionReassignments (key 45) and ListPartitionReassignments (key 46) (KIP-455, KIP-860).
 
 Rules:
-- Only changes that need no copying are made: to reorder replicas, or to drop some while one in the ISR stays. Whatever
-  names a broker that does not carry the partition yet waits for replication, and there is no other broker that could.
+- A reassignment adds the new replicas and keeps the old ones until the new are in sync; AlterPartition
+  then drops the old ones (`PartitionChange`). What needs no copying is done at once.
+- Taking a reassignment back drops the replicas that it added. Where only those are in sync, that loses records: it is
+  an unclean election, and refused unless the topic allows those.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from ottla.controller.decision import Decision, message_or_none
-from ottla.controller.placement import check_assignment, may_lead
+from ottla.controller.draft import Draft
+from ottla.controller.partition_change import PartitionChange, allowed_election
+from ottla.controller.placement import check_assignment
+from ottla.controller.topic_rules import may_be_unclean
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.ids import Uuid
-from ottla.metadata.image import NO_LEADER, Image, PartitionImage
+from ottla.metadata.image import Image, PartitionImage, TopicImage
 from ottla.wire.api import alter_partition_reassignments as alter
 from ottla.wire.api import list_partition_reassignments as listing
-from ottla.wire.record.metadata import PartitionChangeRecord
 
 
-def alter_reassignments(image: Image, request: alter.AlterPartitionReassignmentsRequest) -> Decision:
+def alter_reassignments(draft: Draft, request: alter.AlterPartitionReassignmentsRequest) -> Decision:
     """Each partition of the request."""
-    records: list[Any] = []
     response = alter.AlterPartitionReassignmentsResponse(
         error_message=None,
         allow_replication_factor_change=not request.topics or request.allow_replication_factor_change,
@@ -31,76 +31,65 @@ def alter_reassignments(image: Image, request: alter.AlterPartitionReassignments
         for each in topic.partitions:
             answer = alter.ReassignablePartitionResponse(partition_index=each.partition_index, error_message=None)
             try:
-                records += _alter(image, topic.name, each, request.allow_replication_factor_change)
+                _alter(draft, topic.name, each, request.allow_replication_factor_change)
             except KafkaError as error:
                 answer.error_code, answer.error_message = error.code, message_or_none(error)
             answers.append(answer)
         response.responses.append(alter.ReassignableTopicResponse(name=topic.name, partitions=answers))
-    return Decision(records, response)
+    return Decision(draft.records, response)
 
 
-def _alter(image: Image, name: str, wanted: alter.ReassignablePartition, may_change_factor: bool) -> list[Any]:
-    topic = image.topics.get(name)
+def _alter(draft: Draft, name: str, wanted: alter.ReassignablePartition, may_change_factor: bool) -> None:
+    topic = draft.image.topics.get(name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
     index = wanted.partition_index
     if not 0 <= index < len(topic.partitions):
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
-    partition = topic.partitions[index]
+    partition, change = draft.partition(topic, index), draft.change(topic, index)
     if wanted.replicas is None:
-        if not partition.is_reassigning:
-            raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-        return _revert(image, topic.topic_id, index, partition)
-    target = list(wanted.replicas)
+        _revert(draft, topic, index, partition, change)
+    else:
+        _move(draft.image, partition, list(wanted.replicas), may_change_factor, change)
+    draft.add(topic, index, change.build())
+
+
+def _move(
+    image: Image, partition: PartitionImage, target: list[int], may_change_factor: bool, change: PartitionChange
+) -> None:
     check_assignment(image, target, None)
-    current = [replica for replica in partition.replicas if replica not in partition.adding_replicas]
-    if not may_change_factor and len(target) != len(current):
+    current = {*partition.replicas, *partition.adding_replicas} - {*partition.removing_replicas}
+    factor = len(current) if partition.is_reassigning else len(partition.replicas)
+    if not may_change_factor and len(target) != factor:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"The replication factor is changed from {len(current)} to {len(target)}",
+            f"The replication factor is changed from {factor} to {len(target)}",
         )
-    return _move(image, topic.topic_id, index, partition, target)
+    removing = sorted(set(partition.replicas) - set(target))
+    adding = sorted(set(target) - set(partition.replicas))
+    change.replicas = target + removing
+    change.removing = removing or change.removing
+    change.adding = adding or change.adding
 
 
-def _move(image: Image, topic_id: Uuid, index: int, partition: PartitionImage, target: list[int]) -> list[Any]:
-    if target == list(partition.replicas) and not partition.is_reassigning:
-        return []
-    isr = [replica for replica in target if replica in partition.isr]
-    if not set(target) <= set(partition.replicas) or not isr:
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            "The new replicas would have to be copied to other brokers, and this node has no others to copy to.",
-        )
-    return [_change(image, topic_id, index, partition, target, isr)]
-
-
-def _revert(image: Image, topic_id: Uuid, index: int, partition: PartitionImage) -> list[Any]:
+def _revert(draft: Draft, topic: TopicImage, index: int, partition: PartitionImage, change: PartitionChange) -> None:
+    if not partition.is_reassigning:
+        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     replicas = [replica for replica in partition.replicas if replica not in partition.adding_replicas]
-    isr = [replica for replica in replicas if replica in partition.isr]
-    if not replicas or not isr:
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            "Unable to revert the partition assignment because it would require an unclean leader election.",
-        )
-    return [_change(image, topic_id, index, partition, replicas, isr)]
-
-
-def _change(
-    image: Image, topic_id: Uuid, index: int, partition: PartitionImage, replicas: list[int], isr: list[int]
-) -> PartitionChangeRecord:
-    places = dict(zip(partition.replicas, partition.directories, strict=False))
-    record = PartitionChangeRecord(
-        topic_id=topic_id, partition_id=index, replicas=replicas, isr=isr, removing_replicas=[], adding_replicas=[]
-    )
-    if places:
-        record.directories = [places[replica] for replica in replicas]
-    if partition.leader not in isr:
-        able = (replica for replica in isr if may_lead(image, partition, replica))
-        record.leader = next(able, NO_LEADER)
-    elif not set(partition.replicas) <= set(replicas):
-        # A replica that leaves may not be counted by the leader any more: it begins a new leader epoch.
-        record.leader = partition.leader
-    return record
+    isr = [replica for replica in partition.isr if replica not in partition.adding_replicas]
+    if not isr:
+        if not replicas:
+            why = "Invalid replica assignment: addingReplicas contains all replicas."
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
+        if not may_be_unclean(draft.image, draft.settings, topic):
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Unable to revert partition assignment for {topic.name}:{index} because it would require an unclean "
+                "leader election.",
+            )
+        isr = replicas[:1]
+    change.election = allowed_election(draft.image, draft.settings, topic)
+    change.isr, change.replicas, change.removing, change.adding = isr, replicas, [], []
 
 
 def list_reassignments(image: Image, request: listing.ListPartitionReassignmentsRequest) -> Decision:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ottla.controller.decision import Decision, message_or_none
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.metadata.feature import KRAFT_VERSION, METADATA_VERSIONS, missing_for, supported
-from ottla.metadata.image import METADATA_VERSION, Image
+from ottla.metadata.feature import (
+    CONTROLLER_REGISTRATIONS_FROM,
+    KRAFT_VERSION,
+    METADATA_VERSIONS,
+    missing_for,
+    supported,
+)
+from ottla.metadata.image import BROKER, METADATA_VERSION, Image
 from ottla.settings.server.settings import ServerSettings
 from ottla.wire.api.update_features import (
     FeatureUpdateKey,
@@ -16,17 +22,26 @@ from ottla.wire.api.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from ottla.wire.record.metadata import FeatureLevelRecord, NoOpRecord
+from ottla.wire.record.metadata import ConfigRecord, FeatureLevelRecord, NoOpRecord
 
 _FAILED = "The update failed for all features since the following feature had an error: "
+_ELR, _MIN_ISR = "eligible.leader.replicas.version", "min.insync.replicas"
 _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 def update_features(
-    image: Image, settings: ServerSettings, kraft_version: int, request: UpdateFeaturesRequest, version: int
+    image: Image,
+    settings: ServerSettings,
+    kraft_version: int,
+    voters: Iterable[int],
+    request: UpdateFeaturesRequest,
+    version: int,
 ) -> Decision:
-    """UpdateFeatures (key 57): all of them or none (KIP-1022). `kraft_version` is the quorum's level now (KIP-853)."""
-    node_id, able = settings.node_id, supported(unstable=settings.unstable_feature_versions_enable)
+    """UpdateFeatures (key 57): all of them or none (KIP-1022).
+
+    `kraft_version` is the quorum's level now (KIP-853), `voters` are the ids of its voters.
+    """
+    cluster = _Cluster(image, settings, voters)
     proposed = dict(image.features)
     before = {**image.features, KRAFT_VERSION: kraft_version}
     records: list[Any] = []
@@ -36,7 +51,7 @@ def update_features(
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a feature stands twice in the request")
         proposed.update((each.feature, each.max_version_level) for each in request.feature_updates)
         for update in request.feature_updates:
-            records += _update(before, node_id, able, update, _upgrade_type(update, version), proposed)
+            records += _update(before, cluster, update, _upgrade_type(update, version), proposed)
     except KafkaError as error:
         return Decision(
             [],
@@ -49,7 +64,56 @@ def update_features(
     if request.validate_only:
         return Decision([], response)
     wanted = proposed.get(KRAFT_VERSION, kraft_version)
+    if any(each.feature == _ELR and each.max_version_level > 0 for each in request.feature_updates):
+        records = [*_elr_safety(image, settings), *records]
     return Decision(records, response, None if wanted == kraft_version else wanted)
+
+
+class _Cluster:
+    """What every node of the cluster can run."""
+
+    def __init__(self, image: Image, settings: ServerSettings, voters: Iterable[int]) -> None:
+        own = settings.node_id
+        self._nodes: list[tuple[str, Mapping[str, tuple[int, int]]]] = [
+            (f"Local controller {own}", supported(unstable=settings.unstable_feature_versions_enable))
+        ]
+        for broker_id, broker in image.brokers.items():
+            self._nodes.append((f"Broker {broker_id}", {name: (low, high) for name, low, high in broker.features}))
+        self._silent: list[int] = []
+        if image.metadata_version >= CONTROLLER_REGISTRATIONS_FROM:
+            others = {key: each for key, each in image.controllers.items() if key != own}
+            for controller_id, controller in others.items():
+                able = {
+                    each.name: (each.min_supported_version, each.max_supported_version) for each in controller.features
+                }
+                self._nodes.append((f"Controller {controller_id}", able))
+            self._silent = [voter for voter in voters if voter != own and voter not in others]
+
+    def check(self, name: str, level: int) -> None:
+        """INVALID_UPDATE_VERSION unless every node can run the feature at this level."""
+        for node, able in self._nodes:
+            low, high = able.get(name, (0, 0))
+            if not low <= level <= high:
+                span = f"{low}-{high}" if low != high else f"{low}"
+                why = f"only supports versions {span}" if high else "does not support this feature."
+                raise _invalid(name, level, f"{node} {why}")
+        for voter in self._silent:
+            why = f"controller {voter} has not registered, and may not support this feature"
+            raise _invalid(name, level, why)
+
+
+def _elr_safety(image: Image, settings: ServerSettings) -> list[Any]:
+    """Eligible leaders are counted by one least ISR for the whole cluster: make it, drop those of single brokers."""
+    records = []
+    if _MIN_ISR not in image.config(BROKER, ""):
+        value = str(settings.min_insync_replicas)
+        records.append(ConfigRecord(resource_type=BROKER, resource_name="", name=_MIN_ISR, value=value))
+    records += [
+        ConfigRecord(resource_type=BROKER, resource_name=name, name=_MIN_ISR, value=None)
+        for name in image.config_names(BROKER)
+        if name and _MIN_ISR in image.config(BROKER, name)
+    ]
+    return records
 
 
 def _upgrade_type(update: FeatureUpdateKey, version: int) -> int:
@@ -60,8 +124,7 @@ def _upgrade_type(update: FeatureUpdateKey, version: int) -> int:
 
 def _update(
     before: Mapping[str, int],
-    node_id: int,
-    able: Mapping[str, tuple[int, int]],
+    cluster: _Cluster,
     update: FeatureUpdateKey,
     upgrade_type: int,
     proposed: dict[str, int],
@@ -72,11 +135,7 @@ def _update(
     current = before.get(name, 0)
     if new < 0:
         raise _invalid(name, new, "A feature version cannot be less than 0.")
-    if name not in able:
-        raise _invalid(name, new, f"Local controller {node_id} does not support this feature.")
-    low, high = able[name]
-    if not low <= new <= high:
-        raise _invalid(name, new, f"Local controller {node_id} only supports versions {low}-{high}")
+    cluster.check(name, new)
     if new < current and upgrade_type == _UPGRADE:
         raise _invalid(
             name,

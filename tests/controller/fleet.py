@@ -5,10 +5,12 @@ from typing import Any
 from ottla.controller.controller import NEWEST
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
-from ottla.metadata.image import PartitionImage
+from ottla.metadata.image import TOPIC, PartitionImage
 from ottla.wire.api import alter_partition as alter
 from ottla.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.wire.api.broker_registration import Feature
 from ottla.wire.api.create_topics import CreatableReplicaAssignment
+from ottla.wire.record.metadata import ConfigRecord
 from tests.controller.scene import Cluster, registration
 
 
@@ -76,6 +78,14 @@ class Fleet(Cluster):
         result = self.create(name, assignments=assignments, configs=configs)
         assert result.error_code == ErrorCode.NONE, result
         return Uuid(result.topic_id)
+
+    def features(self) -> list[Feature]:
+        """What a broker of this program can run."""
+        return registration().features
+
+    def set(self, topic: str, key: str, value: str) -> None:
+        """Set one setting of a topic."""
+        self.append([ConfigRecord(resource_type=TOPIC, resource_name=topic, name=key, value=value)])
 
     def partition(self, name: str, index: int = 0) -> PartitionImage:
         return self.image.topics[name].partitions[index]

@@ -304,10 +304,8 @@ def test_a_move_to_where_the_partition_is_does_nothing() -> None:
 def test_moves_that_cannot_be_are_refused() -> None:
     cluster = Cluster(brokers=2)
     cluster.create("flights", replication_factor=1)
-    [replica] = cluster.image.topics["flights"].partitions[0].replicas
     assert reassign(cluster, None) == ("NO_REASSIGNMENT_IN_PROGRESS", None)
     assert reassign(cluster, [9])[0] == "INVALID_REPLICA_ASSIGNMENT"
-    assert reassign(cluster, [3 - replica])[0] == "INVALID_REPLICA_ASSIGNMENT"
     assert reassign(cluster, [1], partition=5)[0] == "UNKNOWN_TOPIC_OR_PARTITION"
 
 

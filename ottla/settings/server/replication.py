@@ -83,7 +83,6 @@ class ReplicationDeclaration:
         True,
         "Whether partitions go back to their preferred leaders by themselves.",
         importance=HIGH,
-        served=False,
     )
     leader_imbalance_check_interval_seconds = long(
         "leader.imbalance.check.interval.seconds",
@@ -91,7 +90,6 @@ class ReplicationDeclaration:
         "How often it is checked whether partitions have their preferred leaders.",
         POSITIVE,
         HIGH,
-        served=False,
     )
     unclean_leader_election_enable = boolean(
         "unclean.leader.election.enable",
@@ -106,7 +104,6 @@ class ReplicationDeclaration:
         "How often it is checked whether an unclean election is needed.",
         POSITIVE,
         internal=True,
-        served=False,
     )
     follower_fetch_last_tiered_offset_enable = boolean(
         "follower.fetch.last.tiered.offset.enable",

@@ -1,0 +1,106 @@
+"""Partitions move to other brokers, and may be called back."""
+
+import pytest
+
+from ottla.kernel.error import ErrorCode
+from ottla.wire.api import alter_partition_reassignments as alter
+from ottla.wire.api import list_partition_reassignments as listing
+from tests.controller.fleet import Fleet
+
+
+def move(fleet: Fleet, replicas: list[int] | None, **fields: bool) -> tuple[ErrorCode, str | None]:
+    moved = alter.ReassignablePartition(partition_index=0, replicas=replicas)
+    topic = alter.ReassignableTopic(name="flights", partitions=[moved])
+    response = fleet.ask(alter.AlterPartitionReassignmentsRequest(topics=[topic], **fields))
+    answer = response.responses[0].partitions[0]
+    return ErrorCode(answer.error_code), answer.error_message
+
+
+def moving(fleet: Fleet) -> list[listing.OngoingTopicReassignment]:
+    topics: list[listing.OngoingTopicReassignment] = fleet.ask(
+        listing.ListPartitionReassignmentsRequest(topics=None)
+    ).topics
+    return topics
+
+
+@pytest.fixture
+def fleet() -> Fleet:
+    made = Fleet(6)
+    made.topic("flights", [1, 2, 3])
+    return made
+
+
+def test_old_replicas_stay_until_the_new_are_in_sync(fleet: Fleet) -> None:
+    assert move(fleet, [3, 4, 5]) == (ErrorCode.NONE, None)
+    partition = fleet.partition("flights")
+    assert partition.replicas == (3, 4, 5, 1, 2)
+    assert (partition.adding_replicas, partition.removing_replicas) == ((4, 5), (1, 2))
+    assert (partition.leader, partition.leader_epoch, partition.isr) == (1, 0, (1, 2, 3))
+    assert moving(fleet)[0].partitions[0].adding_replicas == [4, 5]
+    assert fleet.alter("flights", [1, 2, 3, 4]).error_code == ErrorCode.NONE
+    assert fleet.partition("flights").is_reassigning
+    answer = fleet.alter("flights", [1, 2, 3, 4, 5])
+    assert answer.error_code == ErrorCode.NEW_LEADER_ELECTED
+    partition = fleet.partition("flights")
+    assert (partition.replicas, partition.isr, partition.leader) == ((3, 4, 5), (3, 4, 5), 3)
+    assert not partition.is_reassigning
+    assert len(partition.directories) == 3
+    assert moving(fleet) == []
+
+
+def test_a_leader_that_stays_begins_an_epoch_when_replicas_leave(fleet: Fleet) -> None:
+    move(fleet, [1, 4, 5])
+    answer = fleet.alter("flights", [1, 4, 5])
+    assert (answer.error_code, answer.leader_id, answer.leader_epoch, answer.isr) == (0, 1, 1, [1, 4, 5])
+
+
+def test_fewer_replicas_wait_until_all_that_stay_are_in_sync(fleet: Fleet) -> None:
+    fleet.alter("flights", [1, 2])
+    move(fleet, [3, 4])
+    assert fleet.alter("flights", [1, 2, 4]).error_code == ErrorCode.NONE
+    assert fleet.partition("flights").is_reassigning
+    assert fleet.alter("flights", [1, 2, 3, 4]).error_code == ErrorCode.NEW_LEADER_ELECTED
+    assert fleet.partition("flights").replicas == (3, 4)
+
+
+def test_a_move_under_way_takes_another_goal(fleet: Fleet) -> None:
+    move(fleet, [1, 2, 4])
+    move(fleet, [1, 2, 5])
+    partition = fleet.partition("flights")
+    assert partition.replicas == (1, 2, 5, 3, 4)
+    assert (partition.adding_replicas, partition.removing_replicas) == ((5,), (3, 4))
+
+
+def test_a_move_is_taken_back(fleet: Fleet) -> None:
+    move(fleet, [4, 5, 6])
+    fleet.alter("flights", [1, 2, 3, 4])
+    assert move(fleet, None) == (ErrorCode.NONE, None)
+    partition = fleet.partition("flights")
+    assert (partition.replicas, partition.isr, partition.leader, partition.leader_epoch) == ((1, 2, 3), (1, 2, 3), 1, 1)
+    assert move(fleet, None)[0] is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+def test_a_move_whose_old_replicas_are_out_of_sync_is_not_taken_back(fleet: Fleet) -> None:
+    move(fleet, [4, 5, 6])
+    fleet.alter("flights", [1, 4])
+    fleet.silence(1)
+    assert (fleet.partition("flights").leader, fleet.partition("flights").isr) == (4, (4,))
+    code, why = move(fleet, None)
+    assert code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert "would require an unclean leader election" in (why or "")
+    fleet.set("flights", "unclean.leader.election.enable", "true")
+    assert move(fleet, None) == (ErrorCode.NONE, None)
+    partition = fleet.partition("flights")
+    assert (partition.replicas, partition.isr, partition.leader) == ((1, 2, 3), (2,), 2)
+
+
+def test_the_factor_stays_when_that_is_wanted(fleet: Fleet) -> None:
+    code, why = move(fleet, [1, 2], allow_replication_factor_change=False)
+    assert (code, why) == (ErrorCode.INVALID_REPLICATION_FACTOR, "The replication factor is changed from 3 to 2")
+    move(fleet, [1, 2, 4])
+    assert move(fleet, [1, 4, 5], allow_replication_factor_change=False)[0] is ErrorCode.NONE
+
+
+def test_replicas_that_cannot_be_are_refused(fleet: Fleet) -> None:
+    for replicas in ([], [1, 1], [9]):
+        assert move(fleet, replicas)[0] is ErrorCode.INVALID_REPLICA_ASSIGNMENT
