@@ -91,7 +91,7 @@ class ControllerDriver:
     def _decide(self, request: Any, version: int, charge: MutationQuota) -> Decision:
         raft, controller = self._raft, self._controller
         controller.kraft_version = raft.membership.kraft_version
-        controller.voters = [node.voter.id for node in raft.voters]
+        controller.voters = [node.voter.node_id for node in raft.voters]
         now_ms = self._clock.monotonic_ms()
         decision = controller.handle(raft.images.appended, request, version, charge, now_ms=now_ms)
         if decision.kraft_version is not None:
