@@ -58,7 +58,7 @@ def register_controller(image: Image, request: ControllerRegistrationRequest) ->
             for each in request.features
         ],
     )
-    return Decision([record], ControllerRegistrationResponse(error_message=None))
+    return Decision([record], ControllerRegistrationResponse(error_message=""))
 
 
 def registered(
@@ -156,7 +156,7 @@ def unregister_broker(draft: Draft, request: UnregisterBrokerRequest) -> Decisio
     draft.update(draft.index.in_elr(broker_id), gone=broker_id)
     draft.records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
     draft.active.forget(broker_id)
-    return Decision(draft.records, UnregisterBrokerResponse(error_message=None))
+    return Decision(draft.records, UnregisterBrokerResponse(error_message=""))
 
 
 def check_broker_epoch(image: Image, broker_id: int, broker_epoch: int) -> None:

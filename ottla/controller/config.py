@@ -89,7 +89,7 @@ def incremental_alter_configs(
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, message_or_none(error)
         response.responses.append(answer)
-    return Decision([] if request.validate_only else records + _clear_elr(image, records), response)
+    return Decision([] if request.validate_only else records + clear_elr(image, records), response)
 
 
 def alter_configs(image: Image, settings: ServerSettings, request: legacy.AlterConfigsRequest) -> Decision:
@@ -112,7 +112,7 @@ def alter_configs(image: Image, settings: ServerSettings, request: legacy.AlterC
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, message_or_none(error)
         response.responses.append(answer)
-    return Decision([] if request.validate_only else records + _clear_elr(image, records), response)
+    return Decision([] if request.validate_only else records + clear_elr(image, records), response)
 
 
 def _twice(resources: Iterable[Resource]) -> set[Resource]:
@@ -342,7 +342,7 @@ def _default(kind: int, settings: ServerSettings, key: str) -> str:
     return ""
 
 
-def _clear_elr(image: Image, records: list[Any]) -> list[Any]:
+def clear_elr(image: Image, records: list[Any]) -> list[Any]:
     """A change of min.insync.replicas makes what is known of eligible leaders void."""
     if not image.has_elr:
         return []

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.controller.config import check_topic, effective_topic_configs
+from ottla.controller.config import check_topic, clear_elr, effective_topic_configs
 from ottla.controller.decision import Decision, MutationQuota, message_or_none, unlimited
 from ottla.controller.placement import active_of, check_assignment, partition_record, place
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -97,10 +97,11 @@ def _create(
     assigned = _assigned(image, topic) if topic.assignments else _placed(image, settings, rng, topic)
     topic_id = _new_topic_id(image, rng)
     records: list[Any] = [TopicRecord(name=topic.name, topic_id=topic_id)]
-    records += [
+    set_up = [
         ConfigRecord(resource_type=TOPIC, resource_name=topic.name, name=key, value=value)
         for key, value in configs.items()
     ]
+    records += [*set_up, *clear_elr(image, set_up)]
     records += [
         partition_record(image, topic_id, index, replicas, isr) for index, (replicas, isr) in enumerate(assigned)
     ]

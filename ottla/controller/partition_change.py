@@ -9,7 +9,6 @@ Rules, in this order:
   alone, and it recovers (KIP-704).
 - A leader epoch begins with a leader and when a replica leaves the partition, and until metadata.version 3.5 when one
   leaves the ISR.
-- A partition's sole replica is not put into recovery: it has no follower that could be told (0410).
 """
 
 from __future__ import annotations
@@ -122,10 +121,8 @@ class PartitionChange:
         record.leader = leader
         if unclean:
             record.isr = [leader]
-            if self._old.leader_recovery_state != RECOVERING and len(self._old.replicas) > 1:
+            if self._old.leader_recovery_state != RECOVERING:
                 record.leader_recovery_state = RECOVERING
-        if len(self._old.replicas) == 1:
-            self.recovery = RECOVERED
 
     def _leader(self) -> tuple[int, bool]:
         """The leader, and whether it may lack committed records."""

@@ -279,7 +279,10 @@ def test_of_two_logs_of_a_partition_the_one_that_is_left_out_is_set_aside_whole(
 def test_eligible_leaders_are_told_as_the_image_has_them() -> None:
     scene = Scene()
     scene.create()
-    change(scene, 1, replicas=[1, 2, 3], isr=[1], eligible_leader_replicas=[2], last_known_elr=[3], directories=[])
+    own = scene.node.image.topics[TOPIC].partitions[1].directories[0]
+    change(
+        scene, 1, replicas=[1, 2, 3], isr=[1], eligible_leader_replicas=[2], last_known_elr=[3], directories=[own] * 3
+    )
     request = paged.DescribeTopicPartitionsRequest(topics=[paged.TopicRequest(name=TOPIC)])
     answers = scene.ask(request, 0).topics[0].partitions
     assert [(each.eligible_leader_replicas, each.last_known_elr) for each in answers] == [

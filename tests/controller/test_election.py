@@ -54,15 +54,6 @@ def test_an_unclean_election_takes_any_replica_that_is_there() -> None:
     assert (partition.eligible_leader_replicas, partition.last_known_elr) == ((), ())
 
 
-def test_a_sole_replica_has_nobody_to_recover_from() -> None:
-    fleet = Fleet(1)
-    fleet.topic("flights", [1])
-    fleet.silence(1)
-    fleet.start(1, clean=False)
-    partition = fleet.partition("flights")
-    assert (partition.leader, partition.isr, partition.leader_recovery_state) == (1, (1,), 0)
-
-
 def test_first_replicas_lead_again_after_a_while() -> None:
     fleet = Fleet(2, leader_imbalance_check_interval_seconds="60", broker_session_timeout_ms="100000000")
     fleet.topic("flights", [1, 2])

@@ -1,0 +1,1 @@
+"""Apache Kafka's controller alone beside ours: the same requests of brokers, the same answers and metadata records."""
