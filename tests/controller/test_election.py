@@ -117,7 +117,7 @@ def test_any_replica_leads_after_a_while_where_the_topic_allows_it() -> None:
 
 
 def test_what_an_unregistered_broker_led_is_led_by_one_in_sync() -> None:
-    fleet = Fleet(4)
+    fleet = Fleet(4, node_id="1")
     fleet.topic("flights", [2, 3, 4])
     fleet.topic("trains", [2])
     fleet.ask(UnregisterBrokerRequest(broker_id=2))

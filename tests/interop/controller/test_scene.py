@@ -141,7 +141,7 @@ def test_leaders_are_elected(fleet: Fleet) -> None:
     fleet.elect("flights", 7)
 
 
-def test_partitions_move(fleet: Fleet) -> None:
+def test_partitions_move_and_are_called_back(fleet: Fleet) -> None:
     fleet.start(1, 2, 3, 4, 5, 6)
     fleet.create("flights", [1, 2, 3])
     fleet.move("flights", [3, 4, 5])
@@ -172,7 +172,7 @@ def test_partitions_move(fleet: Fleet) -> None:
     fleet.move("flights", None)
 
 
-def test_directories_fail(fleet: Fleet) -> None:
+def test_directories_fail_and_are_cordoned(fleet: Fleet) -> None:
     fleet.start(1, 2)
     fleet.create("flights", [1, 2], [1, 2], [1, 2])
     first, second = fleet.directories(1)
