@@ -24,8 +24,8 @@ from ottla.broker.coordinators.groups import GroupCoordinators
 from ottla.broker.coordinators.producer_ids import ProducerIds
 from ottla.broker.coordinators.topic_spec import errors_of
 from ottla.broker.coordinators.transactions import TransactionCoordinators
-from ottla.broker.endpoint import Endpoint
 from ottla.broker.limits.telemetry import Telemetry
+from ottla.broker.metadata.broker_view import BrokerView
 from ottla.broker.metadata.topic_view import topics_changed
 from ottla.broker.metadata_node import MetadataNode, Ports
 from ottla.broker.partitions.cleaner import Cleaner
@@ -46,7 +46,6 @@ from ottla.net.inbound import Connection
 from ottla.replica.fetch_session import Sessions
 from ottla.replica.hosted import HostedReplica
 from ottla.replica.partition import Partition
-from ottla.settings.listener import PROTOCOLS
 from ottla.settings.server.settings import ServerSettings
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 
@@ -91,6 +90,8 @@ class BrokerNode(MetadataNode):
         self.life = BrokerLife(self, self._caught_up, self._serve)
         #: Are the partitions followed that the metadata places here?
         self._hosts = False
+        #: The newest view of each listener.
+        self._brokers: dict[str, BrokerView] = {}
         self._readable: list[HostedReplica] = []
         self.producer_ids = ProducerIds(self)
 
@@ -211,24 +212,12 @@ class BrokerNode(MetadataNode):
         """What carries out one compaction."""
         return self._ports.clean_worker(self.loop, self.disk)
 
-    def endpoints(self, listener_name: str) -> list[Endpoint]:
-        """The unfenced brokers' addresses on one listener, by id."""
-        brokers = self.image.brokers
-        if len(brokers) <= 1:
-            return [self._endpoints[listener_name]]
-        found = (self.endpoint_of(broker_id, listener_name) for broker_id in sorted(brokers))
-        return [each for each in found if each is not None]
-
-    def endpoint_of(self, broker_id: int, listener_name: str) -> Endpoint | None:
-        """Where an unfenced broker is found on a listener; None if it has no such one."""
-        broker = self.image.brokers.get(broker_id)
-        if broker is None or broker.fenced:
-            return None
-        for each in broker.endpoints:
-            if each.name == listener_name:
-                protocol = PROTOCOLS[each.security_protocol]
-                return Endpoint(broker_id, each.name, protocol, each.host, each.port, broker.rack)
-        return None
+    def brokers_at(self, listener_name: str) -> BrokerView:
+        """The brokers as clients of this listener see them."""
+        view = self._brokers.get(listener_name)
+        if view is None or not view.is_of(self.image, listener_name):
+            view = self._brokers[listener_name] = BrokerView(self.image.brokers, listener_name)
+        return view
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name of a topic by its id."""

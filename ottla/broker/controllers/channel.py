@@ -190,7 +190,7 @@ class ControllerChannel:
         elif isinstance(answer, Unanswered):
             # The connection itself waits before it tries again.
             self._again(question, str(answer))
-        elif _is_not_controller(answer):
+        elif is_from_elsewhere(answer):
             self._again(question, "no controller says that it is the active one")
             self._wait()
         elif question.unwrap is not None:
@@ -243,12 +243,12 @@ def _failure(answer: Any) -> KafkaError | None:
         return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller answered with the unknown error {code}")
 
 
-def _is_not_controller(answer: Any) -> bool:
+def is_from_elsewhere(answer: Any) -> bool:
     """Does the answer say, at any place, that it does not come from the active controller?"""
     for field in fields(type(answer)):
         value = getattr(answer, field.name)
         if field.struct is not None and field.is_array:
-            if any(map(_is_not_controller, value or ())):
+            if any(map(is_from_elsewhere, value or ())):
                 return True
         elif field.name == "error_code" and value == ErrorCode.NOT_CONTROLLER:
             return True

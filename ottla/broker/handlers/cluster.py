@@ -31,13 +31,18 @@ def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClu
         )
     if request.endpoint_type != _BROKERS:
         raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
+    view = node.brokers_at(call.connection.listener_name)
+    shown = view.nodes.values() if request.include_fenced_brokers else view.alive
+    controller_id = view.any_alive_id(node.rng)
     response = DescribeClusterResponse(
         endpoint_type=_BROKERS,
         cluster_id=node.cluster_id,
-        controller_id=node.node_id,
+        controller_id=controller_id if any(each.node_id == controller_id for each in shown) else -1,
         brokers=[
-            DescribeClusterBroker(broker_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
-            for each in node.endpoints(call.connection.listener_name)
+            DescribeClusterBroker(
+                broker_id=each.node_id, host=each.host, port=each.port, rack=each.rack, is_fenced=each.fenced
+            )
+            for each in shown
         ],
     )
     if request.include_cluster_authorized_operations:

@@ -18,10 +18,9 @@ from ottla.broker.call.reply import Later, Reply
 from ottla.broker.coordinators.coordinators import Coordinators
 from ottla.broker.coordinators.group_driver import GroupDriver
 from ottla.broker.coordinators.group_protocol import CONSUMER, SHARE, STREAMS, check_enabled
-from ottla.broker.endpoint import Endpoint
 from ottla.group.failure import failure
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.error_message import standard, words
+from ottla.kernel.error_message import words
 from ottla.share.state import SharePartitionKey
 from ottla.wire.api import ApiKey
 from ottla.wire.api.consumer_group_describe import (
@@ -105,22 +104,16 @@ def _find(call: Call, key_type: int, key: str) -> Coordinator:
             SharePartitionKey.parse(key)
         if not kind.is_there:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        partition = call.node.image.topics[kind.topic].partitions[kind.partition_of(key)]
+        found = call.node.brokers_at(call.connection.listener_name).alive_node(partition.leader)
+        if found is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     except (ValueError, KafkaError) as error:
         refused = error if isinstance(error, KafkaError) else KafkaError(ErrorCode.INVALID_REQUEST)
         return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=refused.code, error_message=words(refused))
-    endpoint = _place(call, kind, key)
-    if endpoint is None:
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=standard(code))
     # As in Apache Kafka, which says success differently in the two forms of the response.
     message = "" if call.version >= _BATCHED_FROM else ErrorCode.NONE.name
-    return Coordinator(key=key, node_id=endpoint.node_id, host=endpoint.host, port=endpoint.port, error_message=message)
-
-
-def _place(call: Call, kind: Coordinators[Any], key: str) -> Endpoint | None:
-    """The broker that leads the key's partition, on the client's listener."""
-    partitions = call.node.image.topics[kind.topic].partitions
-    return call.node.endpoint_of(partitions[kind.partition_of(key)].leader, call.connection.listener_name)
+    return Coordinator(key=key, node_id=found.node_id, host=found.host, port=found.port, error_message=message)
 
 
 # ---- one group, one coordinator

@@ -12,11 +12,12 @@ KIPs: 430 authorized operations, 516 topic ids, 700 DescribeCluster, 966 paged t
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
+from functools import partial
 
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later, Reply, in_turns
 from ottla.broker.coordinators.topic_spec import new_topic
-from ottla.controller.placement import is_offline
+from ottla.broker.metadata.broker_view import BrokerView
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import INTERNAL_TOPICS, NO_UUID
 from ottla.kernel.topic_name import is_legal_name
@@ -38,6 +39,8 @@ from ottla.wire.compile import Deferred
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 _BY_ID_FROM = 12
+#: From this version on clients know LISTENER_NOT_FOUND.
+_LISTENER_ERROR_FROM = 6
 _ID_FROM = 10
 #: Answers about more topics than this are made while they are written.
 _DEFERRED_FROM = 500
@@ -100,34 +103,43 @@ def _answer(
     failed: Mapping[str, KafkaError],
     once: list[MetadataRequestTopic] | None = None,
 ) -> MetadataResponse:
-    node = call.node
+    node, view = call.node, brokers_of(call)
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
-            for each in node.endpoints(call.connection.listener_name)
+            for each in view.alive
         ],
         cluster_id=node.cluster_id,
-        controller_id=node.node_id,
+        controller_id=view.any_alive_id(node.rng),
     )
     everything = request.topics is None or (call.version == 0 and not request.topics)
     if everything:
-        response.topics = [_operations(request, _topic(node.image, each)) for each in node.image.topics.values()]
+        response.topics = [_operations(request, _topic(call, view, each)) for each in node.image.topics.values()]
     else:
         assert request.topics is not None
         asked = _once(request.topics, call.version) if once is None else once
         if len(asked) > _DEFERRED_FROM:
-            response.topics = Deferred(len(asked), lambda: (_said(call, request, each, failed) for each in asked))
+            response.topics = Deferred(len(asked), lambda: (_said(call, view, request, each, failed) for each in asked))
         else:
-            response.topics = [_said(call, request, each, failed) for each in asked]
+            response.topics = [_said(call, view, request, each, failed) for each in asked]
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response
 
 
+def brokers_of(call: Call) -> BrokerView:
+    """The brokers at the listener that the client came in by."""
+    return call.node.brokers_at(call.connection.listener_name)
+
+
 def _said(
-    call: Call, request: MetadataRequest, asked: MetadataRequestTopic, failed: Mapping[str, KafkaError]
+    call: Call,
+    view: BrokerView,
+    request: MetadataRequest,
+    asked: MetadataRequestTopic,
+    failed: Mapping[str, KafkaError],
 ) -> MetadataResponseTopic:
-    return _operations(request, _asked(call, asked, failed))
+    return _operations(request, _asked(call, view, asked, failed))
 
 
 def _operations(request: MetadataRequest, topic: MetadataResponseTopic) -> MetadataResponseTopic:
@@ -150,13 +162,15 @@ def _check_names(topics: list[MetadataRequestTopic]) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Topic ids are taken from version 12 on")
 
 
-def _asked(call: Call, asked: MetadataRequestTopic, failed: Mapping[str, KafkaError]) -> MetadataResponseTopic:
+def _asked(
+    call: Call, view: BrokerView, asked: MetadataRequestTopic, failed: Mapping[str, KafkaError]
+) -> MetadataResponseTopic:
     node = call.node
     if call.version >= _BY_ID_FROM and asked.topic_id != NO_UUID:
         name = node.topic_name(asked.topic_id)
         if name is None:
             return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id)
-        return _topic(node.image, node.image.topics[name])
+        return _topic(call, view, node.image.topics[name])
     name = asked.name or ""
     if not is_legal_name(name):
         return MetadataResponseTopic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=name)
@@ -167,34 +181,39 @@ def _asked(call: Call, asked: MetadataRequestTopic, failed: Mapping[str, KafkaEr
         return MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name, is_internal=name in INTERNAL_TOPICS
         )
-    return _topic(node.image, topic)
+    return _topic(call, view, topic)
 
 
-def _topic(image: Image, topic: TopicImage) -> MetadataResponseTopic:
+def _topic(call: Call, view: BrokerView, topic: TopicImage) -> MetadataResponseTopic:
+    of = partial(_partition, call.node.image, view, call.version)
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[
-            MetadataResponsePartition(
-                partition_index=index,
-                leader_id=each.leader,
-                leader_epoch=each.leader_epoch,
-                replica_nodes=list(each.replicas),
-                isr_nodes=list(each.isr),
-                offline_replicas=_offline(image, each),
-                error_code=ErrorCode.NONE if each.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
-            )
-            for index, each in enumerate(topic.partitions)
-        ],
+        partitions=[of(index, each) for index, each in enumerate(topic.partitions)],
     )
 
 
-def _offline(image: Image, partition: PartitionImage) -> list[int]:
-    """The replicas whose brokers do not have the directories that they are in."""
-    if len(partition.replicas) == 1 and partition.leader >= 0:
-        return []
-    return [replica for replica in partition.replicas if is_offline(image, partition, replica)]
+def _partition(
+    image: Image, view: BrokerView, version: int, index: int, partition: PartitionImage
+) -> MetadataResponsePartition:
+    leader_id, error_code = view.leader(partition, names_listener=version >= _LISTENER_ERROR_FROM)
+    replicas, isr = list(partition.replicas), list(partition.isr)
+    if not version:
+        # Clients of this version cannot do with replicas whose addresses they do not get.
+        replicas, isr = [each for each in replicas if each in view.nodes], [each for each in isr if each in view.nodes]
+        missing = len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr)
+        if missing and error_code is ErrorCode.NONE:
+            error_code = ErrorCode.REPLICA_NOT_AVAILABLE
+    return MetadataResponsePartition(
+        partition_index=index,
+        leader_id=leader_id,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=view.offline(image, partition),
+        error_code=error_code,
+    )
 
 
 def _refuse_page(
@@ -213,7 +232,7 @@ def describe_topic_partitions(
     call: Call, request: paged.DescribeTopicPartitionsRequest
 ) -> paged.DescribeTopicPartitionsResponse:
     """Topics in the order of their names, at most `response_partition_limit` partitions a page."""
-    image = call.node.image
+    image, view = call.node.image, brokers_of(call)
     cursor = request.cursor
     names = sorted({each.name for each in request.topics}) if request.topics else sorted(image.topics)
     if cursor is not None:
@@ -242,7 +261,7 @@ def describe_topic_partitions(
             response.next_cursor = paged.Cursor(topic_name=name, partition_index=first)
             break
         end = min(len(topic.partitions), first + left)
-        response.topics.append(_page(image, topic, first, end))
+        response.topics.append(_page(image, view, topic, first, end))
         left -= end - first
         if end < len(topic.partitions):
             response.next_cursor = paged.Cursor(topic_name=name, partition_index=end)
@@ -250,7 +269,9 @@ def describe_topic_partitions(
     return response
 
 
-def _page(image: Image, topic: TopicImage, first: int, end: int) -> paged.DescribeTopicPartitionsResponseTopic:
+def _page(
+    image: Image, view: BrokerView, topic: TopicImage, first: int, end: int
+) -> paged.DescribeTopicPartitionsResponseTopic:
     return paged.DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -259,11 +280,11 @@ def _page(image: Image, topic: TopicImage, first: int, end: int) -> paged.Descri
         partitions=[
             paged.DescribeTopicPartitionsResponsePartition(
                 partition_index=index,
-                leader_id=topic.partitions[index].leader,
+                leader_id=view.leader(topic.partitions[index], names_listener=True)[0],
                 leader_epoch=topic.partitions[index].leader_epoch,
                 replica_nodes=list(topic.partitions[index].replicas),
                 isr_nodes=list(topic.partitions[index].isr),
-                offline_replicas=_offline(image, topic.partitions[index]),
+                offline_replicas=view.offline(image, topic.partitions[index]),
                 # Empty and not null: Apache's Java Admin fails on null, which the schema allows.
                 eligible_leader_replicas=list(topic.partitions[index].eligible_leader_replicas),
                 last_known_elr=list(topic.partitions[index].last_known_elr),

@@ -1,0 +1,83 @@
+"""The brokers as clients of one listener see them (KRaftMetadataCache in Apache Kafka).
+
+Rules:
+- A broker is shown by its address on the listener that the client came in by. One without that listener is not shown,
+  and what it leads has LISTENER_NOT_FOUND (Metadata 6 and later) or LEADER_NOT_AVAILABLE.
+- Fenced brokers are not shown, and their replicas are offline; so are replicas in directories that failed.
+- No client has to find the controller: any broker that is alive stands for it, since each forwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ottla.controller.placement import is_offline
+from ottla.kernel.error import ErrorCode
+from ottla.kernel.ports import Rng
+from ottla.metadata.image import NO_LEADER, BrokerImage, Image, PartitionImage
+
+
+class BrokerNodeAddress(NamedTuple):
+    """A broker at one listener."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+    fenced: bool
+
+
+class BrokerView:
+    """All registered brokers at one listener, as of one image."""
+
+    __slots__ = ("_brokers", "all_well", "listener_name", "nodes")
+
+    def __init__(self, brokers: Mapping[int, BrokerImage], listener_name: str) -> None:
+        self._brokers = brokers
+        self.listener_name = listener_name
+        #: Registered brokers with this listener, by id.
+        self.nodes = {
+            broker_id: BrokerNodeAddress(broker_id, each.host, each.port, broker.rack, broker.fenced)
+            for broker_id, broker in sorted(brokers.items())
+            for each in broker.endpoints
+            if each.name == listener_name
+        }
+        #: Has every broker this listener, and is none fenced?
+        self.all_well = len(self.nodes) == len(brokers) and not any(each.fenced for each in self.nodes.values())
+
+    def is_of(self, image: Image, listener_name: str) -> bool:
+        """Does it still show these brokers, at this listener?"""
+        return self._brokers is image.brokers and self.listener_name == listener_name
+
+    @property
+    def alive(self) -> list[BrokerNodeAddress]:
+        """The brokers that clients may turn to."""
+        return [each for each in self.nodes.values() if not each.fenced]
+
+    def alive_node(self, broker_id: int) -> BrokerNodeAddress | None:
+        """One of them."""
+        found = self.nodes.get(broker_id)
+        return None if found is None or found.fenced else found
+
+    def any_alive_id(self, rng: Rng) -> int:
+        """The id of any broker that is not fenced, whatever its listeners; -1 if there is none."""
+        alive = [broker_id for broker_id, broker in self._brokers.items() if not broker.fenced]
+        return alive[rng.randrange(len(alive))] if alive else -1
+
+    def leader(self, partition: PartitionImage, *, names_listener: bool) -> tuple[int, ErrorCode]:
+        """(leader's id or -1, why there is none). `names_listener`: the client knows LISTENER_NOT_FOUND."""
+        if partition.leader in self.nodes:
+            return partition.leader, ErrorCode.NONE
+        if names_listener and partition.leader in self._brokers:
+            return NO_LEADER, ErrorCode.LISTENER_NOT_FOUND
+        return NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE
+
+    def offline(self, image: Image, partition: PartitionImage) -> list[int]:
+        """The replicas that nobody could read now."""
+        if self.all_well and len(partition.replicas) == 1 and partition.leader >= 0:
+            return []
+        return [replica for replica in partition.replicas if self._is_offline(image, partition, replica)]
+
+    def _is_offline(self, image: Image, partition: PartitionImage, replica: int) -> bool:
+        return self.alive_node(replica) is None or is_offline(image, partition, replica)

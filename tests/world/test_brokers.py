@@ -1,0 +1,177 @@
+"""Brokers under a controller of their own, simulated: they register, live, are shown to clients, and stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.broker.controllers.lifecycle import LifeState
+from ottla.client import AsyncAdmin
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.metadata.image import BrokerImage
+from ottla.sim.node import Clients, NodeHost
+from ottla.sim.world import World
+
+SESSION_MS = 9_000
+
+
+class Cluster:
+    """A controller, some brokers, and a client."""
+
+    def __init__(self, seed: int, brokers: int = 2) -> None:
+        self.world = world = World(seed)
+        self.controller = NodeHost(world, "controller", {"process.roles": "controller", "node.id": "9"})
+        self.brokers = [
+            NodeHost(
+                world,
+                f"broker-{number}",
+                {
+                    "process.roles": "broker",
+                    "node.id": str(number),
+                    "controller.quorum.bootstrap.servers": self.controller.controller_address,
+                },
+            )
+            for number in range(1, brokers + 1)
+        ]
+        self.client = world.host("client")
+        self.client.boot()
+
+    def start(self) -> Cluster:
+        self.controller.start()
+        for each in self.brokers:
+            each.start()
+        self.until(lambda: all(each.is_ready for each in self.brokers))
+        return self
+
+    def until(self, done: Callable[[], bool], limit_ms: int = 30_000) -> None:
+        assert self.world.run_until(done, limit_ms=limit_ms), [each.failure for each in self.brokers]
+
+    def ask(self, work: Callable[[AsyncAdmin], Any], broker: int = 0) -> Any:
+        async def run() -> Any:
+            async with AsyncAdmin(self.brokers[broker].bootstrap_servers) as admin:
+                return await work(admin)
+
+        return self.client.run(run(), limit_ms=120_000)
+
+    def known(self, number: int) -> BrokerImage:
+        """The broker as the controller has it."""
+        assert self.controller.running is not None
+        return self.controller.running.quorum.image.brokers[number]
+
+    def shown(self) -> list[int]:
+        """The brokers that a client of the first one sees."""
+        found = self.ask(lambda admin: admin.describe_cluster())
+        return [each.id for each in found.nodes]
+
+
+@pytest.fixture
+def cluster() -> Any:
+    made = Cluster(1)
+    with Clients(made.world):
+        yield made.start()
+
+
+def test_brokers_register_and_stay(cluster: Cluster) -> None:
+    cluster.world.run_for(60_000)
+    for number, each in enumerate(cluster.brokers, 1):
+        assert each.node is not None and each.failure is None
+        assert each.node.life.state == LifeState.RUNNING
+        assert each.node.life.epoch == cluster.known(number).epoch
+        assert not cluster.known(number).fenced
+    assert cluster.shown() == [1, 2]
+
+
+def test_changes_are_forwarded_from_any_broker_and_refused_in_the_controller_s_words(cluster: Cluster) -> None:
+    for broker, name in enumerate(("one", "two")):
+        cluster.ask(lambda admin, name=name: admin.create_topic(name, partitions=4), broker)  # type: ignore[misc]
+    assert cluster.controller.running is not None
+    topics = cluster.controller.running.quorum.image.topics
+    assert sorted(topics) == ["one", "two"]
+    assert {each.leader for each in topics["one"].partitions} == {1, 2}
+    with pytest.raises(KafkaError) as caught:
+        cluster.ask(lambda admin: admin.create_topic("one"), 1)
+    assert caught.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
+    with pytest.raises(KafkaError) as caught:
+        cluster.ask(lambda admin: admin.create_topic("three", replication_factor=3))
+    assert caught.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
+    cluster.ask(lambda admin: admin.delete_topics(["one"]), 1)
+    assert sorted(cluster.controller.running.quorum.image.topics) == ["two"]
+
+
+def test_a_killed_broker_is_fenced_and_is_back_when_it_is_started(cluster: Cluster) -> None:
+    epoch = cluster.known(2).epoch
+    cluster.brokers[1].kill()
+    cluster.world.run_for(SESSION_MS // 2)
+    assert cluster.shown() == [1, 2]
+    cluster.world.run_for(SESSION_MS)
+    assert cluster.known(2).fenced
+    assert cluster.shown() == [1]
+    cluster.brokers[1].start()
+    cluster.until(lambda: cluster.brokers[1].is_ready)
+    assert cluster.known(2).epoch > epoch
+    assert cluster.shown() == [1, 2]
+
+
+def test_a_broker_that_is_started_at_once_waits_for_its_old_session_to_end(cluster: Cluster) -> None:
+    cluster.brokers[1].kill()
+    cluster.brokers[1].start()
+    began_us = cluster.world.now_us
+    cluster.until(lambda: cluster.brokers[1].is_ready)
+    # Its last incarnation was heard of within a heartbeat's interval before.
+    assert SESSION_MS - 2_000 <= (cluster.world.now_us - began_us) / 1000 <= SESSION_MS + 4_000
+
+
+def test_a_controlled_shutdown_ends_and_the_next_start_is_clean(cluster: Cluster) -> None:
+    cluster.ask(lambda admin: admin.create_topic("one", partitions=4))
+    node, ended = cluster.brokers[1].node, list[bool]()
+    assert node is not None
+    epoch = node.life.epoch
+    node.stop(lambda: ended.append(True))
+    cluster.until(lambda: bool(ended))
+    assert cluster.known(2).fenced
+    cluster.brokers[1].stop()
+    cluster.brokers[1].start()
+    cluster.until(lambda: cluster.brokers[1].is_ready)
+    assert cluster.brokers[1].node is not None
+    assert cluster.brokers[1].node.life._previous_epoch == epoch
+    assert cluster.shown() == [1, 2]
+
+
+def test_brokers_live_through_a_controller_that_is_away(cluster: Cluster) -> None:
+    cluster.controller.kill()
+    cluster.world.run_for(5_000)
+    cluster.controller.start()
+    cluster.world.run_for(30_000)
+    assert not cluster.known(1).fenced and not cluster.known(2).fenced
+    cluster.ask(lambda admin: admin.create_topic("after"))
+
+
+def test_a_broker_cut_off_is_fenced_and_unfenced_when_it_is_heard_again(cluster: Cluster) -> None:
+    epoch = cluster.known(2).epoch
+    cluster.world.network.isolate(cluster.brokers[1].host)
+    cluster.world.run_for(3 * SESSION_MS)
+    assert cluster.known(2).fenced and not cluster.known(1).fenced
+    cluster.world.network.heal_all()
+    cluster.until(lambda: not cluster.known(2).fenced)
+    assert cluster.known(2).epoch == epoch
+    assert cluster.brokers[1].failure is None
+
+
+def test_an_unregistered_broker_that_lives_registers_again(cluster: Cluster) -> None:
+    cluster.world.network.isolate(cluster.brokers[1].host)
+    cluster.world.run_for(3 * SESSION_MS)
+    epoch = cluster.known(2).epoch
+    cluster.ask(lambda admin: admin.unregister_broker(2))
+    cluster.world.network.heal_all()
+
+    def is_back() -> bool:
+        assert cluster.controller.running is not None
+        found = cluster.controller.running.quorum.image.brokers.get(2)
+        return found is not None and not found.fenced
+
+    cluster.until(is_back)
+    assert cluster.known(2).epoch > epoch
+    assert cluster.brokers[1].node is not None
+    assert cluster.brokers[1].node.life.epoch == cluster.known(2).epoch
