@@ -86,7 +86,7 @@ def _connect(name: str, remote: str, settings: Mapping[str, str]) -> "SparkSessi
     try:
         return SparkSession.builder.appName(name).remote(remote).config(map=dict(settings)).getOrCreate()
     except ImportError as missing:
-        raise OttlaError(f"{_first_line(missing)}: `pip install 'pyspark[connect]'` brings it") from missing
+        raise OttlaError(f"{_first_line(missing)}: `pip install 'ottla[connect]'` brings it") from missing
     except PySparkException as error:
         raise OttlaError(f"no Spark Connect server at {remote}: {_first_line(error)}") from error
 

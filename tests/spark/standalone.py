@@ -1,57 +1,60 @@
-"""A standalone Spark cluster on this machine: a master and workers, each a JVM as an administrator starts it."""
+"""Spark as a service on this machine: a standalone cluster of a master and workers, and a Spark Connect server."""
 
 import os
 import re
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pyspark
 
 from ottla.spark import java
+from ottla.spark.jvm import OPENS
 from tests.crash.pause import pause
 
 HOME = Path(pyspark.__file__).parent
 START_TIMEOUT_S = 60
 
 
+def start(output: Path, *words: str) -> "subprocess.Popen[bytes]":
+    """A JVM with Spark's classes."""
+    options = ("-Xmx512m", "-XX:+UseSerialGC", "-Dio.netty.tryReflectionSetAccessible=true")
+    opens = (f"--add-opens={package}=ALL-UNNAMED" for package in OPENS)
+    said = {"SPARK_HOME": str(HOME), "SPARK_SCALA_VERSION": "2.13", "SPARK_LOCAL_IP": "127.0.0.1"}
+    with output.open("wb") as log:
+        return subprocess.Popen(
+            [str(java.find().path), *options, *opens, "-cp", f"{HOME}/jars/*", *words],
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            env=os.environ | said | {"PYSPARK_PYTHON": sys.executable},
+        )
+
+
+def said(output: Path, pattern: str) -> str:
+    """What stands in the log, once it does."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not (found := re.search(pattern, output.read_text(errors="replace"))):
+        assert time.monotonic() < deadline, output.read_text(errors="replace")[-2000:]
+        pause(0.1)
+    return found[1]
+
+
 class Standalone:
     """`workers` workers with one core each. `master` is its address, spark://HOST:PORT."""
 
     def __init__(self, directory: Path, workers: int = 2) -> None:
-        self._directory = directory
-        self._processes: list[subprocess.Popen[bytes]] = []
-        found = self._start("master", "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0")
-        self.master = self._said(found, r"Starting Spark master at (spark://\S+)")
-        worker = "org.apache.spark.deploy.worker.Worker"
-        options = ("--cores", "1", "--memory", "1100m", "--host", "127.0.0.1", self.master)
-        for number in range(workers):
-            self._start(f"worker-{number}", worker, "--work-dir", str(directory / f"work-{number}"), *options)
-        for number in range(workers):
-            self._said(directory / f"worker-{number}.log", r"(Successfully registered) with master")
-
-    def _start(self, name: str, program: str, *options: str) -> Path:
-        output = self._directory / f"{name}.log"
-        command = [str(java.find().path), "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{HOME}/jars/*", program]
-        environment = os.environ | {
-            "SPARK_HOME": str(HOME),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_SCALA_VERSION": "2.13",
-        }
-        with output.open("wb") as log:
-            process = subprocess.Popen(
-                [*command, "--webui-port", "0", *options], stdout=log, stderr=log, env=environment,
-                stdin=subprocess.DEVNULL,
-            )  # fmt: skip
-        self._processes.append(process)
-        return output
-
-    def _said(self, output: Path, pattern: str) -> str:
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not (found := re.search(pattern, output.read_text(errors="replace"))):
-            assert time.monotonic() < deadline, output.read_text(errors="replace")[-2000:]
-            pause(0.1)
-        return found[1]
+        place = ("--host", "127.0.0.1", "--webui-port", "0")
+        log = directory / "master.log"
+        self._processes = [start(log, "org.apache.spark.deploy.master.Master", *place, "--port", "0")]
+        self.master = said(log, r"Starting Spark master at (spark://\S+)")
+        logs = [directory / f"worker-{number}.log" for number in range(workers)]
+        for log in logs:
+            room = ("--cores", "1", "--memory", "1100m", "--work-dir", str(log.with_suffix(".work")))
+            self._processes.append(start(log, "org.apache.spark.deploy.worker.Worker", *place, *room, self.master))
+        for log in logs:
+            said(log, "(Successfully registered) with master")
 
     @property
     def executors(self) -> list[int]:
@@ -73,3 +76,20 @@ class Standalone:
             process.terminate()
         for process in self._processes:
             process.wait(20)
+
+
+class ConnectServer:
+    """A Spark Connect server on `local[3]`. `master` is its address, sc://HOST:PORT."""
+
+    def __init__(self, directory: Path) -> None:
+        log = directory / "connect.log"
+        server = "org.apache.spark.sql.connect.service.SparkConnectServer"
+        conf = ("--master", "local[3]", "--conf", "spark.connect.grpc.binding.port=0")
+        submit = ("org.apache.spark.deploy.SparkSubmit", *conf, "--class", server, "spark-internal")
+        self._process = start(log, *submit)
+        port = said(log, r"Spark Connect server started at: .*:(\d+)")
+        self.master = f"sc://127.0.0.1:{port}"
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait(20)

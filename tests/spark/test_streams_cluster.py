@@ -1,4 +1,4 @@
-"""A Streams program on a standalone Spark cluster of two workers: exactly once through lost executors."""
+"""A Streams program on a standalone Spark cluster of two workers, and through Spark Connect: exactly once."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.standalone import Standalone
+from tests.spark.standalone import ConnectServer, Standalone
 from tests.spark.test_streams_kills import run
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.long]
@@ -29,3 +29,18 @@ def test_results_come_once_on_a_cluster_that_loses_executors(
     directory = tmp_path / "program"
     directory.mkdir()
     run(bootstrap_servers, f"{next(topics)}-{os.getpid()}", directory, 3, [lose, "all", lose], cluster.master)
+
+
+@pytest.fixture
+def connect(tmp_path: Path) -> Iterator[ConnectServer]:
+    started = ConnectServer(tmp_path)
+    yield started
+    started.close()
+
+
+def test_results_come_once_through_spark_connect(
+    connect: ConnectServer, bootstrap_servers: str, topics: Iterator[int], tmp_path: Path
+) -> None:
+    directory = tmp_path / "program"
+    directory.mkdir()
+    run(bootstrap_servers, f"{next(topics)}-{os.getpid()}", directory, 4, ["driver", "driver"], connect.master)

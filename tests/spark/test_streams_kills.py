@@ -34,7 +34,7 @@ builder = StreamsBuilder()
     .to(counts, value_serde="long")
 )
 app = builder.build(application_id=application_id, key_serde="string", value_serde="string")
-app.run(servers, master=master)
+app.run(servers, master=master, workers=2)
 """
 #: A module beside the program, which no worker could import.
 WORDS = """\
