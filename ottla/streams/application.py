@@ -57,6 +57,7 @@ class Application:
         py_files: Sequence[str] = (),
         workers: int | None = None,
         client: Mapping[str, Any] | None = None,
+        accept_changes: bool = False,
     ) -> Running:
         """Run on Spark, exactly once, and return at once. `await_termination` raises what ends the program.
 
@@ -65,9 +66,10 @@ class Application:
         instead of both. `py_files`: files that the workers need besides the modules that lie beside the program.
         `workers`: how many Spark tasks share the program's tasks, by default the session's cores; all of them must be
         able to run at the same time. `client`: settings of the Kafka clients by Kafka's names (security, timeouts).
+        `accept_changes`: start also if state of what the application last ran is lost.
 
         TopologyError if a source topic is missing or topics are not co-partitioned; OttlaError if an internal topic
-        does not fit, there is no Spark at `master`, or the program runs already.
+        or the state of an earlier run does not fit, there is no Spark at `master`, or the program runs already.
         """
         from ottla.spark.streams.running import start
 
@@ -85,6 +87,7 @@ class Application:
             client=client,
             on_state_change=self._state_listeners,
             on_error=self._error_handler,
+            accept_changes=accept_changes,
         )
         return self._running
 

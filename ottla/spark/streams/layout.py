@@ -21,6 +21,7 @@ from ottla.kernel.error import ErrorCode, OttlaError
 from ottla.kernel.ids import TopicPartition
 
 COMPACTED = {"cleanup.policy": "compact"}
+GUARANTEES = ("exactly_once_v2", "at_least_once")
 #: Repartition topics keep their records until the program deletes them (Kafka Streams does the same).
 KEPT = {"cleanup.policy": "delete", "retention.ms": "-1"}
 
@@ -57,6 +58,11 @@ class Program:
     def application_id(self) -> str:
         return self.settings.application_id
 
+    @property
+    def guarantee(self) -> str:
+        """`processing.guarantee`: exactly_once_v2 or at_least_once."""
+        return guarantee(self.settings)
+
     def connection(self, **more: Any) -> dict[str, Any]:
         """The settings of a client, by Kafka's names."""
         named = {name.replace("_", "."): value for name, value in more.items()}
@@ -67,19 +73,26 @@ class Program:
         return f"{self.application_id}-{store}-changelog"
 
 
-def plan(topology: Topology, settings: Settings, bootstrap_servers: str, client: Mapping[str, Any]) -> Program:
-    """Look at the cluster's topics, create the internal ones, and divide the program into tasks.
+def guarantee(settings: Settings) -> str:
+    """OttlaError if `processing.guarantee` is neither of the two."""
+    found = settings.configs.get("processing.guarantee", GUARANTEES[0])
+    if found not in GUARANTEES:
+        raise OttlaError(f"invalid value for processing.guarantee: {found} (expected {' or '.join(GUARANTEES)})")
+    return str(found)
 
-    TopologyError if a source topic is missing or topics are not co-partitioned; OttlaError if an internal topic exists
-    with another number of partitions.
-    """
-    with Admin({"bootstrap.servers": bootstrap_servers, **client}) as admin:
-        names = {each.name for each in admin.list_topics()}
-        sizes = {name: len(one.partitions) for name, one in admin.describe_topics(sorted(names)).items()}
-        layout = Layout(topology, settings.application_id, sizes)
-        layout.check()
-        _create(admin, layout.internal_topics(), sizes)
-    return Program(topology, settings, bootstrap_servers, dict(client), layout.tasks(), layout.globals_())
+
+def lay_out(admin: Admin, topology: Topology, settings: Settings) -> Layout:
+    """Look at the cluster's topics. TopologyError if a source topic is missing or topics are not co-partitioned."""
+    names = {each.name for each in admin.list_topics()}
+    sizes = {name: len(one.partitions) for name, one in admin.describe_topics(sorted(names)).items()}
+    layout = Layout(topology, settings.application_id, sizes)
+    layout.check()
+    return layout
+
+
+def create_topics(admin: Admin, layout: Layout) -> None:
+    """Create the internal topics. OttlaError if one exists with another number of partitions."""
+    _create(admin, layout.internal_topics(), layout.sizes)
 
 
 @dataclass(slots=True)

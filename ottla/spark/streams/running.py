@@ -13,14 +13,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ottla.client.admin.client import Admin
 from ottla.flow.engine import Settings
 from ottla.flow.error import StreamsError, TopologyError
 from ottla.flow.handler import ErrorResponse, State
 from ottla.flow.topology import Topology
 from ottla.kernel.error import OttlaError
-from ottla.spark.driver import session
+from ottla.spark import driver
+from ottla.spark.streams import last_run
 from ottla.spark.streams.control import Message, Workers
-from ottla.spark.streams.layout import Program, plan
+from ottla.spark.streams.layout import Program, create_topics, guarantee, lay_out
 from ottla.spark.streams.place import driver_address, ship, slots_of
 from ottla.spark.streams.worker import work
 
@@ -194,6 +196,7 @@ def start(
     client: Mapping[str, Any] | None = None,
     on_state_change: Sequence[Callable[[State, State], None]] = (),
     on_error: Callable[[BaseException], ErrorResponse | None] | None = None,
+    accept_changes: bool = False,
 ) -> Running:
     """Run a program on Spark. `Application.start` in ottla.streams describes the arguments."""
     for source in topology.sources.values():
@@ -204,8 +207,34 @@ def start(
             )
     if spark is not None and (master or spark_settings):
         raise OttlaError("spark= is a session that runs: give it, or master= and spark_settings=, not both")
-    program = plan(topology, settings, bootstrap_servers, client or {})
-    spark = spark or session(settings.application_id, master=master, settings=spark_settings)
+    program = prepare(topology, settings, bootstrap_servers, dict(client or {}), accept_changes=accept_changes)
+    spark = spark or driver.session(settings.application_id, master=master, settings=spark_settings)
     ship(spark, topology, py_files)
     slots = max(1, min(workers or slots_of(spark, len(program.tasks)), len(program.tasks)))
     return Running(spark, program, slots, on_state_change, on_error)
+
+
+def prepare(
+    topology: Topology,
+    settings: Settings,
+    bootstrap_servers: str,
+    client: dict[str, Any],
+    *,
+    accept_changes: bool,
+) -> Program:
+    """Check the program against the cluster and what its application last ran, and create its topics.
+
+    A task that the program has no more is fenced: an instance with the older plan ends.
+    """
+    guarantee(settings)
+    reach = {"bootstrap.servers": bootstrap_servers, **client}
+    with Admin(reach) as admin:
+        layout = lay_out(admin, topology, settings)
+        program = Program(topology, settings, bootstrap_servers, client, layout.tasks(), layout.globals_())
+        new, old = last_run.of_program(program), last_run.read(admin, reach, settings.application_id)
+        last_run.check(old, new, accept_changes=accept_changes)
+        create_topics(admin, layout)
+        gone = set(old.transactional_ids) - set(new.transactional_ids) if old is not None else set()
+        admin.fence_producers(sorted(gone)).check()
+        last_run.write(admin, reach, new)
+    return program

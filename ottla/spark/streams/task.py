@@ -1,4 +1,4 @@
-"""A task with its producer: every step is a transaction with the outputs, the changelog and the offsets in it.
+"""A task with its producer: every step commits the outputs, the changelog and the offsets together (`commit`).
 
 Rules:
 - The transactional id is `<application.id>-<task>`. `open` fences it first: an earlier holder's transaction is over
@@ -13,14 +13,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ottla.client.admin.client import Admin
-from ottla.client.producer.sync import Producer
 from ottla.flow.engine import GlobalTask, Task
 from ottla.flow.record import Output
 from ottla.flow.vector.columns import Batch
 from ottla.kernel.ids import TopicPartition
+from ottla.spark.streams.commit import Committer
 from ottla.spark.streams.layout import Program, TaskPlan
 from ottla.spark.streams.restore import pack, restore, unpack
-from ottla.spark.streams.write import by_topic, write, write_changes
 
 
 class HostedTask:
@@ -28,24 +27,21 @@ class HostedTask:
 
     def __init__(self, program: Program, plan: TaskPlan, admin: Admin, globals_: GlobalTask | None, now: int) -> None:
         self.plan = plan
-        self._program = program
-        transactional_id = f"{program.application_id}-{plan.id}"
-        self._producer: Producer = Producer(program.connection(transactional_id=transactional_id, linger_ms=0))
-        self._counts: dict[str, int] = {}
+        self.committer = Committer(program, plan, admin)
         try:
-            self._producer.init_transactions()
+            self.committer.open()
             found = admin.list_group_offsets(program.application_id, list(plan.sources), stable=True)
             self.committed = {place: one.offset for place, one in found.items()}
             self._cells: dict[str, int] = {}
             for one in found.values():
                 self._cells |= unpack(one.metadata)
             state = restore(program, plan, self._cells)
-            settings = replace(program.settings, partitions=self._count)
+            settings = replace(program.settings, partitions=self.committer.count)
             self.task = Task(
                 program.topology, plan.subtopology, plan.partition, settings, state=state, globals_=globals_, now=now
             )
         except BaseException:
-            self._producer.close(flush=False)
+            self.committer.close()
             raise
         self._given = False
         self.processed = 0
@@ -87,23 +83,11 @@ class HostedTask:
         if not outputs and not changes.stores and not changes.cells and offsets == self.committed:
             return
         first = min(offsets)
-        with self._producer.transaction() as transaction:
-            for topic, some in by_topic(outputs):
-                write(self._producer, topic, some, self._count)
-            for store in self.plan.stores:
-                entries = changes.stores.get(store)
-                if entries:
-                    write_changes(self._producer, self._program.changelog(store), self.plan.partition, entries)
-            told = {place: (offset, pack(self._cells) if place == first else "") for place, offset in offsets.items()}
-            transaction.send_offsets(self._program.application_id, told)
+        told = {place: (offset, pack(self._cells) if place == first else "") for place, offset in offsets.items()}
+        self.committer.commit(self.task, outputs, changes, told)
         self.committed = dict(offsets)
-
-    def _count(self, topic: str) -> int:
-        if topic not in self._counts:
-            self._counts[topic] = len(self._producer.partitions_for(topic))
-        return self._counts[topic]
 
     def close(self, quietly: Callable[[Callable[[], None]], None]) -> None:
         """`quietly` calls what may fail after an error."""
         quietly(self.task.close)
-        quietly(lambda: self._producer.close(flush=False))
+        quietly(self.committer.close)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ottla.client.producer.delivery import Delivery
 from ottla.client.producer.partitioner import key_partition
 from ottla.client.producer.sync import Producer
 from ottla.columns.encode_columns import murmur2_all
@@ -32,7 +33,7 @@ def write(producer: Producer, topic: str, outputs: Sequence[Output], count: Call
     """Send outputs of one topic. `count` gives the number of its partitions."""
     if len(outputs) < _FEW:
         for output in outputs:
-            _write_one(producer, output, count)
+            write_one(producer, output, count)
         return
     _, keys, values, timestamps, headers, partitions, bys = zip(*outputs, strict=True)
     columns: dict[str, Any] = {
@@ -65,11 +66,12 @@ def write_changes(producer: Producer, topic: str, partition: int, entries: Mappi
     producer.send_table(topic, pa.record_batch(columns), key="key", partition="partition")
 
 
-def _write_one(producer: Producer, output: Output, count: Callable[[str], int]) -> None:
+def write_one(producer: Producer, output: Output, count: Callable[[str], int]) -> Delivery:
+    """Send one output."""
     partition = output.partition
     if partition is None and output.partition_by is not None:
         partition = key_partition(output.partition_by, count(output.topic))
-    producer.send(
+    return producer.send(
         output.topic,
         output.value,
         output.key,

@@ -1,0 +1,120 @@
+"""What a task's step commits: outputs, changelog entries and the offsets of its sources, together or in this order.
+
+Rules:
+- exactly_once_v2: one transaction of `<application.id>-<task>`; opening it fences every earlier holder of the id.
+- at_least_once: everything is delivered before the offsets are committed; after a failure records are processed again.
+- A record that a broker refuses for what it is (too large, not valid) goes to the production handler. If that says to
+  go on, everything else is written again without it, record by record.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.client.admin.client import Admin
+from ottla.client.admin.result import CommittedOffset
+from ottla.client.producer.sync import Producer
+from ottla.flow.engine import Changes, Task
+from ottla.flow.record import Output
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import TopicPartition
+from ottla.spark.streams.layout import Program, TaskPlan
+from ottla.spark.streams.write import by_topic, write, write_changes, write_one
+
+#: What brokers (and the client) say of a record that will never be taken.
+REFUSED = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD,
+           ErrorCode.INVALID_TIMESTAMP, ErrorCode.TOPIC_AUTHORIZATION_FAILED)  # fmt: skip
+Told = Mapping[TopicPartition, tuple[int, str]]
+
+
+class Refused(Exception):
+    """A record that was refused; nothing of its step has taken effect."""
+
+    def __init__(self, output: Output, error: KafkaError) -> None:
+        super().__init__(str(error))
+        self.output = output
+        self.error = error
+
+
+class Committer:
+    """The producer of one task. `commits` and `seconds` count its commits and what they took."""
+
+    def __init__(self, program: Program, plan: TaskPlan, admin: Admin) -> None:
+        self._program = program
+        self._plan = plan
+        self._admin = admin
+        self._once = program.guarantee == "exactly_once_v2"
+        more = {"transactional_id": f"{program.application_id}-{plan.id}"} if self._once else {}
+        self._producer: Producer[Any, Any] = Producer(program.connection(linger_ms=0, **more))
+        self._counts: dict[str, int] = {}
+        self.commits = 0
+        self.seconds = 0.0
+
+    def open(self) -> None:
+        """Fence earlier holders of the task, where there is anything to fence them with."""
+        if self._once:
+            self._producer.init_transactions()
+
+    def commit(self, task: Task, outputs: list[Output], changes: Changes, told: Told) -> None:
+        """Write and commit. StreamsError if a record is refused and the production handler says so."""
+        began = time.perf_counter()
+        try:
+            self._attempt(outputs, changes, told)
+        except KafkaError as error:
+            if error.code not in REFUSED:
+                raise
+            self._without_refused(task, outputs, changes, told)
+        self.commits += 1
+        self.seconds += time.perf_counter() - began
+
+    def count(self, topic: str) -> int:
+        """The partitions of a topic."""
+        if topic not in self._counts:
+            self._counts[topic] = len(self._producer.partitions_for(topic))
+        return self._counts[topic]
+
+    def close(self) -> None:
+        self._producer.close(flush=False)
+
+    def _without_refused(self, task: Task, outputs: list[Output], changes: Changes, told: Told) -> None:
+        while True:
+            try:
+                return self._attempt(outputs, changes, told, singly=True)
+            except Refused as refused:
+                output = refused.output
+                outputs = [each for each in outputs if each is not output]
+                task.respond(task.settings.handlers.production, output.topic, output, refused.error)
+                outputs += task.take_outputs()  # a dead letter
+
+    def _attempt(self, outputs: list[Output], changes: Changes, told: Told, *, singly: bool = False) -> None:
+        group = self._program.application_id
+        if self._once:
+            with self._producer.transaction() as transaction:
+                self._write(outputs, changes, singly=singly)
+                transaction.send_offsets(group, told)
+            return
+        self._write(outputs, changes, singly=singly)
+        self._producer.flush()
+        offsets = {place: CommittedOffset(offset, metadata) for place, (offset, metadata) in told.items()}
+        self._admin.alter_group_offsets(group, offsets).check()
+
+    def _write(self, outputs: list[Output], changes: Changes, *, singly: bool) -> None:
+        if singly:
+            self._write_singly(outputs)
+        else:
+            for topic, some in by_topic(outputs):
+                write(self._producer, topic, some, self.count)
+        for store in self._plan.stores:
+            if entries := changes.stores.get(store):
+                write_changes(self._producer, self._program.changelog(store), self._plan.partition, entries)
+
+    def _write_singly(self, outputs: list[Output]) -> None:
+        for output in outputs:
+            try:
+                write_one(self._producer, output, self.count).result()
+            except KafkaError as error:
+                if error.code in REFUSED:
+                    raise Refused(output, error) from error
+                raise
