@@ -16,7 +16,15 @@ from ottla.client import Admin, Consumer, Producer, TopicPartition
 from ottla.flow.error import StreamsError, TopologyError
 from ottla.kernel.error import OttlaError
 from ottla.spark import driver
-from ottla.streams import ErrorResponse, State, StreamsBuilder, TestDriver, TimeWindows
+from ottla.streams import (
+    ErrorResponse,
+    Handlers,
+    State,
+    StreamsBuilder,
+    TestDriver,
+    TimeWindows,
+    log_and_continue,
+)
 from ottla.streams.application import Application
 
 pytestmark = pytest.mark.timeout(300)
@@ -33,7 +41,7 @@ LINES = [
 Pair = tuple[Any, Any]
 
 
-def word_count(lines: str, counts: str, application_id: str) -> Application:
+def word_count(lines: str, counts: str, application_id: str, **config: str) -> Application:
     builder = StreamsBuilder()
     (
         builder.stream(lines, key_serde="string", value_serde="string")
@@ -43,7 +51,7 @@ def word_count(lines: str, counts: str, application_id: str) -> Application:
         .to_stream()
         .to(counts, value_serde="long")
     )
-    return builder.build(application_id=application_id, key_serde="string", value_serde="string")
+    return builder.build(application_id=application_id, key_serde="string", value_serde="string", config=config)
 
 
 def windowed_count(lines: str, counts: str, application_id: str) -> Application:
@@ -231,3 +239,97 @@ def test_a_session_of_one_master_is_not_taken_for_another(spark: SparkSession, b
         ottla.spark.session(master="spark://127.0.0.1:7077")
     with pytest.raises(OttlaError, match="invalid master: lokal"):
         driver.cores_of("lokal")
+
+
+def test_at_least_once_commits_without_transactions_and_goes_on_where_it_was(
+    spark: SparkSession, bootstrap_servers: str, names: tuple[str, str, str]
+) -> None:
+    lines, counts, application_id = names
+    create(bootstrap_servers, lines, counts, partitions=1)
+    for round_ in (1, 2):
+        send(bootstrap_servers, lines)
+        app = word_count(*names, **{"processing.guarantee": "at_least_once"})
+        with TestDriver(word_count(*names)) as test:
+            topic = test.input_topic(lines)
+            for key, value, timestamp in LINES * round_:
+                topic.pipe(key, value, timestamp)
+            wanted = test.output_topic(counts, key_serde="string", value_serde="long").read_key_values()
+        app.start(bootstrap_servers, spark=spark)
+        try:
+            assert by_key(read(bootstrap_servers, counts, len(wanted))) == by_key(wanted)
+        finally:
+            app.stop()
+    with Admin(bootstrap_servers) as admin:
+        assert not [one for one in admin.list_transactions() if one.transactional_id.startswith(application_id)]
+    with pytest.raises(OttlaError, match=r"invalid value for processing\.guarantee: twice"):
+        word_count(*names, **{"processing.guarantee": "twice"}).start(bootstrap_servers, spark=spark)
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
+def test_a_record_that_is_too_large_goes_to_the_dead_letters_and_the_others_are_written(
+    spark: SparkSession, bootstrap_servers: str, names: tuple[str, str, str], guarantee: str
+) -> None:
+    lines, long_lines, application_id = names
+    dead = f"{lines}-dead"
+    create(bootstrap_servers, lines, long_lines, dead, partitions=1)
+    send(bootstrap_servers, lines)
+    builder = StreamsBuilder()
+    stream = builder.stream(lines, key_serde="string", value_serde="string")
+    stream.map_values(lambda line: line * (500_000 if "jumps" in line else 1)).to(long_lines)
+    app = builder.build(
+        application_id,
+        key_serde="string",
+        value_serde="string",
+        handlers=Handlers(production=log_and_continue, dead_letter_topic=dead),
+        config={"processing.guarantee": guarantee},
+    )
+    whole = {(long_lines, line.encode()) for _, line, _ in LINES if "jumps" not in line} | {(dead, None)}
+    app.start(bootstrap_servers, spark=spark)
+    try:
+        with Consumer(bootstrap_servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+            consumer.assign([TopicPartition(long_lines, 0), TopicPartition(dead, 0)])
+            found: list[Any] = []
+            deadline = time.monotonic() + WAIT_S
+            while {(one.topic, one.value) for one in found} < whole and time.monotonic() < deadline:
+                found += consumer.poll(1)
+            found += consumer.poll(0.3)
+    finally:
+        app.stop()
+    kept = [one.value.decode() for one in found if one.topic == long_lines]
+    others = [line for _, line, _ in LINES if "jumps" not in line]
+    # At least once: what was written before the refusal comes again.
+    assert kept == others if guarantee == "exactly_once_v2" else set(kept) == set(others)
+    (letter,) = (one for one in found if one.topic == dead)
+    assert (letter.key, letter.value) == (b"b", None)
+    told = dict(letter.headers)
+    assert b"KafkaError" in told["__streams.errors.exception"] and told["__streams.errors.offset"] == b"-1"
+
+
+def test_a_plan_that_would_lose_state_or_read_it_wrong_is_refused(
+    spark: SparkSession, bootstrap_servers: str, names: tuple[str, str, str]
+) -> None:
+    lines, counts, application_id = names
+    create(bootstrap_servers, lines, counts, partitions=1)
+
+    def app(store: str, window_ms: int | None = None) -> Application:
+        builder = StreamsBuilder()
+        grouped = builder.stream(lines, key_serde="string", value_serde="string").group_by_key()
+        if window_ms:
+            grouped.windowed_by(TimeWindows.of(window_ms)).count(materialized=store)
+        else:
+            grouped.count(materialized=store)
+        return builder.build(application_id=application_id, key_serde="string")
+
+    def start(one: Application, **options: Any) -> None:
+        one.start(bootstrap_servers, spark=spark, **options)
+        one.stop()
+
+    start(app("counts"))
+    start(app("counts"))
+    with pytest.raises(OttlaError, match=r"would lose state .* store counts is gone \(is totals the same one under"):
+        start(app("totals"))
+    with pytest.raises(OttlaError, match=r"store counts had kind timestamped_key_value and has timestamped_window now"):
+        start(app("counts", 1000), accept_changes=True)
+    start(app("totals", 1000), accept_changes=True)
+    with pytest.raises(OttlaError, match=r"store totals had window size 1000 and has 2000 now. Give what was changed"):
+        start(app("totals", 2000))

@@ -4,7 +4,8 @@ Rules:
 - exactly_once_v2: one transaction of `<application.id>-<task>`; opening it fences every earlier holder of the id.
 - at_least_once: everything is delivered before the offsets are committed; after a failure records are processed again.
 - A record that a broker refuses for what it is (too large, not valid) goes to the production handler. If that says to
-  go on, everything else is written again without it, record by record.
+  go on, everything else is written again without it, record by record. Its dead letter has no value if that was too
+  large, and names no source: several input records may have made one output.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from ottla.client.admin.client import Admin
 from ottla.client.admin.result import CommittedOffset
 from ottla.client.producer.sync import Producer
 from ottla.flow.engine import Changes, Task
+from ottla.flow.failure import failed
+from ottla.flow.handler import Action, ErrorContext
 from ottla.flow.record import Output
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
@@ -83,10 +86,25 @@ class Committer:
             try:
                 return self._attempt(outputs, changes, told, singly=True)
             except Refused as refused:
-                output = refused.output
-                outputs = [each for each in outputs if each is not output]
-                task.respond(task.settings.handlers.production, output.topic, output, refused.error)
-                outputs += task.take_outputs()  # a dead letter
+                outputs = [each for each in outputs if each is not refused.output]
+                outputs += self._dead_letters(task, refused.output, refused.error)
+
+    def _dead_letters(self, task: Task, output: Output, error: KafkaError) -> tuple[Output, ...]:
+        """What the production handler wants written instead; StreamsError if it does not want to go on."""
+        handlers = task.settings.handlers
+        sinks = (name for name, sink in self._program.topology.sinks.items() if sink.topic == output.topic)
+        large = error.code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+        context = ErrorContext(
+            *(task.id, next(sinks, output.topic), None, self._plan.partition, -1, output.timestamp, output.headers),
+            *(output.key, None if large else output.value, output),
+        )
+        if output.topic == handlers.dead_letter_topic:
+            raise failed(task.topology, context, error) from error
+        response = handlers.respond(handlers.production, context, error)
+        if response.action is Action.FAIL:
+            raise failed(task.topology, context, error) from error
+        task.dropped += 1
+        return response.dead_letters
 
     def _attempt(self, outputs: list[Output], changes: Changes, told: Told, *, singly: bool = False) -> None:
         group = self._program.application_id
