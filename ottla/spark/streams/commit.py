@@ -32,7 +32,7 @@ REFUSED = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCo
 Told = Mapping[TopicPartition, tuple[int, str]]
 
 
-class Refused(Exception):
+class RefusedOutput(Exception):
     """A record that was refused; nothing of its step has taken effect."""
 
     def __init__(self, output: Output, error: KafkaError) -> None:
@@ -85,7 +85,7 @@ class Committer:
         while True:
             try:
                 return self._attempt(outputs, changes, told, singly=True)
-            except Refused as refused:
+            except RefusedOutput as refused:
                 outputs = [each for each in outputs if each is not refused.output]
                 outputs += self._dead_letters(task, refused.output, refused.error)
 
@@ -134,5 +134,5 @@ class Committer:
                 write_one(self._producer, output, self.count).result()
             except KafkaError as error:
                 if error.code in REFUSED:
-                    raise Refused(output, error) from error
+                    raise RefusedOutput(output, error) from error
                 raise
