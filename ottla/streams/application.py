@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from ottla.flow.engine import Settings
@@ -14,6 +15,10 @@ from ottla.kernel.error import OttlaError
 
 if TYPE_CHECKING:
     from ottla.spark.streams.running import Running
+
+
+#: True while a tool reads the file of a program to find its application: nothing may start then.
+reading: ContextVar[bool] = ContextVar("reading", default=False)
 
 
 class Application:
@@ -73,6 +78,11 @@ class Application:
         """
         from ottla.spark.streams.running import start
 
+        if reading.get():
+            raise OttlaError(
+                f"application {self.application_id} is started while its file is read: put that line below "
+                'if __name__ == "__main__":'
+            )
         if self._running is not None and not self._running.await_termination(0):
             raise OttlaError(f"application {self.application_id} runs already: call stop() first")
         self._running = start(

@@ -162,7 +162,7 @@ def reset(
         partitions = _meant(ask, group, topics, only, list(before))
         goals = _goals(ask, partitions, before, target, shift)
         if not dry_run:
-            _check_empty(ask, group)
+            check_empty(ask, group)
             moved = sum(before.get(each) != goals[each] for each in partitions)
             confirm(f"move {group} in {moved} of {len(partitions)} partitions? (-n shows where to)", yes=yes)
             alter = ask.alter_share_group_offsets if shares else ask.alter_group_offsets
@@ -183,7 +183,7 @@ def reset(
         screen.done(f"{group} goes on there")
 
 
-def _check_empty(ask: Admin, group: str) -> None:
+def check_empty(ask: Admin, group: str) -> None:
     """OttlaError that names the members of a group which has some: they would not hear of a new place."""
     from ottla.operations.group_view import look
 

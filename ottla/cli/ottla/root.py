@@ -30,6 +30,7 @@ _TOOLS = {
     "import": ("ottla.cli.ottla.produce:import_", "Write the rows of a CSV, JSON-lines or Parquet file to a topic."),
     "export": ("ottla.cli.ottla.export:export", "Write the records of a topic to a CSV, JSON-lines or Parquet file."),
     "groups": ("ottla.cli.ottla.group:groups", "List and describe groups, see their lag, reset their offsets."),
+    "streams": ("ottla.cli.streams.command:streams", "Run stream programs, watch them, reset them."),
     "configs": ("ottla.cli.ottla.config:configs", "Show, explain and change settings."),
     "transactions": ("ottla.cli.ottla.transaction:transactions", "List transactions, find and abort those that hang."),
     "quotas": ("ottla.cli.ottla.quota:quotas", "Show and change how much users and clients may do."),

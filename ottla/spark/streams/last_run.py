@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.client.admin.client import Admin
 from ottla.client.admin.result import NewTopic
@@ -24,6 +24,10 @@ from ottla.spark.streams.layout import Program
 
 SUFFIX = "-ottla-plan-changelog"
 _KEY = b"plan"
+ALIVE_KEY = b"alive"
+#: A program that has told nothing for so long does not run.
+ALIVE_S = 15
+_ENDED = ("NOT_RUNNING", "ERROR")
 _READ_S = 10
 #: What the bytes of a store's entries depend on, and how it is called in a message.
 _FORM = {
@@ -32,6 +36,22 @@ _FORM = {
     "value": "value serde",
     "window_ms": "window size",
 }
+
+
+class Alive(NamedTuple):
+    """What a program told of itself last, at `time_ms` of its machine. `http`: where it answers, if it does."""
+
+    host: str
+    pid: int
+    time_ms: int
+    state: str
+    workers: int
+    http: str | None = None
+
+    @property
+    def runs(self) -> bool:
+        """It has not ended, and has told so lately."""
+        return self.state not in _ENDED and time.time_ns() // 1_000_000 - self.time_ms < ALIVE_S * 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +131,15 @@ def check(old: LastRun | None, new: LastRun, *, accept_changes: bool) -> None:
         )
 
 
-def read(admin: Admin, settings: Mapping[str, Any], application_id: str) -> LastRun | None:
-    """What the application last ran; None if it has not run here. `settings` reach the cluster."""
+def read(
+    admin: Admin, settings: Mapping[str, Any], application_id: str
+) -> tuple[LastRun, Alive | None] | tuple[None, None]:
+    """What the application last ran, and what it told last; None if it has not run here."""
     topic = application_id + SUFFIX
     if topic not in {each.name for each in admin.list_topics()}:
-        return None
+        return None, None
     place = TopicPartition(topic, 0)
-    found = None
+    found: dict[Any, Any] = {}
     deadline = time.monotonic() + _READ_S
     with Consumer({**settings, "auto.offset.reset": "none"}) as consumer:
         consumer.assign([place])
@@ -125,13 +147,14 @@ def read(admin: Admin, settings: Mapping[str, Any], application_id: str) -> Last
         consumer.seek(place, consumer.beginning_offsets([place])[place])
         while consumer.position(place) < end:
             for record in consumer.poll(0.1):
-                found = record.value if record.key == _KEY else found
+                found[record.key] = record.value
             if time.monotonic() > deadline:
                 raise OttlaError(f"topic {topic} cannot be read to its end within {_READ_S} s: try again")
-    if found is None:
-        return None
+    if _KEY not in found:
+        return None, None
     try:
-        return LastRun(**json.loads(found))
+        alive = Alive(**json.loads(found[ALIVE_KEY])) if ALIVE_KEY in found else None
+        return LastRun(**json.loads(found[_KEY])), alive
     except (TypeError, ValueError) as error:
         raise OttlaError(
             f"topic {topic} does not hold the plan of an application: delete it, or reset the application"

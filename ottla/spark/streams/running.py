@@ -21,6 +21,7 @@ from ottla.flow.topology import Topology
 from ottla.kernel.error import OttlaError
 from ottla.spark import driver
 from ottla.spark.streams import last_run
+from ottla.spark.streams.alive import Heartbeat
 from ottla.spark.streams.control import Message, Workers
 from ottla.spark.streams.layout import Program, create_topics, guarantee, lay_out
 from ottla.spark.streams.place import driver_address, ship, slots_of
@@ -64,6 +65,7 @@ class Running:
         self._progressed = False
         host, bind = driver_address(spark)
         self._workers = Workers(host, self._told, bind)
+        self._heartbeat = Heartbeat(program.connection(), program.application_id, self._about)
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"ottla-streams-{program.application_id}")
         self._thread.start()
 
@@ -110,6 +112,10 @@ class Running:
             waiting.cancel()
             self._workers.close()
             self._become(State.NOT_RUNNING if self.error is None else State.ERROR)
+            self._heartbeat.close()
+
+    def _about(self) -> dict[str, Any]:
+        return {"state": self.state.value, "workers": self.slots}
 
     def _submit(self, body: Callable[[Iterator[Any]], Iterator[Any]]) -> bool:
         """Run the job to its end. True if it must be submitted again."""
@@ -168,6 +174,7 @@ class Running:
             if new is old or ended or (ending and new in (State.REBALANCING, State.RUNNING)):
                 return
             self.state = new
+            self._heartbeat.now()
             for listener in self._on_state_change:
                 try:
                     listener(new, old)
@@ -231,7 +238,7 @@ def prepare(
     with Admin(reach) as admin:
         layout = lay_out(admin, topology, settings)
         program = Program(topology, settings, bootstrap_servers, client, layout.tasks(), layout.globals_())
-        new, old = last_run.of_program(program), last_run.read(admin, reach, settings.application_id)
+        new, (old, _) = last_run.of_program(program), last_run.read(admin, reach, settings.application_id)
         last_run.check(old, new, accept_changes=accept_changes)
         create_topics(admin, layout)
         gone = set(old.transactional_ids) - set(new.transactional_ids) if old is not None else set()

@@ -9,7 +9,6 @@ Rules:
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -19,6 +18,7 @@ from ottla.cli.kafka.program.error import caused
 from ottla.cli.kafka.program.option import COMMAND_CONFIG, Given, Option, Refused, Usage, forbid
 from ottla.cli.kafka.program.tool import Failed, admin, admin_of, command, read_text, tell
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.operations.streams_topic import internal_topics
 
 if TYPE_CHECKING:
     from ottla.client import Admin, TopicPartition
@@ -49,11 +49,6 @@ OPTIONS = (
     COMMAND_CONFIG,
     Option("force", "Send the members of the group away; stop the application first."),
     Option("dry-run", "Only show what would be done."),
-)
-#: How Kafka Streams names the topics that it makes.
-_INTERNAL = re.compile(
-    r".*(-changelog|-repartition|-subscription-registration-topic|-subscription-response-topic)"
-    r"|.+-KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-\d+-topic"
 )
 _MISSING = "Missing required option(s) [application-id]"
 
@@ -271,9 +266,7 @@ def _ends(client: Admin, group: str, partitions: list[TopicPartition]) -> Offset
 
 def _delete_topics(given: Given, client: Admin, group: str, topics: list[str]) -> None:
     own = {*given.values("input-topics"), *given.values("intermediate-topics")}
-    inferred = [
-        each for each in topics if each not in own and each.startswith(f"{group}-") and _INTERNAL.fullmatch(each)
-    ]
+    inferred = internal_topics(group, [each for each in topics if each not in own])
     named = given.values("internal-topics")
     if not set(named) <= set(inferred):
         raise Failed(

@@ -1,0 +1,365 @@
+"""`ottla streams`: run stream programs on Spark, watch them, reset them."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from ottla.cli.option import Commands, admin, as_json, client_settings, cluster, confirm, pairs, yes_option
+from ottla.kernel.error import OttlaError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from ottla.cli.streams.view import Look
+    from ottla.client import Admin
+    from ottla.spark.streams.last_run import Alive, LastRun
+    from ottla.streams import Application, State
+
+
+@click.group(cls=Commands, invoke_without_command=True)
+@cluster
+@as_json
+@click.pass_context
+def streams(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
+    """Run stream programs, watch them, reset them. Alone it lists the applications that have run."""
+    if context.invoked_subcommand is None:
+        context.invoke(list_, bootstrap=bootstrap, client=client, as_json=as_json)
+
+
+@streams.command("list")
+@cluster
+@as_json
+def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
+    """The applications that have run on this cluster, with their tasks and their lag."""
+    from ottla.cli import screen
+    from ottla.cli.streams import view
+
+    found = []
+    with admin(bootstrap, client) as ask:
+        for application in view.application_ids(ask):
+            run, alive = view.last_run_of(ask, client_settings(bootstrap, client), application)
+            found.append(
+                {
+                    "application": application,
+                    "state": view.state(alive),
+                    "tasks": len(run.tasks),
+                    "stores": len(run.stores),
+                    "lag": sum(row["lag"] for row in view.task_rows(run, view.look(ask, run), None)),
+                    "started": screen.instant(run.started_ms),
+                    "guarantee": run.guarantee,
+                }
+            )
+    if as_json:
+        screen.document(found)
+        return
+    columns = [screen.Column("application", "name"), screen.Column("state")]
+    columns += [screen.Column(name, numeric=True) for name in ("tasks", "stores", "lag")]
+    columns += [screen.Column("started", "dim", whole=True), screen.Column("guarantee", "dim")]
+    screen.table(columns, [tuple(each.values()) for each in found], empty="no stream program has run on this cluster")
+
+
+@streams.command()
+@cluster
+@click.argument("program", metavar="FILE[:NAME]")
+@click.option("--master", metavar="URL", help="Where Spark runs it: local[N], spark://HOST:PORT, yarn, sc://HOST:PORT.")
+@click.option("-S", "--spark", "spark", metavar="KEY=VALUE", multiple=True, help="A setting of Spark's, by its name.")
+@click.option("--py-files", metavar="FILE,...", help="Files that the workers need besides what lies beside FILE.")
+@click.option("--workers", type=click.IntRange(1), help="How many Spark tasks share the work (default: the cores).")
+@click.option("--accept-changes", is_flag=True, help="Start also if state of its last run is lost.")
+def run(
+    bootstrap: str,
+    client: tuple[str, ...],
+    program: str,
+    master: str | None,
+    spark: tuple[str, ...],
+    py_files: str | None,
+    workers: int | None,
+    accept_changes: bool,
+) -> None:
+    """Run the application in a Python file on Spark, exactly once, until Ctrl-C or SIGTERM.
+
+    FILE gives what StreamsBuilder.build returns a name; if it has several, say which: app.py:fraud. It must not start
+    the application itself when it is imported.
+    """
+    from ottla.cli import screen
+    from ottla.cli.reach import reach
+    from ottla.cli.streams.load import load
+
+    chosen = pairs(spark, "-S")
+    settings = client_settings(bootstrap, client)
+    app = load(program)
+    reach(bootstrap, settings)
+    app.on_state_change(lambda new, old: _tell(app, new))
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        running = app.start(
+            str(settings.pop("bootstrap.servers")),
+            master=master,
+            spark_settings=chosen,
+            py_files=[each for each in (py_files or "").split(",") if each],
+            workers=workers,
+            client=settings,
+            accept_changes=accept_changes,
+        )
+    except KeyboardInterrupt:
+        raise click.exceptions.Abort from None
+    tasks, workers = len(running.program.tasks), running.slots
+    screen.hint(f"{tasks} tasks on {workers} workers; `ottla streams describe {app.application_id}` shows its lag")
+    try:
+        app.await_termination()
+    finally:
+        app.stop()
+
+
+def _tell(app: Application, new: State) -> None:
+    from ottla.cli import screen
+
+    screen.note(f"{app.application_id} is {new.value}")
+
+
+def _terminated(number: int, frame: Any) -> NoReturn:
+    raise SystemExit(0)
+
+
+@streams.command()
+@cluster
+@click.argument("application", metavar="APPLICATION|FILE[:NAME]")
+@click.option("-w", "--watch", is_flag=True, help="Look again and again, with rates, until Ctrl-C.")
+@click.option("--interval", type=click.FloatRange(0.1), default=2.0, show_default=True, help="Seconds between looks.")
+@click.option("--explain", is_flag=True, help="Of a FILE: the plan, step by step, instead of the topology.")
+@as_json
+def describe(
+    bootstrap: str,
+    client: tuple[str, ...],
+    application: str,
+    watch: bool,
+    interval: float,
+    explain: bool,
+    as_json: bool,
+) -> None:
+    """Show what an application consists of and how far it is: topology, stores, tasks, lag, rates.
+
+    APPLICATION is the application.id of one that has run on the cluster. A FILE shows the topology of a program that
+    need not have run; no cluster is asked.
+    """
+    from ottla.cli import screen
+    from ottla.cli.streams import view
+
+    if ".py" in application:
+        from ottla.cli.streams.load import load
+
+        app = load(application)
+        if as_json:
+            screen.document({"application": app.application_id, "topology": app.describe(), "plan": app.explain()})
+        else:
+            click.echo(app.explain() if explain else app.describe())
+        return
+    if explain:
+        raise click.UsageError("--explain takes the file of a program: the cluster keeps its topology only")
+    settings = client_settings(bootstrap, client)
+    with admin(bootstrap, client) as ask:
+        last, alive = view.last_run_of(ask, settings, application)
+        before = view.look(ask, last)
+        if not watch:
+            _show(last, alive, before, None, as_json=as_json)
+        elif screen.on_terminal() and not as_json:
+            _watch(ask, last, before, interval)
+        else:
+            while True:
+                time.sleep(interval)
+                now = view.look(ask, last)
+                _show(last, alive, now, before, as_json=as_json, again=True)
+                before = now
+
+
+def _show(
+    last: LastRun, alive: Alive | None, now: Look, before: Look | None, *, as_json: bool, again: bool = False
+) -> None:
+    from ottla.cli import screen
+    from ottla.cli.streams import view
+
+    tasks, stores = view.task_rows(last, now, before), view.store_rows(last)
+    if as_json:
+        found = {
+            "application": last.application_id,
+            "state": view.state(alive),
+            "runs_on": None if alive is None else alive._asdict(),
+            "started_ms": last.started_ms,
+            "guarantee": last.guarantee,
+            "lag": sum(row["lag"] for row in tasks),
+            "tasks": tasks,
+            "stores": stores,
+            "topology": last.topology,
+        }
+        (screen.line if again else screen.document)(found)
+        return
+    if not again:
+        screen.heading(last.application_id, _about(last, alive, tasks))
+        if screen.on_terminal():
+            click.echo(last.topology.rstrip() + "\n")
+    screen.table(*_task_table(tasks))
+    if stores and not again and screen.on_terminal():
+        screen.out().print()
+        screen.table(*_store_table(stores))
+
+
+def _about(last: LastRun, alive: Alive | None, tasks: list[dict[str, Any]]) -> str:
+    from ottla.cli import screen
+    from ottla.cli.streams import view
+
+    lag = sum(row["lag"] for row in tasks)
+    state = view.state(alive)
+    if alive is not None and alive.runs:
+        state += f" on {alive.host} (pid {alive.pid}, {alive.workers} workers)"
+    return f"{state}, {last.guarantee}, {len(tasks)} tasks, lag {lag:,}, started {screen.instant(last.started_ms)}"
+
+
+def _task_table(tasks: list[dict[str, Any]]) -> tuple[list[Any], list[list[Any]]]:
+    from ottla.cli import screen
+
+    columns = [screen.Column("task", "name"), screen.Column("reads")]
+    columns += [screen.Column("lag", numeric=True), screen.Column("records/s", numeric=True)]
+    columns += [screen.Column("stream time", whole=True), screen.Column("stores", "dim")]
+    rows = [
+        [row["task"], ", ".join(row["reads"]), _lag(row["lag"]), row["records_per_s"],
+         screen.instant(row["stream_time_ms"]), ", ".join(row["stores"]) or None]
+        for row in tasks
+    ]  # fmt: skip
+    return columns, rows
+
+
+def _store_table(stores: list[dict[str, Any]]) -> tuple[list[Any], list[list[Any]]]:
+    from ottla.cli import screen
+
+    columns = [screen.Column("store", "name"), screen.Column("kind"), screen.Column("key"), screen.Column("value")]
+    columns += [screen.Column("tasks", numeric=True), screen.Column("changelog", "dim")]
+    return columns, [list(row.values()) for row in stores]
+
+
+def _lag(lag: int) -> Any:
+    from ottla.cli import screen
+
+    return screen.coloured(f"{lag:,}" if screen.on_terminal() else lag, "green" if lag == 0 else "yellow")
+
+
+def _watch(ask: Admin, last: LastRun, before: Look, interval: float) -> None:
+    """The live view, on a screen of its own."""
+    from rich.live import Live
+
+    from ottla.cli import screen
+    from ottla.cli.streams import view
+
+    try:
+        with Live(console=screen.out(), screen=True, auto_refresh=False) as live:
+            live.update(_page(last, before, None), refresh=True)
+            while True:
+                time.sleep(interval)
+                now = view.look(ask, last)
+                live.update(_page(last, now, before), refresh=True)
+                before = now
+    except KeyboardInterrupt:
+        return
+
+
+def _page(last: LastRun, now: Look, before: Look | None) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    from ottla.cli import screen
+    from ottla.cli.streams import view
+
+    tasks = view.task_rows(last, now, before)
+    room = max(3, screen.out().height - 8 - len(last.stores))
+    rate = sum(row["records_per_s"] or 0 for row in tasks)
+    head = Text.assemble(
+        (f"{last.application_id}  ", "bold"),
+        f"{rate:,.0f} records/s, lag {sum(row['lag'] for row in tasks):,}  ",
+        (time.strftime("%H:%M:%SZ", time.gmtime()) + "  Ctrl-C ends", "dim"),
+    )
+    most_behind = sorted(tasks, key=lambda row: (-row["lag"], row["task"]))
+    parts: list[RenderableType] = [head, Text(), screen.grid(*_task_table(most_behind[:room]))]
+    if len(tasks) > room:
+        parts.append(Text(f"and {len(tasks) - room:,} more tasks", style="dim"))
+    if last.stores:
+        parts += [Text(), screen.grid(*_store_table(view.store_rows(last)))]
+    return Group(*parts)
+
+
+@streams.command()
+@cluster
+@click.argument("application")
+@click.option(
+    "--to", "target", default="earliest", show_default=True, metavar="WHERE",
+    help="Where it begins in its input: earliest, latest, an offset, -N, 2h (ago), or a time.",
+)  # fmt: skip
+@click.option("-n", "--dry-run", is_flag=True, help="Only show what would be done.")
+@click.option("--force", is_flag=True, help="Also if the application seems to run.")
+@yes_option
+@as_json
+def reset(
+    bootstrap: str,
+    client: tuple[str, ...],
+    application: str,
+    target: str,
+    dry_run: bool,
+    force: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Let a stopped application begin anew: set where it reads its input, and delete its state and internal topics.
+
+    Its transactional ids are fenced, so that a worker that still runs can commit nothing more. For applications of
+    Java's Kafka Streams use kafka-streams-application-reset.
+    """
+    from ottla.cli import screen
+    from ottla.cli.ottla.group import check_empty
+    from ottla.cli.place import offsets_at
+    from ottla.cli.streams import view
+    from ottla.client import TopicPartition
+    from ottla.operations.streams_topic import internal_topics
+
+    with admin(bootstrap, client) as ask:
+        last, alive = view.last_run_of(ask, client_settings(bootstrap, client), application)
+        topics = [each.name for each in ask.list_topics()]
+        doomed = internal_topics(application, topics)
+        inputs = [name for name in last.input_topics if name in topics]
+        described = ask.describe_topics(inputs).check() if inputs else {}
+        places = [TopicPartition(name, each.partition) for name in inputs for each in described[name].partitions]
+        before = ask.list_group_offsets(application)
+        goals = offsets_at(ask, places, target) if places else {}
+        if not dry_run:
+            check_empty(ask, application)
+            if alive is not None and alive.runs and not force:
+                raise OttlaError(
+                    f"{application} runs on {alive.host} (pid {alive.pid}): stop it first; -n shows what a reset would "
+                    "do, --force does it if that process is gone"
+                )
+            question = f"reset {application}: {len(places)} input partitions to {target}, {len(doomed)} topics deleted?"
+            confirm(question, yes=yes)
+            if last.guarantee == "exactly_once_v2":
+                ask.fence_producers(last.transactional_ids).check()
+            if goals:
+                ask.alter_group_offsets(application, goals).check()
+            ask.delete_topics(doomed).check()
+    rows = [
+        {"topic": each.topic, "partition": each.partition, "before": one.offset if (one := before.get(each)) else None,
+         "after": goals[each]}
+        for each in places
+    ]  # fmt: skip
+    if as_json:
+        screen.document({"offsets": rows, "deleted_topics": doomed, "dry_run": dry_run})
+        return
+    columns = [screen.Column("topic", "name")]
+    columns += [screen.Column(name, numeric=True) for name in ("partition", "before", "after")]
+    screen.table(columns, [tuple(row.values()) for row in rows])
+    verb = "would be deleted" if dry_run else "deleted"
+    for name in doomed:
+        screen.done(f"{name} {verb}") if not dry_run else screen.hint(f"{name} {verb}")
+    if dry_run:
+        screen.hint("nothing was changed (--dry-run)")
+    else:
+        screen.done(f"{application} begins anew when it is started")

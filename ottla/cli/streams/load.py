@@ -1,0 +1,107 @@
+"""The application in a program's file, for tools that run or describe it."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla.kernel.error import OttlaError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from ottla.streams import Application
+
+
+def load(program: str) -> Application:
+    """The application of `FILE` or `FILE:NAME`. OttlaError that says what the file lacks.
+
+    NAME is an application, or a function without arguments that gives one. Without it the file must hold one
+    application, or else one such function that is called `program` or `app`.
+    """
+    file, _, name = program.partition(":")
+    path = Path(file)
+    if path.is_dir():
+        raise OttlaError(f"{file} is a directory: name the file of the program in it")
+    if not path.is_file():
+        raise OttlaError(f"there is no file {file}: `ottla streams run` takes the Python file of a program")
+    module = _module(path)
+    return _named(module, file, name) if name else _only(module, file)
+
+
+def _module(path: Path) -> ModuleType:
+    from ottla.streams.application import reading
+
+    name = f"ottla_program_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise OttlaError(f"{path} is no Python file (expected a name that ends in .py)")
+    sys.path.insert(0, str(path.parent.resolve()))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    token = reading.set(True)
+    try:
+        spec.loader.exec_module(module)
+    except OttlaError:
+        raise
+    except SyntaxError as error:
+        raise OttlaError(f"{path}:{error.lineno}: {error.msg}") from error
+    except Exception as error:
+        steps = traceback.extract_tb(error.__traceback__)
+        own = [step for step in steps if step.filename == spec.origin]
+        where = f"{path}:{own[-1].lineno}" if own else str(path)
+        raise OttlaError(f"{where}: {type(error).__name__}: {error}") from error
+    finally:
+        reading.reset(token)
+    return module
+
+
+def _named(module: ModuleType, file: str, name: str) -> Application:
+    from ottla.streams import Application
+
+    found = getattr(module, name, None)
+    if found is None:
+        raise OttlaError(f"{file} has nothing called {name}{_there(module)}")
+    if callable(found) and not isinstance(found, Application):
+        found = found()
+    if not isinstance(found, Application):
+        kind = type(found).__name__
+        raise OttlaError(f"{name} in {file} is no application but a {kind}: name what StreamsBuilder.build gives")
+    return found
+
+
+def _only(module: ModuleType, file: str) -> Application:
+    from ottla.streams import Application
+
+    there = _applications(module)
+    if len(there) == 1:
+        found = getattr(module, there[0])
+        assert isinstance(found, Application)
+        return found
+    if there:
+        raise OttlaError(f"{file} has several applications ({', '.join(there)}): name one, as in {file}:{there[0]}")
+    for name in ("program", "app"):
+        if callable(getattr(module, name, None)):
+            return _named(module, file, name)
+    raise OttlaError(
+        f"{file} has no application: give what StreamsBuilder.build returns a name in it, as in "
+        'app = builder.build(application_id="...")'
+    )
+
+
+def _applications(module: ModuleType) -> list[str]:
+    from ottla.streams import Application
+
+    found: dict[int, str] = {}
+    for name, value in vars(module).items():
+        if isinstance(value, Application):
+            found.setdefault(id(value), name)
+    return list(found.values())
+
+
+def _there(module: ModuleType) -> str:
+    there = _applications(module)
+    return f"; there is {', '.join(there)}" if there else ""

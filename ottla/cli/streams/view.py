@@ -1,0 +1,115 @@
+"""What an application has and does, seen from the cluster: tasks, stores, lag, and rates between two looks.
+
+A look asks the cluster only, so that it works beside a program that runs anywhere. The newest time that a task has seen
+stands in the metadata of its commits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ottla.kernel.error import OttlaError
+from ottla.spark.streams import last_run
+from ottla.spark.streams.restore import unpack
+
+if TYPE_CHECKING:
+    from ottla.client import Admin
+    from ottla.client.admin.result import CommittedOffset
+    from ottla.kernel.ids import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the cluster said at one moment."""
+
+    at: float
+    committed: Mapping[TopicPartition, CommittedOffset]
+    ends: Mapping[TopicPartition, int]
+
+
+def application_ids(ask: Admin) -> list[str]:
+    """The applications that have run here."""
+    names = (each.name for each in ask.list_topics())
+    return sorted(name.removesuffix(last_run.SUFFIX) for name in names if name.endswith(last_run.SUFFIX))
+
+
+def last_run_of(
+    ask: Admin, settings: Mapping[str, Any], application_id: str
+) -> tuple[last_run.LastRun, last_run.Alive | None]:
+    """What it last ran, and what it told of itself last; OttlaError if it has not run here."""
+    found, alive = last_run.read(ask, settings, application_id)
+    if found is not None:
+        return found, alive
+    from difflib import get_close_matches
+
+    there = application_ids(ask)
+    close = get_close_matches(application_id, there, n=1)
+    hint = f"; did you mean {close[0]}?" if close else "; `ottla streams` lists those that have" if there else ""
+    raise OttlaError(f"no application {application_id} has run on this cluster{hint}")
+
+
+def look(ask: Admin, run: last_run.LastRun) -> Look:
+    """Ask about the partitions that its tasks read."""
+    from ottla.client import OffsetSpec, TopicPartition
+
+    places = [TopicPartition(topic, number) for task in run.tasks for topic, number in task["sources"]]
+    committed = ask.list_group_offsets(run.application_id)
+    ends = ask.list_offsets(dict.fromkeys(places, OffsetSpec.LATEST)).succeeded if places else {}
+    return Look(time.monotonic(), committed, {place: one.offset for place, one in ends.items()})
+
+
+def task_rows(run: last_run.LastRun, now: Look, before: Look | None) -> list[dict[str, Any]]:
+    """By task: what it reads, how far it is behind, the newest time it has seen, records a second since `before`."""
+    from ottla.client import TopicPartition
+
+    seconds = 0.0 if before is None else now.at - before.at
+    rows = []
+    for task in run.tasks:
+        places = [TopicPartition(topic, number) for topic, number in task["sources"]]
+        done = {place: now.committed[place] for place in places if place in now.committed}
+        at = {place: done[place].offset if place in done else 0 for place in places}
+        lag = sum(max(0, now.ends[place] - at[place]) for place in places if place in now.ends)
+        rate = None
+        if before is not None and seconds > 0:
+            was = before.committed
+            rate = round(sum(at[each] - was[each].offset for each in done if each in was) / seconds, 1)
+        cells: dict[str, int] = {}
+        for one in done.values():
+            cells |= unpack(one.metadata)
+        stream_time = cells.get("stream_time", -1)
+        rows.append(
+            {
+                "task": task["id"],
+                "reads": [str(place) for place in places],
+                "stores": task["stores"],
+                "lag": lag,
+                "records_per_s": rate,
+                "stream_time_ms": stream_time if stream_time >= 0 else None,
+            }
+        )
+    return rows
+
+
+def state(alive: last_run.Alive | None) -> str:
+    """The state that the application has told, or that it runs no more."""
+    if alive is None or alive.state in ("NOT_RUNNING", "ERROR"):
+        return "NOT_RUNNING" if alive is None else alive.state
+    return alive.state if alive.runs else "LOST"
+
+
+def store_rows(run: last_run.LastRun) -> list[dict[str, Any]]:
+    """By store: its kind, its serdes, the tasks that have a part of it, its changelog."""
+    return [
+        {
+            "store": name,
+            "kind": form["kind"],
+            "key": form["key"],
+            "value": form["value"],
+            "tasks": sum(name in task["stores"] for task in run.tasks),
+            "changelog": f"{run.application_id}-{name}-changelog",
+        }
+        for name, form in run.stores.items()
+    ]

@@ -1,0 +1,68 @@
+"""That a program runs, told in the cluster: a small record every few seconds beside the plan that it runs.
+
+Tools read it to say where an application runs, and to leave one alone that does. The group of an application has no
+members, as its workers take their partitions from the driver.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ottla.client.producer.sync import Producer
+from ottla.kernel.error import KafkaError, OttlaError
+from ottla.spark.streams.last_run import ALIVE_KEY, SUFFIX, Alive
+
+log = logging.getLogger(__name__)
+INTERVAL_S = 5.0
+
+
+class Heartbeat:
+    """Tells `state()` every `INTERVAL_S`, at once after `now()`, and for the last time in `close`."""
+
+    def __init__(self, settings: Mapping[str, Any], application_id: str, state: Callable[[], dict[str, Any]]) -> None:
+        self._topic = application_id + SUFFIX
+        self._state = state
+        self._settings = dict(settings)
+        self._due = threading.Event()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, daemon=True, name="ottla-streams-heartbeat")
+        self._thread.start()
+
+    def now(self) -> None:
+        self._due.set()
+
+    def close(self) -> None:
+        self._closed = True
+        self._due.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            with Producer(self._settings) as producer:
+                while True:
+                    self._due.clear()
+                    closed = self._closed
+                    try:
+                        producer.send(self._topic, self._content(), ALIVE_KEY).result(INTERVAL_S)
+                    except (KafkaError, OttlaError, TimeoutError) as error:
+                        log.debug("the heartbeat of %s was not written: %s", self._topic, error)
+                    if closed:
+                        return
+                    self._due.wait(INTERVAL_S)
+        except (KafkaError, OttlaError) as error:
+            log.warning("%s gets no heartbeat: %s", self._topic, error)
+
+    def _content(self) -> bytes:
+        place: dict[str, Any] = {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "time_ms": time.time_ns() // 1_000_000,
+        }
+        return json.dumps(Alive(**place, **self._state())._asdict()).encode()
