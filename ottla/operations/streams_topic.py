@@ -12,5 +12,5 @@ _INTERNAL = re.compile(
 
 
 def internal_topics(application_id: str, topics: Iterable[str]) -> list[str]:
-    """Those of `topics` that the application has made, in their order."""
+    """The topics that the application has made, in their order."""
     return [each for each in topics if each.startswith(f"{application_id}-") and _INTERNAL.fullmatch(each)]

@@ -14,7 +14,7 @@ from ottla.kernel.error import OttlaError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ottla.cli.streams.view import Look
+    from ottla.cli.streams.view import Sighting
     from ottla.client import Admin
     from ottla.spark.streams.last_run import Alive, LastRun
     from ottla.streams import Application, State
@@ -177,7 +177,7 @@ def describe(
 
 
 def _show(
-    last: LastRun, alive: Alive | None, now: Look, before: Look | None, *, as_json: bool, again: bool = False
+    last: LastRun, alive: Alive | None, now: Sighting, before: Sighting | None, *, as_json: bool, again: bool = False
 ) -> None:
     from ottla.cli import screen
     from ottla.cli.streams import view
@@ -246,7 +246,7 @@ def _lag(lag: int) -> Any:
     return screen.coloured(f"{lag:,}" if screen.on_terminal() else lag, "green" if lag == 0 else "yellow")
 
 
-def _watch(ask: Admin, last: LastRun, before: Look, interval: float) -> None:
+def _watch(ask: Admin, last: LastRun, before: Sighting, interval: float) -> None:
     """The live view, on a screen of its own."""
     from rich.live import Live
 
@@ -265,7 +265,7 @@ def _watch(ask: Admin, last: LastRun, before: Look, interval: float) -> None:
         return
 
 
-def _page(last: LastRun, now: Look, before: Look | None) -> RenderableType:
+def _page(last: LastRun, now: Sighting, before: Sighting | None) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
@@ -310,7 +310,7 @@ def reset(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Let a stopped application begin anew: set where it reads its input, and delete its state and internal topics.
+    """Let a stopped application begin again: set where it reads its input, delete its state and internal topics.
 
     Its transactional ids are fenced, so that a worker that still runs can commit nothing more. For applications of
     Java's Kafka Streams use kafka-streams-application-reset.
@@ -329,7 +329,7 @@ def reset(
         inputs = [name for name in last.input_topics if name in topics]
         described = ask.describe_topics(inputs).check() if inputs else {}
         places = [TopicPartition(name, each.partition) for name in inputs for each in described[name].partitions]
-        before = ask.list_group_offsets(application)
+        before = {place: one.offset for place, one in ask.list_group_offsets(application).items()}
         goals = offsets_at(ask, places, target) if places else {}
         if not dry_run:
             check_empty(ask, application)
@@ -346,20 +346,27 @@ def reset(
                 ask.alter_group_offsets(application, goals).check()
             ask.delete_topics(doomed).check()
     rows = [
-        {"topic": each.topic, "partition": each.partition, "before": one.offset if (one := before.get(each)) else None,
-         "after": goals[each]}
+        {"topic": each.topic, "partition": each.partition, "before": before.get(each), "after": goals[each]}
         for each in places
-    ]  # fmt: skip
+    ]
     if as_json:
         screen.document({"offsets": rows, "deleted_topics": doomed, "dry_run": dry_run})
-        return
+    else:
+        _show_reset(application, rows, doomed, dry_run=dry_run)
+
+
+def _show_reset(application: str, rows: list[dict[str, Any]], doomed: list[str], *, dry_run: bool) -> None:
+    from ottla.cli import screen
+
     columns = [screen.Column("topic", "name")]
     columns += [screen.Column(name, numeric=True) for name in ("partition", "before", "after")]
     screen.table(columns, [tuple(row.values()) for row in rows])
-    verb = "would be deleted" if dry_run else "deleted"
     for name in doomed:
-        screen.done(f"{name} {verb}") if not dry_run else screen.hint(f"{name} {verb}")
+        if dry_run:
+            screen.hint(f"{name} would be deleted")
+        else:
+            screen.done(f"{name} deleted")
     if dry_run:
         screen.hint("nothing was changed (--dry-run)")
     else:
-        screen.done(f"{application} begins anew when it is started")
+        screen.done(f"{application} begins again when it is started")

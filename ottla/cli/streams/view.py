@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Sighting:
     """What the cluster said at one moment."""
 
     at: float
@@ -51,17 +51,17 @@ def last_run_of(
     raise OttlaError(f"no application {application_id} has run on this cluster{hint}")
 
 
-def look(ask: Admin, run: last_run.LastRun) -> Look:
+def look(ask: Admin, run: last_run.LastRun) -> Sighting:
     """Ask about the partitions that its tasks read."""
     from ottla.client import OffsetSpec, TopicPartition
 
     places = [TopicPartition(topic, number) for task in run.tasks for topic, number in task["sources"]]
     committed = ask.list_group_offsets(run.application_id)
     ends = ask.list_offsets(dict.fromkeys(places, OffsetSpec.LATEST)).succeeded if places else {}
-    return Look(time.monotonic(), committed, {place: one.offset for place, one in ends.items()})
+    return Sighting(time.monotonic(), committed, {place: one.offset for place, one in ends.items()})
 
 
-def task_rows(run: last_run.LastRun, now: Look, before: Look | None) -> list[dict[str, Any]]:
+def task_rows(run: last_run.LastRun, now: Sighting, before: Sighting | None) -> list[dict[str, Any]]:
     """By task: what it reads, how far it is behind, the newest time it has seen, records a second since `before`."""
     from ottla.client import TopicPartition
 
