@@ -64,11 +64,17 @@ class VoterEndpoint(NamedTuple):
     port: int
 
 
+#: The lowest and highest kraft.version that this release runs.
+KRAFT_VERSIONS = (0, 1)
+
+
 class VoterNode(NamedTuple):
     """A voter with its addresses."""
 
     voter: Voter
     endpoints: tuple[VoterEndpoint, ...]
+    #: The lowest and highest kraft.version that it runs.
+    kraft_versions: tuple[int, int] = KRAFT_VERSIONS
 
 
 class Membership(NamedTuple):
@@ -208,7 +214,9 @@ def membership_records(membership: Membership) -> list[tuple[ControlRecordType, 
                 voter_id=node.voter.node_id,
                 voter_directory_id=node.voter.directory_id,
                 endpoints=[Endpoint(name=each.name, host=each.host, port=each.port) for each in node.endpoints],
-                kraft_version_feature=KRaftVersionFeature(min_supported_version=0, max_supported_version=1),
+                kraft_version_feature=KRaftVersionFeature(
+                    min_supported_version=node.kraft_versions[0], max_supported_version=node.kraft_versions[1]
+                ),
             )
             for node in membership.voters
         ]
@@ -228,6 +236,10 @@ def changed_membership(membership: Membership, message: object) -> Membership:
             VoterNode(
                 Voter(each.voter_id, Uuid(each.voter_directory_id)),
                 tuple(VoterEndpoint(endpoint.name, endpoint.host, endpoint.port) for endpoint in each.endpoints),
+                (
+                    each.kraft_version_feature.min_supported_version,
+                    each.kraft_version_feature.max_supported_version,
+                ),
             )
             for each in message.voters
         ]

@@ -58,10 +58,10 @@ def take_common(member: QuorumMember, error: int, seen: LeaderSeen) -> bool | No
         return learn(member, seen)
     if error == ErrorCode.INVALID_VOTER_KEY:
         return True
-    if seen.leader_id not in (NO_NODE, member.me.node_id) and not isinstance(member.role, Follower | Leader):
+    looks = not isinstance(member.role, Follower | Leader)
+    if looks and seen.leader_id not in (NO_NODE, member.me.node_id) and learn(member, seen):
         # An observer finds the leader and takes its records with the same Fetch.
-        learned = learn(member, seen)
-        return None if learned and error == ErrorCode.NONE else learned
+        return None if error == ErrorCode.NONE else True
     if error in (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.INVALID_REQUEST):
         return False
     return None

@@ -8,7 +8,8 @@ from typing import Any
 from ottla.kernel.frozen import frozen
 from ottla.raft.checkpoint import SnapshotId, VoterEndpoint
 from ottla.raft.connections import QuorumPeer
-from ottla.raft.role import Election, Voter
+from ottla.raft.role import Election
+from ottla.wire.record.control import ControlRecordType
 
 
 @frozen
@@ -19,13 +20,14 @@ class SaveElection:
 
 
 @frozen
-class AppendLeaderChange:
-    """Begin the epoch in the log: who leads it, and by whose votes. Then tell `EntriesAppended`."""
+class AppendControl:
+    """Append these control records as one batch of this epoch. Then tell `EntriesAppended`.
+
+    The first of an epoch say who leads it, and by whose votes.
+    """
 
     epoch: int
-    leader_id: int
-    voters: tuple[Voter, ...]
-    granting: tuple[Voter, ...]
+    records: tuple[tuple[ControlRecordType, bytes], ...]
 
 
 @frozen
@@ -169,7 +171,7 @@ class Warn:
 
 Effect = (
     SaveElection
-    | AppendLeaderChange
+    | AppendControl
     | AppendEntries
     | AppendNoOp
     | AppendReplicated

@@ -122,6 +122,13 @@ class RequestFailed:
 
 
 @frozen
+class VersionRaised:
+    """kraft.version becomes 1: from now on the log says who votes. `Quorum.version_refusal` had nothing against it."""
+
+    kraft_version: int
+
+
+@frozen
 class ResignRequested:
     """The leader of this epoch cannot go on, or the node stops; later epochs are not meant."""
 
@@ -144,5 +151,6 @@ Event = (
     | RequestDropped
     | ResponseReceived
     | RequestFailed
+    | VersionRaised
     | ResignRequested
 )

@@ -15,9 +15,15 @@ from typing import Any
 
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ports import Rng
-from ottla.raft.checkpoint import VoterEndpoint
+from ottla.raft.checkpoint import (
+    Membership,
+    VoterEndpoint,
+    VoterNode,
+    leader_change_record,
+    membership_records,
+)
 from ottla.raft.connections import Connections, QuorumPeer
-from ottla.raft.effect import AppendLeaderChange, Effect, LeaderChanged, SaveElection, Send, Warn
+from ottla.raft.effect import AppendControl, Effect, LeaderChanged, SaveElection, Send, Warn
 from ottla.raft.log_view import LogView
 from ottla.raft.message import LeaderSeen
 from ottla.raft.progress import QuorumProgress
@@ -34,7 +40,7 @@ from ottla.raft.role import (
     Unattached,
     Voter,
 )
-from ottla.raft.voters import VoterHistory, find_voter
+from ottla.raft.voters import VoterHistory, find_voter, replaced
 from ottla.raft.votes import Votes
 
 
@@ -101,6 +107,34 @@ class QuorumMember:
         return find_voter(self.voters.last, self.me) is not None
 
     @property
+    def may_lead(self) -> bool:
+        """May it ask for votes? A voter, and one whose removal may not be committed: it may be needed for that.
+
+        A leader that has removed itself, and was restarted, can be the only one with the longest log.
+        """
+        voters = self.voters
+        if self.is_voter or voters.last_offset < self.high_watermark:
+            return self.is_voter
+        return self.settings.can_vote and find_voter(voters.before_last, self.me) is not None
+
+    @property
+    def own_node(self) -> VoterNode:
+        """This node as a voter."""
+        return VoterNode(self.me, self.settings.endpoints)
+
+    @property
+    def needs_update(self) -> bool:
+        """Does the log say something else of this voter than what it is?"""
+        node, own = find_voter(self.voters.last, self.me), self.own_node
+        if node is None:
+            return False
+        return (node.voter, node.kraft_versions, set(node.endpoints)) != (
+            own.voter,
+            own.kraft_versions,
+            set(own.endpoints),
+        )
+
+    @property
     def is_only_voter(self) -> bool:
         return len(self.voters.last.voters) == 1 and self.is_voter
 
@@ -136,13 +170,28 @@ class QuorumMember:
         timeout_ms = self.settings.election_timeout_ms
         return self.now_ms + timeout_ms + (self.rng.randrange(timeout_ms) if timeout_ms else 0)
 
+    def begin(self, election: Election, leader_id: int, endpoints: tuple[VoterEndpoint, ...]) -> None:
+        """Take the first role, after what was saved. `endpoints` are those of the leader, if they are known."""
+        epoch, voted = election.epoch, election.voted
+        if self.is_only_voter:
+            self.role = Unattached(epoch, NO_NODE, voted)
+            return self.become_prospective()
+        if election.leader_id == self.me.node_id and self.may_lead:
+            # The others may not know yet that it leads no more.
+            return self._resigned(epoch, ())
+        election_ms = self.election_timeout() if self.may_lead else None
+        self.role = Unattached(epoch, leader_id, voted, election_ms=election_ms)
+        if endpoints:
+            self.become_follower(epoch, leader_id, endpoints)
+        return self._save()
+
     def become_unattached(self, epoch: int, leader_id: int = NO_NODE) -> None:
         """Follow no leader. The time until an election goes on, if it was running."""
         role = self.role
         goes_on = isinstance(role, Unattached | Candidate | ResignedLeader)
         goes_on = goes_on or (isinstance(role, Prospective) and not role.votes.is_lost)
         before_ms = role.election_ms if goes_on else None  # type: ignore[attr-defined]
-        election_ms = None if not self.is_voter else self.election_timeout() if before_ms is None else before_ms
+        election_ms = None if not self.may_lead else self.election_timeout() if before_ms is None else before_ms
         self._take(Unattached(epoch, leader_id, self._vote_in(epoch), election_ms=election_ms))
 
     def become_follower(self, epoch: int, leader_id: int, endpoints: tuple[VoterEndpoint, ...]) -> None:
@@ -154,14 +203,14 @@ class QuorumMember:
 
     def become_prospective(self) -> None:
         """Ask whether an election could be won."""
-        assert self.is_voter and not isinstance(self.role, Leader | Prospective)
+        assert self.may_lead and not isinstance(self.role, Leader | Prospective)
         if self.is_only_voter:
             return self.become_candidate()
         return self._take(Prospective(self.role, self._own_vote(), self.election_timeout()))
 
     def become_candidate(self) -> None:
         """Vote for ourselves in a new epoch."""
-        assert self.is_voter and not isinstance(self.role, Leader)
+        assert self.may_lead and not isinstance(self.role, Leader)
         votes = self._own_vote()
         election_ms = self.now_ms if votes.is_won else self.election_timeout()
         self._take(Candidate(self.role.epoch + 1, self.me, votes, election_ms))
@@ -175,6 +224,10 @@ class QuorumMember:
         membership = self.voters.last
         progress = QuorumProgress(self.me, membership)
         progress.replica(self.me).end_offset = self.synced_offset
+        volatile = (
+            self.own_node if node.voter.node_id == self.me.node_id else node._replace(kraft_versions=(0, 0))
+            for node in membership.voters
+        )
         self._take(
             Leader(
                 role.epoch,
@@ -182,27 +235,35 @@ class QuorumMember:
                 role.votes.granted,
                 progress,
                 self.settings.endpoints,
+                volatile_voters=Membership(0, tuple(volatile)),
                 epoch_start_offset=self.log.end_offset,
                 begin_ms=self.now_ms,
                 check_ms=self.now_ms + self.check_quorum_ms,
             )
         )
-        voters = tuple(node.voter for node in membership.voters)
-        granting = tuple(voter for voter in voters if voter in role.votes.granted)
-        self.effects.append(AppendLeaderChange(role.epoch, self.me.node_id, voters, granting))
+        voters = [node.voter for node in membership.voters]
+        granting = [voter for voter in voters if voter in role.votes.granted]
+        records = [leader_change_record(self.me.node_id, voters, granting)]
+        if membership.kraft_version and (self.voters.last_offset == UNKNOWN or self.needs_update):
+            # The log has never said who votes, or what it says of this node has changed.
+            records += membership_records(replaced(membership, self.own_node))
+        self.effects.append(AppendControl(role.epoch, tuple(records)))
 
     def resign(self) -> None:
         """Lead no more in this epoch, and let another one win the next."""
         role = self.role
         assert isinstance(role, Leader)
+        self._resigned(role.epoch, role.progress.successors())
+
+    def _resigned(self, epoch: int, successors: tuple[Voter, ...]) -> None:
         others = {node.voter.node_id for node in self.voters.last.voters} - {self.me.node_id}
         self._take(
             ResignedLeader(
-                role.epoch,
+                epoch,
                 self.me,
                 self.settings.endpoints,
                 unacknowledged=others,
-                successors=role.progress.successors(),
+                successors=successors,
                 election_ms=self.election_timeout(),
             )
         )

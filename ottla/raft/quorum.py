@@ -6,19 +6,23 @@ Rules:
 - The high watermark is what a majority of the voters has synced. It never goes back.
 - `now_ms` is monotonic.
 
-Parts: `member` the roles, `discovery` who leads, `serving` what a leader does for followers, `following` what they do,
-`snapshotting` when a snapshot is due.
+Parts: `member` the roles, `discovery` who leads, `electing` votes, `serving` what a leader does for followers,
+`following` what they do, `change` other voters, `snapshotting` when a snapshot is due.
 
-KIPs: 595 the protocol, 630 snapshots, 835 NoOp records, 853 voters with directories, 1166 high watermarks in Fetch.
+KIPs: 595 the protocol, 630 snapshots, 835 NoOp records, 853 voters with directories, 996 pre-votes, 1166 high
+watermarks in Fetch.
 """
 
 from __future__ import annotations
 
+from ottla.kernel.error import ErrorCode
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ports import Rng
+from ottla.raft.change import Changes
 from ottla.raft.checkpoint import Membership, VoterEndpoint
 from ottla.raft.connections import Exchange, QuorumPeer
 from ottla.raft.effect import AppendEntries, AppendNoOp, Effect, Sync
+from ottla.raft.electing import Electing
 from ottla.raft.event import (
     AppendFailed,
     EntriesAppended,
@@ -37,18 +41,37 @@ from ottla.raft.event import (
     Submitted,
     Synced,
     TimerExpired,
+    VersionRaised,
 )
 from ottla.raft.following import Following
 from ottla.raft.log_view import LogView
 from ottla.raft.member import QuorumMember, QuorumSettings
 from ottla.raft.message import peer_of
 from ottla.raft.progress import LogReplica
-from ottla.raft.role import NO_NODE, Election, Follower, Leader, QuorumRole, Unattached, Voter
+from ottla.raft.role import (
+    NO_NODE,
+    Candidate,
+    Election,
+    Follower,
+    Leader,
+    Prospective,
+    QuorumRole,
+    ResignedLeader,
+    Unattached,
+    Voter,
+)
 from ottla.raft.serving import Serving
 from ottla.raft.snapshotting import SnapshotSchedule
 from ottla.raft.voters import VoterHistory, find_node
+from ottla.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from ottla.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.api.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from ottla.wire.api.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from ottla.wire.api.fetch import FetchRequest, FetchResponse
 from ottla.wire.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from ottla.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from ottla.wire.api.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
+from ottla.wire.api.vote import VoteRequest, VoteResponse
 
 __all__ = ["Quorum", "QuorumSettings", "ReplicaView"]
 
@@ -77,7 +100,9 @@ class Quorum:
         self._snapshots = SnapshotSchedule(member)
         self._serving = Serving(member, self._snapshots)
         self._following = Following(member, self._snapshots)
-        member.on_leader_left = self._serving.refuse
+        self._electing = Electing(member)
+        self._changes = Changes(member)
+        member.on_leader_left = self._leader_left
         self._appended_ms = 0
 
     # ---- what the driver asks
@@ -139,13 +164,35 @@ class Quorum:
         observers = role.progress.live_observers(now_ms)
         return [view(each) for each in role.progress.voters.values()], [view(each) for each in observers]
 
+    def version_refusal(self, kraft_version: int) -> str | None:
+        """Why kraft.version cannot be raised to this now; None if it can."""
+        return self._changes.version_refusal(kraft_version)
+
     def deadline_ms(self) -> int | None:
         """When `TimerExpired` is due, or None when nothing waits for time."""
         member, role = self._member, self.role
         deadlines = [self._serving.deadline_ms(), self._idle_deadline_ms()]
-        if isinstance(role, Follower | Unattached):
-            deadlines.append(member.connections.deadline_ms(member.now_ms))
+        match role:
+            case Leader():
+                deadlines += self._leader_deadlines(role)
+            case Follower() if member.may_lead:
+                deadlines += [role.fetch_ms, role.update_ms]
+            case Follower() if member.settings.auto_join and member.settings.can_vote:
+                deadlines.append(role.update_ms)
+            case Unattached() if not member.may_lead:
+                pass
+            case Unattached() | Prospective() | Candidate() | ResignedLeader():
+                deadlines.append(role.election_ms)
+        deadlines.append(member.connections.deadline_ms(member.now_ms))
         return min((each for each in deadlines if each is not None), default=None)
+
+    def _leader_deadlines(self, role: Leader) -> list[int | None]:
+        others = len(role.progress.voters) - role.progress.counts_leader
+        return [
+            role.begin_ms if others else None,
+            role.check_ms if others else None,
+            role.change.deadline_ms if role.change is not None else None,
+        ]
 
     # ---- events
 
@@ -155,6 +202,7 @@ class Quorum:
         member.now_ms = now_ms
         self._take(event)
         self._poll()
+        self._snapshots.write_if_due()
         return member.take_effects()
 
     def _take(self, event: Event) -> None:
@@ -172,12 +220,11 @@ class Quorum:
                 self._request(event)
             case RequestDropped():
                 self._serving.drop(event.ticket)
+                self._changes.drop(event.ticket)
             case ResponseReceived():
                 self._response(event)
             case RequestFailed():
-                exchange = member.connections.find(event.ticket)
-                if exchange is not None:
-                    member.connections.finish(exchange, member.now_ms, succeeded=False)
+                self._failed(event)
             case AppendFailed() | InstallFailed():
                 self._following.failed()
             case LogTruncated():
@@ -190,16 +237,67 @@ class Quorum:
                 self._snapshots.ended()
             case TimerExpired():
                 self._timer()
+            case VersionRaised():
+                self._changes.raise_version(event.kraft_version)
             case ResignRequested():
-                pass
+                if isinstance(self.role, Leader) and self.role.epoch == event.epoch:
+                    self.role.resigns = True
 
     def _poll(self) -> None:
-        """Send what is due now."""
-        role = self.role
-        if isinstance(role, Follower):
+        """Do what is due now; a role that is taken has its own."""
+        before = None
+        while before is not self.role:
+            before = self.role
+            match before:
+                case Leader():
+                    self._poll_leader(before)
+                case Follower():
+                    self._poll_follower(before)
+                case Unattached():
+                    self._poll_unattached(before)
+                case Prospective() | Candidate():
+                    self._poll_nominee(before)
+                case ResignedLeader():
+                    self._poll_resigned(before)
+
+    def _poll_leader(self, role: Leader) -> None:
+        member = self._member
+        others = len(role.progress.voters) - role.progress.counts_leader
+        if role.resigns or (others and member.now_ms >= role.check_ms):
+            return member.resign()
+        self._changes.expire(role)
+        return self._electing.announce(role)
+
+    def _poll_follower(self, role: Follower) -> None:
+        member = self._member
+        if member.may_lead and member.now_ms >= role.fetch_ms:
+            return member.become_prospective()
+        if not self._changes.tell(role):
             self._following.fetch_from_leader(role)
-        elif isinstance(role, Unattached):
-            self._following.fetch_from_bootstrap()
+        return None
+
+    def _poll_unattached(self, role: Unattached) -> None:
+        member = self._member
+        if member.may_lead and role.election_ms is None:
+            # The log made it a voter meanwhile.
+            role.election_ms = member.election_timeout()
+        if member.may_lead and role.election_ms is not None and member.now_ms >= role.election_ms:
+            return member.become_prospective()
+        return self._following.fetch_from_bootstrap()
+
+    def _poll_nominee(self, role: Prospective | Candidate) -> None:
+        if self._member.now_ms < role.election_ms:
+            self._electing.ask(role)
+        elif isinstance(role, Candidate):
+            self._member.become_prospective()
+        else:
+            self._electing.give_up(role)
+
+    def _poll_resigned(self, role: ResignedLeader) -> None:
+        if self._member.now_ms >= role.election_ms:
+            # Not in the epoch that it led: nothing that it may have lost must be written twice.
+            return self._member.become_unattached(role.epoch + 1)
+        return self._electing.resign(role)
 
     def _timer(self) -> None:
         self._serving.expire()
@@ -222,18 +320,13 @@ class Quorum:
         election = member.election
         if election.epoch < member.log.last_epoch:
             election = Election(member.log.last_epoch)
-        if election.leader_id == member.me.node_id:
-            # A leader that was restarted begins a new epoch, so that no epoch is ever led twice.
-            election = election._replace(leader_id=NO_NODE)
-        member.role = Unattached(election.epoch, election.leader_id, election.voted)
-        if member.is_only_voter:
-            return member.become_prospective()
-        node = find_node(member.voters.last, election.leader_id)
-        if node is not None and node.endpoints:
-            member.become_follower(election.epoch, election.leader_id, node.endpoints)
-        if member.settings.can_vote and member.synced_offset < member.log.end_offset:
+        led = election.leader_id == member.me.node_id
+        # A leader that was restarted begins a new epoch, so that no epoch is ever led twice.
+        leader_id = NO_NODE if led else election.leader_id
+        node = find_node(member.voters.last, leader_id)
+        member.begin(election, leader_id, () if node is None else node.endpoints)
+        if member.settings.can_vote and member.synced_offset < member.log.end_offset and not self.leads:
             member.effects.append(Sync())
-        return None
 
     def _appended(self, event: EntriesAppended) -> None:
         member, role = self._member, self.role
@@ -245,6 +338,7 @@ class Quorum:
             return self._following.appended()
         if event.changes:
             role.progress.follow(member.voters.last)
+            self._changes.appended(role, event.changes)
         self._serving.wake_behind(event.end_offset)
         member.effects.append(Sync())
         return None
@@ -255,6 +349,7 @@ class Quorum:
         if isinstance(role, Leader):
             role.progress.replica(member.me).end_offset = member.synced_offset
             self._serving.advance(role)
+            self._changes.committed(role)
 
     # ---- messages
 
@@ -262,8 +357,22 @@ class Quorum:
         match event.request:
             case FetchRequest():
                 self._serving.fetch(event)
+                if isinstance(self.role, Leader):
+                    self._changes.committed(self.role)
             case FetchSnapshotRequest():
                 self._serving.fetch_snapshot(event)
+            case VoteRequest():
+                self._electing.vote_asked(event)
+            case BeginQuorumEpochRequest():
+                self._electing.begin(event)
+            case EndQuorumEpochRequest():
+                self._electing.end(event)
+            case AddRaftVoterRequest():
+                self._changes.add(event)
+            case RemoveRaftVoterRequest():
+                self._changes.remove(event)
+            case UpdateRaftVoterRequest():
+                self._changes.update(event)
             case _:
                 raise TypeError(f"the quorum does not answer {type(event.request).__name__}")
 
@@ -280,7 +389,40 @@ class Quorum:
                 return self._following.fetched(exchange, response)
             case FetchSnapshotResponse():
                 return self._following.snapshot_fetched(exchange, response)
+            case VoteResponse():
+                return self._electing.voted(exchange, response)
+            case BeginQuorumEpochResponse():
+                return self._electing.began(exchange, response)
+            case EndQuorumEpochResponse():
+                return self._electing.ended(exchange, response)
+            case ApiVersionsResponse():
+                return self._changes.versions_known(exchange, response)
+            case UpdateRaftVoterResponse():
+                return self._changes.updated(exchange, response)
+            case AddRaftVoterResponse() | RemoveRaftVoterResponse():
+                return self._changes.joined(exchange, response)
         return False
+
+    def _failed(self, event: RequestFailed) -> None:
+        member, role = self._member, self.role
+        exchange = member.connections.find(event.ticket)
+        if exchange is None:
+            return
+        member.connections.finish(exchange, member.now_ms, succeeded=False)
+        if isinstance(exchange.request, ApiVersionsRequest):
+            self._changes.versions_failed(exchange, event.error)
+        elif event.error != ErrorCode.UNSUPPORTED_VERSION:
+            return
+        elif isinstance(exchange.request, VoteRequest) and isinstance(role, Prospective):
+            # A voter that does not know the question: ask for its vote.
+            member.become_candidate()
+        elif isinstance(exchange.request, UpdateRaftVoterRequest) and isinstance(role, Follower):
+            role.has_updated = True
+
+    def _leader_left(self) -> None:
+        self._serving.refuse()
+        if isinstance(self.role, Leader):
+            self._changes.refuse(self.role)
 
     # ---- checks
 
@@ -293,7 +435,7 @@ class Quorum:
         assert member.high_watermark <= member.log.end_offset
         if isinstance(role, Leader):
             assert member.election == role.election
-            assert len(role.granted) > len(role.progress.voters) // 2
+            assert role.granted
             own = role.progress.replica(member.me)
             assert role.high_watermark <= member.high_watermark
             assert own.end_offset <= member.synced_offset

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.kernel.ids import NO_UUID, Uuid
 
 if TYPE_CHECKING:
-    from ottla.raft.checkpoint import SnapshotId, VoterEndpoint
+    from ottla.raft.change import VoterChange
+    from ottla.raft.checkpoint import Membership, SnapshotId, VoterEndpoint
     from ottla.raft.progress import QuorumProgress
     from ottla.raft.votes import Votes
 
@@ -148,7 +149,17 @@ class Follower(QuorumRole):
 class Leader(QuorumRole):
     """Writes the log."""
 
-    __slots__ = ("begin_ms", "check_ms", "epoch_start_offset", "granted", "high_watermark", "progress", "resigns")
+    __slots__ = (
+        "begin_ms",
+        "change",
+        "check_ms",
+        "epoch_start_offset",
+        "granted",
+        "high_watermark",
+        "progress",
+        "resigns",
+        "volatile_voters",
+    )
 
     def __init__(
         self,
@@ -158,6 +169,7 @@ class Leader(QuorumRole):
         progress: QuorumProgress,
         leader_endpoints: tuple[VoterEndpoint, ...],
         *,
+        volatile_voters: Membership,
         epoch_start_offset: int,
         begin_ms: int,
         check_ms: int,
@@ -177,6 +189,10 @@ class Leader(QuorumRole):
         self.check_ms = check_ms
         #: It was asked to resign.
         self.resigns = False
+        #: The voter that is being added or removed.
+        self.change: VoterChange | None = None
+        #: With kraft.version 0: the voters of the settings, with what each said of itself.
+        self.volatile_voters = volatile_voters
 
 
 class ResignedLeader(QuorumRole):

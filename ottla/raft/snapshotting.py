@@ -20,11 +20,17 @@ class SnapshotSchedule:
         self.end_offset = 0
         self._bytes = 0
         self._from_ms = 0
+        #: The high watermark has moved in this step.
+        self._has_moved = False
         #: A snapshot is being written.
         self._is_writing = False
 
     def start(self, event: Started) -> None:
+        """Go on with what the disk holds."""
         self.end_offset = event.snapshot_end_offset
+        if event.snapshot_end_offset:
+            # What a snapshot holds was committed.
+            self._member.high_watermark = event.snapshot_end_offset
         self._bytes = event.bytes_since_snapshot
         self._from_ms = self._member.now_ms
 
@@ -32,20 +38,23 @@ class SnapshotSchedule:
         self._bytes += size
 
     def commit(self, high_watermark: int) -> None:
-        """Everything below is committed; write a snapshot if one is due."""
+        """Everything below is committed."""
         member = self._member
-        if high_watermark <= member.high_watermark:
-            return
-        member.high_watermark = high_watermark
-        member.effects.append(Commit(high_watermark))
-        settings = member.settings
-        is_due = (
-            self._bytes >= settings.snapshot_bytes or member.now_ms - self._from_ms >= settings.snapshot_interval_ms
-        )
-        if not is_due or self._is_writing:
+        if high_watermark > member.high_watermark:
+            member.high_watermark = high_watermark
+            member.effects.append(Commit(high_watermark))
+            self._has_moved = True
+
+    def write_if_due(self) -> None:
+        """After a commit, and behind all else of the step: the snapshot may move the start of the log."""
+        member, has_moved = self._member, self._has_moved
+        self._has_moved = False
+        settings, age_ms = member.settings, member.now_ms - self._from_ms
+        is_due = self._bytes >= settings.snapshot_bytes or age_ms >= settings.snapshot_interval_ms
+        if not is_due or not has_moved or self._is_writing:
             return
         self._is_writing = True
-        member.effects.append(WriteSnapshot(high_watermark))
+        member.effects.append(WriteSnapshot(member.high_watermark))
 
     def ended(self, end_offset: int = UNKNOWN) -> None:
         """The snapshot stands, or it failed."""
@@ -54,6 +63,7 @@ class SnapshotSchedule:
         self._from_ms = self._member.now_ms
         if end_offset != UNKNOWN:
             self.end_offset = max(self.end_offset, end_offset)
+            self._member.voters.forget(end_offset - 1)
             self._member.effects.append(CleanLog(end_offset))
 
     def installed(self, end_offset: int) -> None:

@@ -41,6 +41,11 @@ class VoterHistory:
         """Where the newest membership stands; UNKNOWN if it is from the settings."""
         return self._offsets[-1] if self._offsets else UNKNOWN
 
+    @property
+    def before_last(self) -> Membership:
+        """The membership that counts again if the newest one is truncated away."""
+        return self._memberships[-2] if len(self._memberships) > 1 else self._fixed
+
     def at(self, end_offset: int) -> Membership:
         """The membership that a snapshot of everything below `end_offset` has."""
         index = bisect_right(self._offsets, end_offset - 1)

@@ -14,7 +14,7 @@ class Votes:
 
     def __init__(self, voters: Iterable[Voter], own_id: int) -> None:
         self._voters = {voter.node_id: voter for voter in voters}
-        self._said: dict[int, bool] = {own_id: True}
+        self._said = {own_id: True} if own_id in self._voters else {}
 
     def note(self, node_id: int, *, granted: bool) -> None:
         """Record the answer of a voter; a node that does not vote, or that has answered, changes nothing."""

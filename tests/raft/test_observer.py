@@ -11,7 +11,7 @@ from ottla.raft.effect import (
     Answer,
     AnswerFetch,
     AnswerSnapshot,
-    AppendLeaderChange,
+    AppendControl,
     AppendReplicated,
     Commit,
     Effect,
@@ -58,7 +58,7 @@ class Pair:
             LEADER, voters, Election(1, 1), QuorumSettings(endpoints=WHERE), self.leader_log, random.Random(1)
         )
         started = self.leader.step(Started(self.leader_log.end_offset, 0, 0), self.now_ms)
-        assert any(isinstance(effect, AppendLeaderChange) for effect in started)
+        assert any(isinstance(effect, AppendControl) for effect in started)
         self.grow(1)
         settings = QuorumSettings(bootstrap=(BOOTSTRAP,), can_vote=False, fetch_snapshot_max_bytes=100)
         self.observer = Quorum(OBSERVER, VoterHistory(), Election(), settings, self.log, random.Random(1))

@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from ottla.kernel.ids import Uuid
-from ottla.raft.checkpoint import VoterEndpoint, VoterNode
+from ottla.raft.checkpoint import VoterEndpoint, VoterNode, leader_change_record
 from ottla.raft.effect import (
+    AppendControl,
     AppendEntries,
-    AppendLeaderChange,
     AppendNoOp,
     CleanLog,
     Commit,
@@ -82,7 +82,7 @@ def test_the_vote_is_saved_before_the_epoch_is_led_and_that_before_it_writes() -
     assert scene.started == [
         SaveElection(Election(5, voted=ME)),
         SaveElection(Election(5, leader_id=1)),
-        AppendLeaderChange(5, 1, (ME,), (ME,)),
+        AppendControl(5, (leader_change_record(1, (ME,), (ME,)),)),
         LeaderChanged(5, 1, WHERE),
     ]
 

@@ -28,7 +28,7 @@ from ottla.broker.metadata.loader import check_servable, load
 from ottla.broker.metadata.log_view import MetadataLogView
 from ottla.broker.metadata.quorum_settings import quorum_settings_of
 from ottla.broker.metadata.raft_network import Dial, RaftNetwork
-from ottla.broker.metadata.voters import known_voters, with_own_address
+from ottla.broker.metadata.voters import known_voters
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import Uuid
 from ottla.kernel.ports import Clock, Disk, Rng
@@ -39,7 +39,6 @@ from ottla.raft.checkpoint import (
     Membership,
     VoterNode,
     control_batch,
-    leader_change_record,
     membership_records,
     record_batch,
 )
@@ -47,8 +46,8 @@ from ottla.raft.effect import (
     Answer,
     AnswerFetch,
     AnswerSnapshot,
+    AppendControl,
     AppendEntries,
-    AppendLeaderChange,
     AppendNoOp,
     AppendReplicated,
     CleanLog,
@@ -243,8 +242,8 @@ class RaftDriver:
                 membership = self.membership
                 voters = tuple(node.voter for node in membership.voters)
                 self.files.save_election(effect.election, membership.kraft_version, voters)
-            case AppendLeaderChange():
-                self._append_leader_change(effect)
+            case AppendControl():
+                self._append_control(effect.records, effect.epoch)
             case AppendEntries():
                 self._append(effect.records, effect.epoch)
             case AppendNoOp():
@@ -260,6 +259,8 @@ class RaftDriver:
             case CleanLog():
                 self._clean()
             case LeaderChanged():
+                if effect.leader_id == self._settings.node_id:
+                    self.on_lead()
                 self.on_leader()
             case Warn():
                 _log.warning("%s", effect.text)
@@ -298,15 +299,7 @@ class RaftDriver:
     def _failed(self, error: OSError) -> None:
         self.on_failure(error)
 
-    def _append_leader_change(self, effect: AppendLeaderChange) -> None:
-        records = [leader_change_record(effect.leader_id, effect.voters, effect.granting)]
-        mine = with_own_address(self.membership, self._settings)
-        if mine != self.membership or not self.log.end_offset:
-            records += membership_records(mine)
-        self._append_control(records, effect.epoch)
-        self.on_lead()
-
-    def _append_control(self, records: list[tuple[ControlRecordType, bytes]], epoch: int) -> None:
+    def _append_control(self, records: Sequence[tuple[ControlRecordType, bytes]], epoch: int) -> None:
         now_ms = self._clock.now_ms()
         data = control_batch(records, base_offset=self.log.end_offset, epoch=epoch, now_ms=now_ms)
         appended = self.log.append(data, leader_epoch=epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
