@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ottla.client import AsyncAdmin, AsyncProducer
 from ottla.sim.node import Clients
 from ottla.sim.world import World
-from tests.world.cluster import cluster, servers_of
+from tests.world.cluster import cluster, run_cluster_history, servers_of
 
 
 def test_two_brokers_under_one_controller_serve_a_topic_between_them() -> None:
@@ -35,3 +37,14 @@ def test_two_brokers_under_one_controller_serve_a_topic_between_them() -> None:
         assert offsets == [(index, 0) for index in range(4)]
         for node in (controller, *brokers):
             assert node.failure is None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_history_of_a_cluster_keeps_every_promise(seed: int) -> None:
+    history = run_cluster_history(seed)
+    assert history.acknowledged > 200
+    assert sum(history.faults.values()) > 10
+
+
+def test_a_history_is_the_same_when_it_is_run_again() -> None:
+    assert run_cluster_history(1).world.trace == run_cluster_history(1).world.trace

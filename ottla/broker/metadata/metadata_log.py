@@ -230,7 +230,8 @@ class MetadataLog:
             self.finish()
         try:
             broker = self.decided.brokers.get(self._settings.node_id)
-            if self.raft.sync.failure is None and broker is not None and not broker.fenced:
+            decides = self._controller.is_active and self.raft.sync.failure is None
+            if decides and broker is not None and not broker.fenced:
                 fence = BrokerRegistrationChangeRecord(
                     broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=_FENCE
                 )
