@@ -43,6 +43,7 @@ from ottla.log.directory.opening import Opening
 from ottla.log.directory.store import Store
 from ottla.metadata.image import BROKER, GROUP, Image
 from ottla.net.inbound import Connection
+from ottla.net.peer import OutboundOptions, Peer
 from ottla.replica.fetch_session import Sessions
 from ottla.replica.hosted import HostedReplica
 from ottla.replica.partition import Partition
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from ottla.broker.metadata.registration import LogDirectories
     from ottla.broker.partitions.clean_worker import CleanerWorker
     from ottla.broker.share import persister as share_persister
+    from ottla.net.outbound import Outbound
 else:
     share_persister = LazyModule("ottla.broker.share.persister")
 
@@ -207,6 +209,12 @@ class BrokerNode(MetadataNode):
     @property
     def cluster_id(self) -> str:
         return self.store.cluster_id
+
+    def dial(self, peer: Peer, options: OutboundOptions) -> Outbound:
+        """A connection to another broker; its owner closes it."""
+        return self._ports.outbound(
+            self.loop, peer.host, peer.port, client_id=f"broker-{self.node_id}", rng=self.rng, options=options
+        )
 
     def new_clean_worker(self) -> CleanerWorker:
         """What carries out one compaction."""

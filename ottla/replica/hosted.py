@@ -19,6 +19,8 @@ from ottla.log.log import Log
 from ottla.log.segment.segment import Slice
 
 READ_COMMITTED = 1
+#: The isolation level of a follower.
+TO_THE_END = -1
 
 
 class Fetched(NamedTuple):
@@ -97,7 +99,9 @@ class HostedReplica:
         return self.leader_epoch if offset >= self.log.end_offset else self.log.epoch_at(offset)
 
     def end_for(self, isolation_level: int) -> int:
-        """The exclusive bound of what a consumer of this isolation level may see."""
+        """The exclusive bound of what a consumer of this isolation level may see, or a replica (`TO_THE_END`)."""
+        if isolation_level == TO_THE_END:
+            return self.log.end_offset
         if isolation_level == READ_COMMITTED:
             return min(self.log.last_stable_offset, self.high_watermark)
         return self.high_watermark

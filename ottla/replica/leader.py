@@ -5,6 +5,7 @@
 | any | `Appended` | `RaiseHighWatermark`, when this leader is the whole ISR |
 | any | `Fetched` by a replica that has caught up | `ProposeIsr` with it, unless one is under way |
 | any | `TimePassed` with a member that lags | `ProposeIsr` without it, unless one is under way |
+| any | `TimePassed`, or a new ISR, with a replica that has caught up | `ProposeIsr` with it, unless one is under way |
 | proposed | `IsrAccepted`, `MetadataFollowed` | the new ISR counts; `RaiseHighWatermark` |
 | proposed | `IsrRefused` | the old ISR counts, or, when nobody knows, what the metadata will say |
 
@@ -114,7 +115,7 @@ class MetadataFollowed:
 
 @frozen
 class TimePassed:
-    """Look at who lags; due every `lag_ms_max` / 2."""
+    """Look at who lags, and who may join; due every `lag_ms_max` / 2 and when the brokers change."""
 
 
 Event = Appended | Fetched | IsrAccepted | IsrRefused | MetadataFollowed | TimePassed
@@ -209,7 +210,7 @@ class LeaderReplica:
             case Fetched():
                 return self._fetched(event, now_ms)
             case TimePassed():
-                return self._shrink(now_ms)
+                return self._shrink(now_ms) or self._expand_any(now_ms)
             case IsrAccepted():
                 return self._accepted(event, now_ms)
             case IsrRefused():
@@ -263,6 +264,15 @@ class LeaderReplica:
         if end_offset < self.high_watermark or end_offset < self.epoch_start_offset:
             return []
         return self._propose((*self.state.isr, replica_id))
+
+    def _expand_any(self, now_ms: int) -> list[Effect]:
+        """A follower that may join and has nothing to fetch says so by no fetch of its own."""
+        for replica_id, progress in self.followers.items():
+            if now_ms - progress.caught_up_ms <= self.settings.lag_ms_max:
+                effects = self._expand(replica_id)
+                if effects:
+                    return effects
+        return []
 
     def _may_join(self, replica_id: int) -> bool:
         known = self.brokers.get(replica_id)
@@ -322,7 +332,7 @@ class LeaderReplica:
                 self.followers[each] = Progress(caught_up_ms=now_ms - self.settings.lag_ms_max - 1)
         for each in [each for each in self.followers if each not in replicas]:
             del self.followers[each]
-        return self._raise(now_ms)
+        return self._raise(now_ms) + self._expand_any(now_ms)
 
     def _refused(self, event: IsrRefused, now_ms: int) -> list[Effect]:
         if event.proposal is not self.proposal:

@@ -78,6 +78,10 @@ class Partition(HostedReplica):
         """One event through the machine."""
         machine = self.machine
         assert machine is not None
+        if not isinstance(event, leader.Appended | leader.Fetched):
+            for session, watched in self.sessions.items():
+                if not session.has_marked(watched):
+                    machine.level(session.replica_id, session.fetched_ms)
         self._carry_out(machine.step(event, self._host.monotonic_ms()))
 
     def _carry_out(self, effects: Sequence[leader.Effect]) -> None:

@@ -122,3 +122,33 @@ def _seen(
             if skipped is not None:
                 raise Broken(f"{name} was not served {ledger.topic}-{index} at {skipped}")
         position[index] = offset + 1
+
+
+@dataclass(slots=True)
+class CommittedRecords:
+    """What was ever below a high watermark of a replica, by (partition, offset), and where it was seen first."""
+
+    seen: dict[tuple[int, int], tuple[bytes, str]] = field(default_factory=dict)
+    #: By partition: the highest offset that is committed, and one more.
+    ends: dict[int, int] = field(default_factory=dict)
+
+    def note(self, replica: str, partition: int, records: Sequence[tuple[int, bytes]]) -> None:
+        """A replica has these below its high watermark. Broken when another had something else at one offset."""
+        for offset, value in records:
+            before, where = self.seen.setdefault((partition, offset), (value, replica))
+            if before != value:
+                raise Broken(
+                    f"partition {partition} at {offset}: {replica} has committed {value!r}, and {where} {before!r}"
+                )
+            self.ends[partition] = max(self.ends.get(partition, 0), offset + 1)
+
+    def held_by(self, replica: str, partition: int, records: Sequence[tuple[int, bytes]], end_offset: int) -> None:
+        """A replica that may be elected: it holds what is committed below `end_offset`, all of it."""
+        there = dict(records)
+        for offset in range(min(end_offset, self.ends.get(partition, 0))):
+            known = self.seen.get((partition, offset))
+            if known is not None and there.get(offset) != known[0]:
+                raise Broken(
+                    f"{replica} is in sync and has {there.get(offset)!r} in partition {partition} at {offset}, "
+                    f"where {known[1]} has committed {known[0]!r}"
+                )

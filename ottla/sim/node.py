@@ -102,13 +102,16 @@ class NodeHost:
             SimWorker,
             outbound,
         )
-        kind = BrokerNode if self.settings.is_broker else ControllerNode
-        node: MetadataNode = kind(self.settings, cast(asyncio.AbstractEventLoop, loop), ports)
+        node = self.new_node(self.settings, cast(asyncio.AbstractEventLoop, loop), ports)
         node.on_failure = self._fail
         self.is_ready = False
         node.on_ready = self._ready
         node.open()
         self.running = node
+
+    def new_node(self, settings: ServerSettings, loop: asyncio.AbstractEventLoop, ports: Ports) -> MetadataNode:
+        """The node of a new process."""
+        return (BrokerNode if settings.is_broker else ControllerNode)(settings, loop, ports)
 
     def _ready(self) -> None:
         self.is_ready = True

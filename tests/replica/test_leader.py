@@ -154,8 +154,27 @@ def test_one_that_may_have_been_applied_counts_until_the_metadata_says_what_beca
     assert isinstance(proposal, ProposeIsr)
     assert leader.step(IsrRefused(proposal, code), 5_000) == []
     assert leader.maximal_isr == {1, 2, 3}
+    leader.brokers = {1: 101, 2: 102}
     leader.step(MetadataFollowed(PartitionState(5, 8, (1, 2, 3), (1, 2)), 1), 5_000)
     assert leader.maximal_isr == {1, 2}
+
+
+def test_a_replica_that_has_nothing_to_fetch_joins_when_it_may() -> None:
+    """Its session is silent about a partition in which nothing happens."""
+    leader = _leader((1,))
+    leader.brokers = {1: 101, 2: 102}
+    (first,) = _fetch(leader, 2, 10, 5_000)
+    assert _fetch(leader, 3, 10, 5_000) == []
+    assert isinstance(first, ProposeIsr)
+    leader.brokers = {1: 101, 2: 102, 3: 103}
+    (second,) = leader.step(IsrAccepted(first, 5, 8, (1, 2)), 5_000)
+    assert second == ProposeIsr(((1, 101), (2, 102), (3, 103)), 5, 8)
+    leader.step(IsrRefused(second, ErrorCode.INELIGIBLE_REPLICA), 5_000)
+    (third,) = leader.step(TimePassed(), 5_000)
+    assert isinstance(third, ProposeIsr)
+    leader.step(IsrRefused(third, ErrorCode.INELIGIBLE_REPLICA), 5_000)
+    # A session that was not heard of for replica.lag.time.max.ms says nothing.
+    assert leader.step(TimePassed(), 5_000 + _LAG_MS + 1) == []
 
 
 def test_a_request_that_failed_is_made_again() -> None:

@@ -16,6 +16,7 @@ from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Reply, in_turns
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.log.lookup import max_timestamp, offset_for_timestamp
+from ottla.replica.hosted import TO_THE_END
 from ottla.wire.api import ApiKey
 from ottla.wire.api.list_offsets import (
     ListOffsetsPartition,
@@ -63,7 +64,7 @@ def _answer(call: Call, request: ListOffsetsRequest) -> Generator[None, None, Li
         for each in topic.partitions:
             topics.setdefault(topic.name, {})[each.partition_index] = each
     # Only consumers are kept from what is not committed yet.
-    isolation_level = request.isolation_level if request.replica_id == _CONSUMER else 0
+    isolation_level = request.isolation_level if request.replica_id == _CONSUMER else TO_THE_END
     response = ListOffsetsResponse()
     looked_at = 0
     for name, partitions in topics.items():

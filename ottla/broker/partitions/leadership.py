@@ -192,6 +192,8 @@ class Leadership:
                 coordinators.resign(tp.partition)
             self._node.shares.resign(partition)
         replica.end(KafkaError(code))
+        if isinstance(replica, FollowedPartition):
+            self._node.replication.forget(replica)
 
     def drop(self, topic: TopicImage) -> None:
         """The topic is gone."""

@@ -12,7 +12,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.metadata.image import Image
+from ottla.broker.partitions.fetcher import ReplicaFetcher
+from ottla.broker.partitions.isr_changes import IsrChanges
+from ottla.metadata.image import NO_LEADER, Image
 from ottla.replica.followed import FollowedPartition
 from ottla.replica.leader import LeaderSettings, ProposeIsr, TimePassed
 from ottla.replica.partition import Partition
@@ -33,6 +35,9 @@ class Replication:
         #: Broker id -> epoch of those that may be in sync: unfenced and not on their way out.
         self.brokers: dict[int, int] = {}
         self.sessions = ReplicaSessions(node.rng)
+        #: By the id of the leader.
+        self.fetchers: dict[int, ReplicaFetcher] = {}
+        self._isr_changes = IsrChanges(node)
         self._committed: dict[Partition, None] = {}
         self._lag_timer: asyncio.TimerHandle | None = None
 
@@ -48,6 +53,10 @@ class Replication:
         """Stop the timers, and end the followers' sessions."""
         if self._lag_timer is not None:
             self._lag_timer.cancel()
+        self._isr_changes.close()
+        for fetcher in self.fetchers.values():
+            fetcher.close()
+        self.fetchers.clear()
         self.sessions.end_all()
 
     def follow_brokers(self, old: Image, new: Image) -> None:
@@ -55,9 +64,35 @@ class Replication:
         if new.brokers is not old.brokers:
             self.brokers.clear()
             self.brokers.update((each.broker_id, each.epoch) for each in new.brokers.values() if each.is_active)
+            for fetcher in list(self.fetchers.values()):
+                fetcher.brokers_changed()
+            # Those that were fenced may be in sync now, though their fetches have nothing to tell.
+            self._reconsider()
+
+    # ---- followers
 
     def follow(self, replica: FollowedPartition) -> None:
-        """Fetch for this replica from now on, until it is ended."""
+        """Fetch for this replica from now on, if it has a leader."""
+        if replica.leader_id != NO_LEADER:
+            fetcher = self.fetchers.get(replica.leader_id)
+            if fetcher is None:
+                fetcher = self.fetchers[replica.leader_id] = ReplicaFetcher(self._node, replica.leader_id)
+            fetcher.add(replica)
+
+    def forget(self, replica: FollowedPartition) -> None:
+        """The replica has ended."""
+        fetcher = self.fetchers.get(replica.leader_id)
+        if fetcher is not None:
+            fetcher.remove(replica)
+            if not fetcher:
+                # Another epoch may name the same leader in this very turn of the loop.
+                self._node.loop.call_soon(self._close_idle, replica.leader_id)
+
+    def _close_idle(self, leader_id: int) -> None:
+        fetcher = self.fetchers.get(leader_id)
+        if fetcher is not None and not fetcher:
+            del self.fetchers[leader_id]
+            fetcher.close()
 
     # ---- leaders
 
@@ -76,13 +111,17 @@ class Replication:
 
     def propose(self, partition: Partition, proposal: ProposeIsr) -> None:
         """Ask the controller for another ISR."""
+        self._isr_changes.propose(partition, proposal)
 
     def _plan(self) -> None:
         seconds = max(1, self._node.settings.replica_lag_time_max_ms) / 2000
         self._lag_timer = self._node.loop.call_later(seconds, self._look)
 
     def _look(self) -> None:
+        self._reconsider()
+        self._plan()
+
+    def _reconsider(self) -> None:
         for partition in list(self._node.partitions.values()):
             if partition.machine is not None:
                 partition.step(TimePassed())
-        self._plan()

@@ -26,27 +26,34 @@ class ReplicationDeclaration:
         )
     )
     replica_fetch_backoff_ms = integer(
-        "replica.fetch.backoff.ms", 1000, "The pause after a failed fetch of a follower.", NOT_NEGATIVE, served=False
+        "replica.fetch.backoff.ms",
+        1000,
+        "The pause after a failed fetch of a follower.",
+        NOT_NEGATIVE,
     )
     replica_fetch_max_bytes = integer(
         "replica.fetch.max.bytes",
         1_048_576,
         "The most bytes of one partition in a follower's fetch.",
         NOT_NEGATIVE,
-        served=False,
     )
     replica_fetch_min_bytes = integer(
-        "replica.fetch.min.bytes", 1, "How many bytes a follower's fetch waits for.", importance=HIGH, served=False
+        "replica.fetch.min.bytes",
+        1,
+        "How many bytes a follower's fetch waits for.",
+        importance=HIGH,
     )
     replica_fetch_response_max_bytes = integer(
         "replica.fetch.response.max.bytes",
         10_485_760,
         "The most bytes of one follower's fetch.",
         NOT_NEGATIVE,
-        served=False,
     )
     replica_fetch_wait_max_ms = integer(
-        "replica.fetch.wait.max.ms", 500, "How long a follower's fetch waits for bytes.", importance=HIGH, served=False
+        "replica.fetch.wait.max.ms",
+        500,
+        "How long a follower's fetch waits for bytes.",
+        importance=HIGH,
     )
     replica_high_watermark_checkpoint_interval_ms = long(
         "replica.high.watermark.checkpoint.interval.ms",
@@ -76,7 +83,6 @@ class ReplicationDeclaration:
         30_000,
         "How long a follower waits for the answer to a fetch.",
         importance=HIGH,
-        served=False,
     )
     auto_leader_rebalance_enable = boolean(
         "auto.leader.rebalance.enable",

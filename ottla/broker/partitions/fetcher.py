@@ -1,0 +1,387 @@
+"""Fetches all that this node follows of one leader: one connection, one session, one request on its way.
+
+Rules:
+- A request names the partitions whose position has changed since the last one, and those that it wants no more of
+  (KIP-227): a fetch costs what has changed, not what is followed.
+- An answer is carried out partition by partition, at most `_TURN_BYTES` of appends in a turn of the loop. The next
+  request goes when all is carried out and, where `flush.messages` asks for it, synced: to ask for what comes next says
+  that all before is held.
+- A partition that fails waits for replica.fetch.backoff.ms alone; the others go on. When the leader does not answer,
+  all wait.
+- An answer to a replica of an earlier leader epoch finds no such replica any more, and is dropped.
+
+KIPs: 74 limits, 227 sessions, 320 and 595 (truncation, in `ottla.replica.follower`), 516 topic ids, 903 broker epochs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import Uuid
+from ottla.net.peer import OutboundOptions, Peer, Unanswered
+from ottla.replica.followed import FollowedPartition
+from ottla.replica.follower import AskOffsets, FetchAnswered, OffsetsAnswered, Pause, Position
+from ottla.wire.api.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+from ottla.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+if TYPE_CHECKING:
+    from ottla.broker.node import BrokerNode
+    from ottla.net.outbound import Outbound
+
+_log = logging.getLogger("ottla.broker")
+#: Fetch by topic id (13) with the replica's state (15).
+_FETCH_AT_LEAST = 15
+_TURN_BYTES = 1 << 20
+_EPOCH_MAX = 0x7FFFFFFF
+_LATEST, _EARLIEST = -1, -2
+#: What says that the leader has another idea of the session: a new one is begun at once.
+_SESSION_ERRORS = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+_Key = tuple[Uuid, int]
+
+
+class _Followed:
+    """One partition of a fetcher."""
+
+    __slots__ = ("paused", "replica", "sent")
+
+    def __init__(self, replica: FollowedPartition) -> None:
+        self.replica = replica
+        #: What the session has of it; None while it is not in the session.
+        self.sent: Position | None = None
+        #: The end of its backoff.
+        self.paused: asyncio.TimerHandle | None = None
+
+
+class ReplicaFetcher:
+    """The way to one leader. `Replication` makes it with its first replica and closes it with its last."""
+
+    def __init__(self, node: BrokerNode, leader_id: int) -> None:
+        self._node = node
+        self._leader_id = leader_id
+        self._followed: dict[_Key, _Followed] = {}
+        #: Whose position may differ from what the session has.
+        self._changed: dict[_Key, None] = {}
+        #: What is in the session and is wanted no more.
+        self._forgotten: dict[_Key, None] = {}
+        self._session_id = self._epoch = 0
+        self._outbound: Outbound | None = None
+        self._peer: Peer | None = None
+        self._busy = False
+        self._backoff: asyncio.TimerHandle | None = None
+        self._answers: deque[tuple[_Key, PartitionData]] = deque()
+        self.closed = False
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    # ---- what it fetches
+
+    def add(self, replica: FollowedPartition) -> None:
+        """Fetch for this replica from now on."""
+        key = replica.topic_id, replica.tp.partition
+        self.remove(replica)
+        self._forgotten.pop(key, None)
+        self._followed[key] = _Followed(replica)
+        self._change(key)
+
+    def remove(self, replica: FollowedPartition) -> None:
+        """The replica has ended: what comes for it is dropped."""
+        key = replica.topic_id, replica.tp.partition
+        followed = self._followed.pop(key, None)
+        self._changed.pop(key, None)
+        if followed is not None:
+            if followed.paused is not None:
+                followed.paused.cancel()
+            if followed.sent is not None:
+                self._forgotten[key] = None
+
+    def _change(self, key: _Key) -> None:
+        self._changed[key] = None
+        if not self._busy and self._backoff is None:
+            # All that is changed in this turn of the loop goes in one request.
+            self._busy = True
+            self._node.loop.call_soon(self._next)
+
+    def brokers_changed(self) -> None:
+        """The metadata says something new of the brokers, and perhaps of where this leader is."""
+        if self._peer is not None and self._peer != self._find_peer():
+            self._disconnect()
+
+    def close(self) -> None:
+        """End the connection. Nothing that still comes is carried out."""
+        self.closed = True
+        if self._backoff is not None:
+            self._backoff.cancel()
+        for followed in self._followed.values():
+            if followed.paused is not None:
+                followed.paused.cancel()
+        self._followed.clear()
+        self._answers.clear()
+        self._disconnect()
+
+    # ---- the connection
+
+    def _find_peer(self) -> Peer | None:
+        broker = self._node.image.brokers.get(self._leader_id)
+        if broker is None:
+            return None
+        name = self._node.settings.inter_broker_listener_name
+        for each in broker.endpoints:
+            if each.name == name:
+                return Peer(self._leader_id, each.host, each.port)
+        return None
+
+    def _connected(self) -> Outbound | None:
+        """The connection, made if need be; None while the metadata does not say where the leader is."""
+        if self._outbound is None:
+            peer = self._peer = self._find_peer()
+            if peer is not None:
+                settings = self._node.settings
+                options = OutboundOptions(
+                    setup_timeout_ms=settings.socket_connection_setup_timeout_ms,
+                    setup_timeout_max_ms=settings.socket_connection_setup_timeout_max_ms,
+                )
+                self._outbound = self._node.dial(peer, options)
+        return self._outbound
+
+    def _disconnect(self) -> None:
+        outbound, self._outbound, self._peer = self._outbound, None, None
+        if outbound is not None:
+            outbound.close()
+
+    # ---- out
+
+    def _next(self) -> None:
+        """Send the next request, unless there is nothing to ask."""
+        self._busy = False
+        if self.closed or self._backoff is not None:
+            return
+        outbound = self._connected()
+        if outbound is None:
+            return self._wait()
+        request = self._request()
+        if request is None:
+            return None
+        self._busy = True
+        # A connection that is closed meanwhile answers late: its answers are for nobody.
+        outbound.ask(
+            request,
+            partial(self._answered, outbound),
+            timeout_ms=self._node.settings.replica_socket_timeout_ms,
+            at_least=_FETCH_AT_LEAST,
+        )
+        return None
+
+    def _request(self) -> FetchRequest | None:
+        settings = self._node.settings
+        new = self._epoch == 0
+        keys = list(self._followed) if new else list(self._changed)
+        self._changed.clear()
+        topics: dict[Uuid, FetchTopic] = {}
+        for key in keys:
+            followed = self._followed[key]
+            position = None if followed.paused is not None else followed.replica.position()
+            if position is None:
+                if followed.sent is not None:
+                    self._forgotten[key] = None
+            elif new or position != followed.sent:
+                topic = topics.setdefault(key[0], FetchTopic(topic_id=key[0]))
+                topic.partitions.append(self._part(key[1], position, followed.replica))
+            followed.sent = position
+        forgotten: dict[Uuid, ForgottenTopic] = {}
+        if not new:
+            for topic_id, index in self._forgotten:
+                forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id)).partitions.append(index)
+        self._forgotten.clear()
+        if not topics and not any(each.sent is not None for each in self._followed.values()):
+            # Nothing is followed for now; the session begins again with the first that is.
+            self._session_id = self._epoch = 0
+            return None
+        broker = self._node.image.brokers.get(self._node.node_id)
+        return FetchRequest(
+            replica_state=ReplicaState(
+                replica_id=self._node.node_id, replica_epoch=-1 if broker is None else broker.epoch
+            ),
+            max_wait_ms=settings.replica_fetch_wait_max_ms,
+            min_bytes=settings.replica_fetch_min_bytes,
+            max_bytes=settings.replica_fetch_response_max_bytes,
+            session_id=self._session_id,
+            session_epoch=self._epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=list(forgotten.values()),
+        )
+
+    def _part(self, index: int, position: Position, replica: FollowedPartition) -> FetchPartition:
+        # What comes in one answer is appended in one piece, which has to fit into a segment.
+        bytes_max = min(self._node.settings.replica_fetch_max_bytes, replica.log.settings.segment_bytes)
+        return FetchPartition(
+            partition=index,
+            current_leader_epoch=position.current_leader_epoch,
+            fetch_offset=position.offset,
+            last_fetched_epoch=position.last_fetched_epoch,
+            log_start_offset=position.log_start_offset,
+            partition_max_bytes=bytes_max,
+        )
+
+    # ---- in
+
+    def _answered(self, outbound: Outbound, response: FetchResponse | Unanswered) -> None:
+        if self.closed:
+            return
+        if outbound is not self._outbound:
+            # The leader has moved.
+            self._begin_again()
+            return self._next()
+        if isinstance(response, Unanswered):
+            _log.info("broker %d does not answer a fetch: %s", self._leader_id, response)
+            self._begin_again()
+            return self._wait()
+        if response.error_code:
+            _log.info("broker %d refuses a fetch: %s", self._leader_id, ErrorCode(response.error_code).name)
+            self._begin_again()
+            return self._next() if response.error_code in _SESSION_ERRORS else self._wait()
+        self._session_id = response.session_id
+        if response.session_id:
+            self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
+        for topic in response.responses:
+            for part in topic.partitions:
+                self._answers.append(((topic.topic_id, part.partition_index), part))
+        self._work([])
+        return None
+
+    def _begin_again(self) -> None:
+        """The session is gone."""
+        self._session_id = self._epoch = 0
+        self._forgotten.clear()
+        for followed in self._followed.values():
+            followed.sent = None
+
+    def _wait(self) -> None:
+        """Ask nothing for replica.fetch.backoff.ms."""
+        self._busy = False
+        if self._backoff is None and not self.closed:
+            seconds = self._node.settings.replica_fetch_backoff_ms / 1000
+            self._backoff = self._node.loop.call_later(seconds, self._backoff_over)
+
+    def _backoff_over(self) -> None:
+        self._backoff = None
+        self._next()
+
+    def _work(self, unsynced: list[FollowedPartition]) -> None:
+        """Carry out a turn's worth of the answer; then sync what has to be, and ask for more."""
+        size = 0
+        while self._answers and size < _TURN_BYTES:
+            key, data = self._answers.popleft()
+            followed = self._followed.get(key)
+            if followed is not None and followed.sent is not None:
+                size += len(data.records or b"")
+                self._carry_out(key, followed, data)
+                if followed.replica.log.must_flush:
+                    unsynced.append(followed.replica)
+        if self._answers:
+            self._node.loop.call_soon(self._work, unsynced)
+        elif unsynced:
+            self._node.flusher.flush([each.log for each in unsynced], self._next)
+        elif not self.closed:
+            self._next()
+
+    def _carry_out(self, key: _Key, followed: _Followed, data: PartitionData) -> None:
+        replica = followed.replica
+        assert followed.sent is not None
+        diverging = data.diverging_epoch
+        event = FetchAnswered(
+            followed.sent,
+            ErrorCode(data.error_code),
+            (diverging.epoch, diverging.end_offset) if diverging.epoch >= 0 else None,
+            data.high_watermark,
+            data.log_start_offset,
+            len(data.records or b""),
+        )
+        if event.error is not ErrorCode.NONE:
+            _log.info("%s cannot be fetched from broker %d: %s", replica.tp, self._leader_id, event.error.name)
+        self._changed[key] = None
+        self._guarded(key, followed, lambda now_ms: replica.fetched(event, data.records, now_ms))
+
+    def _guarded(self, key: _Key, followed: _Followed, act: Callable[[int], list[Any]]) -> None:
+        """Change the replica's log. A disk that fails, or records that it cannot take, stop this partition alone."""
+        replica = followed.replica
+        try:
+            effects = act(self._node.clock.now_ms())
+        except OSError as error:
+            _log.error("%s cannot be written: %s", replica.tp, error)
+            effects = [Pause()]
+            self._node.log_dirs.check(replica.log, error)
+        except KafkaError as error:
+            _log.error("%s cannot take what broker %d sent: %s", replica.tp, self._leader_id, error)
+            effects = [Pause()]
+        for effect in effects:
+            if isinstance(effect, AskOffsets):
+                self._ask_offsets(key, followed)
+            else:
+                self._pause(key, followed)
+
+    def _pause(self, key: _Key, followed: _Followed) -> None:
+        def over() -> None:
+            followed.paused = None
+            if self._followed.get(key) is followed:
+                self._change(key)
+
+        if followed.paused is None and not followed.replica.ended:
+            seconds = self._node.settings.replica_fetch_backoff_ms / 1000
+            followed.paused = self._node.loop.call_later(seconds, over)
+
+    # ---- where the leader's log begins and ends
+
+    def _ask_offsets(self, key: _Key, followed: _Followed) -> None:
+        """Two questions: a partition may stand in a ListOffsets request once."""
+        found: dict[int, int] = {}
+        epoch = followed.replica.leader_epoch
+
+        def told(timestamp: int, response: Any) -> None:
+            if self._followed.get(key) is not followed:
+                return
+            found[timestamp] = _offset_of(response)
+            if len(found) == 2:
+                known = min(found.values()) >= 0
+                event = OffsetsAnswered(epoch, found[_EARLIEST], found[_LATEST]) if known else None
+                replica = followed.replica
+                self._guarded(key, followed, lambda now_ms: replica.answered_offsets(event, now_ms))
+                self._change(key)
+
+        for timestamp in (_EARLIEST, _LATEST):
+            asked = ListOffsetsPartition(partition_index=key[1], current_leader_epoch=epoch, timestamp=timestamp)
+            request = ListOffsetsRequest(
+                replica_id=self._node.node_id,
+                topics=[ListOffsetsTopic(name=followed.replica.tp.topic, partitions=[asked])],
+            )
+            outbound = self._outbound
+            assert outbound is not None, "what is carried out came over a connection"
+            outbound.ask(request, partial(told, timestamp), timeout_ms=self._node.settings.replica_socket_timeout_ms)
+
+
+def _offset_of(response: Any) -> int:
+    """The offset that one partition's answer names; -1 when it names none."""
+    if isinstance(response, Unanswered):
+        return -1
+    part = response.topics[0].partitions[0]
+    return -1 if part.error_code else int(part.offset)

@@ -1,0 +1,119 @@
+"""AlterPartition: what the leaders of this node ask the controller, batched, one request on its way (KIP-497).
+
+Rules:
+- What is proposed while a request is on its way goes with the next one.
+- A proposal is sent until the controller has answered it, or its partition is led no more in this epoch.
+- What the answer means to a partition `LeaderReplica` says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import Uuid
+from ottla.replica.leader import IsrAccepted, IsrRefused, ProposeIsr
+from ottla.replica.partition import Partition
+from ottla.wire.api.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    RequestPartitionData,
+    RequestTopicData,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import BrokerNode
+
+_log = logging.getLogger("ottla.broker")
+#: As Apache Kafka's DefaultAlterPartitionManager.
+_RETRY_SECONDS = 0.05
+_Proposed = dict[tuple[Uuid, int], tuple[Partition, ProposeIsr]]
+
+
+class IsrChanges:
+    """A node's proposals. `Replication` makes it and closes it."""
+
+    def __init__(self, node: BrokerNode) -> None:
+        self._node = node
+        self._proposed: _Proposed = {}
+        self._busy = False
+        self._planned: asyncio.Handle | None = None
+        self._closed = False
+
+    def propose(self, partition: Partition, proposal: ProposeIsr) -> None:
+        """Send it with all that is proposed in this turn of the loop."""
+        self._proposed[partition.topic_id, partition.tp.partition] = partition, proposal
+        if self._planned is None:
+            self._planned = self._node.loop.call_soon(self._send)
+
+    def close(self) -> None:
+        """Send nothing more; answers that still come are for nobody."""
+        self._closed = True
+        if self._planned is not None:
+            self._planned.cancel()
+
+    def _is_led(self, partition: Partition) -> bool:
+        return self._node.partitions.get(partition.tp) is partition
+
+    def _send(self) -> None:
+        self._planned = None
+        if self._busy or self._closed:
+            return
+        sent: _Proposed = {key: each for key, each in self._proposed.items() if self._is_led(each[0])}
+        self._proposed = {}
+        broker = self._node.image.brokers.get(self._node.node_id)
+        if not sent or broker is None:
+            return
+        topics: dict[Uuid, RequestTopicData] = {}
+        for (topic_id, index), (_, proposal) in sent.items():
+            topics.setdefault(topic_id, RequestTopicData(topic_id=topic_id)).partitions.append(
+                RequestPartitionData(
+                    partition_index=index,
+                    leader_epoch=proposal.leader_epoch,
+                    new_isr_with_epochs=[
+                        BrokerState(broker_id=broker_id, broker_epoch=epoch) for broker_id, epoch in proposal.members
+                    ],
+                    partition_epoch=proposal.partition_epoch,
+                )
+            )
+        self._busy = True
+        request = AlterPartitionRequest(
+            broker_id=self._node.node_id, broker_epoch=broker.epoch, topics=list(topics.values())
+        )
+        self._node.controllers.ask_forever(request, lambda response: self._answered(sent, response))
+
+    def _answered(self, sent: _Proposed, response: AlterPartitionResponse | KafkaError) -> None:
+        self._busy = False
+        if self._closed:
+            return
+        code = response.code if isinstance(response, KafkaError) else ErrorCode(response.error_code)
+        if isinstance(response, KafkaError) or code is not ErrorCode.NONE:
+            _log.warning("the controller changes no in-sync replicas: %s; it is asked again", code.name)
+            return self._again(sent)
+        for topic in response.topics:
+            for data in topic.partitions:
+                proposed = sent.pop((topic.topic_id, data.partition_index), None)
+                if proposed is not None and self._is_led(proposed[0]):
+                    self._tell(*proposed, data)
+        return self._again(sent)
+
+    def _tell(self, partition: Partition, proposal: ProposeIsr, data: Any) -> None:
+        code = ErrorCode(data.error_code)
+        if code is ErrorCode.NONE:
+            _log.info("the in-sync replicas of %s are %s", partition.tp, data.isr)
+            partition.step(IsrAccepted(proposal, data.leader_epoch, data.partition_epoch, tuple(data.isr)))
+        else:
+            _log.info("the controller does not take %s as in sync in %s: %s", proposal.members, partition.tp, code.name)
+            partition.step(IsrRefused(proposal, code))
+
+    def _again(self, unanswered: _Proposed) -> None:
+        """Send what has no answer, beside what was proposed meanwhile, a moment later."""
+        self._proposed = unanswered | self._proposed
+        if self._planned is not None:
+            self._planned.cancel()
+            self._planned = None
+        if self._proposed:
+            self._planned = self._node.loop.call_later(_RETRY_SECONDS, self._send)
