@@ -137,8 +137,11 @@ class BrokerLife:
             self._timer.cancel()
 
     def _is_last(self) -> bool:
-        """Is there no other broker that could lead or learn of it?"""
+        """Is this node the active controller, and no other broker there that could lead or learn of it?"""
         node = self._node
+        leader = node.quorum.leader
+        if leader is None or leader.node_id != node.node_id:
+            return False
         return all(each.fenced or each.broker_id == node.node_id for each in node.quorum.image.brokers.values())
 
     # ---- the machine
