@@ -176,11 +176,20 @@ class SinkNode:
         self._topic = (
             task.topology.topic(sink.topic, settings.application_id) if isinstance(sink.topic, str) else sink.topic
         )
-        plain = isinstance(self._topic, str) and sink.partitioner is None
-        self.push: Push = self._fixed(self._topic) if plain else self._chosen  # type: ignore[arg-type]
+        #: One topic, and the default partitioner.
+        self.is_fixed = isinstance(self._topic, str) and sink.partitioner is None
+        self.push: Push = self._fixed(self.topic) if self.is_fixed else self._chosen
+
+    @property
+    def topic(self) -> str:
+        return str(self._topic)
+
+    @property
+    def serdes(self) -> tuple[Serde, Serde]:
+        """Of keys and of values."""
+        return self._key, self._value
 
     def _fixed(self, topic: str) -> Push:
-        """One topic, and the default partitioner."""
         task, windowed, make = self._task, self._windowed, tuple.__new__
         write_key, write_value = self._key.writer(topic), self._value.writer(topic)
 

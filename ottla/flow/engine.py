@@ -62,6 +62,7 @@ from ottla.flow.serde import Serde
 from ottla.flow.store.changelog import Cell
 from ottla.flow.store.ordered import MemoryBytes, OrderedBytes
 from ottla.flow.task.punctuation import Punctuators, Schedule
+from ottla.flow.task.push import Push
 from ottla.flow.task.receive import Receiver
 from ottla.flow.task.rows import Rows
 from ottla.flow.task.waiting import Waiting
@@ -69,6 +70,7 @@ from ottla.flow.topology import Subtopology, Topology
 
 if TYPE_CHECKING:
     from ottla.flow.vector.columns import Batch
+    from ottla.flow.vector.evaluate import Frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ class Task:
         self.partition = partition
         self.id = f"{subtopology.number}_{partition}"
         self.now = now
-        self.outputs: list[Output] = []
+        self.outputs: list[Any] = []
         self.dropped = 0
         self.commit_requested = False
         self._current: Input | None = None
@@ -151,12 +153,13 @@ class Task:
         self._backends: dict[str, OrderedBytes] = {}
         self._stores = {name: self._open(name, backend) for name in self._store_names()}
         self._contexts: dict[str, NodeContext] = {}
+        self._nodes: dict[str, Any] = {}
         self._waiting = Waiting(self, ties_by_heap=ties_by_heap)
         self._build()
 
     # ---- records
 
-    def run(self, inputs: Iterable[Input], now: int | None = None) -> list[Output]:
+    def run(self, inputs: Iterable[Input], now: int | None = None) -> list[Any]:
         """Process records and what their times make due; the outputs, in their order."""
         if now is not None:
             self.now = max(self.now, now)
@@ -197,10 +200,22 @@ class Task:
         """
         return self._waiting.drain(behind)
 
-    def take_outputs(self) -> list[Output]:
-        """The outputs since the last call."""
+    def take_outputs(self) -> list[Any]:
+        """The outputs since the last call: `Output`, and `vector.columns.OutputColumns` of a task with regions."""
         outputs, self.outputs = self.outputs, []
         return outputs
+
+    @property
+    def time(self) -> Cell:
+        """The cell of the stream time."""
+        return self._stream_time
+
+    def node(self, name: str) -> Any:
+        """A node as it runs: a NodeContext or a SinkNode."""
+        return self._nodes[name]
+
+    def receivers(self) -> list[Receiver]:
+        return self._waiting.all()
 
     @property
     def stream_time(self) -> int:
@@ -304,13 +319,17 @@ class Task:
             self._by_stream_time.run(self._stream_time.value, self._punctuate)
 
     def process_rows(self, receiver: Receiver, rows: Rows, start: int, end: int) -> None:
-        """Rows of one partition, one after another."""
+        """Rows of one partition: together where the program says only what can be done so, or one after another."""
         self._rows = rows
+        region = receiver.region
+        if region is not None and not self._by_stream_time and region.run(rows, start, end):
+            return
         emit, stream_time, punctuators = receiver.context.emit, self._stream_time, self._by_stream_time
         headers: Iterable[Headers] = repeat(()) if rows.headers is None else rows.headers[start:end]
-        columns = (rows.keys, rows.values, rows.timestamps)
+        keys, values = rows.objects
+        columns = (keys, values, rows.timestamps)
         if end - start < rows.end:
-            columns = (rows.keys[start:end], rows.values[start:end], rows.timestamps[start:end])
+            columns = (keys[start:end], values[start:end], rows.timestamps[start:end])
         for row, key, value, timestamp, own in zip(range(start, end), *columns, headers, strict=False):
             self._row = row
             self._current = None
@@ -320,6 +339,14 @@ class Task:
             emit(key, value, timestamp, own)
             if punctuators.schedules:
                 punctuators.run(stream_time.value, self._punctuate)
+
+    def process_frame(self, push: Push, rows: Rows, frame: Frame, newest: Any) -> None:
+        """Records that were computed together go on one after another. `newest`: the stream time at each."""
+        self._rows, stream_time, headers = rows, self._stream_time, rows.headers
+        for key, value, timestamp, row, time in zip(*frame.columns(), newest.tolist(), strict=True):
+            self._row, self._current, self.timestamp = row, None, timestamp
+            stream_time.value = time
+            push(key, value, timestamp, () if headers is None else headers[row])
 
     @property
     def current(self) -> Input | None:
@@ -365,7 +392,7 @@ class Task:
 
     def _build(self) -> None:
         topology = self.topology
-        nodes: dict[str, Any] = {}
+        nodes = self._nodes
         for name in self.subtopology.nodes:
             if name in topology.sinks:
                 nodes[name] = SinkNode(self, topology.sinks[name])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ottla.flow import plan
 from ottla.flow.window import JoinWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
 
-def explain(program: plan.Plan) -> str:
-    """One paragraph for each node, in the order of the program."""
+def explain(program: plan.Plan, lanes: Mapping[plan.Node, str]) -> str:
+    """One paragraph for each node, in the order of the program. `lanes` say how functions are run (lanes.py)."""
     lines = []
     for number, node in enumerate(program, 1):
         schema = node.schema
@@ -20,6 +22,8 @@ def explain(program: plan.Plan) -> str:
                 f"      gives a {schema.kind}: key {schema.key or 'default'}, value {schema.value or 'default'}; {keys}"
             )
         lines += [f"      {detail}" for detail in details(node)]
+        if node in lanes:
+            lines.append(f"      lane  {lanes[node]}")
         lines.append(f"      at    {node.where}")
     return "\n".join(lines) + "\n"
 
@@ -62,7 +66,7 @@ def operation(node: plan.Node) -> str:
 
 
 def details(node: plan.Node) -> list[str]:
-    """Stores, windows, internal topics, lanes."""
+    """Stores, windows, internal topics."""
     told = []
     windows = getattr(node, "windows", None)
     if windows is not None:
@@ -75,10 +79,6 @@ def details(node: plan.Node) -> list[str]:
         told.append(f"through topic <application id>-{node.topic}")
     if isinstance(node, plan.ForeignKeyJoin):
         told.append(f"through topics {node.names.registration_topic}, {node.names.response_topic}")
-    if isinstance(node, plan.Stateless) and node.function is not None:
-        told.append(
-            f"lane  {node.lane}: a Python call for each record" if node.lane == "record" else f"lane  {node.lane}"
-        )
     if isinstance(node, plan.Suppress):
         rule = node.rule
         told.append(

@@ -9,7 +9,7 @@ Names are final when a node is made: the DSL numbers operators and stores as Kaf
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ from ottla.flow.window import JoinWindows, SessionWindows, SlidingWindows, TimeW
 
 AggregateWindows = TimeWindows | UnlimitedWindows | SlidingWindows | SessionWindows
 Function = Callable[..., Any]
-#: How a function is run: per record in Python, inside Spark as a column expression, or on batches of columns.
+#: How a function is run: per record in Python, as a column expression, or on batches of columns.
 Lane = Literal["record", "column", "batch"]
 
 
@@ -323,11 +323,11 @@ class Plan:
     def children(self, node: Node) -> list[Node]:
         return [each for each in self.nodes if node in each.parents]
 
-    def explain(self) -> str:
-        """The plan as text: each step with its schema, partitioning, times and the user's line."""
+    def explain(self, lanes: Mapping[Node, str] | None = None) -> str:
+        """The plan as text: each step with its schema, partitioning, times, lane and the user's line."""
         from ottla.flow.explain import explain
 
-        return explain(self)
+        return explain(self, lanes or {})
 
     def svg(self) -> str:
         """The plan as a drawing."""

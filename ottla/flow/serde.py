@@ -27,6 +27,8 @@ class Serde:
     name = "serde"
     #: Classes whose values come back as the same ones.
     exact: frozenset[type] = frozenset()
+    #: The type that column expressions know its values as (column/kind.py).
+    column_type: Any = None
 
     def serialize(self, topic: str, value: Any) -> bytes:
         """Bytes of a value that is not None; SerdeError if it has no form in bytes."""
@@ -165,6 +167,8 @@ _NAMED: dict[str, Serde] = {
 for _name, _kinds in (("bytes", (bytes,)), ("string", (str,)), ("json", (str, int)), ("long", (int,)),
                       ("integer", (int,)), ("short", (int,))):  # fmt: skip
     _NAMED[_name].exact = frozenset(_kinds)
+for _name in ("bytes", "string", "long", "double"):
+    _NAMED[_name].column_type = _name
 _NAMED |= {"str": STRING, "int": LONG}
 
 

@@ -20,6 +20,8 @@ Names and semantics are Kafka Streams' 4.3, in Python's spelling. The classes he
 tests.
 """
 
+from ottla.flow.column.batch import batch
+from ottla.flow.column.expression import Expression, col, key, lit, struct, timestamp, value
 from ottla.flow.error import SerdeError, StreamsError, TopologyError
 from ottla.flow.handler import (
     Action,
@@ -65,6 +67,14 @@ from ottla.streams.stream import KStream
 from ottla.streams.table import GlobalKTable, KTable
 
 __all__ = [
+    "col",
+    "key",
+    "value",
+    "timestamp",
+    "lit",
+    "struct",
+    "batch",
+    "Expression",
     "StreamsBuilder",
     "KStream",
     "KTable",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.flow.engine import Settings
 from ottla.flow.handler import ErrorResponse, Handlers, State
+from ottla.flow.lanes import lanes
 from ottla.flow.plan import Plan
 from ottla.flow.serde import Serde
 from ottla.flow.topology import Topology
@@ -39,6 +40,7 @@ class Application:
         self._state_listeners: list[Callable[[State, State], None]] = []
         self._error_handler: Callable[[BaseException], ErrorResponse | None] | None = None
         self.plan = plan
+        self._lanes = lanes(plan, key_serde, value_serde)
         self.topology = topology
         self.settings = Settings(
             application_id, key_serde, value_serde, handlers or Handlers(), configs=dict(config or {})
@@ -49,8 +51,8 @@ class Application:
         return self.topology.describe()
 
     def explain(self) -> str:
-        """The plan: each step with its schema, partitioning and times, and the line that made it."""
-        return self.plan.explain()
+        """The plan: each step with its schema, partitioning, times and lane, and the line that made it."""
+        return self.plan.explain(self._lanes)
 
     def start(
         self,

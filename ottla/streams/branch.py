@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ottla.flow import plan
+from ottla.flow.column.expression import Expression
 from ottla.flow.where import here
+from ottla.streams.function import callable_of
 from ottla.streams.option import Branched
 
 if TYPE_CHECKING:
@@ -25,7 +27,9 @@ class BranchedKStream(Generic[K, V]):
         self._count = 0
         self._branches: dict[str, KStream[Any, Any]] = {}
 
-    def branch(self, predicate: Callable[[K, V], Any], branched: Branched | str | None = None) -> BranchedKStream[K, V]:
+    def branch(
+        self, predicate: Callable[[K, V], Any] | Expression, branched: Branched | str | None = None
+    ) -> BranchedKStream[K, V]:
         """A branch with a name (otherwise its position, from 1)."""
         self._count += 1
         self._add(predicate, branched, self._count)
@@ -40,14 +44,24 @@ class BranchedKStream(Generic[K, V]):
         """All branches by name; other records are dropped."""
         return self._branches
 
-    def _add(self, predicate: Callable[[K, V], Any] | None, given: Branched | str | None, position: int) -> None:
+    def _add(
+        self, predicate: Callable[[K, V], Any] | Expression | None, given: Branched | str | None, position: int
+    ) -> None:
         from ottla.streams.stream import KStream
 
         options = Branched(given) if isinstance(given, str) else given or Branched()
         builder = self._stream.builder
         name = self._node.name + (options.name if options.name is not None else str(position))
         builder.next_name(name)
-        arm = builder.add(plan.Arm(name, (self._node,), self._stream.node.schema, here(), predicate))
+        arm = builder.add(
+            plan.Arm(
+                name,
+                (self._node,),
+                self._stream.node.schema,
+                here(),
+                None if predicate is None else callable_of(predicate),
+            )
+        )
         stream: KStream[K, V] = KStream(builder, arm, self._stream.sources)
         if options.function is not None:
             made = options.function(stream)

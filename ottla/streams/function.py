@@ -6,6 +6,16 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from ottla.flow import plan
+from ottla.flow.column.batch import BatchFunction
+from ottla.flow.column.expression import Expression
+from ottla.flow.column.function import ColumnFunction
+from ottla.flow.column.kind import Type
+from ottla.flow.column.serde import ColumnsSerde
+from ottla.flow.error import TopologyError
+from ottla.flow.serde import Serde, serde
+from ottla.flow.where import here
+
 Function = Callable[..., Any]
 
 
@@ -21,14 +31,44 @@ def _takes(function: Function, count: int) -> bool:
     return True
 
 
-def with_key(function: Function, values: int = 1) -> Function:
+def lane_of(function: Any) -> plan.Lane:
+    """How a step's function is run."""
+    if isinstance(function, (Expression, ColumnFunction)):
+        return "column"
+    return "batch" if isinstance(function, BatchFunction) else "record"
+
+
+def callable_of(function: Any) -> Any:
+    """A column expression as a function; anything else as it is."""
+    return ColumnFunction(function) if isinstance(function, Expression) else function
+
+
+def serde_of(kind: Type) -> Serde | None:
+    """The serde of values that a column step gives."""
+    if kind is None or isinstance(kind, str):
+        return None if kind is None else serde(kind)
+    return ColumnsSerde(dict(kind))
+
+
+def with_key(function: Function | Expression, values: int = 1) -> Function:
     """A function of the values, or of the key and the values, as one of key and values.
 
     A function that takes both forms (`*args`, defaults) gets the values alone.
     """
+    if isinstance(function, Expression) or lane_of(function) != "record":
+        if values == 2:
+            raise TopologyError("a joiner is a function of single records, not a column expression or a batch", here())
+        made: Function = callable_of(function)
+        return made
     if _takes(function, values) or not _takes(function, values + 1):
         if values == 1:
-            return lambda key, value: function(value)
+
+            def of_key_and_value(key: Any, value: Any) -> Any:
+                return function(value)
+
+            # The engine may leave out this step.
+            of_key_and_value.of_value = function  # type: ignore[attr-defined]
+            return of_key_and_value
         if values == 2:
             return lambda key, one, other: function(one, other)
         return lambda key, *rest: function(*rest)

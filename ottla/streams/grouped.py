@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from ottla.flow import plan
+from ottla.flow.column.fold import FOLDS
 from ottla.flow.error import TopologyError
-from ottla.flow.serde import LONG, Serde, serde
+from ottla.flow.serde import JSON, LONG, Serde, serde
 from ottla.flow.store.spec import StoreSpec
 from ottla.flow.where import Where, here
 from ottla.flow.window import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
@@ -27,6 +28,24 @@ V = TypeVar("V")
 def counted(key: Any, value: Any, count: int) -> int:
     """The aggregator of count."""
     return count + 1
+
+
+# The engine may fold many records at once by an aggregator with this name (flow/vector/aggregate.py).
+counted.fold = "count"  # type: ignore[attr-defined]
+
+
+class Fold:
+    """A reducer that is known by name: sum, min or max. Nulls are left out."""
+
+    def __init__(self, name: str) -> None:
+        self.fold = name
+        self._function = FOLDS[name]
+
+    def __call__(self, aggregate: Any, value: Any) -> Any:
+        return aggregate if value is None else self._function(aggregate, value)
+
+    def __reduce__(self) -> Any:
+        return Fold, (self.fold,)
 
 
 def zero() -> int:
@@ -78,6 +97,33 @@ class KGroupedStream(Generic[K, V]):
         return self._aggregate(
             "aggregate", "KSTREAM-AGGREGATE-", initializer, aggregator, name, _kept(materialized), None
         )
+
+    def sum(
+        self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
+    ) -> KTable[K, Any]:
+        """The sum of what a column expression (or a function of the value) gives; nulls are left out."""
+        return projected(self, expression).reduce(Fold("sum"), name, materialized)
+
+    def min(
+        self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
+    ) -> KTable[K, Any]:
+        """The least."""
+        return projected(self, expression).reduce(Fold("min"), name, materialized)
+
+    def max(
+        self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
+    ) -> KTable[K, Any]:
+        """The greatest."""
+        return projected(self, expression).reduce(Fold("max"), name, materialized)
+
+    def avg(
+        self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
+    ) -> KTable[K, float]:
+        """The mean as a double. The store holds sum and count, as JSON."""
+        kept = _kept(materialized)
+        group = projected(self, expression)
+        pairs = group._aggregate("avg", "KSTREAM-AGGREGATE-", nothing, averaged, name, kept, JSON)
+        return pairs.map_values(average)
 
     def cogroup(self, aggregator: Callable[[K, V, Any], Any]) -> CogroupedKStream[K]:
         """Aggregate together with other streams, each with its own aggregator."""
@@ -144,7 +190,35 @@ def _kept(given: Materialized | str | StoreSpec | None) -> Materialized:
 
 def _reducer(reducer: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
     """A reducer as an aggregator of an aggregate that is there."""
-    return lambda key, value, aggregate: reducer(aggregate, value)
+
+    def aggregator(key: Any, value: Any, aggregate: Any) -> Any:
+        return reducer(aggregate, value)
+
+    if isinstance(reducer, Fold):
+        aggregator.fold = reducer.fold  # type: ignore[attr-defined]
+    return aggregator
+
+
+def projected(grouped: KGroupedStream[K, Any], expression: Any) -> KGroupedStream[K, Any]:
+    """The group of what an expression or function of the value gives."""
+    stream = grouped.stream.map_values(expression)
+    return KGroupedStream(stream, grouped.name, grouped.key_serde, stream.value_serde)
+
+
+def averaged(key: Any, value: Any, aggregate: Any) -> Any:
+    """The aggregator of avg: [sum, count] of the values that are not null."""
+    if value is None:
+        return aggregate
+    return [float(value), 1] if aggregate is None else [aggregate[0] + value, aggregate[1] + 1]
+
+
+def nothing() -> None:
+    """The initializer of avg."""
+
+
+def average(pair: list[Any]) -> float:
+    """The mean of [sum, count]."""
+    return float(pair[0]) / int(pair[1])
 
 
 __all__ = ["KGroupedStream", "counted", "with_key", "zero"]

@@ -12,6 +12,7 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
+from ottla.flow.column.serde import ColumnsSerde
 from ottla.flow.error import TopologyError
 from ottla.flow.serde import FunctionSerde, Serde, SessionWindowedSerde, TimeWindowedSerde
 from ottla.flow.where import here
@@ -37,6 +38,14 @@ def of_class(cls: type) -> Serde:
         return json.dumps(dataclasses.asdict(value), separators=(",", ":"), ensure_ascii=False).encode()
 
     return FunctionSerde(cls.__name__, write, lambda data: _made(cls, json.loads(data)))
+
+
+def columns(fields: typing.Any = None, /, **named: str) -> Serde:
+    """JSON objects with these fields, as dicts: `columns(card="string", amount="double")`. Types are long, double,
+    string and boolean; column expressions and batch functions know them. Fields that a value lacks are null, others are
+    left out.
+    """
+    return ColumnsSerde({**(fields or {}), **named})
 
 
 def _made(cls: Any, fields: Any) -> Any:

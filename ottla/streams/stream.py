@@ -9,6 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ottla.flow import plan
+from ottla.flow.column.batch import BatchFunction
+from ottla.flow.column.expression import Expression
+from ottla.flow.column.kind import type_of
 from ottla.flow.error import TopologyError
 from ottla.flow.processor import Supplier
 from ottla.flow.record import RecordContext
@@ -17,7 +20,7 @@ from ottla.flow.store.spec import StoreSpec
 from ottla.flow.topology import Partitioner
 from ottla.flow.where import Where, here
 from ottla.flow.window import Duration, JoinWindows
-from ottla.streams.function import Function, with_key
+from ottla.streams.function import Function, callable_of, lane_of, serde_of, with_key
 from ottla.streams.option import (
     Grouped,
     Joined,
@@ -41,7 +44,12 @@ _GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
 
 
 class KStream(Generic[K, V]):
-    """A stream. Every operator gives another one and leaves this one as it is."""
+    """A stream. Every operator gives another one and leaves this one as it is.
+
+    A function may be a Python callable, called for each record, or, in filter, map_values, select_key, group_by and
+    branch, a column expression (`col("value.amount") > 10`), or, in filter, map_values and flat_map, a `batch`
+    function.
+    """
 
     def __init__(self, builder: StreamsBuilder, node: plan.Node, sources: frozenset[str]) -> None:
         self.builder = builder
@@ -64,11 +72,11 @@ class KStream(Generic[K, V]):
 
     # ---- stateless operators
 
-    def filter(self, predicate: Callable[[K, V], Any], name: str | None = None) -> KStream[K, V]:
+    def filter(self, predicate: Callable[[K, V], Any] | Expression, name: str | None = None) -> KStream[K, V]:
         """Records for which `predicate(key, value)` holds."""
         return self._stateless("filter", predicate, "KSTREAM-FILTER-", name, self.node.schema)
 
-    def filter_not(self, predicate: Callable[[K, V], Any], name: str | None = None) -> KStream[K, V]:
+    def filter_not(self, predicate: Callable[[K, V], Any] | Expression, name: str | None = None) -> KStream[K, V]:
         """Records for which it does not hold."""
         return self._stateless("filter_not", predicate, "KSTREAM-FILTER-", name, self.node.schema)
 
@@ -76,7 +84,7 @@ class KStream(Generic[K, V]):
         """`mapper(key, value)` gives another key and value."""
         return self._stateless("map", mapper, "KSTREAM-MAP-", name, plan.Schema(partitioned=False))
 
-    def map_values(self, mapper: Callable[..., Any], name: str | None = None) -> KStream[K, Any]:
+    def map_values(self, mapper: Callable[..., Any] | Expression, name: str | None = None) -> KStream[K, Any]:
         """`mapper(value)` or `mapper(key, value)` gives another value."""
         schema = replace(self.node.schema, value=None)
         return self._stateless("map_values", with_key(mapper), "KSTREAM-MAPVALUES-", name, schema)
@@ -92,7 +100,7 @@ class KStream(Generic[K, V]):
         schema = replace(self.node.schema, value=None)
         return self._stateless("flat_map_values", with_key(mapper), "KSTREAM-FLATMAPVALUES-", name, schema)
 
-    def select_key(self, mapper: Callable[[K, V], Any], name: str | None = None) -> KStream[Any, V]:
+    def select_key(self, mapper: Callable[[K, V], Any] | Expression, name: str | None = None) -> KStream[Any, V]:
         """`mapper(key, value)` gives another key."""
         schema = plan.Schema(value=self.value_serde, partitioned=False)
         return self._stateless("select_key", mapper, "KSTREAM-KEY-SELECT-", name, schema)
@@ -234,7 +242,7 @@ class KStream(Generic[K, V]):
 
     def group_by(
         self,
-        selector: Callable[[K, V], Any],
+        selector: Callable[[K, V], Any] | Expression,
         grouped: Grouped | None = None,
         *,
         name: str | None = None,
@@ -248,7 +256,7 @@ class KStream(Generic[K, V]):
         name = name or given.name
         stream = self.select_key(selector, name=name)
         value = serde(value_serde or given.value_serde, where) or self.value_serde
-        return KGroupedStream(stream, name, serde(key_serde or given.key_serde, where), value)
+        return KGroupedStream(stream, name, serde(key_serde or given.key_serde, where) or stream.key_serde, value)
 
     # ---- joins
 
@@ -320,13 +328,35 @@ class KStream(Generic[K, V]):
         return KStream(self.builder, self.builder.add(node), frozenset({node.name}))
 
     def _stateless(
-        self, operation: Any, function: Function, prefix: str, name: str | None, schema: plan.Schema
+        self, operation: Any, function: Function | Expression, prefix: str, name: str | None, schema: plan.Schema
     ) -> KStream[Any, Any]:
         where = here()
-        if not callable(function):
+        lane, given = lane_of(function), callable_of(function)
+        if not callable(given):
             raise TopologyError(f"invalid function of {operation}: {function!r} (expected something callable)", where)
-        node = plan.Stateless(self.builder.named(name, prefix), (self.node,), schema, where, operation, function)
+        if lane == "batch" and operation not in ("filter", "filter_not", "map_values", "flat_map"):
+            raise TopologyError(f"{operation} takes no batch function (filter, map_values and flat_map do)", where)
+        if lane != "record":
+            schema = self._typed(operation, given, schema)
+        node = plan.Stateless(self.builder.named(name, prefix), (self.node,), schema, where, operation, given, lane)
         return KStream(self.builder, self.builder.add(node), self.sources)
+
+    def _typed(self, operation: str, given: Any, schema: plan.Schema) -> plan.Schema:
+        """The schema with the serde of what a column step gives, where its type is known here."""
+        if isinstance(given, BatchFunction):
+            given.is_flat = operation == "flat_map"
+            if given.is_flat and given.key_kind is None:
+                raise TopologyError("the batch function of flat_map needs key=, the type of its keys", here())
+            if operation == "map_values":
+                return replace(schema, value=serde_of(given.kind))
+            return (
+                replace(schema, key=serde_of(given.key_kind), value=serde_of(given.kind)) if given.is_flat else schema
+            )
+        if operation not in ("map_values", "select_key"):
+            return schema
+        kinds = [None if each is None else each.column_type for each in (self.key_serde, self.value_serde)]
+        made = serde_of(type_of(given.expression, *kinds))
+        return replace(schema, value=made) if operation == "map_values" else replace(schema, key=made)
 
     def _join(
         self, kind: Any, other: Any, joiner: Any, windows: Any, joined: Any, selector: Any, name: Any, grace: Any

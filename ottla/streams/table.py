@@ -7,6 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from ottla.flow import plan
+from ottla.flow.column.batch import BatchFunction
+from ottla.flow.column.expression import Expression
+from ottla.flow.column.function import ColumnFunction, without_time
 from ottla.flow.error import TopologyError
 from ottla.flow.processor import Supplier
 from ottla.flow.serde import Serde, serde
@@ -48,19 +51,19 @@ class KTable(Generic[K, V]):
         return self.node.schema.value
 
     def filter(
-        self, predicate: Callable[[K, V], Any], name: str | None = None, materialized: Given = None
+        self, predicate: Callable[[K, V], Any] | Expression, name: str | None = None, materialized: Given = None
     ) -> KTable[K, V]:
         """Rows for which `predicate(key, value)` holds; others become tombstones."""
         return self._derive("filter", predicate, "KTABLE-FILTER-", name, materialized, self.value_serde)
 
     def filter_not(
-        self, predicate: Callable[[K, V], Any], name: str | None = None, materialized: Given = None
+        self, predicate: Callable[[K, V], Any] | Expression, name: str | None = None, materialized: Given = None
     ) -> KTable[K, V]:
         """Rows for which it does not hold."""
         return self._derive("filter_not", predicate, "KTABLE-FILTER-", name, materialized, self.value_serde)
 
     def map_values(
-        self, mapper: Callable[..., Any], name: str | None = None, materialized: Given = None
+        self, mapper: Callable[..., Any] | Expression, name: str | None = None, materialized: Given = None
     ) -> KTable[K, Any]:
         """`mapper(value)` or `mapper(key, value)`; it never sees a null."""
         return self._derive("map_values", with_key(mapper), "KTABLE-MAPVALUES-", name, materialized, None)
@@ -154,7 +157,7 @@ class KTable(Generic[K, V]):
     def _derive(
         self,
         operation: Literal["filter", "filter_not", "map_values", "transform_values"],
-        function: Function,
+        function: Function | Expression,
         prefix: str,
         name: str | None,
         given: Given,
@@ -162,7 +165,9 @@ class KTable(Generic[K, V]):
         stores: tuple[str, ...] = (),
     ) -> KTable[K, Any]:
         where, kept = here(), materialized(given)
-        if not callable(function):
+        if isinstance(function, (Expression, ColumnFunction)):
+            function = without_time(function if isinstance(function, Expression) else function.expression)
+        if isinstance(function, BatchFunction) or not callable(function):
             raise TopologyError(f"invalid function of {operation}: {function!r} (expected something callable)", where)
         if given is not None and kept.store_name is None and operation != "transform_values":
             # Kafka Streams takes a number here that it does not use.

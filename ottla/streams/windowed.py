@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ottla.flow import plan
 from ottla.flow.error import TopologyError
 from ottla.flow.record import TIME_MAX, Windowed
-from ottla.flow.serde import LONG, Serde, SessionWindowedSerde, TimeWindowedSerde, serde
+from ottla.flow.serde import JSON, LONG, Serde, SessionWindowedSerde, TimeWindowedSerde, serde
 from ottla.flow.store.spec import StoreSpec
 from ottla.flow.where import here
 from ottla.flow.window import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
-from ottla.streams.grouped import _kept, _reducer, counted, zero
+from ottla.streams.grouped import Fold, _kept, _reducer, average, averaged, counted, nothing, projected, zero
 from ottla.streams.option import EmitStrategy, Materialized, store_of
 from ottla.streams.table import KTable
 
@@ -34,6 +34,11 @@ def windowed_store(
         return store_of(kept, store, "timestamped_window", key, value, retention, windows.difference_ms)
     retention = min(windows.size_ms + windows.grace_ms, TIME_MAX)
     return store_of(kept, store, "timestamped_window", key, value, retention, windows.size_ms)
+
+
+def merged(key: Any, one: Any, other: Any) -> Any:
+    """The merger of avg."""
+    return [one[0] + other[0], one[1] + other[1]] if one and other else one or other
 
 
 def windowed_key(windows: plan.AggregateWindows, key: Serde | None) -> Serde:
@@ -79,6 +84,36 @@ class _WindowedKStream(Generic[K, V]):
         return self._table(
             "reduce", "KSTREAM-REDUCE-", None, _reducer(reducer), merger, name, _kept(materialized), value
         )
+
+    def sum(
+        self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
+    ) -> KTable[Windowed, Any]:
+        """The sum of what a column expression (or a function of the value) gives; nulls are left out."""
+        return self._projected(expression).reduce(Fold("sum"), name, materialized)
+
+    def min(
+        self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
+    ) -> KTable[Windowed, Any]:
+        """The least."""
+        return self._projected(expression).reduce(Fold("min"), name, materialized)
+
+    def max(
+        self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
+    ) -> KTable[Windowed, Any]:
+        """The greatest."""
+        return self._projected(expression).reduce(Fold("max"), name, materialized)
+
+    def avg(
+        self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
+    ) -> KTable[Windowed, float]:
+        """The mean as a double. The store holds sum and count, as JSON."""
+        kept = _kept(materialized)
+        group = self._projected(expression)
+        pairs = group._table("avg", "KSTREAM-AGGREGATE-", nothing, averaged, merged, name, kept, JSON)
+        return pairs.map_values(average)
+
+    def _projected(self, expression: Any) -> _WindowedKStream[K, Any]:
+        return _WindowedKStream(projected(self._grouped, expression), self._windows, self._on_close)
 
     def _table(
         self,

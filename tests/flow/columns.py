@@ -1,6 +1,8 @@
 """A runner that gives its tasks columns, as a worker on Spark does."""
 
+from collections.abc import Iterable
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +10,8 @@ import pyarrow as pa
 from ottla.flow.engine import Task
 from ottla.flow.record import Input, Output
 from ottla.flow.runner import Runner
-from ottla.flow.vector.columns import Batch
+from ottla.flow.vector.columns import Batch, OutputColumns
+from ottla.flow.vector.region import vectorize
 
 
 def batch(topic: str, partition: int, inputs: list[Input]) -> Batch:
@@ -25,9 +28,15 @@ def batch(topic: str, partition: int, inputs: list[Input]) -> Batch:
 
 
 class ColumnRunner(Runner):
-    """`drain="batch"` with columns; `cut` is the most records of a batch."""
+    """`drain="batch"` with columns; `cut` is the most records of a batch. `columns` counts what came out as such."""
 
     cut = 1 << 30
+    columns = 0
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords, drain="batch")
+        for task in self.tasks.values():
+            vectorize(task)
 
     def _give(self, task: Task, inputs: list[Input]) -> list[Output]:
         inputs.sort(key=lambda each: (each.topic, each.partition))
@@ -35,10 +44,18 @@ class ColumnRunner(Runner):
             rows = list(some)
             for at in range(0, len(rows), self.cut):
                 task.add_columns(batch(topic, partition, rows[at : at + self.cut]))
-        return task.run((), self.now)
+        found: list[Output] = []
+        made: list[Any] = task.run((), self.now)
+        for each in made:
+            if isinstance(each, OutputColumns):
+                self.columns += len(each.keys)
+                found += each.outputs()
+            else:
+                found.append(each)
+        return found
 
 
-def by_topic(outputs: list[Output]) -> dict[str, list[Output]]:
+def by_topic(outputs: Iterable[Output]) -> dict[str, list[Output]]:
     """The outputs of each topic in their order: nothing else is seen from outside."""
     found: dict[str, list[Output]] = {}
     for output in outputs:

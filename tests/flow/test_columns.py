@@ -26,7 +26,7 @@ def test_random_programs_give_the_same(size: int, cut: int) -> None:
         statements, steps = program(seed)
         topology = build(statements).topology
         given_ = records(steps)
-        one, many = Runner(topology, settings(), drain="batch"), ColumnRunner(topology, settings(), drain="batch")
+        one, many = Runner(topology, settings(), drain="batch"), ColumnRunner(topology, settings())
         many.cut = cut
         for at in range(0, len(given_), size):
             expected = one.run(given_[at : at + size])
@@ -67,7 +67,7 @@ def test_errors_and_dead_letters_are_the_same(
         for offset, (key, value, time) in enumerate(some)
     ]
     topology = builder.build(key_serde="string", value_serde="string").topology
-    one, many = Runner(topology, told, drain="batch"), ColumnRunner(topology, told, drain="batch")
+    one, many = Runner(topology, told, drain="batch"), ColumnRunner(topology, told)
     many.cut = cut
     found, expected = by_topic(many.run(list(inputs))), by_topic(one.run(inputs))
     # A record that is taken alone is read before the one in front of it is processed: dead letters may change places.

@@ -1,5 +1,6 @@
 """Streams programs on Spark against a node: equal to the engine on the same inputs, and exactly once."""
 
+import json
 import os
 import threading
 import time
@@ -23,7 +24,9 @@ from ottla.streams import (
     StreamsBuilder,
     TestDriver,
     TimeWindows,
+    col,
     log_and_continue,
+    serdes,
 )
 from ottla.streams.application import Application
 
@@ -150,6 +153,54 @@ def test_a_program_on_spark_gives_what_the_engine_gives(
     finally:
         again.stop()
     assert by_key(found) == by_key(wanted)
+
+
+def test_column_expressions_on_spark_give_what_the_engine_gives(
+    spark: SparkSession, bootstrap_servers: str, names: tuple[str, str, str]
+) -> None:
+    """Columns from the source through a repartition topic into windows and out again."""
+    lines, counts, application_id = names
+    create(bootstrap_servers, lines, counts)
+    orders = [(f"k{number % 5}", {"card": f"c{number % 7}", "n": number}, number * 100) for number in range(600)]
+
+    def program() -> Application:
+        builder = StreamsBuilder()
+        stream = builder.stream(lines, key_serde="string", value_serde=serdes.columns(card="string", n="long"))
+        windows = stream.filter(col("n") % 10 != 3).group_by(col("card")).windowed_by(TimeWindows.of(10_000))
+        windows.sum(col("n"), materialized="sums").to_stream().to(counts)
+        return builder.build(application_id=application_id)
+
+    with TestDriver(program()) as driver:
+        topic = driver.input_topic(lines)
+        for key, order, time_ in orders:
+            topic.pipe(key, order, time_)
+        wanted = {(one.key, one.window.start): total for (one, total) in driver.output_topic(counts).read_key_values()}
+    with Producer(bootstrap_servers) as producer:
+        for _, order, time_ in orders:
+            # One partition: windows close by the time of their task, and here by that of one for all.
+            producer.send(lines, json.dumps(order).encode(), b"k", partition=0, timestamp=time_)
+    app = program()
+    app.start(bootstrap_servers, spark=spark)
+    try:
+        found = read_newest(bootstrap_servers, counts, len(wanted))
+    finally:
+        app.stop()
+    # Tasks of the windows see only their own records: none is late for one that is not late for all.
+    assert {(key[:-8].decode(), int.from_bytes(key[-8:], "big")): total for key, total in found.items()} == wanted
+
+
+def read_newest(servers: str, topic: str, count: int) -> dict[bytes, int]:
+    """The newest value of each key, when there are so many of them and nothing has come for a while."""
+    with Consumer(servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(topic, number) for number in consumer.partitions_for(topic)])
+        found: dict[bytes, int] = {}
+        deadline = time.monotonic() + WAIT_S
+        while time.monotonic() < deadline:
+            records = consumer.poll(2)
+            found |= {one.key: int.from_bytes(one.value, "big") for one in records}
+            if not records and len(found) >= count:
+                break
+        return found
 
 
 def test_an_error_in_a_function_ends_the_program_with_the_line_of_the_user(

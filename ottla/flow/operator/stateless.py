@@ -13,15 +13,26 @@ from ottla.flow.task.push import Fused, Node, Push
 Function = Callable[[Any, Any], Any]
 
 
+def _timed(function: Function) -> Callable[[Any, Any, int], Any] | None:
+    """A column expression's function of key, value and timestamp."""
+    found: Callable[[Any, Any, int], Any] | None = getattr(function, "timed", None)
+    return found
+
+
+def _without_time(function: Function) -> Callable[[Any, Any, int], Any]:
+    return lambda key, value, timestamp: function(key, value)
+
+
 class Filter(Fused):
     """Records for which the predicate holds (`negate`: does not hold)."""
 
     def __init__(self, predicate: Function, negate: bool = False) -> None:
-        self._predicate = predicate
-        self._negate = negate
+        self.function = predicate
+        self.negate = negate
 
     def fused(self, node: Node) -> Push:
-        predicate, negate, emit, failed = self._predicate, self._negate, node.emit, node.failed
+        predicate, negate, emit, failed = self.function, self.negate, node.emit, node.failed
+        timed = _timed(predicate)
 
         def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
@@ -32,7 +43,16 @@ class Filter(Fused):
             if kept:
                 emit(key, value, timestamp, headers)
 
-        return push
+        def push_timed(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                kept = bool(timed(key, value, timestamp)) is not negate  # type: ignore[misc]
+            except Exception as error:
+                failed(key, value, timestamp, headers, error)
+                return
+            if kept:
+                emit(key, value, timestamp, headers)
+
+        return push if timed is None else push_timed
 
 
 class DropNullKeys(Fused):
@@ -61,10 +81,10 @@ class Map(Fused):
     """One record for each, with another key and value."""
 
     def __init__(self, mapper: Function) -> None:
-        self._mapper = mapper
+        self.function = mapper
 
     def fused(self, node: Node) -> Push:
-        mapper, emit, failed = self._mapper, node.emit, node.failed
+        mapper, emit, failed = self.function, node.emit, node.failed
 
         def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
@@ -84,10 +104,10 @@ class FlatMap(Fused):
     """Any number of records for each."""
 
     def __init__(self, mapper: Function) -> None:
-        self._mapper = mapper
+        self.function = mapper
 
     def fused(self, node: Node) -> Push:
-        mapper, emit, failed = self._mapper, node.emit, node.failed
+        mapper, emit, failed = self.function, node.emit, node.failed
 
         def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
@@ -108,14 +128,15 @@ class SelectKey(Fused):
     """The same value under another key."""
 
     def __init__(self, mapper: Function) -> None:
-        self._mapper = mapper
+        self.function = mapper
 
     def fused(self, node: Node) -> Push:
-        mapper, emit, failed = self._mapper, node.emit, node.failed
+        mapper, emit, failed = self.function, node.emit, node.failed
+        timed = _timed(mapper) or (lambda key, value, timestamp: mapper(key, value))
 
         def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
-                new_key = mapper(key, value)
+                new_key = timed(key, value, timestamp)
             except Exception as error:
                 failed(key, value, timestamp, headers, error)
                 return
@@ -128,12 +149,13 @@ class MapValues(Fused):
     """Another value under the same key."""
 
     def __init__(self, mapper: Function) -> None:
-        self._mapper = mapper
+        self.function = mapper
 
     def fused(self, node: Node) -> Push:
-        mapper, emit, failed = self._mapper, node.emit, node.failed
+        mapper, emit, failed = self.function, node.emit, node.failed
         #: A function of the value alone is called without the step that leaves the key out.
         alone: Callable[[Any], Any] | None = getattr(mapper, "of_value", None)
+        timed = _timed(mapper)
 
         def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
@@ -151,6 +173,16 @@ class MapValues(Fused):
                 return
             emit(key, new, timestamp, headers)
 
+        def push_timed(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                new = timed(key, value, timestamp)  # type: ignore[misc]
+            except Exception as error:
+                failed(key, value, timestamp, headers, error)
+                return
+            emit(key, new, timestamp, headers)
+
+        if timed is not None:
+            return push_timed
         return push if alone is None else push_alone
 
 
@@ -158,10 +190,10 @@ class FlatMapValues(Fused):
     """Any number of values under the same key."""
 
     def __init__(self, mapper: Function) -> None:
-        self._mapper = mapper
+        self.function = mapper
 
     def fused(self, node: Node) -> Push:
-        mapper, emit, failed = self._mapper, node.emit, node.failed
+        mapper, emit, failed = self.function, node.emit, node.failed
 
         def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
@@ -206,7 +238,7 @@ class Branch(Fused):
         self._default = next((name for name, predicate in arms if predicate is None), None)
 
     def fused(self, node: Node) -> Push:
-        arms = [(node.child(name), predicate) for name, predicate in self._arms]
+        arms = [(node.child(name), _timed(predicate) or _without_time(predicate)) for name, predicate in self._arms]
         default = node.child(self._default) if self._default is not None else None
         failed = node.failed
 
@@ -214,7 +246,7 @@ class Branch(Fused):
             emit = default
             try:
                 for arm, predicate in arms:
-                    if predicate(key, value):
+                    if predicate(key, value, timestamp):
                         emit = arm
                         break
             except Exception as error:

@@ -145,4 +145,8 @@ class Memory:
 
 def _reduced(reducer: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
     """A reducer as an aggregator: without an aggregate the value itself is it."""
-    return lambda key, value, aggregate: value if aggregate is None else reducer(key, value, aggregate)
+
+    def aggregator(key: Any, value: Any, aggregate: Any) -> Any:
+        return value if aggregate is None else reducer(key, value, aggregate)
+
+    return aggregator

@@ -62,7 +62,7 @@ def wallclock_timestamp(record: Received, partition_time: int) -> int:
 class Receiver:
     """A topic of a source. `rank` breaks ties between topics."""
 
-    __slots__ = ("_extractor", "_task", "_times", "context", "key", "rank", "value")
+    __slots__ = ("_extractor", "_task", "_times", "context", "key", "rank", "region", "value")
 
     def __init__(
         self, task: Task, context: NodeContext, key: Serde, value: Serde, extractor: Extractor | None, rank: int
@@ -74,6 +74,8 @@ class Receiver:
         self._extractor = extractor
         self._times = task.cell
         self.rank = rank
+        #: The steps behind this source that take many records at once (vector/region.py).
+        self.region: Any = None
 
     @property
     def extracts(self) -> bool:

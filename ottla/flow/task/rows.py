@@ -12,14 +12,14 @@ Raw = Callable[[int], tuple[bytes | None, bytes | None]]
 
 
 class Rows:
-    """Records in the order of their offsets, with keys and values read. No row has a timestamp below 0.
+    """Records in the order of their offsets; all keys and values can be read. No row has a timestamp below 0.
 
     Rows before `at` are processed. `raw` gives the bytes of a row, for errors; `columns` are keys and values as Arrow
     arrays, where the program has steps that work on them.
     """
 
-    __slots__ = ("at", "columns", "end", "headers", "keys", "newest", "offsets", "partition", "raw", "timestamps",
-                 "topic", "values")  # fmt: skip
+    __slots__ = ("at", "columns", "end", "headers", "newest", "offsets", "partition", "raw", "timestamps", "topic",
+                 "_objects", "_read")  # fmt: skip
 
     def __init__(
         self,
@@ -27,8 +27,7 @@ class Rows:
         partition: int,
         offsets: Sequence[int],
         timestamps: list[int],
-        keys: list[Any],
-        values: list[Any],
+        read: Callable[[], tuple[list[Any], list[Any]]],
         headers: list[Headers] | None,
         raw: Raw,
         columns: tuple[Any, Any] | None = None,
@@ -37,14 +36,21 @@ class Rows:
         self.partition = partition
         self.offsets = offsets
         self.timestamps = timestamps
-        self.keys = keys
-        self.values = values
+        self._read = read
+        self._objects: tuple[list[Any], list[Any]] | None = None
         self.headers = headers
         self.raw = raw
         self.columns = columns
         self.at = 0
         self.end = len(timestamps)
         self.newest = max(timestamps)
+
+    @property
+    def objects(self) -> tuple[list[Any], list[Any]]:
+        """Keys and values as Python's objects, made when they are first asked for."""
+        if self._objects is None:
+            self._objects = self._read()
+        return self._objects
 
     def __len__(self) -> int:
         """How many are not processed."""

@@ -108,6 +108,10 @@ class Waiting:
         names = ", ".join(self.receivers) or "none"
         raise TopologyError(f"task {self._task.id} reads no topic {topic} (it reads: {names})")
 
+    def all(self) -> list[Receiver]:
+        """All receivers."""
+        return [*self.receivers.values(), *(receiver for _, receiver in self.patterns)]
+
     def _limit(self) -> tuple[Any, ...] | None:
         """The order of the first record of the other partitions."""
         return min((head[0] for head in self._heads.values()), default=None)

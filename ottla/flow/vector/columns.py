@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from ottla.flow.record import Headers, Input
+from ottla.flow.record import Headers, Input, Output
 from ottla.flow.serde import BYTES, DOUBLE, LONG, STRING, Serde
 from ottla.flow.task.receive import Receiver
 from ottla.flow.task.rows import Rows
+from ottla.flow.vector.encode import decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +52,28 @@ class Batch:
         """Keys and values read; None if one of them cannot be, or timestamps are not the records' own."""
         if receiver.extracts or not len(self.offsets) or self.timestamps.min() < 0:
             return None
-        try:
-            keys = read(receiver.key, self.topic, self.keys)
-            values = read(receiver.value, self.topic, self.values)
-        except Exception:
-            return None
-        raw = self._raw
-        return Rows(self.topic, self.partition, self.offsets, self.timestamps.tolist(), keys, values, self.headers, raw)
+        columns = None
+        if receiver.region is not None:
+            try:
+                columns = decode(receiver.key, self.keys), decode(receiver.value, self.values)
+            except Exception:
+                columns = None
+        rows = Rows(
+            self.topic,
+            self.partition,
+            self.offsets,
+            self.timestamps.tolist(),
+            lambda: (read(receiver.key, self.topic, self.keys), read(receiver.value, self.topic, self.values)),
+            self.headers,
+            self._raw,
+            columns,
+        )
+        if columns is None:
+            try:
+                _ = rows.objects
+            except Exception:
+                return None
+        return rows
 
     def inputs(self) -> Iterator[Input]:
         """The records one by one."""
@@ -71,9 +87,30 @@ class Batch:
         return self.keys[row].as_py(), self.values[row].as_py()
 
 
+class OutputColumns(NamedTuple):
+    """Outputs of one topic. `bys`: what they are placed by, where that is not the key (`Output.partition_by`)."""
+
+    topic: str
+    keys: Any
+    values: Any
+    timestamps: Any
+    headers: list[Headers] | None
+    bys: Any
+
+    def outputs(self) -> Iterator[Output]:
+        """The same one by one."""
+        headers = self.headers or [()] * len(self.keys)
+        bys = self.keys if self.bys is None else self.bys
+        columns = (objects(self.keys), objects(self.values), self.timestamps.tolist(), headers, objects(bys))
+        for key, value, timestamp, own, by in zip(*columns, strict=True):
+            yield Output(self.topic, key, value, timestamp, own, None, by)
+
+
 def objects(array: Any) -> list[Any]:
-    """Bytes or text of an array, None for nulls."""
-    found: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
+    """The values of an array, None for nulls."""
+    kind = array.type
+    plain = pa.types.is_binary(kind) or pa.types.is_string(kind) or not (array.null_count or pa.types.is_struct(kind))
+    found: list[Any] = array.to_numpy(zero_copy_only=False).tolist() if plain else array.to_pylist()
     return found
 
 

@@ -24,7 +24,7 @@ from ottla.flow.record import Output
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
 from ottla.spark.streams.layout import Program, TaskPlan
-from ottla.spark.streams.write import by_topic, write, write_changes, write_one
+from ottla.spark.streams.write import Made, by_topic, singles, write, write_changes, write_one
 
 #: What brokers (and the client) say of a record that will never be taken.
 REFUSED = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD,
@@ -60,7 +60,7 @@ class Committer:
         if self._once:
             self._producer.init_transactions()
 
-    def commit(self, task: Task, outputs: list[Output], changes: Changes, told: Told) -> None:
+    def commit(self, task: Task, outputs: list[Made], changes: Changes, told: Told) -> None:
         """Write and commit. StreamsError if a record is refused and the production handler says so."""
         began = time.perf_counter()
         try:
@@ -68,7 +68,7 @@ class Committer:
         except KafkaError as error:
             if error.code not in REFUSED:
                 raise
-            self._without_refused(task, outputs, changes, told)
+            self._without_refused(task, singles(outputs), changes, told)
         self.commits += 1
         self.seconds += time.perf_counter() - began
 
@@ -84,7 +84,7 @@ class Committer:
     def _without_refused(self, task: Task, outputs: list[Output], changes: Changes, told: Told) -> None:
         while True:
             try:
-                return self._attempt(outputs, changes, told, singly=True)
+                return self._attempt(list(outputs), changes, told, singly=True)
             except RefusedOutput as refused:
                 outputs = [each for each in outputs if each is not refused.output]
                 outputs += self._dead_letters(task, refused.output, refused.error)
@@ -106,7 +106,7 @@ class Committer:
         task.dropped += 1
         return response.dead_letters
 
-    def _attempt(self, outputs: list[Output], changes: Changes, told: Told, *, singly: bool = False) -> None:
+    def _attempt(self, outputs: list[Made], changes: Changes, told: Told, *, singly: bool = False) -> None:
         group = self._program.application_id
         if self._once:
             with self._producer.transaction() as transaction:
@@ -118,9 +118,9 @@ class Committer:
         offsets = {place: CommittedOffset(offset, metadata) for place, (offset, metadata) in told.items()}
         self._admin.alter_group_offsets(group, offsets).check()
 
-    def _write(self, outputs: list[Output], changes: Changes, *, singly: bool) -> None:
+    def _write(self, outputs: list[Made], changes: Changes, *, singly: bool) -> None:
         if singly:
-            self._write_singly(outputs)
+            self._write_singly(singles(outputs))
         else:
             for topic, some in by_topic(outputs):
                 write(self._producer, topic, some, self.count)

@@ -14,12 +14,13 @@ from dataclasses import replace
 
 from ottla.client.admin.client import Admin
 from ottla.flow.engine import GlobalTask, Task
-from ottla.flow.record import Output
 from ottla.flow.vector.columns import Batch
+from ottla.flow.vector.region import vectorize
 from ottla.kernel.ids import TopicPartition
 from ottla.spark.streams.commit import Committer
 from ottla.spark.streams.layout import Program, TaskPlan
 from ottla.spark.streams.restore import pack, restore, unpack
+from ottla.spark.streams.write import Made
 
 
 class HostedTask:
@@ -40,6 +41,7 @@ class HostedTask:
             self.task = Task(
                 program.topology, plan.subtopology, plan.partition, settings, state=state, globals_=globals_, now=now
             )
+            vectorize(self.task)
         except BaseException:
             self.committer.close()
             raise
@@ -77,7 +79,7 @@ class HostedTask:
             offsets[place] = positions[place] if waiting is None else waiting
         self._commit(task.take_outputs(), offsets)
 
-    def _commit(self, outputs: list[Output], offsets: Mapping[TopicPartition, int]) -> None:
+    def _commit(self, outputs: list[Made], offsets: Mapping[TopicPartition, int]) -> None:
         changes = self.task.take_changes()
         self._cells |= changes.cells
         if not outputs and not changes.stores and not changes.cells and offsets == self.committed:

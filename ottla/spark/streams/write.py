@@ -13,24 +13,53 @@ from ottla.client.producer.partitioner import key_partition
 from ottla.client.producer.sync import Producer
 from ottla.columns.encode_columns import murmur2_all
 from ottla.columns.header_column import HEADERS
-from ottla.flow.record import Output
+from ottla.flow.record import Headers, Output
+from ottla.flow.vector.columns import OutputColumns
 
 #: Fewer records than these are sent one by one: making columns would cost more.
 _FEW = 24
 
 
-def by_topic(outputs: Sequence[Output]) -> Iterable[tuple[str, Sequence[Output]]]:
-    """The outputs of each topic, in their order."""
-    if len({output[0] for output in outputs}) == 1:
-        return [(outputs[0].topic, outputs)]
-    found: dict[str, list[Output]] = {}
+Made = Output | OutputColumns
+
+
+def by_topic(outputs: Sequence[Made]) -> Iterable[tuple[str, Sequence[Output] | OutputColumns]]:
+    """The outputs of each topic in their order: columns as they are, single ones together."""
+    if not any(output.__class__ is OutputColumns for output in outputs):
+        single: Sequence[Any] = outputs
+        if len({output[0] for output in single}) == 1:
+            yield single[0].topic, single
+            return
+    waiting: dict[str, list[Output]] = {}
     for output in outputs:
-        found.setdefault(output[0], []).append(output)
-    return found.items()
+        if isinstance(output, OutputColumns):
+            before = waiting.pop(output.topic, None)
+            if before:
+                yield output.topic, before
+            yield output.topic, output
+        else:
+            waiting.setdefault(output[0], []).append(output)
+    yield from waiting.items()
 
 
-def write(producer: Producer, topic: str, outputs: Sequence[Output], count: Callable[[str], int]) -> None:
+def singles(outputs: Iterable[Made]) -> list[Output]:
+    """The same one by one."""
+    found: list[Output] = []
+    for each in outputs:
+        if isinstance(each, OutputColumns):
+            found += each.outputs()
+        else:
+            found.append(each)
+    return found
+
+
+def write(
+    producer: Producer, topic: str, outputs: Sequence[Output] | OutputColumns, count: Callable[[str], int]
+) -> None:
     """Send outputs of one topic. `count` gives the number of its partitions."""
+    if isinstance(outputs, OutputColumns):
+        _write_columns(producer, outputs, count)
+        return
     if len(outputs) < _FEW:
         for output in outputs:
             write_one(producer, output, count)
@@ -45,11 +74,27 @@ def write(producer: Producer, topic: str, outputs: Sequence[Output], count: Call
     if bys != keys or partitions.count(None) < len(partitions):
         columns["partition"] = _partitions(partitions, bys, count(topic))
         given["partition"] = "partition"
+    _with_headers(columns, given, headers)
+    producer.send_table(topic, pa.record_batch(columns), key="key", timestamp="timestamp", **given)
+
+
+def _write_columns(producer: Producer, outputs: OutputColumns, count: Callable[[str], int]) -> None:
+    columns: dict[str, Any] = {
+        "key": outputs.keys, "value": outputs.values, "timestamp": pa.array(outputs.timestamps)
+    }  # fmt: skip
+    given: dict[str, Any] = {}
+    if outputs.bys is not None:
+        columns["partition"] = pa.array(_hashed(outputs.bys, count(outputs.topic)))
+        given["partition"] = "partition"
+    _with_headers(columns, given, outputs.headers or ())
+    producer.send_table(outputs.topic, pa.record_batch(columns), key="key", timestamp="timestamp", **given)
+
+
+def _with_headers(columns: dict[str, Any], given: dict[str, Any], headers: Sequence[Headers]) -> None:
     if any(headers):
         named = [[{"key": name, "value": content} for name, content in each] for each in headers]
         columns["headers"] = pa.array(named, HEADERS)
         given["headers"] = "headers"
-    producer.send_table(topic, pa.record_batch(columns), key="key", timestamp="timestamp", **given)
 
 
 def write_changes(producer: Producer, topic: str, partition: int, entries: Mapping[bytes, bytes | None]) -> None:
@@ -83,8 +128,13 @@ def write_one(producer: Producer, output: Output, count: Callable[[str], int]) -
 
 def _partitions(given: Sequence[int | None], bys: Sequence[bytes | None], count: int) -> Any:
     """Where each record goes; null: anywhere."""
-    hashed = (murmur2_all(pa.array(bys, pa.binary())) & np.uint32(0x7FFFFFFF)).astype(np.int64) % count
+    hashed = _hashed(pa.array(bys, pa.binary()), count)
     anywhere = np.array([by is None for by in bys])
     numbers = np.array([-1 if each is None else each for each in given], dtype=np.int64)
     placed = np.where(numbers >= 0, numbers, hashed)
     return pa.array(placed, mask=anywhere & (numbers < 0))
+
+
+def _hashed(keys: Any, count: int) -> Any:
+    """Where Kafka's default partitioner puts these keys."""
+    return (murmur2_all(keys) & np.uint32(0x7FFFFFFF)).astype(np.int64) % count

@@ -1,0 +1,224 @@
+"""Column expressions: what a step does to key, value and timestamp, said in a form that also runs on whole columns.
+
+    col("value.amount") > 10                    value["amount"] * 2 + lit(1)
+    value.lower().starts_with("x")              struct(card=key, cents=(value["amount"] * 100).cast("long"))
+
+Rules:
+- Types are long (64 bits), double, string, boolean and bytes; an object's fields have these types.
+- Null gives null, but for `is_null`, `otherwise`, and the three values of `&`, `|` and `~`. A filter keeps what is
+  true.
+- A long that leaves its 64 bits, a division by zero and a cast that loses something other than a fraction are errors
+  of the record, as an exception of a function would be. `/` gives a double; `//` and `%` are for longs and round down.
+- Text is compared by code points; `lower` and `upper` are Python's.
+
+An expression is its operation and its parts; `row.py` makes a function of one record, which is what an expression
+means; `vector/evaluate.py` computes the same for columns. Errors of types name the line that wrote the expression.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.flow.error import TopologyError
+from ottla.flow.where import Where, here
+
+LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Expression:
+    """`parts` are expressions, `options` what else the operation needs."""
+
+    operation: str
+    parts: tuple[Expression, ...] = ()
+    options: tuple[Any, ...] = ()
+    where: Where = field(default_factory=here)
+
+    def __repr__(self) -> str:
+        if self.operation == "root":
+            return str(self.options[0])
+        if self.operation == "literal":
+            return repr(self.options[0])
+        if self.operation == "field":
+            return f"{self.parts[0]!r}.{self.options[0]}"
+        if self.operation in _SIGNS and len(self.parts) == 2:
+            return f"({self.parts[0]!r} {_SIGNS[self.operation]} {self.parts[1]!r})"
+        inside = ", ".join([*map(repr, self.parts), *map(repr, self.options)])
+        return f"{self.operation}({inside})"
+
+    def __bool__(self) -> bool:
+        raise TopologyError(
+            f"the expression {self!r} has no truth of its own: use & for and, | for or, ~ for not, each side in "
+            "parentheses",
+            here(),
+        )
+
+    def __getitem__(self, name: str) -> Expression:
+        return Expression("field", (self,), (name,))
+
+    def __add__(self, other: Any) -> Expression:
+        return _of("add", self, other)
+
+    def __radd__(self, other: Any) -> Expression:
+        return _of("add", other, self)
+
+    def __sub__(self, other: Any) -> Expression:
+        return _of("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Expression:
+        return _of("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Expression:
+        return _of("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Expression:
+        return _of("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Expression:
+        return _of("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Expression:
+        return _of("divide", other, self)
+
+    def __floordiv__(self, other: Any) -> Expression:
+        return _of("floor_divide", self, other)
+
+    def __mod__(self, other: Any) -> Expression:
+        return _of("modulo", self, other)
+
+    def __neg__(self) -> Expression:
+        return _of("subtract", 0, self)
+
+    def __lt__(self, other: Any) -> Expression:
+        return _of("less", self, other)
+
+    def __le__(self, other: Any) -> Expression:
+        return _of("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Expression:
+        return _of("greater", self, other)
+
+    def __ge__(self, other: Any) -> Expression:
+        return _of("greater_equal", self, other)
+
+    def __eq__(self, other: object) -> Expression:  # type: ignore[override]
+        return _of("equal", self, other)
+
+    def __ne__(self, other: object) -> Expression:  # type: ignore[override]
+        return _of("not_equal", self, other)
+
+    __hash__ = object.__hash__
+
+    def __and__(self, other: Any) -> Expression:
+        return _of("and", self, other)
+
+    def __or__(self, other: Any) -> Expression:
+        return _of("or", self, other)
+
+    def __invert__(self) -> Expression:
+        return _of("not", self)
+
+    def is_null(self) -> Expression:
+        return _of("is_null", self)
+
+    def otherwise(self, other: Any) -> Expression:
+        """This, or `other` where this is null."""
+        return _of("otherwise", self, other)
+
+    def is_in(self, *values: Any) -> Expression:
+        """Equal to one of these constants, which are of one class."""
+        if not values or len({type(each) for each in values}) != 1 or type(values[0]) not in LITERALS:
+            raise TopologyError(f"invalid values of is_in: {values!r} (expected constants of one class)", here())
+        return Expression("is_in", (self,), values)
+
+    def lower(self) -> Expression:
+        return _of("lower", self)
+
+    def upper(self) -> Expression:
+        return _of("upper", self)
+
+    def length(self) -> Expression:
+        """Characters."""
+        return _of("length", self)
+
+    def starts_with(self, text: str) -> Expression:
+        return Expression("starts_with", (self,), (_text(text, "starts_with"),))
+
+    def ends_with(self, text: str) -> Expression:
+        return Expression("ends_with", (self,), (_text(text, "ends_with"),))
+
+    def contains(self, text: str) -> Expression:
+        return Expression("contains", (self,), (_text(text, "contains"),))
+
+    def replace(self, old: str, new: str) -> Expression:
+        """Every `old` by `new`."""
+        if not _text(old, "replace"):
+            raise TopologyError("replace needs a text that is not empty", here())
+        return Expression("replace", (self,), (old, _text(new, "replace")))
+
+    def substring(self, start: int, length: int) -> Expression:
+        """So many characters from `start` (0: the first)."""
+        if type(start) is not int or type(length) is not int or start < 0 or length < 0:
+            raise TopologyError(f"invalid substring: {start!r}, {length!r} (expected 0 or more each)", here())
+        return Expression("substring", (self,), (start, length))
+
+    def cast(self, kind: str) -> Expression:
+        """As "long" (a double loses its fraction), "double" or "string"."""
+        if kind not in ("long", "double", "string"):
+            raise TopologyError(f"unknown type: {kind!r} (expected long, double or string)", here())
+        return Expression("cast", (self,), (kind,))
+
+
+LITERALS = {int: "long", float: "double", str: "string", bool: "boolean", bytes: "bytes"}
+_SIGNS = {
+    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "floor_divide": "//", "modulo": "%", "less": "<",
+    "less_equal": "<=", "greater": ">", "greater_equal": ">=", "equal": "==", "not_equal": "!=", "and": "&", "or": "|",
+}  # fmt: skip
+
+
+def lit(constant: Any) -> Expression:
+    """A constant: int, float, str, bool or bytes."""
+    kind = LITERALS.get(type(constant))
+    if kind is None or (kind == "long" and not LONG_MIN <= constant <= LONG_MAX):
+        raise TopologyError(
+            f"invalid constant: {constant!r} (expected int of 64 bits, float, str, bool or bytes)", here()
+        )
+    return Expression("literal", (), (constant,))
+
+
+def col(path: str) -> Expression:
+    """`key`, `value`, `timestamp`, or a field of these: `value.amount`. A name alone is a field of the value."""
+    if type(path) is not str or not path:
+        raise TopologyError(f"invalid column: {path!r} (expected a name, such as value.amount)", here())
+    first, *rest = path.split(".")
+    if first not in ("key", "value", "timestamp"):
+        first, rest = "value", [first, *rest]
+    found = Expression("root", (), (first,))
+    for name in rest:
+        found = found[name]
+    return found
+
+
+def struct(**fields: Any) -> Expression:
+    """An object with these fields."""
+    if not fields:
+        raise TopologyError("struct() needs at least one field", here())
+    return Expression("struct", tuple(_expression(each) for each in fields.values()), tuple(fields))
+
+
+key, value, timestamp = (Expression("root", (), (name,), Where("", 0)) for name in ("key", "value", "timestamp"))
+
+
+def _expression(given: Any) -> Expression:
+    return given if isinstance(given, Expression) else lit(given)
+
+
+def _of(operation: str, *parts: Any) -> Expression:
+    return Expression(operation, tuple(_expression(each) for each in parts))
+
+
+def _text(given: Any, what: str) -> str:
+    if not isinstance(given, str):
+        raise TopologyError(f"invalid text of {what}: {given!r} (expected a str)", here())
+    return given

@@ -1,0 +1,23 @@
+"""Aggregates that are known by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.flow.column.expression import LONG_MAX, LONG_MIN
+
+
+def added(one: Any, other: Any) -> Any:
+    """The sum; OverflowError if it is no long of 64 bits."""
+    total = one + other
+    if total.__class__ is int and not LONG_MIN <= total <= LONG_MAX:
+        raise OverflowError(f"the sum {total} does not fit into a long")
+    return total
+
+
+FOLDS: dict[str, Callable[[Any, Any], Any]] = {
+    "sum": added,
+    "min": lambda one, other: other if other < one else one,
+    "max": lambda one, other: other if other > one else one,
+}

@@ -1,0 +1,85 @@
+"""The types of column expressions."""
+
+from __future__ import annotations
+
+from ottla.flow.column.expression import LITERALS, Expression
+from ottla.flow.error import TopologyError
+
+#: A type: long, double, string, boolean or bytes, or the fields of an object. None: not known before a record comes.
+Type = str | tuple[tuple[str, str], ...] | None
+
+_NUMBERS = ("long", "double")
+
+
+def type_of(expression: Expression, key: Type, value: Type) -> Type:
+    """The type of what an expression gives; TopologyError if its parts do not fit. None: known only at a record."""
+    parts = [type_of(each, key, value) for each in expression.parts]
+    operation, options = expression.operation, expression.options
+    match operation:
+        case "root":
+            return {"key": key, "value": value, "timestamp": "long"}[options[0]]
+        case "literal":
+            return LITERALS[type(options[0])]
+        case "field":
+            return _field(expression, parts[0], options[0])
+        case "struct":
+            if any(each is None for each in parts):
+                return None
+            if any(not isinstance(each, str) for each in parts):
+                raise _wrong(expression, parts, "fields of simple types")
+            return tuple(zip(options, [str(each) for each in parts], strict=True))
+    if any(each is None for each in parts):
+        return _RESULTS.get(operation)
+    if operation == "cast":
+        if parts[0] not in ("long", "double", "string"):
+            raise _wrong(expression, parts, "a long, a double or a string")
+        kind: str = options[0]
+        return kind
+    if operation in ("is_null", "otherwise"):
+        if operation == "otherwise" and parts[0] != parts[1]:
+            raise _wrong(expression, parts, "two of one type")
+        return "boolean" if operation == "is_null" else parts[0]
+    if operation == "is_in":
+        if parts[0] != LITERALS[type(options[0])]:
+            raise _wrong(expression, parts, f"a {LITERALS[type(options[0])]}")
+        return "boolean"
+    wanted = _WANTED.get(operation, ("string",))
+    numbers = all(each in _NUMBERS for each in parts) and "number" in wanted
+    if not numbers and (len(set(map(str, parts))) != 1 or parts[0] not in wanted):
+        raise _wrong(expression, parts, " or ".join(wanted))
+    if operation in ("add", "subtract", "multiply"):
+        return "double" if "double" in parts else parts[0]
+    return _RESULTS[operation]
+
+
+_COMPARED = ("number", "string", "bytes")
+_WANTED: dict[str, tuple[str, ...]] = {
+    "add": ("number", "string"), "subtract": ("number",), "multiply": ("number",), "divide": ("number",),
+    "floor_divide": ("long",), "modulo": ("long",), "less": _COMPARED, "less_equal": _COMPARED, "greater": _COMPARED,
+    "greater_equal": _COMPARED, "equal": (*_COMPARED, "boolean"), "not_equal": (*_COMPARED, "boolean"),
+    "and": ("boolean",), "or": ("boolean",), "not": ("boolean",),
+}  # fmt: skip
+_RESULTS: dict[str, str] = {
+    **dict.fromkeys(("less", "less_equal", "greater", "greater_equal", "equal", "not_equal"), "boolean"),
+    **dict.fromkeys(("and", "or", "not"), "boolean"),
+    **dict.fromkeys(("is_null", "is_in", "starts_with", "ends_with", "contains"), "boolean"),
+    **dict.fromkeys(("lower", "upper", "replace", "substring"), "string"),
+    "divide": "double", "floor_divide": "long", "modulo": "long", "length": "long",
+}  # fmt: skip
+
+
+def _field(expression: Expression, kind: Type, name: str) -> Type:
+    if kind is None:
+        return None
+    if isinstance(kind, str):
+        raise TopologyError(f"{expression.parts[0]!r} is a {kind}: it has no field {name}", expression.where)
+    found = dict(kind).get(name)
+    if found is None:
+        names = ", ".join(each for each, _ in kind)
+        raise TopologyError(f"{expression.parts[0]!r} has no field {name} (its fields: {names})", expression.where)
+    return found
+
+
+def _wrong(expression: Expression, parts: list[Type], wanted: str) -> TopologyError:
+    found = " and ".join(each if isinstance(each, str) else "object" for each in parts)
+    return TopologyError(f"invalid types in {expression!r}: {found} (expected {wanted})", expression.where)

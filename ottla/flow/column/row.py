@@ -1,0 +1,185 @@
+"""A column expression as a function of one record."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from ottla.flow.column.expression import LITERALS, LONG_MAX, LONG_MIN, Expression
+
+#: (key, value, timestamp)
+Row = Callable[[Any, Any, int], Any]
+
+
+def row(expression: Expression) -> Row:
+    """A function of key, value and timestamp."""
+    operation, options = expression.operation, expression.options
+    parts = [row(each) for each in expression.parts]
+    match operation:
+        case "root":
+            return {"key": lambda k, v, t: k, "value": lambda k, v, t: v, "timestamp": lambda k, v, t: t}[options[0]]
+        case "literal":
+            constant = options[0]
+            return lambda k, v, t: constant
+        case "struct":
+            return lambda k, v, t: {name: part(k, v, t) for name, part in zip(options, parts, strict=True)}
+        case "and" | "or":
+            return _kleene(parts[0], parts[1], operation == "and")
+        case "is_null":
+            (inner,) = parts
+            return lambda k, v, t: inner(k, v, t) is None
+        case "otherwise":
+            first, second = parts
+
+            def otherwise(k: Any, v: Any, t: int) -> Any:
+                found = first(k, v, t)
+                return second(k, v, t) if found is None else found
+
+            return otherwise
+    function = ROWS[operation]
+    if len(parts) == 1:
+        (inner,) = parts
+
+        def one(k: Any, v: Any, t: int) -> Any:
+            found = inner(k, v, t)
+            return None if found is None else function(found, *options)
+
+        return one
+    left, right = parts
+
+    def two(k: Any, v: Any, t: int) -> Any:
+        a, b = left(k, v, t), right(k, v, t)
+        return None if a is None or b is None else function(a, b)
+
+    return two
+
+
+def _kleene(left: Row, right: Row, both: bool) -> Row:
+    """And (`both`) or or, where null is "not known"."""
+
+    def decide(k: Any, v: Any, t: int) -> Any:
+        a, b = left(k, v, t), right(k, v, t)
+        for each in (a, b):
+            if each is not None and each.__class__ is not bool:
+                raise TypeError(f"{each!r} is no boolean")
+        if a is (not both) or b is (not both):
+            return not both
+        return None if a is None or b is None else both
+
+    return decide
+
+
+def _long(number: int) -> int:
+    if not LONG_MIN <= number <= LONG_MAX:
+        raise OverflowError(f"{number} does not fit into a long")
+    return number
+
+
+def _pair(a: Any, b: Any, others: tuple[type, ...] = ()) -> tuple[Any, Any]:
+    """Two numbers, or two of one of the other classes. A long beside a double becomes one."""
+    kinds = (a.__class__, b.__class__)
+    if kinds[0] is kinds[1] and (kinds[0] in (int, float) or kinds[0] in others):
+        return a, b
+    if set(kinds) == {int, float}:
+        return float(a), float(b)
+    raise TypeError(f"{a!r} and {b!r} do not fit together")
+
+
+def _arithmetic(function: Callable[[Any, Any], Any], *others: type) -> Callable[[Any, Any], Any]:
+    def compute(a: Any, b: Any) -> Any:
+        found = function(*_pair(a, b, others))
+        return _long(found) if found.__class__ is int else found
+
+    return compute
+
+
+def _compared(function: Callable[[Any, Any], bool], *others: type) -> Callable[[Any, Any], bool]:
+    return lambda a, b: function(*_pair(a, b, (str, bytes, *others)))
+
+
+def _divide(a: Any, b: Any) -> float:
+    a, b = _pair(a, b)
+    return float(a) / float(b)
+
+
+def _longs(function: Callable[[int, int], int]) -> Callable[[Any, Any], int]:
+    def compute(a: Any, b: Any) -> int:
+        if a.__class__ is not int or b.__class__ is not int:
+            raise TypeError(f"{a!r} and {b!r} are no longs")
+        return _long(function(a, b))
+
+    return compute
+
+
+def _texts(function: Callable[..., Any]) -> Callable[..., Any]:
+    def compute(text: Any, *options: Any) -> Any:
+        if text.__class__ is not str:
+            raise TypeError(f"{text!r} is no string")
+        return function(text, *options)
+
+    return compute
+
+
+def _of_field(found: Any, name: str) -> Any:
+    if not isinstance(found, dict):
+        return getattr(found, name)
+    return found[name]
+
+
+def _not(a: Any) -> bool:
+    if a.__class__ is not bool:
+        raise TypeError(f"{a!r} is no boolean")
+    return not a
+
+
+def _is_in(found: Any, *values: Any) -> bool:
+    if found.__class__ is not values[0].__class__:
+        raise TypeError(f"{found!r} is no {LITERALS[type(values[0])]}")
+    return any(found == each for each in values)
+
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+
+
+def cast(found: Any, kind: str) -> Any:
+    """As another type; ValueError or OverflowError if it has no value there."""
+    if found.__class__ not in (int, float, str):
+        raise TypeError(f"{found!r} is no long, double or string")
+    if kind == "string":
+        return found if found.__class__ is str else repr(found)
+    if kind == "double":
+        return float(found)
+    if found.__class__ is str:
+        if not _INTEGER.fullmatch(found):
+            raise ValueError(f"{found!r} is no long")
+        return _long(int(found))
+    return _long(int(found))
+
+
+ROWS: dict[str, Callable[..., Any]] = {
+    "field": _of_field,
+    "add": _arithmetic(lambda a, b: a + b, str),
+    "subtract": _arithmetic(lambda a, b: a - b),
+    "multiply": _arithmetic(lambda a, b: a * b),
+    "divide": _divide,
+    "floor_divide": _longs(lambda a, b: a // b),
+    "modulo": _longs(lambda a, b: a % b),
+    "less": _compared(lambda a, b: a < b),
+    "less_equal": _compared(lambda a, b: a <= b),
+    "greater": _compared(lambda a, b: a > b),
+    "greater_equal": _compared(lambda a, b: a >= b),
+    "equal": _compared(lambda a, b: a == b, bool),
+    "not_equal": _compared(lambda a, b: a != b, bool),
+    "not": _not,
+    "is_in": _is_in,
+    "lower": _texts(str.lower),
+    "upper": _texts(str.upper),
+    "length": _texts(len),
+    "starts_with": _texts(str.startswith),
+    "ends_with": _texts(str.endswith),
+    "contains": _texts(lambda text, part: part in text),
+    "replace": _texts(str.replace),
+    "substring": _texts(lambda text, start, length: text[start : start + length]),
+    "cast": cast,
+}

@@ -1,0 +1,68 @@
+"""Objects with declared fields, as JSON: values that column expressions and batch functions know the types of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import Any
+
+from ottla.flow.error import SerdeError, TopologyError
+from ottla.flow.serde import JSON, Serde
+from ottla.flow.where import here
+
+_KINDS: dict[str, type] = {"long": int, "double": float, "string": str, "boolean": bool}
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
+class ColumnsSerde(Serde):
+    """JSON objects as dicts with exactly these fields, null where the JSON has none. Other fields are left out."""
+
+    def __init__(self, fields: Mapping[str, str]) -> None:
+        wrong = next(((name, kind) for name, kind in fields.items() if kind not in _KINDS), None)
+        if wrong is not None or not fields:
+            told = f"field {wrong[0]} is {wrong[1]!r}" if wrong else "no fields"
+            raise TopologyError(f"invalid columns: {told} (expected a name and one of {', '.join(_KINDS)})", here())
+        self.column_type = tuple(fields.items())
+        self.name = f"columns({', '.join(f'{name} {kind}' for name, kind in fields.items())})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ColumnsSerde) and self.column_type == other.column_type
+
+    def __hash__(self) -> int:
+        return hash(self.column_type)
+
+    def deserialize(self, topic: str, data: bytes) -> Any:
+        found = JSON.deserialize(topic, data)
+        if not isinstance(found, dict):
+            raise SerdeError(f"{data[:40]!r} is no JSON object")
+        return self._checked(found, SerdeError)
+
+    def serialize(self, topic: str, value: Any) -> bytes:
+        if not isinstance(value, dict):
+            raise SerdeError(f"the {self.name} serde cannot write {value!r} (expected a dict)")
+        extra = value.keys() - dict(self.column_type)
+        if extra:
+            raise SerdeError(f"the {self.name} serde has no field {min(map(str, extra))}")
+        try:
+            return _encode(self._checked(value, SerdeError)).encode()
+        except UnicodeEncodeError as error:
+            raise SerdeError(f"the {self.name} serde cannot write {value!r}: {error}") from error
+
+    def _checked(self, found: Mapping[str, Any], wrong: Callable[[str], Exception]) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for name, kind in self.column_type:
+            each: Any = found.get(name)
+            if each is None or each.__class__ is _KINDS[kind]:
+                made[name] = each
+            elif kind == "double" and each.__class__ is int:
+                made[name] = float(each)
+            else:
+                raise wrong(f"field {name} is {each!r} (expected a {kind})")
+            if kind == "double" and each is not None:
+                made[name] += 0.0  # no negative zero: JSON's "-0" is an int to some readers
+                if not isfinite(made[name]):
+                    raise wrong(f"field {name} is {each!r}, which JSON has no form for")
+            elif kind == "long" and each is not None and not -(1 << 63) <= each < 1 << 63:
+                raise wrong(f"field {name} is {each!r}, which is no long of 64 bits")
+        return made

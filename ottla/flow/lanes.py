@@ -1,0 +1,93 @@
+"""Which way each step of a plan takes: one record at a time, or columns. And the types that column steps find there."""
+
+from __future__ import annotations
+
+from ottla.flow import plan
+from ottla.flow.column.batch import BatchFunction
+from ottla.flow.column.function import ColumnFunction
+from ottla.flow.column.kind import Type, type_of
+from ottla.flow.error import TopologyError
+from ottla.flow.serde import Serde
+
+Kinds = tuple[Type, Type]
+RECORD = "record: a Python call for each record"
+
+
+def lanes(program: plan.Plan, key: Serde | None, value: Serde | None) -> dict[plan.Node, str]:
+    """The lane of each step with a function. TopologyError if the types of a step do not fit. `key` and `value` are the
+    application's default serdes.
+    """
+    kinds: dict[plan.Node, Kinds] = {}
+    found: dict[plan.Node, str] = {}
+    for node in program:
+        kinds[node] = _kinds(node, [kinds[parent] for parent in node.parents], (key, value))
+        function = getattr(node, "function", None) or getattr(node, "predicate", None)
+        if function is not None and not isinstance(node, plan.Process):
+            found[node] = _lane(node, function, kinds[node.parents[0]])
+    return found
+
+
+def _lane(node: plan.Node, function: object, given: Kinds) -> str:
+    if isinstance(function, ColumnFunction):
+        kind = type_of(function.expression, *given)
+        is_test = isinstance(node, plan.Arm) or getattr(node, "operation", "").startswith("filter")
+        if is_test and kind not in (None, "boolean"):
+            raise TopologyError(f"{function.expression!r} is a {kind} (expected a boolean: a test)", node.where)
+        told = f"column: {function.expression!r}"
+        if isinstance(node, (plan.Arm, plan.TableMap)):
+            return f"{told}, for each record"
+        return told if None not in given else f"{told}, for each record, as the types before it are not known"
+    if isinstance(function, BatchFunction):
+        if None in given or not isinstance(node, plan.Stateless):
+            raise TopologyError(
+                "a batch function needs to know the types of keys and values: give the source serdes with types "
+                "(string, long, double, bytes, serdes.columns), and no function of single records in front",
+                node.where,
+            )
+        function.inputs = given
+        return f"batch: {function.form}"
+    return RECORD
+
+
+def _kinds(node: plan.Node, parents: list[Kinds], defaults: tuple[Serde | None, Serde | None]) -> Kinds:
+    """The types of what leaves a node."""
+
+    def of(serde: Serde | None, default: Serde | None) -> Type:
+        chosen = serde or default
+        kind: Type = chosen.column_type if chosen is not None else None
+        return kind
+
+    match node:
+        case plan.StreamSource() | plan.TableSource() | plan.GlobalSource() | plan.Repartition() | plan.ToTable():
+            return of(node.schema.key, defaults[0]), of(node.schema.value, defaults[1])
+        case plan.Stateless():
+            return _stateless(node, parents)
+        case plan.Branch() | plan.Arm():
+            return parents[0]
+        case plan.Aggregate() if node.windows is None:
+            return parents[0][0], of(node.schema.value, None)
+    return None, None
+
+
+def _stateless(node: plan.Stateless, parents: list[Kinds]) -> Kinds:
+    key, value = parents[0]
+    function = node.function
+    made: Type = None
+    if isinstance(function, ColumnFunction):
+        made = type_of(function.expression, key, value)
+    elif isinstance(function, BatchFunction):
+        made = function.kind
+    match node.operation:
+        case "filter" | "filter_not" | "peek" | "to_stream":
+            return key, value
+        case "map_values":
+            return key, made
+        case "select_key":
+            return (made if isinstance(made, str) else None), value
+        case "flat_map" if isinstance(function, BatchFunction):
+            return function.pair
+        case "flat_map_values":
+            return key, None
+        case "merge":
+            return parents[0] if len(set(parents)) == 1 else (None, None)
+    return None, None

@@ -1,0 +1,96 @@
+"""Calls of batch functions: frames to tables, and what they give to columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ottla.flow.column.batch import BatchFunction
+from ottla.flow.vector.encode import arrow_type
+from ottla.flow.vector.evaluate import Frame
+
+
+def frame_of(function: BatchFunction, key: Any, value: Any, timestamp: int) -> Frame:
+    """One record."""
+    assert function.inputs is not None
+    kinds = [arrow_type(each) for each in function.inputs]
+    return Frame(pa.array([key], kinds[0]), pa.array([value], kinds[1]), np.array([timestamp]), np.zeros(1, dtype=int))
+
+
+def values_of(function: BatchFunction, frame: Frame) -> Any:
+    """What the function gives, a value for each record."""
+    found = _array(function.function(_table(function, frame)), arrow_type(function.kind))
+    if len(found) != len(frame):
+        raise ValueError(f"the batch function returned {len(found)} values for {len(frame)} records")
+    return found
+
+
+def rows_of(function: BatchFunction, frame: Frame) -> Frame:
+    """The rows that the function gives, each with the time and headers of the record it comes from."""
+    table = _arrow(function.function(_table(function, frame)))
+    for name in ("row", "key"):
+        if name not in table.schema.names:
+            raise ValueError(f"the batch function returned no column {name} (it has: {', '.join(table.schema.names)})")
+    rows = np.asarray(table.column("row")).astype(np.int64)
+    if len(rows) and (rows.min() < 0 or rows.max() >= len(frame) or (np.diff(rows) < 0).any()):
+        raise ValueError("the column row of a batch function must ascend and be indexes of the rows it was given")
+    key = _array(table.column("key"), arrow_type(function.key_kind))
+    kind = arrow_type(function.kind)
+    if pa.types.is_struct(kind):
+        value: Any = pa.StructArray.from_arrays(
+            [_array(table.column(one.name), one.type) for one in kind], fields=list(kind)
+        )
+    else:
+        value = _array(table.column("value"), kind)
+    return Frame(key, value, frame.timestamps[rows], frame.rows[rows])
+
+
+def _table(function: BatchFunction, frame: Frame) -> Any:
+    columns: dict[str, Any] = {"key": frame.keys, "timestamp": pa.array(frame.timestamps)}
+    if pa.types.is_struct(frame.values.type):
+        named = zip(frame.values.type, frame.values.flatten(), strict=True)
+        columns |= {field.name: column for field, column in named}
+    else:
+        columns["value"] = frame.values
+    table = pa.table(columns)
+    if function.form == "pandas":
+        return table.to_pandas()
+    if function.form == "polars":
+        import polars  # type: ignore[import-not-found]
+
+        return polars.from_arrow(table)
+    return table
+
+
+def _arrow(found: Any) -> Any:
+    """A table of any kind as Arrow's."""
+    if isinstance(found, pa.RecordBatch):
+        found = pa.Table.from_batches([found])
+    if isinstance(found, dict):
+        found = pa.table(found)
+    if not isinstance(found, pa.Table):
+        found = (
+            pa.table(found)
+            if hasattr(found, "__arrow_c_stream__")
+            else pa.Table.from_pandas(found, preserve_index=False)
+        )
+    return found.combine_chunks()
+
+
+def _array(found: Any, kind: Any) -> Any:
+    """Values of any kind as one Arrow array of this type; ValueError if they do not fit."""
+    if pa.types.is_struct(kind):
+        table = _arrow(found)
+        return pa.StructArray.from_arrays([_array(table.column(one.name), one.type) for one in kind], fields=list(kind))
+    if hasattr(found, "to_arrow"):
+        found = found.to_arrow()
+    if isinstance(found, pa.ChunkedArray):
+        found = found.combine_chunks()
+        if isinstance(found, pa.ChunkedArray):
+            found = found.chunk(0) if found.num_chunks else pa.array([], found.type)
+    if not isinstance(found, pa.Array):
+        # NaN is a null to pandas: what a series lacks is null here as well.
+        return pa.array(found, kind, from_pandas=hasattr(found, "index") and not isinstance(found, list))
+    return found if found.type == kind else found.cast(kind)

@@ -1,0 +1,109 @@
+"""Keys and values as typed Arrow arrays, and back to bytes: for serdes with a column type.
+
+Whatever raises here is read or written one by one.
+
+The bytes are those that the serde writes, and what is read is what it reads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ottla.flow.column.serde import ColumnsSerde
+from ottla.flow.serde import BYTES, DOUBLE, LONG, STRING, Serde
+from ottla.flow.vector.evaluate import ARROW
+from ottla.serde.json import to_json
+from ottla.serde.serde import json
+
+_NUMBERS: dict[Serde, str] = {LONG: ">i8", DOUBLE: ">f8"}
+_NATIVE = {">i8": "<i8", ">f8": "<f8"}
+
+
+def arrow_type(kind: Any) -> Any:
+    """Arrow's type of a column type."""
+    return ARROW[kind] if isinstance(kind, str) else pa.struct([(name, ARROW[one]) for name, one in kind])
+
+
+def decode(serde: Serde, array: Any) -> Any:
+    """A binary array as the serde reads it."""
+    if array.null_count == len(array):
+        return pa.nulls(len(array), arrow_type(serde.column_type))
+    if serde is BYTES:
+        return array
+    if serde is STRING:
+        return array.cast(pa.string())
+    if serde in _NUMBERS:
+        return _numbers(array, _NUMBERS[serde])
+    assert isinstance(serde, ColumnsSerde)
+    found = json({name: ARROW[kind] for name, kind in serde.column_type}).decode(array)
+    fields = []
+    for (_, kind), column in zip(serde.column_type, found.flatten(), strict=True):
+        column.validate(full=True)
+        fields.append(_finite(pc.add(column, 0.0)) if kind == "double" else column)
+    names = [name for name, _ in serde.column_type]
+    mask = found.is_null() if found.null_count else None
+    if found.null_count != array.null_count:
+        raise ValueError("a value is the JSON null")
+    return pa.StructArray.from_arrays(fields, names=names, mask=mask)
+
+
+def encode(serde: Serde, array: Any) -> Any:
+    """A typed array as the serde writes it; ValueError if they do not fit."""
+    if array.type != arrow_type(serde.column_type):
+        raise ValueError(f"a column of {array.type} is nothing that the {serde.name} serde writes")
+    if serde is BYTES:
+        return array
+    if serde is STRING:
+        return array.view(pa.binary())
+    if serde in _NUMBERS:
+        data = np.ascontiguousarray(array.fill_null(0), dtype=_NUMBERS[serde])
+        return fixed(data.view(np.uint8), 8, array)
+    assert isinstance(serde, ColumnsSerde)
+    pieces: list[Any] = []
+    for number, ((name, kind), column) in enumerate(zip(serde.column_type, array.flatten(), strict=True)):
+        head = to_json(pa.array([name]))[0].as_py()
+        pieces += [
+            f"{',' if number else '{'}{head}:",
+            _text_of_doubles(column) if kind == "double" else to_json(column),
+        ]
+    text = pc.binary_join_element_wise(*pieces, "}", "").view(pa.binary())
+    return pc.if_else(array.is_null(), pa.scalar(None, pa.binary()), text) if array.null_count else text
+
+
+def fixed(data: Any, size: int, like: Any) -> Any:
+    """Binary values of one size; null where `like` is."""
+    count = len(like)
+    edges = np.arange(0, (count + 1) * size, size, dtype=np.int32)
+    made = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(edges), pa.py_buffer(data)])
+    return pc.if_else(like.is_null(), pa.scalar(None, pa.binary()), made) if like.null_count else made
+
+
+def _numbers(array: Any, form: str) -> Any:
+    filled = array.fill_null(bytes(8)) if array.null_count else array
+    _, offsets, data = filled.buffers()
+    edges = np.frombuffer(offsets, dtype=np.int32)[filled.offset : filled.offset + len(filled) + 1]
+    if not (np.diff(edges) == 8).all():
+        raise ValueError("a number of other than 8 bytes")
+    flat = np.frombuffer(memoryview(data)[int(edges[0]) : int(edges[-1])], dtype=form)
+    mask = np.asarray(array.is_null()) if array.null_count else None
+    return pa.array(flat.astype(_NATIVE[form]), mask=mask)
+
+
+def _finite(column: Any) -> Any:
+    if pc.all(pc.is_finite(column)).as_py() is False:
+        raise ValueError("JSON has no form for a double that is not finite")
+    return column
+
+
+def _text_of_doubles(column: Any) -> Any:
+    """As Python writes them; JSON has no negative zero of its own here."""
+    values = pc.add(_finite(column), 0.0).to_numpy(zero_copy_only=False).tolist()
+    if column.null_count:
+        texts = ["null" if each != each else repr(each) for each in values]
+    else:
+        texts = [repr(each) for each in values]
+    return pa.array(texts, pa.string())

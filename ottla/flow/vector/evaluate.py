@@ -1,0 +1,184 @@
+"""Column expressions for many records at once. Anything unusual raises: the records are then taken one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ottla.flow.column.expression import Expression
+from ottla.flow.column.row import ROWS
+
+#: Arrow's type of each of ours.
+ARROW: dict[str, Any] = {
+    "long": pa.int64(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "bytes": pa.binary(),
+}
+_LITERALS = {int: "long", float: "double", str: "string", bool: "boolean", bytes: "bytes"}
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Records as columns. `rows` says which row of the input each comes from."""
+
+    keys: Any
+    values: Any
+    timestamps: Any
+    rows: Any
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def where(self, mask: Any) -> Frame:
+        """The records for which a boolean array is true."""
+        kept = np.asarray(mask.fill_null(False) if mask.null_count else mask)
+        if kept.all():
+            return self
+        picked = pa.array(kept)
+        return Frame(self.keys.filter(picked), self.values.filter(picked), self.timestamps[kept], self.rows[kept])
+
+    def columns(self) -> tuple[list[Any], list[Any], list[int], list[int]]:
+        """Keys, values, timestamps and rows as Python's objects."""
+        from ottla.flow.vector.columns import objects
+
+        return objects(self.keys), objects(self.values), self.timestamps.tolist(), self.rows.tolist()
+
+    def take(self, index: Any) -> Frame:
+        picked = pa.array(index)
+        return Frame(self.keys.take(picked), self.values.take(picked), self.timestamps[index], self.rows[index])
+
+
+def evaluate(expression: Expression, frame: Frame) -> Any:
+    """An array as long as the frame."""
+    found = _evaluate(expression, frame)
+    return pa.repeat(found, len(frame)) if isinstance(found, pa.Scalar) else found
+
+
+def _evaluate(expression: Expression, frame: Frame) -> Any:
+    operation, options = expression.operation, expression.options
+    if operation == "root":
+        root = {"key": frame.keys, "value": frame.values, "timestamp": frame.timestamps}[options[0]]
+        return pa.array(root) if isinstance(root, np.ndarray) else root
+    if operation == "literal":
+        return pa.scalar(options[0], ARROW[_LITERALS[type(options[0])]])
+    parts = [_evaluate(each, frame) for each in expression.parts]
+    if operation == "struct":
+        arrays = [pa.repeat(each, len(frame)) if isinstance(each, pa.Scalar) else each for each in parts]
+        return pa.StructArray.from_arrays(arrays, names=list(options))
+    return _FUNCTIONS[operation](*parts, *options)
+
+
+def _numbers(a: Any, b: Any) -> tuple[Any, Any]:
+    """A long beside a double becomes one."""
+    if a.type != b.type and {a.type, b.type} == {pa.int64(), pa.float64()}:
+        return _double(a), _double(b)
+    return a, b
+
+
+def _double(a: Any) -> Any:
+    return a if a.type == pa.float64() else pc.cast(a, pa.float64(), safe=False)
+
+
+def _add(a: Any, b: Any) -> Any:
+    if pa.types.is_string(a.type):
+        return pc.binary_join_element_wise(a, b, "")
+    return pc.add_checked(*_numbers(a, b))
+
+
+def _field(a: Any, name: str) -> Any:
+    return a.flatten()[a.type.get_field_index(name)]
+
+
+def _longs(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """`//` and `%`: NumPy rounds as Python does, and says nothing of zeros."""
+
+    def compute(a: Any, b: Any) -> Any:
+        valid = pc.and_(pc.is_valid(a), pc.is_valid(b))
+        left, right = (np.atleast_1d(np.asarray(_filled(each))) for each in (a, b))
+        if (right == 0).any() or ((right == -1) & (left == np.iinfo(np.int64).min)).any():
+            raise ZeroDivisionError
+        mask = ~np.atleast_1d(np.asarray(valid))
+        found = function(left, right)
+        return pa.array(found, mask=np.broadcast_to(mask, found.shape))
+
+    return compute
+
+
+def _filled(a: Any) -> Any:
+    if isinstance(a, pa.Scalar):
+        return 1 if not a.is_valid else a.as_py()
+    return a.fill_null(1) if a.null_count else a
+
+
+def _is_in(a: Any, *values: Any) -> Any:
+    found = pc.equal(a, pa.scalar(values[0], ARROW[_LITERALS[type(values[0])]]))
+    for each in values[1:]:
+        found = pc.or_(found, pc.equal(a, pa.scalar(each, ARROW[_LITERALS[type(each)]])))
+    return found
+
+
+def _one_by_one(operation: str, kind: Any, a: Any, *options: Any) -> Any:
+    function = ROWS[operation]
+    if isinstance(a, pa.Scalar):
+        return pa.scalar(function(a.as_py(), *options) if a.is_valid else None, kind)
+    return pa.array([None if each is None else function(each, *options) for each in a.to_pylist()], kind)
+
+
+def _letters(operation: str, quick: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Arrow's letters beyond ASCII are not Python's."""
+
+    def compute(a: Any) -> Any:
+        ascii_ = pc.string_is_ascii(a)
+        plain = ascii_.as_py() is not False if isinstance(ascii_, pa.Scalar) else pc.all(ascii_).as_py() is not False
+        return quick(a) if plain else _one_by_one(operation, pa.string(), a)
+
+    return compute
+
+
+def _cast(a: Any, kind: str) -> Any:
+    if a.type == ARROW[kind]:
+        return a
+    if kind == "double" and a.type == pa.int64():
+        return _double(a)
+    if kind == "string" and a.type == pa.int64():
+        return a.cast(pa.string())
+    return _one_by_one("cast", ARROW[kind], a, kind)
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "field": _field,
+    "add": _add,
+    "subtract": lambda a, b: pc.subtract_checked(*_numbers(a, b)),
+    "multiply": lambda a, b: pc.multiply_checked(*_numbers(a, b)),
+    "divide": lambda a, b: pc.divide_checked(_double(a), _double(b)),
+    "floor_divide": _longs(np.floor_divide),
+    "modulo": _longs(np.mod),
+    "less": lambda a, b: pc.less(*_numbers(a, b)),
+    "less_equal": lambda a, b: pc.less_equal(*_numbers(a, b)),
+    "greater": lambda a, b: pc.greater(*_numbers(a, b)),
+    "greater_equal": lambda a, b: pc.greater_equal(*_numbers(a, b)),
+    "equal": lambda a, b: pc.equal(*_numbers(a, b)),
+    "not_equal": lambda a, b: pc.not_equal(*_numbers(a, b)),
+    "and": pc.and_kleene,
+    "or": pc.or_kleene,
+    "not": pc.invert,
+    "is_null": pc.is_null,
+    "otherwise": pc.coalesce,
+    "is_in": _is_in,
+    "lower": _letters("lower", pc.ascii_lower),
+    "upper": _letters("upper", pc.ascii_upper),
+    "length": lambda a: pc.utf8_length(a).cast(pa.int64()),
+    "starts_with": pc.starts_with,
+    "ends_with": pc.ends_with,
+    "contains": pc.match_substring,
+    "replace": pc.replace_substring,
+    "substring": lambda a, start, length: pc.utf8_slice_codeunits(a, start, start + length),
+    "cast": _cast,
+}

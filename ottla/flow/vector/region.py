@@ -1,0 +1,313 @@
+"""The part of a task that takes many records at once: from a source as far as steps are expressions or batch functions.
+
+    vectorize(task)         # once; records that then come as columns take the way of columns
+
+Rules:
+- Behind the last such step records go on one by one, in their order.
+- Where a stream is split, its branches take the records one branch after another. So they may share no store, no topic
+  and no later step; where they do, the records of that source are taken one by one.
+- First everything is computed, then stores are written and outputs given. If computing fails, nothing has happened, and
+  the same records are taken one by one: that decides which of them is wrong, and asks the handlers.
+- Few records, and tasks with punctuators by stream time, are taken one by one as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow.compute as pc
+
+from ottla.flow.column.expression import Expression
+from ottla.flow.column.kind import Type, type_of
+from ottla.flow.context import SinkNode
+from ottla.flow.operator import stateless
+from ottla.flow.operator.aggregate import _Aggregate
+from ottla.flow.operator.window_aggregate import _WindowAggregate
+from ottla.flow.serde import Serde, TimeWindowedSerde
+from ottla.flow.vector.aggregate import WindowedKeys, by_key, by_window
+from ottla.flow.vector.columns import OutputColumns
+from ottla.flow.vector.encode import encode, fixed
+from ottla.flow.vector.evaluate import Frame, evaluate
+from ottla.flow.window import TimeWindows
+
+if TYPE_CHECKING:
+    from ottla.flow.engine import Task
+    from ottla.flow.task.rows import Rows
+
+#: Fewer records cost less one by one.
+LEAST = 48
+
+
+@dataclass(slots=True)
+class Run:
+    """What is to be done when all is computed."""
+
+    rows: Rows
+    start: int
+    #: The task's stream time at each of these rows.
+    newest: Any
+    effects: list[Callable[[], None]] = field(default_factory=list)
+
+
+Step = Callable[[Frame, Run], None]
+
+
+class Kinds(NamedTuple):
+    """The types of keys and values at a place. Keys of windowed tables: `windowed`."""
+
+    key: Type
+    value: Type
+    windowed: bool = False
+
+
+class Region:
+    """Everything behind one source."""
+
+    def __init__(self, task: Task, step: Step) -> None:
+        self._task = task
+        self._step = step
+
+    def run(self, rows: Rows, start: int, end: int) -> bool:
+        """Process these rows. False: nothing was done."""
+        if end - start < LEAST or rows.columns is None:
+            return False
+        keys, values = rows.columns
+        stamps = np.array(rows.timestamps[start:end], dtype=np.int64)
+        size = end - start
+        frame = Frame(keys.slice(start, size), values.slice(start, size), stamps, np.arange(start, end))
+        time = self._task.time
+        run = Run(rows, start, np.maximum.accumulate(np.maximum(stamps, time.value)))
+        try:
+            self._step(frame, run)
+        except Exception:
+            return False
+        for effect in run.effects:
+            effect()
+        time.value = int(run.newest[-1])
+        return True
+
+
+def vectorize(task: Task) -> None:
+    """Give each source of a task its region, where it has one."""
+    compiler = _Compiler(task)
+    for receiver in task.receivers():
+        receiver.region = compiler.region(receiver)
+
+
+class _Compiler:
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._topology = task.topology
+
+    def region(self, receiver: Any) -> Region | None:
+        kinds = Kinds(receiver.key.column_type, receiver.value.column_type)
+        if kinds.key is None or kinds.value is None or receiver.extracts:
+            return None
+        found = self._children(receiver.context.name, kinds)
+        if found is None or not found[1]:
+            return None
+        return Region(self._task, found[0])
+
+    def _children(self, name: str, kinds: Kinds) -> tuple[Step, bool] | None:
+        """What follows a node, and whether any of it takes columns. None if its branches are not free of each other."""
+        children = [each for each in self._topology.children(name) if each in self._task.subtopology.nodes]
+        if len(children) > 1 and not self._free(children):
+            return None
+        found = [self._node(each, kinds) for each in children]
+        if any(each is None for each in found):
+            return None
+        steps = [each[0] for each in found if each is not None]
+        columns = any(each[1] for each in found if each is not None)
+        return (steps[0], columns) if len(steps) == 1 else (_all(steps), columns)
+
+    def _free(self, children: Sequence[str]) -> bool:
+        """Do these branches share nothing?"""
+        seen: set[str] = set()
+        for child in children:
+            touched = self._touched(child)
+            if seen & touched or "*" in touched:
+                return False
+            seen |= touched
+        return True
+
+    def _touched(self, name: str) -> set[str]:
+        """The nodes, stores and topics that a record may reach from a node; `*`: any topic."""
+        topology = self._topology
+        if name in topology.sinks:
+            topic = topology.sinks[name].topic
+            return {name, f"topic {topic}" if isinstance(topic, str) else "*"}
+        found = {name, *(f"store {each}" for each in topology.processors[name].stores)}
+        for child in topology.children(name):
+            found |= self._touched(child)
+        return found
+
+    def _node(self, name: str, kinds: Kinds) -> tuple[Step, bool] | None:
+        node = self._task.node(name)
+        if isinstance(node, SinkNode):
+            return self._sink(node, kinds)
+        processor = node.processor
+        made = self._stateless(processor, kinds) or self._aggregate(processor, name, kinds)
+        if made is None:
+            return (self._one_by_one(node), False) if not kinds.windowed else None
+        apply, after = made
+        rest = self._children(name, after)
+        if rest is None:
+            return (self._one_by_one(node), False) if not kinds.windowed else None
+        following = rest[0]
+
+        def step(frame: Frame, run: Run) -> None:
+            following(apply(frame, run), run)
+
+        return step, True
+
+    def _stateless(self, processor: Any, kinds: Kinds) -> tuple[Callable[[Frame, Run], Frame], Kinds] | None:
+        match processor:
+            case stateless.PassThrough() | stateless.ToStream():
+                return (lambda frame, run: frame), kinds
+            case stateless.DropNullKeys() if not kinds.windowed:
+                return (lambda frame, run: frame.where(pc.is_valid(frame.keys))), kinds
+        if kinds.windowed:
+            return None
+        function = _columns(processor)
+        if function is None:
+            return None
+        compute = function.compute
+        match processor:
+            case stateless.Filter():
+                if function.kind(kinds) != "boolean":
+                    return None
+                negate = processor.negate
+
+                def kept(frame: Frame, run: Run) -> Frame:
+                    mask = compute(frame).fill_null(False)
+                    return frame.where(pc.invert(mask) if negate else mask)
+
+                return kept, kinds
+            case stateless.MapValues():
+                kind = function.kind(kinds)
+                return (lambda frame, run: replace(frame, values=compute(frame))), kinds._replace(value=kind)
+            case stateless.SelectKey():
+                kind = function.kind(kinds)
+                if not isinstance(kind, str):
+                    return None
+                return (lambda frame, run: replace(frame, keys=compute(frame))), kinds._replace(key=kind)
+            case stateless.FlatMap():
+                return (lambda frame, run: function.flat(frame)), Kinds(*function.pair)
+        return None
+
+    def _aggregate(self, processor: Any, name: str, kinds: Kinds) -> tuple[Callable[[Frame, Run], Frame], Kinds] | None:
+        if not isinstance(processor, (_Aggregate, _WindowAggregate)) or kinds.windowed:
+            return None
+        table = processor._table
+        which = getattr(table.aggregator, "fold", None)
+        streams = all(
+            isinstance(getattr(self._task.node(each), "processor", None), stateless.ToStream)
+            for each in self._topology.children(name)
+        )
+        if which is None or table.sending_old or not streams or kinds.key not in ("string", "bytes", "long"):
+            return None
+        kind = "long" if which == "count" else kinds.value
+        if kind not in ("long", "double", "string") or (which == "sum" and kind == "string"):
+            return None
+        windowed = isinstance(processor, _WindowAggregate)
+        if isinstance(processor, _WindowAggregate):
+            windows = processor._windows
+            if (
+                processor._table.on_close
+                or not isinstance(windows, TimeWindows)
+                or windows.advance_ms != windows.size_ms
+            ):
+                return None
+        elif processor._store.versioned:
+            return None
+        compute = by_window if windowed else by_key
+        task = self._task
+
+        def aggregated(frame: Frame, run: Run) -> Frame:
+            found = compute(processor, which, frame, kind)
+
+            def apply() -> None:
+                task.dropped += found.dropped
+                found.apply()
+
+            run.effects.append(apply)
+            return found.frame
+
+        return aggregated, Kinds(kinds.key, kind, windowed)
+
+    def _sink(self, node: SinkNode, kinds: Kinds) -> tuple[Step, bool] | None:
+        key, value = node.serdes
+        inner = key.inner if kinds.windowed and isinstance(key, TimeWindowedSerde) else key
+        fits = inner is not None and inner.column_type == kinds.key and value.column_type == kinds.value
+        if not node.is_fixed or not fits or kinds.windowed is not isinstance(key, TimeWindowedSerde):
+            # Python's objects of windowed keys are made by the operators alone.
+            return (self._one_by_one(node), False) if not kinds.windowed else None
+        topic, task = node.topic, self._task
+        assert inner is not None
+
+        def step(frame: Frame, run: Run) -> None:
+            keys, bys = _encoded_keys(inner, frame.keys)
+            values = encode(value, frame.values)
+            headers = run.rows.headers
+            own = None if headers is None else [headers[row] for row in frame.rows.tolist()]
+            columns = OutputColumns(topic, keys, values, frame.timestamps, own, bys)
+            if len(frame):
+                run.effects.append(lambda: task.outputs.append(columns))
+
+        return step, True
+
+    def _one_by_one(self, node: Any) -> Step:
+        task, push = self._task, node.push
+
+        def step(frame: Frame, run: Run) -> None:
+            newest = run.newest[frame.rows - run.start]
+            run.effects.append(lambda: task.process_frame(push, run.rows, frame, newest))
+
+        return step
+
+
+def _all(steps: Sequence[Step]) -> Step:
+    def step(frame: Frame, run: Run) -> None:
+        for each in steps:
+            each(frame, run)
+
+    return step
+
+
+def _encoded_keys(serde: Serde, keys: Any) -> tuple[Any, Any]:
+    """Keys as bytes, and what they are placed by, where that is something else."""
+    if not isinstance(keys, WindowedKeys):
+        return encode(serde, keys), None
+    inner = encode(serde, keys.keys)
+    starts = fixed(np.ascontiguousarray(keys.starts, dtype=">i8").view(np.uint8), 8, inner)
+    return pc.binary_join_element_wise(inner, starts, b""), inner
+
+
+class _Function(NamedTuple):
+    """A user's function of columns."""
+
+    compute: Callable[[Frame], Any]
+    kind: Callable[[Kinds], Type]
+    flat: Callable[[Frame], Frame]
+    pair: tuple[Type, Type]
+
+
+def _columns(processor: Any) -> _Function | None:
+    """The expression or batch function of an operator."""
+    given = getattr(processor, "function", None)
+    expression: Expression | None = getattr(given, "expression", None)
+    if expression is not None:
+        known = expression
+        return _Function(
+            lambda frame: evaluate(known, frame),
+            lambda kinds: type_of(known, kinds.key, kinds.value),
+            lambda frame: frame,
+            (None, None),
+        )
+    batch = getattr(given, "batch", None)
+    if batch is None:
+        return None
+    return _Function(batch.compute, lambda kinds: batch.kind, batch.flat, batch.pair)
