@@ -121,7 +121,7 @@ class Client:
         def answered(response: Any) -> None:
             if not isinstance(response, Unanswered) and not response.error_code and response.responses:
                 found = response.responses[0].partitions[0]
-                for offset, value in _records(bytes(found.records or b"")):
+                for offset, value in records_of(bytes(found.records or b"")):
                     if offset >= self.positions[index]:
                         self.history.ledger.seen.setdefault(self.name, []).append((index, offset, value))
                         self.positions[index] = offset + 1
@@ -130,16 +130,16 @@ class Client:
         self._to(node_id).ask(request, answered, timeout_ms=4_000, at_most=12)
 
 
-def _records(data: bytes) -> list[tuple[int, bytes]]:
+def records_of(data: bytes) -> list[tuple[int, bytes]]:
     return [(each.offset, bytes(each.value or b"")) for batch in read(data) for each in batch.records()]
 
 
-def _held(log: Log, start: int, end: int) -> list[tuple[int, bytes]]:
+def held(log: Log, start: int, end: int) -> list[tuple[int, bytes]]:
     found: list[tuple[int, bytes]] = []
     offset = max(start, log.start_offset)
     while offset < end:
         data = log.read(offset, 1 << 20, end_offset=end).bytes()
-        records = [each for each in _records(data) if offset <= each[0] < end]
+        records = [each for each in records_of(data) if offset <= each[0] < end]
         if not records:
             break
         found += records
@@ -333,7 +333,7 @@ class ReplicaHistory:
                     raise Broken(
                         f"{host.host.name} has the high watermark {end} in a log that ends at {log.end_offset}"
                     )
-                self.committed.note(host.host.name, index, _held(log, position, end))
+                self.committed.note(host.host.name, index, held(log, position, end))
                 self._looked[node_id, index] = log, max(position, end)
         for index, known in enumerate(self.script.partitions()):
             for node_id in known.isr:
@@ -387,8 +387,8 @@ class ReplicaHistory:
             for host in self.hosts.values():
                 log = host.log(index)
                 assert log is not None
-                logs[index] = _held(log, 0, log.end_offset)
-                bytes_of.append(b"".join(_raw(log)))
+                logs[index] = held(log, 0, log.end_offset)
+                bytes_of.append(b"".join(raw(log)))
                 self.committed.held_by(host.host.name, index, logs[index], log.end_offset)
             assert len(set(bytes_of)) == 1, f"the replicas of {index} differ byte by byte"
         check(self.ledger, logs, {})
@@ -409,13 +409,13 @@ class ReplicaHistory:
         return self.ledger.acknowledged
 
 
-def _raw(log: Log) -> list[bytes]:
+def raw(log: Log) -> list[bytes]:
     """Every batch of the log, as it is stored."""
     found, offset = [], log.start_offset
     while offset < log.end_offset:
         data = log.read(offset, 1, end_offset=log.end_offset).bytes()
         found.append(data)
-        offset = _records(data)[-1][0] + 1
+        offset = records_of(data)[-1][0] + 1
     return found
 
 

@@ -1,0 +1,113 @@
+"""Three brokers under one controller, every topic with three replicas, and unmodified clients: histories by seeds.
+
+Rules:
+- As in `tests/world/cluster.py`; the power of a broker goes only with `log.flush.interval.messages=1` (odd seeds).
+- Beside what clients were promised, the replicas are looked at: no two values below a high watermark at one offset
+  while it goes, and at the end all of them in sync and equal.
+"""
+
+from __future__ import annotations
+
+from ottla.client import AsyncAdmin
+from ottla.kernel.ids import TopicPartition
+from ottla.log.log import Log
+from ottla.sim.checker import CommittedRecords, WorkloadLedger
+from ottla.sim.node import NodeHost
+from ottla.sim.workload import PARTITIONS, until_it_works
+from ottla.sim.world import World
+from tests.world.cluster import ClusterHistory, cluster
+from tests.world.history import _CALM_MS, _SETTINGS, _TOPIC
+from tests.world.replicas import held, raw
+
+_REPLICATED = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "replica.lag.time.max.ms": "3000",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "1000",
+    "replica.fetch.backoff.ms": "200",
+}
+
+
+class ReplicatedHistory(ClusterHistory):
+    """Everything of a cluster history, three times."""
+
+    def __init__(self, seed: int, *, power: bool) -> None:
+        super().__init__(seed, power=power)
+        self.world = world = World(seed)
+        settings = _SETTINGS | _REPLICATED | ({"log.flush.interval.messages": "1"} if power else {})
+        self.controller, self.brokers = cluster(world, 3, settings)
+        self.nodes = [self.controller, *self.brokers]
+        self.ledgers = [WorkloadLedger(_TOPIC)]
+        self.committed = CommittedRecords()
+        self._looked: dict[tuple[str, int], tuple[Log, int]] = {}
+
+    async def _create(self, servers: str) -> None:
+        async def ask() -> None:
+            async with AsyncAdmin(servers) as admin:
+                await admin.create_topic(_TOPIC, partitions=PARTITIONS, replication_factor=3)
+
+        await until_it_works(ask)
+
+    def _log(self, node: NodeHost, partition: int) -> Log | None:
+        return None if node.node is None else node.node.store.get(TopicPartition(_TOPIC, partition))
+
+    def look(self) -> None:
+        """What is below high watermarks is the same everywhere."""
+        for node in self.brokers:
+            for index in range(PARTITIONS):
+                log = self._log(node, index)
+                if log is None or node.host.loop is None:
+                    continue
+                known, position = self._looked.get((node.host.name, index), (None, 0))
+                position = position if known is log else 0
+                end = log.high_watermark
+                self.committed.note(node.host.name, index, held(log, position, end))
+                self._looked[node.host.name, index] = log, max(position, end)
+
+    def _note(self, kind: str) -> None:
+        super()._note(kind)
+        self.look()
+
+    def _is_level(self) -> bool:
+        running = self.controller.running
+        assert running is not None
+        known = running.quorum.image.topics.get(_TOPIC)
+        if known is None:
+            return False
+        for index, partition in enumerate(known.partitions):
+            logs = [self._log(node, index) for node in self.brokers]
+            if len(partition.isr) != 3 or len({(log.high_watermark, log.end_offset) for log in logs if log}) != 1:
+                return False
+            if None in logs:
+                return False
+        return True
+
+    def described(self) -> list[object]:
+        running = self.controller.running
+        assert running is not None
+        found: list[object] = []
+        for index, known in enumerate(running.quorum.image.topics[_TOPIC].partitions):
+            logs = [self._log(node, index) for node in self.brokers]
+            marks = [(log.high_watermark, log.end_offset) for log in logs if log is not None]
+            found.append((known.leader, known.leader_epoch, known.isr, marks))
+        return found
+
+    def _end(self) -> None:
+        super()._end()
+        level = self.world.run_until(self._is_level, limit_ms=_CALM_MS)
+        self.look()
+        assert level, f"the replicas are not level after the faults: {self.described()}"
+        for index in range(PARTITIONS):
+            logs = [log for node in self.brokers if (log := self._log(node, index)) is not None]
+            assert len({b"".join(raw(log)) for log in logs}) == 1, f"the replicas of {index} differ byte by byte"
+
+
+def run_replicated(seed: int) -> ReplicatedHistory:
+    """A history by a seed; AssertionError when a promise is broken. Odd seeds lose power, too."""
+    history = ReplicatedHistory(seed, power=seed % 2 == 1)
+    history.run()
+    return history
