@@ -47,6 +47,7 @@ help:
 	@echo 'make wander   random histories beside Apache Kafka, every reply compared (SEEDS=1-100 FAMILY=admin)'
 	@echo 'make bench    beside Apache Kafka, and our client beside others; tables go to bench/results'
 	@echo 'make sim      the simulated disk, crashes before any effect (SEEDS=200)'
+	@echo 'make scenes   text scenes of the quorum (REWRITE=1: write their traces down), and random histories of it (SEEDS=200)'
 	@echo 'make world    nodes and clients on simulated hosts with links and clocks that fail (SEEDS=50 FIRST=1)'
 	@echo 'make chaos    three nodes as processes, cut off, killed, paused, disks full (MINUTES=5 SEED=1 NODES=ottla FAULTS=)'
 	@echo 'make crash    kill a node under load again and again (KILLS=100 SEED=1; JOBS=2 side by side, RESUME=1 goes on)'
@@ -145,6 +146,11 @@ wander: $(VENV)/.dev
 sim: $(VENV)/.dev
 	@$(PY) -m pytest -q -m 'not interop' tests/sim $(ARGS)
 	@$(PY) -m tests.crash.seeds --seeds $(SEEDS)
+
+scenes: $(VENV)/.dev
+	@$(if $(REWRITE),$(PY) -m tests.raft.scene --rewrite)
+	@$(PY) -m pytest -q tests/raft/test_scenes.py $(ARGS)
+	@$(PY) -m tests.raft.random_history --seeds 1-$(SEEDS)
 
 world: $(VENV)/.dev
 	@$(PY) -m tests.world --seeds $(if $(filter-out file,$(origin SEEDS)),$(SEEDS),50) --first $(or $(FIRST),1) $(ARGS)

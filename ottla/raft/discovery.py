@@ -49,20 +49,16 @@ def learn(member: QuorumMember, seen: LeaderSeen) -> bool:
 
 def take_common(member: QuorumMember, error: int, seen: LeaderSeen) -> bool | None:
     """What all responses have in common. Was the response good (True) or not, or None: go on with what it says."""
-    if seen.epoch < member.epoch:
-        # It was sent before we took this epoch.
-        return True
-    if error == ErrorCode.UNKNOWN_LEADER_EPOCH:
+    if seen.epoch < member.epoch or error == ErrorCode.UNKNOWN_LEADER_EPOCH:
+        # The other node is behind: it is asked again when it may have caught up.
         return False
     if seen.epoch > member.epoch or error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
         return learn(member, seen)
-    if error == ErrorCode.INVALID_VOTER_KEY:
-        return True
     looks = not isinstance(member.role, Follower | Leader)
     if looks and seen.leader_id not in (NO_NODE, member.me.node_id) and learn(member, seen):
         # An observer finds the leader and takes its records with the same Fetch.
         return None if error == ErrorCode.NONE else True
-    if error in (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.INVALID_REQUEST):
+    if error in (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.INVALID_VOTER_KEY, ErrorCode.INVALID_REQUEST):
         return False
     return None
 

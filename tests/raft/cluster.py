@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ottla.kernel.ids import Uuid
+from ottla.kernel.ports import Rng
 from ottla.raft.checkpoint import Membership, SnapshotId, VoterEndpoint, VoterNode
 from ottla.raft.connections import QuorumPeer
 from ottla.raft.effect import (
@@ -130,7 +131,7 @@ class Node:
         self.wants_sync = False
         self._parts = {}
         self.quorum = Quorum(
-            self.key, history, self.disk.election, self._settings, log, random.Random(f"{self.node_id} {self.life}")
+            self.key, history, self.disk.election, self._settings, log, self._cluster.rng_of(self.node_id, self.life)
         )
         self.step(Started(log.end_offset, end_offset, 10 * (log.end_offset - end_offset)))
 
@@ -245,6 +246,10 @@ class Node:
                 self.values.append(value)
         self.committed = high_watermark
 
+    def write_snapshot(self) -> None:
+        """A snapshot of all that is committed here, though none is due."""
+        self._write_snapshot(self.committed)
+
     def _write_snapshot(self, end_offset: int) -> None:
         assert self.quorum is not None
         snapshot = SnapshotId(end_offset, self.log.entries[end_offset - 1].epoch)
@@ -312,9 +317,17 @@ class Cluster:
     """The nodes, the messages between them, and what they have promised."""
 
     def __init__(
-        self, voters: list[int], observers: list[int], *, kraft_version: int = 1, settings: QuorumSettings | None = None
+        self,
+        voters: list[int],
+        observers: list[int],
+        *,
+        kraft_version: int = 1,
+        settings: QuorumSettings | None = None,
+        asks_itself: bool = True,
+        rng_of: Callable[[int, int], Rng] = lambda node_id, life: random.Random(f"{node_id} {life}"),
     ) -> None:
         self.now_ms = 0
+        self.rng_of = rng_of
         self.batches_max = 4
         self.messages: list[Message] = []
         #: Told of each step: (node, event, effects).
@@ -339,7 +352,12 @@ class Cluster:
         base = settings or QuorumSettings()
         for node_id in everyone:
             own = replace(
-                base, cluster_id="c", endpoints=(endpoint_of(node_id),), bootstrap=peers, can_vote=node_id < 10
+                base,
+                cluster_id="c",
+                endpoints=(endpoint_of(node_id),),
+                # The settings of all nodes name the same servers; a node may be among its own.
+                bootstrap=tuple(peer for peer in peers if asks_itself or self.at(peer) != node_id),
+                can_vote=node_id < 10,
             )
             node = Node(node_id, self, own, () if kraft_version else nodes)
             if kraft_version and node_id in voters:
@@ -365,8 +383,8 @@ class Cluster:
     def deliver(self, message: Message) -> None:
         """Bring a message to its node, if that is up and the one who waits for it still lives."""
         if message.response is None:
-            target = self.nodes[message.target]
-            if target.quorum is not None:
+            target = self.nodes.get(message.target)
+            if target is not None and target.quorum is not None:
                 target.receive(message)
             return
         source = self.nodes[message.source]
