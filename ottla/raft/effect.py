@@ -1,4 +1,8 @@
-"""What a quorum wants done, in this order. Named in the imperative."""
+"""What a quorum wants done. Named in the imperative.
+
+The driver carries the effects of a step out in their order, before the next event; the event that an effect asks for is
+told at once, within that. Only the results of Sync, WriteSnapshot and Send come later.
+"""
 
 from __future__ import annotations
 
