@@ -31,7 +31,7 @@ from ottla.broker.limits.quota import Quotas
 from ottla.broker.metadata.metadata_log import MetadataLog
 from ottla.host.clock import HostClock
 from ottla.host.disk import HostDisk
-from ottla.kernel.error import OttlaError
+from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.frozen import frozen
 from ottla.kernel.lazy import LazyModule
 from ottla.kernel.ports import Clock, Disk, Rng
@@ -53,6 +53,7 @@ else:
     outbound = LazyModule("ottla.net.outbound")
 
 _log = logging.getLogger("ottla.broker")
+_REGISTER_AGAIN_SECONDS = 1.0
 _net_log = logging.getLogger("ottla.net")
 
 
@@ -118,6 +119,8 @@ class MetadataNode(ABC):
         self.quorum: MetadataLog
         #: The way to the active controller, wherever it is.
         self.controllers = Controllers(loop, settings, self.rng, lambda: self.quorum, ports.outbound)
+        #: Is this controller's registration on its way?
+        self._registers = False
         self._undo = ExitStack()
         self._endpoints: dict[str, Endpoint] = {}
 
@@ -137,6 +140,8 @@ class MetadataNode(ABC):
             )
             self._undo.callback(self.quorum.close)
             self.quorum.subscribe_leader(self.controllers.leader_changed)
+            self.quorum.subscribe_leader(self._register_controller)
+            self.quorum.subscribe(lambda old, new: self._register_controller())
             self.quorum.on_failure = lambda error: self.on_failure(f"the metadata log cannot be kept: {error}")
             for listener in self.controller_listeners:
                 listener.serve()
@@ -155,7 +160,7 @@ class MetadataNode(ABC):
 
     def stop(self, done: Callable[[], None]) -> None:
         """Prepare to be closed, and call `done` then: other nodes take over what this one leads."""
-        done()
+        self.quorum.resign(done)
 
     def close(self) -> None:
         """Stop to serve, write what a clean shutdown writes, give the directories back."""
@@ -199,6 +204,21 @@ class MetadataNode(ABC):
         listener.bind(at.host, at.port)
         self._undo.callback(listener.close)
         return listener
+
+    def _register_controller(self) -> None:
+        """Have the leader write down this controller's incarnation; the leader does it itself."""
+        quorum = self.quorum
+        if self._registers or self.closed or quorum.leader is None or not quorum.is_controller_unregistered:
+            return
+        self._registers = True
+
+        def answered(response: object) -> None:
+            self._registers = False
+            if isinstance(response, KafkaError):
+                _log.warning("this controller cannot be registered: %s; it is tried again", response)
+                self.loop.call_later(_REGISTER_AGAIN_SECONDS, self._register_controller)
+
+        self.controllers.ask(quorum.controller_request, answered)
 
     def _dial_controller(self, host: str, port: int) -> outbound.Outbound:
         settings = self.settings

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.controllers.broker_life import BrokerLife
@@ -159,10 +159,11 @@ class BrokerNode(MetadataNode):
         self.on_ready()
 
     def stop(self, done: Callable[[], None]) -> None:
+        resign = partial(super().stop, done)
         if self.settings.controlled_shutdown_enable:
-            self.life.stop(done)
+            self.life.stop(resign)
         else:
-            done()
+            resign()
 
     def close(self) -> None:
         self.life.close()

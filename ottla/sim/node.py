@@ -35,12 +35,17 @@ _CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 _PORT = 9092
 
 
+def controller_address(host: Host) -> str:
+    """Where a host's node is found as a controller."""
+    return f"{host.address}:{_PORT + 1}"
+
+
 class NodeHost:
     """A host with a disk and one node. `settings` go before those of a node that is alone."""
 
-    def __init__(self, world: World, name: str, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, world: World, host: str | Host, settings: Mapping[str, str] | None = None) -> None:
         self.world = world
-        self.host = host = world.host(name)
+        self.host = host = world.host(host) if isinstance(host, str) else host
         self.disk = SimDisk(world.rng)
         roles = (settings or {}).get("process.roles", "broker,controller")
         listeners = []
@@ -75,12 +80,18 @@ class NodeHost:
     @property
     def controller_address(self) -> str:
         """Where it is found as a controller."""
-        return f"{self.host.address}:{_PORT + 1}"
+        return controller_address(self.host)
 
     @property
     def node(self) -> BrokerNode | None:
         """The broker, while one runs."""
         return self.running if isinstance(self.running, BrokerNode) else None
+
+    @property
+    def decides(self) -> bool:
+        """Is its controller the active one, as far as it knows?"""
+        leader = self.running.quorum.leader if self.running is not None else None
+        return leader is not None and leader.node_id == self.settings.node_id
 
     @property
     def bootstrap_servers(self) -> str:

@@ -368,6 +368,3 @@ def test_before_kip_853_the_settings_name_the_voters() -> None:
         assert log.membership.kraft_version == 0
     state = json.loads(whole(place, "quorum-state"))
     assert (state["data_version"], state["currentVoters"]) == (0, [{"voterId": 1}])
-    many = Place(disk, "/data", seed=3, **(texts | {"controller_quorum_voters": "1@127.0.0.1:9093,2@127.0.0.1:9094"}))
-    with pytest.raises(OttlaError, match=r"2 voters \(1, 2\); clusters are not yet served"):
-        many.start()

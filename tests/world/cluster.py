@@ -11,7 +11,7 @@ from random import Random
 
 from ottla.client import AsyncAdmin
 from ottla.sim.checker import WorkloadLedger, check
-from ottla.sim.node import NodeHost
+from ottla.sim.node import NodeHost, controller_address
 from ottla.sim.workload import PARTITIONS, consume, produce, read_all, read_commits, until_it_works
 from ottla.sim.world import World
 from tests.world.history import _CALM_MS, _SETTINGS, _TOPIC, History
@@ -27,6 +27,14 @@ def cluster(world: World, brokers: int, settings: dict[str, str] | None = None) 
     return controller, [
         NodeHost(world, f"broker{index}", own | {"node.id": str(index)} | given) for index in range(brokers)
     ]
+
+
+def combined(world: World, count: int, settings: dict[str, str] | None = None) -> list[NodeHost]:
+    """Nodes that are broker and controller in one, all of them voters; none of them started."""
+    hosts = [world.host(f"node{index}") for index in range(1, count + 1)]
+    voters = ",".join(f"{index}@{controller_address(host)}" for index, host in enumerate(hosts, 1))
+    given = {"controller.quorum.voters": voters, "controller.quorum.bootstrap.servers": ""} | (settings or {})
+    return [NodeHost(world, host, {"node.id": str(index)} | given) for index, host in enumerate(hosts, 1)]
 
 
 def servers_of(brokers: list[NodeHost]) -> str:

@@ -140,6 +140,10 @@ _CONTROLLER_APIS = {
         *_APIS["quorum"],
         ApiKey.FETCH,
         ApiKey.FETCH_SNAPSHOT,
+        ApiKey.VOTE,
+        ApiKey.BEGIN_QUORUM_EPOCH,
+        ApiKey.END_QUORUM_EPOCH,
+        ApiKey.UPDATE_RAFT_VOTER,
     ),
     "security": _APIS["security"],
 }

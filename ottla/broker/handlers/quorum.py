@@ -1,12 +1,10 @@
-"""DescribeQuorum (key 55), AddRaftVoter (key 80), RemoveRaftVoter (key 81): the quorum and its voters.
+"""The quorum: DescribeQuorum (key 55), AddRaftVoter (key 80), RemoveRaftVoter (key 81), on every listener.
 
-On listeners for controllers also Fetch (key 1) and FetchSnapshot (key 59) of the metadata log: the quorum's machine
-answers them (`ottla.raft`), and a fetch that finds nothing new waits there.
+On listeners for controllers also what nodes of the quorum ask each other: Fetch (key 1), FetchSnapshot (key 59) of the
+metadata log, Vote (key 52), BeginQuorumEpoch (key 53), EndQuorumEpoch (key 54), UpdateRaftVoter (key 82). The machine
+of the quorum answers them (`ottla.raft`); what cannot be answered yet waits there.
 
-This node is a quorum of one and replicates its log to nobody: a voter that could be added is never caught up, which is
-the answer that Apache Kafka gives after a while of waiting, and the only voter there is cannot go.
-
-KIPs: 595, 630 FetchSnapshot, 642 DescribeQuorum, 853 voters.
+KIPs: 595, 630 FetchSnapshot, 642 DescribeQuorum, 853 voters, 996 pre-votes.
 """
 
 from __future__ import annotations
@@ -15,12 +13,11 @@ from typing import Any
 
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later
-from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error import ErrorCode
 from ottla.kernel.error_message import standard
 from ottla.kernel.ids import METADATA_TOPIC, NO_UUID
 from ottla.raft.quorum import ReplicaView
-from ottla.wire.api import BOTH, CONTROLLER, ApiKey
-from ottla.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from ottla.wire.api import CONTROLLER, ApiKey
 from ottla.wire.api.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -30,16 +27,32 @@ from ottla.wire.api.describe_quorum import (
     ResponsePartitionData,
     ResponseTopicData,
 )
-from ottla.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
 _DIRECTORIES_FROM = 2
 
 
 @handles(ApiKey.FETCH, on=CONTROLLER)
 @handles(ApiKey.FETCH_SNAPSHOT, on=CONTROLLER)
+@handles(ApiKey.VOTE, on=CONTROLLER)
+@handles(ApiKey.BEGIN_QUORUM_EPOCH, on=CONTROLLER)
+@handles(ApiKey.END_QUORUM_EPOCH, on=CONTROLLER)
+@handles(ApiKey.ADD_RAFT_VOTER, on=CONTROLLER)
+@handles(ApiKey.REMOVE_RAFT_VOTER, on=CONTROLLER)
+@handles(ApiKey.UPDATE_RAFT_VOTER, on=CONTROLLER)
 def receive(call: Call, request: Any) -> Later:
-    """Tell the machine; it answers now or later."""
+    """Tell the quorum's machine; it answers now or later."""
     return call.node.quorum.raft.network.receive(call, request)
+
+
+@handles(ApiKey.ADD_RAFT_VOTER)
+@handles(ApiKey.REMOVE_RAFT_VOTER)
+def change_voters(call: Call, request: Any) -> Later:
+    """The leader of the quorum decides; a client that asks another node gets its answer."""
+    if call.node.quorum.raft.quorum.leads:
+        return receive(call, request)
+    later = Later()
+    call.node.controllers.forward(call, request, later.resolve)
+    return later
 
 
 @handles(ApiKey.DESCRIBE_QUORUM)
@@ -107,54 +120,3 @@ def _partition(call: Call, topic: str, index: int) -> ResponsePartitionData:
         current_voters=[state(each) for each in voters],
         observers=[state(each) for each in observers],
     )
-
-
-@handles(ApiKey.ADD_RAFT_VOTER, on=BOTH)
-def add_voter(call: Call, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
-    """Refused, after the checks that Kafka makes first."""
-    node = call.node
-    _check_cluster(call, request.cluster_id)
-    if request.voter_id < 0 or request.voter_directory_id == NO_UUID:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Add voter request didn't include a valid voter")
-    names = {each.name for each in request.listeners}
-    default = node.settings.controller_listener_names[0]
-    if default not in names:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"Add voter request didn't include the endpoint ({', '.join(sorted(names))}) for the default listener "
-            f"{default}",
-        )
-    _check_voters_change(call, "adding")
-    for voter in node.quorum.voters:
-        if voter.voter.node_id == request.voter_id:
-            why = f"The voter id for {request.voter_id} is already part of the set of voters"
-            raise KafkaError(ErrorCode.DUPLICATE_VOTER, why)
-    why = "This node replicates its metadata log to nobody, so no other voter can catch up with it"
-    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, why)
-
-
-@handles(ApiKey.REMOVE_RAFT_VOTER, on=BOTH)
-def remove_voter(call: Call, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
-    """Refused, after the checks that Kafka makes first."""
-    _check_cluster(call, request.cluster_id)
-    if request.voter_id < 0 or request.voter_directory_id == NO_UUID:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Remove voter request didn't include a valid voter")
-    _check_voters_change(call, "removing")
-    raise KafkaError(
-        ErrorCode.VOTER_NOT_FOUND,
-        f"Cannot remove voter {request.voter_id}: it is not in the set of voters, or the only one in it",
-    )
-
-
-def _check_cluster(call: Call, cluster_id: str | None) -> None:
-    own = call.node.cluster_id
-    if cluster_id is not None and cluster_id != own:
-        why = f'The given id "{cluster_id}" doesn\'t match the cluster id "{own}"'
-        raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, why)
-
-
-def _check_voters_change(call: Call, what: str) -> None:
-    level = call.node.quorum.membership.kraft_version
-    if not level:
-        why = f"Cluster doesn't support {what} voter because the kraft.version feature is {level}"
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, why)

@@ -14,13 +14,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.broker.metadata.raft_driver import RaftDriver
-from ottla.broker.metadata.voters import raised
 from ottla.controller.activation import activation_records
 from ottla.controller.controller import NEWEST, Controller
 from ottla.controller.decision import Decision, MutationQuota, unlimited
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ports import Clock, Rng
-from ottla.raft.role import Voter
+from ottla.raft.event import VersionRaised
 from ottla.settings.server.settings import ServerSettings
 
 
@@ -85,7 +84,7 @@ class ControllerDriver:
 
     def _check_active(self) -> None:
         self._raft.check_works()
-        if not self.is_active:
+        if not self.is_active or not self._raft.quorum.leads:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller")
 
     def _decide(self, request: Any, version: int, charge: MutationQuota) -> Decision:
@@ -95,8 +94,10 @@ class ControllerDriver:
         now_ms = self._clock.monotonic_ms()
         decision = controller.handle(raft.images.appended, request, version, charge, now_ms=now_ms)
         if decision.kraft_version is not None:
-            own = Voter(self._settings.node_id, raft.directory_id)
-            raft.change_membership(raised(raft.membership, self._settings, decision.kraft_version, own))
+            refusal = raft.quorum.version_refusal(decision.kraft_version)
+            if refusal is not None:
+                raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, refusal)
+            raft.step(VersionRaised(decision.kraft_version))
         if decision.records:
             raft.submit(decision.records)
         return decision

@@ -31,8 +31,7 @@ from ottla.metadata.feature import CONTROLLER_REGISTRATIONS_FROM, supported
 from ottla.metadata.image import Image
 from ottla.net.peer import Peer
 from ottla.raft.checkpoint import Membership, VoterNode
-from ottla.raft.event import TimerExpired
-from ottla.raft.role import Follower
+from ottla.raft.event import ResignRequested, TimerExpired
 from ottla.settings.server.settings import ServerSettings
 from ottla.wire.api.broker_registration import BrokerRegistrationRequest
 from ottla.wire.record.metadata import BrokerRegistrationChangeRecord
@@ -65,16 +64,16 @@ class MetadataLog:
         #: When that is due.
         self._timer_ms = 0
         self._on_leader: list[Callable[[], None]] = []
-        #: Called when it is known how much of the log is committed, until then.
-        self._when_known: list[Callable[[], None]] = []
-        self._is_known = False
+        #: The epoch in which this node's controller was activated last.
+        self._led_epoch = -1
+        #: This controller's incarnation, which lasts as long as the process.
+        self.controller_request = registration.controller_request(settings, rng)
         #: Called once when a sync fails; the node stops.
         self.on_failure: Callable[[OSError], None] = lambda _: None
-        raft.on_lead = self._lead
-        raft.on_commit = self._committed
+        raft.on_commit = self._controller.committed
         raft.on_failure = self._failed
         raft.on_leader = self._leader_changed
-        raft.on_stepped = self._plan
+        raft.on_stepped = self._stepped
 
     @classmethod
     def open(
@@ -146,13 +145,6 @@ class MetadataLog:
         """Call `subscriber()` when another leader is known, or none is."""
         self._on_leader.append(subscriber)
 
-    def when_known(self, done: Callable[[], None]) -> None:
-        """Call `done` when this node has everything that was committed when it heard of a leader first."""
-        if self._is_known:
-            done()
-        else:
-            self._when_known.append(done)
-
     @property
     def membership(self) -> Membership:
         """The voters, as the log says it."""
@@ -205,6 +197,25 @@ class MetadataLog:
         self.raft.run_beside(loop, pool)
         self._plan()
 
+    def resign(self, done: Callable[[], None]) -> None:
+        """Let another node lead before this one stops, if there is one, and call `done` when the others know."""
+        quorum, loop = self.raft.quorum, self._loop
+        if not quorum.leads or len(self.membership.voters) < 2 or loop is None or self.raft.sync.failure is not None:
+            return done()
+        waiting = True
+
+        def told() -> None:
+            nonlocal waiting
+            if waiting:
+                waiting = False
+                limit.cancel()
+                done()
+
+        limit = loop.call_later(self._settings.controller_quorum_request_timeout_ms / 1000, told)
+        self.raft.receive(ResignRequested(quorum.epoch))
+        self.raft.network.when_idle(told)
+        return None
+
     def finish(self) -> None:
         """The node stops: commit what was decided, and use its threads no more. OSError when the disk fails."""
         self._loop = None
@@ -241,24 +252,35 @@ class MetadataLog:
 
     # ---- what the quorum tells
 
+    def _stepped(self) -> None:
+        """The machine may have another role now."""
+        quorum, controller = self.raft.quorum, self._controller
+        if quorum.leads and self._led_epoch != quorum.epoch:
+            self._led_epoch = quorum.epoch
+            if controller.is_active:
+                controller.resign()
+            self._lead()
+            self._leader_changed()
+        elif controller.is_active and not quorum.leads:
+            controller.resign()
+            self._leader_changed()
+        self._plan()
+
     def _lead(self) -> None:
         self._controller.activate()
-        if self.decided.metadata_version >= CONTROLLER_REGISTRATIONS_FROM:
-            request = registration.controller_request(self._settings, self._rng)
-            self.raft.submit(register_controller(self.decided, request).records)
+        if self.is_controller_unregistered:
+            self.raft.submit(register_controller(self.decided, self.controller_request).records)
 
-    def _committed(self, high_watermark: int) -> None:
-        self._controller.committed(high_watermark)
-        role = self.raft.quorum.role
-        known = role.leader_high_watermark if isinstance(role, Follower) else high_watermark
-        if not self._is_known and high_watermark >= known:
-            self._is_known = True
-            for done in self._when_known:
-                done()
+    @property
+    def is_controller_unregistered(self) -> bool:
+        """Has this controller's incarnation to be made known in the metadata?"""
+        image, request = self.decided, self.controller_request
+        if not self._settings.is_controller or image.metadata_version < CONTROLLER_REGISTRATIONS_FROM:
+            return False
+        known = image.controllers.get(request.controller_id)
+        return known is None or known.incarnation_id != request.incarnation_id
 
     def _leader_changed(self) -> None:
-        if self._controller.is_active and not self.raft.quorum.leads:
-            self._controller.resign()
         for subscriber in self._on_leader:
             subscriber()
 

@@ -39,7 +39,6 @@ from ottla.raft.checkpoint import (
     Membership,
     VoterNode,
     control_batch,
-    membership_records,
     record_batch,
 )
 from ottla.raft.effect import (
@@ -111,12 +110,11 @@ class RaftDriver:
         self._beside: tuple[asyncio.AbstractEventLoop, Executor] | None = None
         #: Called once when a sync fails; the node stops.
         self.on_failure: Callable[[OSError], None] = lambda _: None
-        #: Called when this node has begun an epoch, and after each commit with the new high watermark.
-        self.on_lead: Callable[[], None] = lambda: None
+        #: Called after each commit, with the new high watermark.
         self.on_commit: Callable[[int], None] = lambda _: None
         #: Called when another leader is known, or none is.
         self.on_leader: Callable[[], None] = lambda: None
-        #: Called when the machine may have another deadline.
+        #: Called when the machine may have another role or deadline.
         self.on_stepped: Callable[[], None] = lambda: None
         self.network = RaftNetwork(dial, self.receive)
         self.quorum: Quorum
@@ -157,18 +155,16 @@ class RaftDriver:
         self.step(self._started)
 
     def _check_voter(self, me: Voter) -> None:
+        """A controller must have a quorum that it votes in or can follow."""
         settings = self._settings
         if not (self.membership.kraft_version or settings.controller_quorum_voters or self.log.end_offset):
             where = f"{self.directory} is formatted for a node that joins a quorum later"
             raise OttlaError(f"{where}, and this one begins its own: format it with --standalone")
         named = ", ".join(str(node.voter.node_id) for node in self.membership.voters) or "nobody"
-        if find_voter(self.membership, me) is None:
+        is_voter = find_voter(self.membership, me) is not None
+        if not is_voter and {node.voter.node_id for node in self.membership.voters} <= {me.node_id}:
+            # Else it follows the others until it is added.
             raise OttlaError(f"node {me.node_id} is not a voter of this quorum, which is {named}")
-        if len(self.membership.voters) > 1:
-            count = len(self.membership.voters)
-            raise OttlaError(
-                f"the quorum has {count} voters ({named}); clusters are not yet served: run one controller"
-            )
 
     def run_beside(self, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
         """From now on the loop runs, and there are threads for syncs and snapshots."""
@@ -211,10 +207,6 @@ class RaftDriver:
     def submit(self, records: Sequence[Any]) -> None:
         """Append these records as one batch. KAFKA_STORAGE_ERROR when the log cannot be written."""
         self.step(Submitted(records))
-
-    def change_membership(self, membership: Membership) -> None:
-        """Write down who votes from now on."""
-        self._append_control(membership_records(membership), self.quorum.epoch)
 
     def receive(self, event: Event) -> None:
         """Something came from the network, or will not come: tell the machine, and sync what it appends."""
@@ -259,8 +251,6 @@ class RaftDriver:
             case CleanLog():
                 self._clean()
             case LeaderChanged():
-                if effect.leader_id == self._settings.node_id:
-                    self.on_lead()
                 self.on_leader()
             case Warn():
                 _log.warning("%s", effect.text)

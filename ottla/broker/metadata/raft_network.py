@@ -36,6 +36,9 @@ class RaftNetwork:
         self._step = step
         #: By the peer's id.
         self._peers: dict[int, Outbound] = {}
+        #: How many requests are on their way, and who is told when none is.
+        self._pending = 0
+        self._idle: Callable[[], None] | None = None
         self._tickets = count()
         #: Requests that came and are not answered.
         self._received: dict[int, Later] = {}
@@ -53,6 +56,7 @@ class RaftNetwork:
             outbound = self._peers[peer.node_id] = self._dial(peer.host, peer.port)
 
         def done(answer: Any) -> None:
+            self._pending -= 1
             if self.closed:
                 return
             if isinstance(answer, NotOffered):
@@ -61,8 +65,21 @@ class RaftNetwork:
                 self._step(RequestFailed(ticket))
             else:
                 self._step(ResponseReceived(ticket, answer))
+            self._look_if_idle()
 
+        self._pending += 1
         outbound.ask(effect.request, done, timeout_ms=effect.timeout_ms)
+
+    def when_idle(self, done: Callable[[], None]) -> None:
+        """Call `done` once when no request is on its way; at once if none is."""
+        self._idle = done
+        self._look_if_idle()
+
+    def _look_if_idle(self) -> None:
+        done = self._idle
+        if done is not None and not self._pending:
+            self._idle = None
+            done()
 
     @property
     def failures(self) -> list[str]:

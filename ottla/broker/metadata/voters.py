@@ -35,9 +35,3 @@ def with_own_address(membership: Membership, settings: ServerSettings) -> Member
         for each in membership.voters
     )
     return membership._replace(voters=tuple(nodes))
-
-
-def raised(membership: Membership, settings: ServerSettings, kraft_version: int, own: Voter) -> Membership:
-    """What the log is to say when kraft.version goes up from 0: a quorum of this node, with its directory."""
-    nodes = (each._replace(voter=own) for each in known_voters(membership, settings))
-    return with_own_address(Membership(kraft_version, tuple(nodes)), settings)
