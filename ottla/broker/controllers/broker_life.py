@@ -167,10 +167,10 @@ class BrokerLife:
                 request = effect.request(self._node.node_id, self._node.quorum.image.offset)
                 self._node.controllers.ask_of_life(request, self._heartbeat_answered)
             case CaughtUp():
-                _log.info("the metadata is followed up to this broker's registration")
+                _log.debug("the metadata is followed up to this broker's registration")
                 self._on_caught_up()
             case Unfenced():
-                _log.info("the broker is unfenced: it serves")
+                _log.debug("the broker is unfenced: it serves")
                 self._on_unfenced()
             case LifeEnded(failure):
                 self._end(failure)
