@@ -83,7 +83,7 @@ def incremental_alter_configs(
             _check_request(resource, twice, [config.name for config in each.configs])
             missing = [each.name for each in each.configs if each.config_operation != _DELETE and each.value is None]
             _check_values(missing)
-            _check_node(settings, resource)
+            _check_node(image, settings, resource)
             changes = {config.name: (config.config_operation, config.value) for config in each.configs}
             records += _changed(image, settings, resource, changes)
         except KafkaError as error:
@@ -105,7 +105,7 @@ def alter_configs(image: Image, settings: ServerSettings, request: legacy.AlterC
         try:
             _check_request(resource, twice, [config.name for config in each.configs])
             _check_values([config.name for config in each.configs if config.value is None])
-            _check_node(settings, resource)
+            _check_node(image, settings, resource)
             changes: Changes = {config.name: (_SET, config.value) for config in each.configs}
             changes |= {name: (_DELETE, None) for name in image.config(*resource) if name not in changes}
             records += _changed(image, settings, resource, changes)
@@ -245,13 +245,13 @@ def _check_levels(image: Image, resource: Resource, records: list[ConfigRecord])
             raise KafkaError(ErrorCode.INVALID_CONFIG, why)
 
 
-def _check_node(settings: ServerSettings, resource: Resource) -> None:
-    """A broker's own settings are for that broker to change."""
+def _check_node(image: Image, settings: ServerSettings, resource: Resource) -> None:
+    """A broker's own settings are those of a broker that there is."""
     kind, name = resource
     if kind == BROKER and name:
         if not re.fullmatch(r"[+-]?\d+", name):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
-        if int(name) != settings.node_id:
+        if int(name) != settings.node_id and int(name) not in image.brokers:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {settings.node_id}, but received {name}"
             )

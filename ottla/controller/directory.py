@@ -105,15 +105,3 @@ def directories_left(image: Image, broker_id: int, online: Sequence[Uuid]) -> li
         if partition.leader == broker_id and lies_elsewhere(partition, broker_id, online)
     ]
     return records
-
-
-def cordoned(image: Image, broker_id: int, directories: Sequence[Uuid]) -> list[Any]:
-    """These directories of a broker, and no others, get no new replicas (KIP-1066)."""
-    broker = image.brokers[broker_id]
-    if image.metadata_version < CORDONED_DIRECTORIES_FROM or tuple(directories) == (broker.cordoned_log_dirs or ()):
-        return []
-    return [
-        BrokerRegistrationChangeRecord(
-            broker_id=broker_id, broker_epoch=broker.epoch, cordoned_log_dirs=list(directories)
-        )
-    ]

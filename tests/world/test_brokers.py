@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.controllers.lifecycle import LifeState
-from ottla.client import AsyncAdmin
+from ottla.client import AsyncAdmin, ConfigResource, ResourceType
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.metadata.image import BrokerImage
 from ottla.sim.node import Clients, NodeHost
@@ -20,7 +20,7 @@ SESSION_MS = 9_000
 class Cluster:
     """A controller, some brokers, and a client."""
 
-    def __init__(self, seed: int, brokers: int = 2) -> None:
+    def __init__(self, seed: int, brokers: int = 2, log_dirs: str = "/data") -> None:
         self.world = world = World(seed)
         self.controller = NodeHost(world, "controller", {"process.roles": "controller", "node.id": "9"})
         self.brokers = [
@@ -30,6 +30,7 @@ class Cluster:
                 {
                     "process.roles": "broker",
                     "node.id": str(number),
+                    "log.dirs": log_dirs,
                     "controller.quorum.bootstrap.servers": self.controller.controller_address,
                 },
             )
@@ -175,3 +176,24 @@ def test_an_unregistered_broker_that_lives_registers_again(cluster: Cluster) -> 
     assert cluster.known(2).epoch > epoch
     assert cluster.brokers[1].node is not None
     assert cluster.brokers[1].node.life.epoch == cluster.known(2).epoch
+
+
+def test_a_failed_and_a_cordoned_directory_are_told_by_heartbeats() -> None:
+    cluster = Cluster(3, log_dirs="/data,/other")
+    with Clients(cluster.world):
+        cluster.start()
+        cluster.ask(lambda admin: admin.create_topic("one", partitions=8))
+        node = cluster.brokers[1].node
+        assert node is not None
+        resource = ConfigResource(ResourceType.BROKER, "2")
+        cluster.ask(lambda admin: admin.alter_config(resource, {"cordoned.log.dirs": "/data"}))
+        cluster.until(lambda: len(cluster.known(2).cordoned_log_dirs or ()) == 1)
+        node.log_dirs.failed("/other", OSError(5, "Input/output error"))
+        cluster.until(lambda: len(cluster.known(2).log_dirs) == 1)
+        cluster.world.run_for(100)
+        image = node.quorum.image
+        online = set(cluster.known(2).log_dirs)
+        led = {each.leader for each in image.topics["one"].partitions if not set(each.directories) <= online}
+        assert 2 not in led and -1 in led
+        assert not cluster.known(2).fenced
+        assert cluster.brokers[1].failure is None

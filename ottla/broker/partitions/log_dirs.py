@@ -20,12 +20,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.metadata.topic_view import TopicStep
-from ottla.controller.directory import cordoned, directories_left
+from ottla.controller.directory import directories_left
 from ottla.controller.placement import directory_of
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition, Uuid, parse_uuid, uuid_text
 from ottla.log.log import Log, Origin
-from ottla.metadata.feature import DIRECTORIES_FROM
+from ottla.metadata.feature import CORDONED_DIRECTORIES_FROM, DIRECTORIES_FROM
 from ottla.metadata.image import BROKER, Image
 from ottla.replica.hosted import HostedReplica
 from ottla.wire.api.assign_replicas_to_dirs import (
@@ -107,12 +107,11 @@ class LogDirs:
             return
         named = self.cordoned()
         ids = [self._id_of(each) for each in node.store.directories if each in named]
-        try:
-            records = cordoned(node.quorum.decided, node.node_id, ids)
-            if records:
-                node.quorum.append(records)
-        except KafkaError as error:
-            _log.error("the controller does not know which directories are cordoned: %s", error)
+        broker = node.image.brokers.get(node.node_id)
+        if broker is None or node.image.metadata_version < CORDONED_DIRECTORIES_FROM:
+            return
+        if set(ids) != set(broker.cordoned_log_dirs or ()):
+            node.life.cordoned(ids)
 
     def follow(self, old: Image, new: Image, step: TopicStep) -> None:
         """The metadata changed, and perhaps what it says of where logs are."""
@@ -316,17 +315,20 @@ class LogDirs:
         node.leadership.lose(lost)
         # One that the controller has not heard of yet it could not know to be offline.
         self._tell_places(dict.fromkeys(lost, directory))
-        try:
-            self.tell_what_is_left()
-        except KafkaError as failure:
-            _log.error("the controller does not know that %s has failed: %s", path, failure)
+        node.life.directory_failed(directory)
 
     def tell_what_is_left(self) -> None:
-        """Let the controller take the leaders of what lies in failed directories away."""
+        """Let the controller take the leaders of what lies in failed directories away, at the start.
+
+        Another node's controller does so by the registration, which names the directories that work.
+        """
         node = self._node
         for path, error in node.store.failed_directories.items():
             if path == node.quorum.directory:
                 raise OttlaError(f"the log directory {path} has failed, and the metadata is in it: {error}")
+        leader = node.quorum.leader
+        if leader is None or leader.node_id != node.node_id:
+            return
         records = directories_left(node.quorum.decided, node.node_id, self.online_ids())
         if records:
             node.quorum.append(records)
