@@ -4,6 +4,7 @@ Rules, in this order:
 - A reassignment is completed when the ISR has every replica that is added and one that stays.
 - Below its least ISR a partition keeps those that leave the ISR as eligible leader replicas (ELR): they hold every
   committed record. At the least ISR there are none (KIP-966).
+- Only replicas are eligible: one that a reassignment drops stays behind, and may be added again later (0410).
 - A leader that is no longer right is replaced: by a member of the ISR, of the ELR when the ISR is empty, by the last
   leader known when both are, and by any replica when that is allowed. Those two are unclean: the ISR is that leader
   alone, and it recovers (KIP-704).
@@ -109,7 +110,7 @@ class PartitionChange:
             self._eligible = []
             return
         gone = {*self.isr, *self.unclean}
-        self._eligible = sorted({*self._eligible, *self._old.isr} - gone)
+        self._eligible = sorted(({*self._eligible, *self._old.isr} - gone) & {*self.replicas})
 
     def _elect(self, record: PartitionChangeRecord) -> None:
         leader, unclean = self._leader()

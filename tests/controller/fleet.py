@@ -69,7 +69,7 @@ class Fleet(Cluster):
             self.wait(timeout_ms * 2 // 3)
             for broker_id, broker in self.image.brokers.items():
                 if broker_id not in broker_ids and not broker.fenced:
-                    self.beat(broker_id)
+                    self.beat(broker_id, want_shut_down=broker.in_controlled_shutdown)
         assert all(self.image.brokers[broker_id].fenced for broker_id in broker_ids)
 
     def topic(self, name: str, *replicas: list[int], configs: dict[str, str | None] | None = None) -> Uuid:
@@ -119,7 +119,7 @@ class Fleet(Cluster):
         topic_id = self.image.topics[name].topic_id
         request = alter.AlterPartitionRequest(
             broker_id=asks,
-            broker_epoch=brokers[asks].epoch,
+            broker_epoch=brokers[asks].epoch if asks in brokers else -1,
             topics=[alter.RequestTopicData(topic_id=topic_id, partitions=[data])],
         )
         answer: alter.ResponsePartitionData = self.ask(request, version).topics[0].partitions[0]

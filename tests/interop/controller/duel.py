@@ -14,13 +14,14 @@ from typing import Any
 
 from ottla.controller.controller import Controller
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import Uuid
 from ottla.metadata.delta import Fold
 from ottla.metadata.image import Image
 from ottla.settings.server.settings import ServerSettings
 from ottla.wire.api import API
 from ottla.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.wire.api.create_topics import CreateTopicsResponse
-from ottla.wire.record.metadata import BrokerRegistrationChangeRecord
+from ottla.wire.record.metadata import BrokerRegistrationChangeRecord, PartitionChangeRecord
 from ottla.wire.schema import Struct, fields
 from tests.interop.controller.apache import NODE_ID, SESSION_MS, SETTINGS, ApacheController, Written
 from tests.interop.oracle.side import CLOSED, Connection, key_of
@@ -28,6 +29,7 @@ from tests.interop.server import CLUSTER_ID
 
 #: Fields that say nothing new in a failure.
 _DULL = ("features", "configs", "listeners", "end_points", "incarnation_id", "timeout_ms")
+_UNORDERED = ("eligible_leader_replicas",)
 
 
 class _Ids(Random):
@@ -74,7 +76,7 @@ class Duel:
         version = API[key_of(request)].versions[-1] if version is None else version
         expected = self._connection.ask(request, version)
         assert expected != CLOSED, f"Apache closed the connection on {request!r}"
-        written = _events(self._apache.written())
+        written = self._events(self._apache.written())
         self.story.append(f"{_brief(request)} v{version}\n  -> {_brief(expected)}")
         self.story += [f"  {batch.offset}: {_brief(batch.records)}" for batch in written]
         while written and self._is_silence(written[0], request):
@@ -92,8 +94,9 @@ class Duel:
         code = getattr(expected, "error_code", 0)
         self._compare("answers", _plain(ErrorCode(code) if code else expected), _plain(got))
         own = Written(self.image.offset + 1, records)
-        theirs, written = _split(written, len(records), own.offset)
-        self._compare("records", (theirs.offset, _canonical(theirs.records)), (own.offset, _canonical(records)))
+        theirs, written = self._split(written, len(records), own.offset)
+        expected_records = (theirs.offset, self._canonical(theirs.records))
+        self._compare("records", expected_records, (own.offset, self._canonical(records)))
         self._replay(theirs)
         for batch in written:
             self._fence(batch)
@@ -106,7 +109,7 @@ class Duel:
 
     def settle(self) -> None:
         """Follow what Apache did by itself."""
-        for batch in _events(self._apache.written()):
+        for batch in self._events(self._apache.written()):
             self._fence(batch)
 
     def _is_silence(self, batch: Written, request: Any) -> bool:
@@ -127,8 +130,44 @@ class Duel:
         self._compare("heard of", True, key in heard)
         active.sessions._heard = {key: now_ms - SESSION_MS - 1} | {each: now_ms for each in heard if each != key}
         records = self._ours.time_passed(self.image, now_ms).records
-        self._compare("records", _canonical(batch.records), _canonical(records))
+        self._compare("records", self._canonical(batch.records), self._canonical(records))
         self._replay(batch)
+
+    def _events(self, written: list[Written]) -> list[Written]:
+        """One batch may hold several events that came together: a broker that is fenced is one, with its partitions."""
+        found = []
+        for batch in written:
+            records, start = batch.records, 0
+            for index in range(len(records)):
+                broker_id = _fenced(Written(0, records[: index + 1]))
+                if broker_id is None:
+                    continue
+                begin = index
+                while not self._is_fenced(broker_id) and begin > start:
+                    if not isinstance(records[begin - 1], PartitionChangeRecord):
+                        break
+                    begin -= 1
+                if begin > start:
+                    found.append(Written(batch.offset + start, records[start:begin]))
+                found.append(Written(batch.offset + begin, records[begin : index + 1]))
+                start = index + 1
+            if start < len(records):
+                found.append(Written(batch.offset + start, records[start:]))
+        return found
+
+    def _is_fenced(self, broker_id: int) -> bool:
+        broker = self.image.brokers.get(broker_id)
+        return broker is None or broker.fenced
+
+    def _split(self, written: list[Written], count: int, offset: int) -> tuple[Written, list[Written]]:
+        """The first records, as many as ours are, and the events behind them."""
+        records: list[Any] = []
+        while written and len(records) < count:
+            event = written.pop(0)
+            offset = event.offset if not records else offset
+            records += event.records
+        rest = [Written(offset + count, records[count:])] if len(records) > count else []
+        return Written(offset, records[:count]), self._events(rest) + written
 
     def _replay(self, batch: Written) -> None:
         for offset, record in enumerate(batch.records, batch.offset):
@@ -136,6 +175,35 @@ class Duel:
                 self._fold.replay(record, offset, 1, 0)
         if batch.records:
             self._fold.publish(batch.offset + len(batch.records) - 1, 1, 0)
+
+    def dropped(self) -> list[str]:
+        """Topics that have eligible leaders which are no replicas any more: only Apache keeps those (0410)."""
+        return [
+            name
+            for name, topic in self.image.topics.items()
+            if any(not set(each.eligible_leader_replicas) <= set(each.replicas) for each in topic.partitions)
+        ]
+
+    def _canonical(self, records: list[Any]) -> list[str]:
+        """Records as texts, those of one kind that stand together sorted."""
+        runs: list[tuple[type, list[str]]] = []
+        for record in records:
+            if not runs or runs[-1][0] is not type(record):
+                runs.append((type(record), []))
+            runs[-1][1].append(_brief(record, (*_DULL, *_UNORDERED)) + self._eligible(record))
+        return [text for _, run in runs for text in sorted(run)]
+
+    def _eligible(self, record: Any) -> str:
+        """The eligible leaders after a change, without order and without those that are no replicas (0410)."""
+        if not isinstance(record, PartitionChangeRecord):
+            return ""
+        topic = self.image.topic(Uuid(record.topic_id))
+        if topic is None:
+            return ""
+        before, wanted = topic.partitions[record.partition_id], record.eligible_leader_replicas
+        eligible = before.eligible_leader_replicas if wanted is None else wanted
+        replicas = before.replicas if record.replicas is None else record.replicas
+        return f" ELR {sorted(set(eligible) & set(replicas))}"
 
     def _compare(self, what: str, expected: Any, got: Any) -> None:
         self.has_failed = expected != got
@@ -150,29 +218,6 @@ def _now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-def _events(written: list[Written]) -> list[Written]:
-    """One batch may hold several events that came together: a broker that is fenced ends one."""
-    found = []
-    for batch in written:
-        start = 0
-        for index in range(len(batch.records)):
-            if index + 1 == len(batch.records) or _fenced(Written(0, batch.records[: index + 1])) is not None:
-                found.append(Written(batch.offset + start, batch.records[start : index + 1]))
-                start = index + 1
-    return found
-
-
-def _split(written: list[Written], count: int, offset: int) -> tuple[Written, list[Written]]:
-    """The first records, as many as ours are, and the events behind them."""
-    records: list[Any] = []
-    while written and len(records) < count:
-        event = written.pop(0)
-        offset = event.offset if not records else offset
-        records += event.records
-    rest = [Written(offset + count, records[count:])] if len(records) > count else []
-    return Written(offset, records[:count]), _events(rest) + written
-
-
 def _fenced(batch: Written) -> int | None:
     """The broker that a batch fences at its end."""
     last = batch.records[-1] if batch.records else None
@@ -181,14 +226,14 @@ def _fenced(batch: Written) -> int | None:
     return None
 
 
-def _brief(value: Any) -> str:
+def _brief(value: Any, dull: tuple[str, ...] = _DULL) -> str:
     """What a struct says beyond its defaults."""
     if isinstance(value, Struct):
         nothing = type(value)()
         told = [
-            f"{each.name}={_brief(getattr(value, each.name))}"
+            f"{each.name}={_brief(getattr(value, each.name), dull)}"
             for each in fields(type(value))
-            if getattr(value, each.name) != getattr(nothing, each.name) and each.name not in _DULL
+            if getattr(value, each.name) != getattr(nothing, each.name) and each.name not in dull
         ]
         return f"{type(value).__name__}({', '.join(told)})"
     if isinstance(value, list):
@@ -206,17 +251,9 @@ def _plain(value: Any, name: str = "") -> Any:
         }
     if isinstance(value, list):
         items = [_plain(each) for each in value]
-        return sorted(items, key=repr) if name in ("topics", "replica_election_results", "configs") else items
+        return (
+            sorted(items, key=repr)
+            if name in ("topics", "partitions", "replica_election_results", "configs")
+            else items
+        )
     return bytes(value) if isinstance(value, bytes | bytearray | memoryview) else value
-
-
-def _canonical(records: list[Any]) -> list[str]:
-    """Records as texts, those of one kind that stand together sorted."""
-    runs: list[tuple[type, list[str]]] = []
-    for record in records:
-        if getattr(record, "eligible_leader_replicas", None):
-            record.eligible_leader_replicas = sorted(record.eligible_leader_replicas)
-        if not runs or runs[-1][0] is not type(record):
-            runs.append((type(record), []))
-        runs[-1][1].append(_brief(record))
-    return [text for _, run in runs for text in sorted(run)]

@@ -47,6 +47,8 @@ class History:
             self.fleet.tend()
             [step] = self.rng.choices([*_STEPS], [*_STEPS.values()])
             getattr(self, step)()
+            for name in self.fleet.duel.dropped():
+                self._delete(name.removesuffix(f"-{self.fleet.first}"))
 
     # ---- steps
 
@@ -155,9 +157,7 @@ class History:
 
     def delete(self) -> None:
         if len(self.topics) > 1:
-            topic = self.topics.pop(self.rng.randrange(len(self.topics)))
-            gone = DeleteTopicState(name=self.fleet.name(topic))
-            self.fleet.duel.ask(DeleteTopicsRequest(topics=[gone], timeout_ms=10_000))
+            self._delete(self.rng.choice(self.topics))
 
     def unregister(self) -> None:
         number = self._number()
@@ -169,6 +169,11 @@ class History:
         if broker is not None:
             request = AllocateProducerIdsRequest(broker_id=broker.broker_id, broker_epoch=broker.epoch)
             self.fleet.duel.ask(request)
+
+    def _delete(self, topic: str) -> None:
+        self.topics.remove(topic)
+        gone = DeleteTopicState(name=self.fleet.name(topic))
+        self.fleet.duel.ask(DeleteTopicsRequest(topics=[gone], timeout_ms=10_000))
 
     def _number(self) -> int:
         return self.rng.choice(BROKERS)
