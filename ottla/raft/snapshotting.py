@@ -6,7 +6,7 @@ commit.
 
 from __future__ import annotations
 
-from ottla.raft.effect import CleanLog, Commit, WriteSnapshot
+from ottla.raft.effect import CleanLog, Commit, Sync, WriteSnapshot
 from ottla.raft.event import Started
 from ottla.raft.member import QuorumMember
 from ottla.raft.role import UNKNOWN
@@ -20,7 +20,7 @@ class SnapshotSchedule:
         self.end_offset = 0
         self._bytes = 0
         self._from_ms = 0
-        #: The high watermark has moved in this step.
+        #: The high watermark has moved since a snapshot was last considered.
         self._has_moved = False
         #: A snapshot is being written.
         self._is_writing = False
@@ -46,15 +46,21 @@ class SnapshotSchedule:
             self._has_moved = True
 
     def write_if_due(self) -> None:
-        """After a commit, and behind all else of the step: the snapshot may move the start of the log."""
-        member, has_moved = self._member, self._has_moved
-        self._has_moved = False
-        settings, age_ms = member.settings, member.now_ms - self._from_ms
+        """After a commit, and behind all else of the step: the snapshot may move the start of the log.
+
+        Recovery believes what lies below a snapshot, so the log is durable up to there first. A follower knows of
+        commits before its own log is.
+        """
+        member, settings = self._member, self._member.settings
+        age_ms = member.now_ms - self._from_ms
         is_due = self._bytes >= settings.snapshot_bytes or age_ms >= settings.snapshot_interval_ms
-        if not is_due or not has_moved or self._is_writing:
-            return
-        self._is_writing = True
-        member.effects.append(WriteSnapshot(member.high_watermark))
+        if not is_due or not self._has_moved or self._is_writing:
+            self._has_moved = self._has_moved and is_due
+        elif member.synced_offset >= member.high_watermark:
+            self._has_moved, self._is_writing = False, True
+            member.effects.append(WriteSnapshot(member.high_watermark))
+        elif not settings.can_vote:
+            member.effects.append(Sync())
 
     def ended(self, end_offset: int = UNKNOWN) -> None:
         """The snapshot stands, or it failed."""
