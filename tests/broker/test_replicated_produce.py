@@ -204,3 +204,29 @@ def test_a_commit_that_is_not_replicated_is_not_confirmed(ends: str) -> None:
     pair.scene.machine.run(lambda: bool(commit))
     told = ErrorCode(commit[0].topics[0].partitions[0].error_code).name
     assert told == ("NOT_COORDINATOR" if ends == "leader" else "COORDINATOR_NOT_AVAILABLE")
+
+
+def test_a_start_takes_what_the_checkpoint_says_as_committed_and_no_more() -> None:
+    pair = Pair()
+    for _ in range(3):
+        pair.produce(acks=1)
+    pair.follower_has(2)
+    pair.scene.machine.stop()
+    pair.scene.machine.start()
+    pair.scene.machine.settle()
+    assert (pair.partition.high_watermark, pair.partition.log.end_offset) == (2, 3)
+    assert len(pair.scene.read(0)) == 2
+    pair.follower_has(3)
+    assert pair.partition.high_watermark == 3
+
+
+def test_each_epoch_has_an_object_of_its_own() -> None:
+    pair = Pair()
+    pair.produce(acks=1)
+    before = pair.partition
+    pair.follower_has(1)
+    pair.change(leader=1)
+    assert pair.partition is not before and pair.partition.leader_epoch == before.leader_epoch + 1
+    assert pair.partition.machine is not None
+    assert pair.partition.machine.followers[_FOLLOWER].end_offset == -1
+    assert pair.partition.high_watermark == 1

@@ -1,0 +1,262 @@
+"""The fetcher of a follower: a leader that the test plays answers its requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.kernel.error import ErrorCode
+from ottla.kernel.ids import TopicPartition, Uuid
+from ottla.net.peer import Disconnected
+from ottla.wire.api import fetch, list_offsets
+from ottla.wire.batch import build
+from ottla.wire.record.metadata import PartitionChangeRecord
+from ottla.wire.record.registration import BrokerEndpoint, RegisterBrokerRecord
+from tests.broker.disk_scene import TOPIC, Scene
+
+_LEADER = 2
+_PARTITIONS = 2
+_NEVER = "9223372036854775807"
+
+
+class Leader:
+    """Broker 2, as the fetcher's connection sees it; node 1 follows it in every partition."""
+
+    def __init__(self, **settings: str) -> None:
+        own = {"log_dirs": "/data", "log_flush_interval_messages": _NEVER} | settings
+        self.scene = scene = Scene(1, **own)
+        scene.create(_PARTITIONS)
+        self.node = scene.node
+        self.topic_id: Uuid = self.node.image.topics[TOPIC].topic_id
+        #: The requests that are not answered yet.
+        self.asked: list[tuple[Any, Callable[[Any], None]]] = []
+        self.session_id = 5
+        self.node.dial = lambda peer, options: self
+        endpoint = BrokerEndpoint(name="PLAINTEXT", host="leader", port=9092, security_protocol=0)
+        self.node.quorum.append(
+            [RegisterBrokerRecord(broker_id=_LEADER, broker_epoch=77, end_points=[endpoint], fenced=False)]
+        )
+        self.follow()
+
+    def follow(self) -> None:
+        """The metadata has another epoch of this leader's."""
+        self.node.quorum.append(
+            [
+                PartitionChangeRecord(
+                    topic_id=self.topic_id, partition_id=index, replicas=[_LEADER, 1], isr=[_LEADER], leader=_LEADER
+                )
+                for index in range(_PARTITIONS)
+            ]
+        )
+        self.scene.machine.settle()
+
+    def log(self, index: int) -> Any:
+        return self.node.store.get(TopicPartition(TOPIC, index))
+
+    # ---- as an Outbound
+
+    def ask(self, request: Any, done: Callable[[Any], None], *, timeout_ms: int, at_least: int = 0) -> None:
+        self.asked.append((request, done))
+
+    def close(self) -> None:
+        pass
+
+    # ---- answers
+
+    def next(self) -> Any:
+        """The request that waits; there is one at a time."""
+        [(request, _)] = self.asked
+        return request
+
+    def positions(self) -> dict[int, tuple[int, int, int]]:
+        """(offset, last fetched epoch, current leader epoch) of each partition that the request names."""
+        return {
+            each.partition: (each.fetch_offset, each.last_fetched_epoch, each.current_leader_epoch)
+            for topic in self.next().topics
+            for each in topic.partitions
+        }
+
+    def forgotten(self) -> set[int]:
+        return {each for topic in self.next().forgotten_topics_data for each in topic.partitions}
+
+    def answer(self, *parts: fetch.PartitionData, error: ErrorCode = ErrorCode.NONE) -> None:
+        response = fetch.FetchResponse(error_code=error, session_id=0 if error else self.session_id)
+        if parts:
+            response.responses.append(fetch.FetchableTopicResponse(topic_id=self.topic_id, partitions=list(parts)))
+        self.tell(response)
+
+    def tell(self, response: Any) -> None:
+        _, done = self.asked.pop(0)
+        done(response)
+        self.scene.machine.settle()
+
+    def pass_ms(self, ms: int) -> None:
+        end = self.scene.machine.clock.monotonic_ms() + ms
+        self.scene.machine.run(lambda: self.scene.machine.clock.monotonic_ms() >= end)
+        self.scene.machine.settle()
+
+
+def records(offset: int, count: int = 1, epoch: int = 1) -> bytes:
+    """Batches as a leader of this epoch has them."""
+    found = b""
+    for index in range(count):
+        data = bytearray(build([(1, None, b"v%d" % (offset + index), ())]))
+        data[:8] = (offset + index).to_bytes(8, "big")
+        data[12:16] = epoch.to_bytes(4, "big")
+        found += bytes(data)
+    return found
+
+
+def part(index: int, data: bytes = b"", high: int = 0, error: ErrorCode = ErrorCode.NONE, start: int = 0) -> Any:
+    return fetch.PartitionData(
+        partition_index=index, error_code=error, high_watermark=high, log_start_offset=start, records=data
+    )
+
+
+def diverging(index: int, epoch: int, end_offset: int) -> Any:
+    data = part(index)
+    data.diverging_epoch = fetch.EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    return data
+
+
+def test_a_request_names_what_has_changed_and_nothing_else() -> None:
+    leader = Leader()
+    first = leader.next()
+    assert (first.session_id, first.session_epoch, first.replica_state.replica_id) == (0, 0, 1)
+    assert leader.positions() == {0: (0, -1, 1), 1: (0, -1, 1)}
+    leader.answer(part(0, records(0, 2)), part(1))
+    assert (leader.next().session_id, leader.next().session_epoch) == (5, 1)
+    assert leader.positions() == {0: (2, 1, 1)}
+    leader.answer(part(0, high=2))
+    assert leader.positions() == {} and leader.next().session_epoch == 2
+    assert (leader.log(0).end_offset, leader.log(0).high_watermark) == (2, 2)
+
+
+def test_logs_that_part_are_cut_and_the_log_start_follows() -> None:
+    leader = Leader()
+    leader.answer(part(0, records(0, 4)), part(1))
+    leader.follow()
+    leader.answer()
+    assert leader.positions()[0] == (4, 1, 2)
+    leader.answer(diverging(0, 1, 3))
+    assert leader.positions()[0] == (3, 1, 2) and leader.log(0).end_offset == 3
+    leader.answer(part(0, records(3, 1, epoch=2), high=4, start=2))
+    assert leader.positions()[0][:2] == (4, 2)
+    assert (leader.log(0).start_offset, leader.log(0).high_watermark) == (2, 4)
+
+
+def test_a_partition_that_fails_pauses_alone() -> None:
+    leader = Leader()
+    leader.answer(part(0, error=ErrorCode.NOT_LEADER_OR_FOLLOWER), part(1, records(0)))
+    assert leader.positions() == {1: (1, 1, 1)} and leader.forgotten() == {0}
+    leader.answer(part(1, records(1)))
+    assert set(leader.positions()) == {1} and leader.forgotten() == set()
+    leader.pass_ms(1_100)
+    leader.answer(part(1))
+    assert leader.positions()[0] == (0, -1, 1)
+
+
+def test_records_that_are_damaged_stop_their_partition_alone() -> None:
+    leader = Leader()
+    damaged = bytearray(records(0))
+    damaged[-1] ^= 1
+    leader.answer(part(0, bytes(damaged)), part(1, records(0)))
+    assert leader.log(0).end_offset == 0 and leader.log(1).end_offset == 1
+    assert set(leader.positions()) == {1} and leader.forgotten() == {0}
+
+
+def test_a_fenced_follower_asks_again_with_the_next_epoch() -> None:
+    leader = Leader()
+    leader.answer(part(0, error=ErrorCode.FENCED_LEADER_EPOCH), part(1))
+    assert leader.forgotten() == {0}
+    leader.pass_ms(5_000)
+    leader.answer(part(1))
+    assert 0 not in leader.positions()
+    leader.follow()
+    leader.answer(part(1))
+    assert leader.positions()[0] == (0, -1, 2)
+
+
+def test_a_session_that_is_gone_begins_again_at_once_and_a_connection_after_the_backoff() -> None:
+    leader = Leader()
+    leader.answer(part(0), part(1))
+    leader.answer(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    assert leader.next().session_epoch == 0 and set(leader.positions()) == {0, 1}
+    leader.answer(part(0), part(1))
+    leader.tell(Disconnected("gone", was_sent=True))
+    assert leader.asked == []
+    leader.pass_ms(1_100)
+    assert leader.next().session_epoch == 0 and set(leader.positions()) == {0, 1}
+
+
+def test_an_answer_of_an_earlier_epoch_is_dropped() -> None:
+    leader = Leader()
+    leader.follow()
+    leader.answer(part(0, records(0, 3)), part(1))
+    assert leader.log(0).end_offset == 0
+    assert leader.positions()[0] == (0, -1, 2)
+
+
+def test_what_is_out_of_range_begins_where_the_leaders_log_begins() -> None:
+    leader = Leader()
+    leader.answer(part(0, error=ErrorCode.OFFSET_OUT_OF_RANGE), part(1))
+    questions = [each for each in leader.asked if isinstance(each[0], list_offsets.ListOffsetsRequest)]
+    assert [each[0].topics[0].partitions[0].timestamp for each in questions] == [-2, -1]
+    for question, offset in zip(questions, (7, 9), strict=True):
+        answered = list_offsets.ListOffsetsPartitionResponse(partition_index=0, offset=offset)
+        question[1](
+            list_offsets.ListOffsetsResponse(
+                topics=[list_offsets.ListOffsetsTopicResponse(name=TOPIC, partitions=[answered])]
+            )
+        )
+        leader.asked.remove(question)
+    leader.answer(part(1))
+    assert leader.positions()[0] == (7, -1, 1)
+
+
+def test_with_flush_messages_the_next_request_waits_for_the_sync() -> None:
+    leader = Leader(log_flush_interval_messages="1")
+    _, done = leader.asked.pop(0)
+    response = fetch.FetchResponse(session_id=5)
+    response.responses.append(
+        fetch.FetchableTopicResponse(topic_id=leader.topic_id, partitions=[part(0, records(0)), part(1)])
+    )
+    done(response)
+    seen = []
+    while not leader.asked:
+        seen.append(leader.log(0).recovery_point)
+        leader.scene.machine.loop.turn()
+    assert leader.positions()[0][0] == 1
+    assert seen[0] == 0 and leader.log(0).recovery_point == 1
+
+
+def test_a_long_answer_takes_several_turns_of_the_loop() -> None:
+    leader = Leader(log_segment_bytes="10485760")
+    data = b""
+    value = b"x" * 400_000
+    for offset in range(3):
+        batch = bytearray(build([(1, None, value, ())]))
+        batch[:8] = offset.to_bytes(8, "big")
+        batch[12:16] = (1).to_bytes(4, "big")
+        data += bytes(batch)
+    _, done = leader.asked.pop(0)
+    response = fetch.FetchResponse(session_id=5)
+    parts = [part(index, data) for index in range(_PARTITIONS)]
+    response.responses.append(fetch.FetchableTopicResponse(topic_id=leader.topic_id, partitions=[parts[0], parts[1]]))
+    done(response)
+    # Each is more than a turn's worth.
+    assert [leader.log(index).end_offset for index in range(_PARTITIONS)] == [3, 0]
+    leader.scene.machine.settle()
+    assert leader.positions() == {0: (3, 1, 1), 1: (3, 1, 1)}
+
+
+def test_a_leader_that_is_none_is_not_asked() -> None:
+    leader = Leader()
+    leader.node.quorum.append(
+        [PartitionChangeRecord(topic_id=leader.topic_id, partition_id=index, leader=-1) for index in range(_PARTITIONS)]
+    )
+    leader.scene.machine.settle()
+    leader.answer(part(0), part(1))
+    assert leader.asked == []
+    leader.follow()
+    assert leader.positions()[0] == (0, -1, 3)
