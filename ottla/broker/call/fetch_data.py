@@ -80,6 +80,19 @@ def partition_data(index: int, fetched: Fetched) -> PartitionData:
     return data
 
 
+def sent_elsewhere(index: int, replica: HostedReplica, broker_id: int) -> PartitionData:
+    """The consumer is to read from another replica (KIP-392)."""
+    return PartitionData(
+        partition_index=index,
+        high_watermark=replica.high_watermark,
+        last_stable_offset=replica.log.last_stable_offset,
+        log_start_offset=replica.log.start_offset,
+        aborted_transactions=None,
+        preferred_read_replica=broker_id,
+        records=_NO_RECORDS,
+    )
+
+
 def failed(index: int, code: ErrorCode) -> PartitionData:
     """The answer for a partition that cannot be read."""
     return PartitionData(

@@ -8,8 +8,8 @@ Rules:
   on the same connection ends the wait: Spark's connector leaves a long fetch behind when it seeks. Other requests wait
   behind it, as in Apache Kafka.
 
-KIPs: 74 limits, 98 isolation, 227 sessions, 320 epochs, 392 rack (no preferred replica on one node), 516 topic ids
-(version 13), 951 leader hints.
+KIPs: 74 limits, 98 isolation, 227 sessions, 320 epochs, 392 racks (a consumer may read from a follower, up to what that
+one knows to be committed), 516 topic ids (version 13), 951 leader hints.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ from asyncio import TimerHandle
 from collections.abc import Collection, Generator, Iterable
 from typing import TYPE_CHECKING
 
-from ottla.broker.call.fetch_data import BY_ID_FROM, append_data, divergence, failed, partition_data, wanted_of
+from ottla.broker.call.fetch_data import (
+    BY_ID_FROM,
+    append_data,
+    divergence,
+    failed,
+    partition_data,
+    sent_elsewhere,
+    wanted_of,
+)
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later, Reply, in_turns
 from ottla.broker.partitions.replica_fetch import fetch_as_replica, replica_of
@@ -27,6 +35,8 @@ from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.net.inbound import NO_REQUEST
 from ottla.replica.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Key, Session, Wanted
 from ottla.replica.hosted import HostedReplica
+from ottla.replica.partition import Partition
+from ottla.replica.selector import LEADER
 from ottla.wire.api import ApiKey
 from ottla.wire.api.fetch import FetchRequest, FetchResponse, PartitionData
 
@@ -34,6 +44,8 @@ if TYPE_CHECKING:
     from ottla.broker.node import BrokerNode
 
 _log = logging.getLogger("ottla.broker")
+#: From here on a client knows that it may read from a follower (KIP-392).
+_FROM_FOLLOWERS_SINCE = 11
 #: A fetch of more partitions than this, its session's with them, is answered in steps.
 _PARTITIONS_MANY = 1000
 _PARTITIONS_A_STEP = 200
@@ -83,6 +95,7 @@ class ParkedFetch:
         self.call = call
         self.node: BrokerNode = call.node
         self.by_id = call.version >= BY_ID_FROM
+        self.from_followers = call.version >= _FROM_FOLLOWERS_SINCE
         self.request = request
         self.bytes_max = min(request.max_bytes, self.node.settings.fetch_max_bytes)
         if self.node.quotas.active:
@@ -182,6 +195,7 @@ class ParkedFetch:
                 read_bytes += size
                 bytes_left = max(0, bytes_left - size)
             urgent = urgent or data.error_code != 0 or data.diverging_epoch.epoch >= 0
+            urgent = urgent or data.preferred_read_replica >= 0
             found.append((wanted, data))
         return bytes_left, read_bytes, urgent
 
@@ -221,6 +235,10 @@ class ParkedFetch:
             diverging = divergence(partition, wanted)
             if diverging is not None:
                 return diverging
+            if self.request.rack_id and type(partition) is Partition:
+                nearest = self.node.replication.nearest(partition, self.request.rack_id, wanted.fetch_offset)
+                if nearest != LEADER:
+                    return sent_elsewhere(wanted.partition, partition, nearest)
             fetched = partition.read(
                 wanted.fetch_offset,
                 min(wanted.bytes_max, bytes_left),
@@ -245,7 +263,13 @@ class ParkedFetch:
                 raise KafkaError(_gone(self.node, wanted))
         else:
             name = str(wanted.topic)
-        return self.node.leader_of(name, wanted.partition)
+        try:
+            return self.node.leader_of(name, wanted.partition)
+        except KafkaError as error:
+            followed = self.node.hosted.get((name, wanted.partition))
+            if followed is None or error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER or not self.from_followers:
+                raise
+            return followed
 
     def _empty_response(self) -> FetchResponse:
         return FetchResponse(session_id=self.session.session_id if self.session else NO_SESSION)
@@ -258,7 +282,7 @@ class ParkedFetch:
             news = wanted.is_news(
                 data.high_watermark, data.log_start_offset, has_records=has_records, failed=data.error_code != 0
             )
-            if self.incremental and not news and data.diverging_epoch.epoch < 0:
+            if self.incremental and not news and data.diverging_epoch.epoch < 0 and data.preferred_read_replica < 0:
                 continue
             if has_records and self.incremental and session is not None:
                 session.move_behind((wanted.topic, wanted.partition))

@@ -6,7 +6,7 @@ Rules:
 - A fetch looks at the partitions of its session that are marked (`ottla.replica.replica_session`), reads until the
   response is full, and leaves the rest marked.
 - With less than `min_bytes` it waits up to `max_wait_ms`; appends wake it at the end of the loop's turn. A high
-  watermark that moves does not: the follower is told of it with the next answer.
+  watermark that moves does not, unless consumers read from followers: the follower is told of it with the next answer.
 
 KIPs: 74 limits, 227 sessions, 320 and 595 epochs, 516 topic ids, 903 broker epochs.
 """
@@ -128,6 +128,7 @@ class ReplicaFetch:
         found: list[tuple[Watched, PartitionData]] = []
         bytes_left, read_bytes = request.max_bytes, 0
         urgent = final or request.max_wait_ms <= 0
+        selects = self.node.replication.selects
         # A copy: a disk that fails here marks all that it takes away.
         for watched in list(session.marked.values()):
             data = self._read(watched, bytes_left, min_one_batch=not read_bytes)
@@ -135,6 +136,7 @@ class ReplicaFetch:
             read_bytes += size
             bytes_left -= size
             urgent = urgent or data.error_code != 0 or data.diverging_epoch.epoch >= 0
+            urgent = urgent or (selects and data.high_watermark > watched.wanted.told_high_watermark >= 0)
             found.append((watched, data))
             if bytes_left <= 0:
                 break

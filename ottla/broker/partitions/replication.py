@@ -19,6 +19,7 @@ from ottla.replica.followed import FollowedPartition
 from ottla.replica.leader import LeaderSettings, ProposeIsr, TimePassed
 from ottla.replica.partition import Partition
 from ottla.replica.replica_session import ReplicaSessions
+from ottla.replica.selector import LEADER, LEADER_ONLY, RACK_AWARE, nearest
 
 if TYPE_CHECKING:
     from ottla.broker.node import BrokerNode
@@ -47,7 +48,22 @@ class Replication:
 
     def start(self) -> None:
         """Plan the first look at who lags."""
+        selector = self._node.settings.replica_selector_class
+        if selector not in (None, "", RACK_AWARE, LEADER_ONLY):
+            _log.warning("replica.selector.class=%s is not known here: consumers read from leaders", selector)
         self._plan()
+
+    @property
+    def selects(self) -> bool:
+        """Are consumers sent to the replica in their rack (KIP-392)?"""
+        return self._node.settings.replica_selector_class == RACK_AWARE
+
+    def nearest(self, partition: Partition, rack: str, offset: int) -> int:
+        """The broker that a consumer in `rack` is to read `offset` from; LEADER for this one."""
+        if partition.machine is None or not rack or not self.selects:
+            return LEADER
+        racks = {broker_id: broker.rack for broker_id, broker in self._node.image.brokers.items()}
+        return nearest(partition.machine, racks, rack, offset)
 
     def stop(self) -> None:
         """Stop the timers, and end the followers' sessions."""
@@ -101,6 +117,10 @@ class Replication:
         if not self._committed:
             self._node.loop.call_soon(self._tell_committed)
         self._committed[partition] = None
+        if self.selects:
+            # Consumers wait at the followers: they are told at once, as in Apache Kafka.
+            for session in partition.sessions:
+                session.wake()
 
     def _tell_committed(self) -> None:
         committed, self._committed = self._committed, {}

@@ -69,7 +69,10 @@ class ReplicationDeclaration:
         importance=HIGH,
     )
     replica_selector_class = string(
-        "replica.selector.class", None, "The Java class that chooses the replica a consumer reads from.", served=False
+        "replica.selector.class",
+        None,
+        "The Java class that chooses the replica a consumer reads from: RackAwareReplicaSelector or LeaderSelector of "
+        "org.apache.kafka.common.replica. Another one is as none.",
     )
     replica_socket_receive_buffer_bytes = integer(
         "replica.socket.receive.buffer.bytes",
