@@ -64,11 +64,12 @@ def _alter(
     if answer.error_code:
         return
     change = draft.change(topic, index)
-    change.election = allowed_election(draft.image, draft.settings, topic)
+    change.election = allowed_election(draft.rules(topic))
     change.isr = [replica for replica, _ in isr]
     change.recovery = wanted.leader_recovery_state
     record = change.build()
-    partition = draft.add(topic, index, record)
+    draft.add(topic, index, record)
+    partition = draft.partition(topic, index)
     if record is not None and record.leader not in (broker_id, NO_LEADER_CHANGE):
         answer.error_code = ErrorCode.NEW_LEADER_ELECTED
         return

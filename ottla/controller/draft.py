@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ottla.controller.active import Active
 from ottla.controller.partition_change import PartitionChange, allowed_election
 from ottla.controller.placement import is_offline
+from ottla.controller.topic_rules import TopicRules, rules_of
 from ottla.metadata.image import Image, PartitionImage, TopicImage
 from ottla.metadata.index import PartitionIndex, PartitionKey
 from ottla.metadata.partition_change import changed
@@ -25,28 +26,38 @@ class Draft:
         self.settings = settings
         self.active = active
         self.records: list[Any] = []
-        self._changed: dict[PartitionKey, PartitionImage] = {}
+        self._changes: dict[PartitionKey, list[PartitionChangeRecord]] = {}
+        self._rules: dict[str, TopicRules] = {}
 
     @property
     def index(self) -> PartitionIndex:
         """The partitions of the image, without what was decided since."""
         return self.active.index(self.image)
 
+    def rules(self, topic: TopicImage) -> TopicRules:
+        """What the topic's settings allow."""
+        found = self._rules.get(topic.name)
+        if found is None:
+            found = self._rules[topic.name] = rules_of(self.image, self.settings, topic)
+        return found
+
     def partition(self, topic: TopicImage, index: int) -> PartitionImage:
         """The partition with what was decided so far. IndexError when there is none."""
-        return self._changed.get(PartitionKey(topic.topic_id, index)) or topic.partitions[index]
+        partition = topic.partitions[index]
+        if self._changes:
+            for record in self._changes.get(PartitionKey(topic.topic_id, index), ()):
+                partition = changed(partition, record)
+        return partition
 
     def change(self, topic: TopicImage, index: int) -> PartitionChange:
         """A change to fill in."""
-        return PartitionChange(self.image, self.settings, topic, index, self.partition(topic, index))
+        return PartitionChange(self.image, self.rules(topic), topic, index, self.partition(topic, index))
 
-    def add(self, topic: TopicImage, index: int, record: PartitionChangeRecord | None) -> PartitionImage:
-        """Take the record of a change, if there is one; the partition after it."""
-        partition = self.partition(topic, index)
+    def add(self, topic: TopicImage, index: int, record: PartitionChangeRecord | None) -> None:
+        """Take the record of a change, if there is one."""
         if record is not None:
             self.records.append(record)
-            partition = self._changed[PartitionKey(topic.topic_id, index)] = changed(partition, record)
-        return partition
+            self._changes.setdefault(PartitionKey(topic.topic_id, index), []).append(record)
 
     def update(
         self, keys: list[PartitionKey], *, gone: int = NOBODY, back: int = NOBODY, crashed: int = NOBODY
@@ -55,24 +66,21 @@ class Draft:
 
         A crashed broker may have lost records: it is no eligible leader replica either.
         """
+        image = self.image
         for key in keys:
-            topic = self.image.topic(key.topic_id)
+            topic = image.topic(key.topic_id)
             assert topic is not None, key
-            partition = self.partition(topic, key.partition)
-            change = self.change(topic, key.partition)
-            change.election = allowed_election(self.image, self.settings, topic)
-            change.acceptable = self._acceptable(partition, gone=(gone, crashed), back=back)
+            partition, rules = self.partition(topic, key.partition), self.rules(topic)
+            change = PartitionChange(image, rules, topic, key.partition, partition)
+            change.election = allowed_election(rules)
+            change.acceptable = partial(_acceptable, image, partition, gone, crashed, back)
             change.isr = [replica for replica in partition.isr if replica not in (gone, crashed)]
             change.unclean = (crashed,)
             self.add(topic, key.partition, change.build())
 
-    def _acceptable(self, partition: PartitionImage, *, gone: tuple[int, int], back: int) -> Callable[[int], bool]:
-        image = self.image
 
-        def acceptable(replica: int) -> bool:
-            broker = image.brokers.get(replica)
-            if replica in gone or broker is None or is_offline(image, partition, replica):
-                return False
-            return replica == back or broker.is_active
-
-        return acceptable
+def _acceptable(image: Image, partition: PartitionImage, gone: int, crashed: int, back: int, replica: int) -> bool:
+    broker = image.brokers.get(replica)
+    if replica in (gone, crashed) or broker is None or is_offline(image, partition, replica):
+        return False
+    return replica == back or broker.is_active

@@ -15,7 +15,6 @@ from ottla.controller.decision import Decision, message_or_none
 from ottla.controller.draft import Draft
 from ottla.controller.partition_change import RECOVERED, RECOVERING, ElectionKind
 from ottla.controller.placement import is_offline
-from ottla.controller.topic_rules import may_be_unclean
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.metadata.image import NO_LEADER, Image, PartitionImage, TopicImage
@@ -104,7 +103,7 @@ def elect_unclean(draft: Draft) -> None:
             return
         topic = draft.image.topic(key.topic_id)
         assert topic is not None, key
-        if may_be_unclean(draft.image, draft.settings, topic):
+        if draft.rules(topic).may_be_unclean:
             elect(draft, topic, key.partition, ElectionKind.UNCLEAN)
 
 

@@ -16,14 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import IntEnum
+from typing import Any
 
 from ottla.controller.placement import MIGRATING_DIRECTORY, default_directory, may_lead
-from ottla.controller.topic_rules import may_be_unclean, min_isr
+from ottla.controller.topic_rules import TopicRules
 from ottla.kernel.ids import Uuid
 from ottla.metadata.feature import DIRECTORIES_FROM
 from ottla.metadata.image import NO_LEADER, Image, PartitionImage, TopicImage
-from ottla.metadata.partition_change import NO_LEADER_CHANGE
-from ottla.settings.server.settings import ServerSettings
 from ottla.wire.record.metadata import PartitionChangeRecord
 
 RECOVERED, RECOVERING = 0, 1
@@ -46,21 +45,23 @@ class PartitionChange:
     """One change of one partition; set what is wanted, then `build`. It is used once."""
 
     def __init__(
-        self, image: Image, settings: ServerSettings, topic: TopicImage, index: int, partition: PartitionImage
+        self, image: Image, rules: TopicRules, topic: TopicImage, index: int, partition: PartitionImage
     ) -> None:
         self._image = image
         self._topic_id = topic.topic_id
         self._index = index
         self._old = partition
         self._elr = image.has_elr
-        self._min_isr = min_isr(image, settings, topic)
+        self._min_isr = rules.min_isr
+        #: What the record will say.
+        self._says: dict[str, Any] = {}
         self.isr = list(partition.isr)
         self.replicas = list(partition.replicas)
         self.removing = list(partition.removing_replicas)
         self.adding = list(partition.adding_replicas)
         self.recovery = partition.leader_recovery_state
-        #: Broker -> where its replica lies from now on.
-        self.directories: dict[int, Uuid] = dict(zip(partition.replicas, _places(partition), strict=True))
+        #: Broker -> where its replica lies from now on, for those that move.
+        self.directories: dict[int, Uuid] = {}
         #: Replicas that may have lost committed records: they are no eligible leaders.
         self.unclean: tuple[int, ...] = ()
         self.election = ElectionKind.ONLINE
@@ -69,32 +70,34 @@ class PartitionChange:
 
     def build(self) -> PartitionChangeRecord | None:
         """The record, None when nothing changes."""
-        old = self._old
-        record = PartitionChangeRecord(topic_id=self._topic_id, partition_id=self._index)
-        self._complete_reassignment()
-        self._keep_eligible()
-        self._elect(record)
-        if record.leader == NO_LEADER_CHANGE and not set(old.replicas) <= set(self.replicas):
-            record.leader = old.leader
-        if record.isr is not None or not self._elr:
+        old, says = self._old, self._says
+        if self.removing or self.adding:
+            self._complete_reassignment()
+        if self._elr:
+            self._keep_eligible()
+        self._elect()
+        is_moved = self.replicas != list(old.replicas)
+        if is_moved and "leader" not in says and not set(old.replicas) <= set(self.replicas):
+            says["leader"] = old.leader
+        if "isr" in says or not self._elr:
             self._eligible = []
         if self._eligible != list(old.eligible_leader_replicas):
-            record.eligible_leader_replicas = self._eligible
+            says["eligible_leader_replicas"] = self._eligible
         # Before KIP-966 the last of the ISR stays in it.
-        if record.isr is None and (self.isr or self._elr) and self.isr != list(old.isr):
-            record.isr = self.isr
-        shrinks = record.isr is not None and not set(old.isr) <= set(record.isr)
-        if self._image.metadata_version < _NO_EPOCH_ON_SHRINK_FROM and shrinks and record.leader == NO_LEADER_CHANGE:
-            record.leader = old.leader
-        self._note_last_leader(record)
-        self._assign(record)
+        if "isr" not in says and (self.isr or self._elr) and self.isr != list(old.isr):
+            says["isr"] = self.isr
+        shrinks = "isr" in says and not set(old.isr) <= set(self.isr)
+        if shrinks and self._image.metadata_version < _NO_EPOCH_ON_SHRINK_FROM and "leader" not in says:
+            says["leader"] = old.leader
+        self._note_last_leader()
+        self._assign(is_moved)
         if self.recovery != old.leader_recovery_state:
-            record.leader_recovery_state = self.recovery
-        return None if record == PartitionChangeRecord(topic_id=self._topic_id, partition_id=self._index) else record
+            says["leader_recovery_state"] = self.recovery
+        if not says:
+            return None
+        return PartitionChangeRecord(topic_id=self._topic_id, partition_id=self._index, **says)
 
     def _complete_reassignment(self) -> None:
-        if not (self.removing or self.adding):
-            return
         isr = _without(self.isr, self.removing)
         replicas = _without(self.replicas, self.removing)
         if not isr or not replicas or not set(self.adding) <= set(isr):
@@ -104,26 +107,24 @@ class PartitionChange:
         self.isr, self.replicas, self.removing, self.adding = isr, replicas, [], []
 
     def _keep_eligible(self) -> None:
-        if not self._elr:
-            return
         if len(self.isr) >= self._min_isr:
             self._eligible = []
             return
         gone = {*self.isr, *self.unclean}
         self._eligible = sorted(({*self._eligible, *self._old.isr} - gone) & {*self.replicas})
 
-    def _elect(self, record: PartitionChangeRecord) -> None:
+    def _elect(self) -> None:
         leader, unclean = self._leader()
         if leader == self._old.leader:
             return
         if leader in self._eligible:
             self.isr = [leader]
             self._eligible = _without(self._eligible, [leader])
-        record.leader = leader
+        self._says["leader"] = leader
         if unclean:
-            record.isr = [leader]
+            self._says["isr"] = [leader]
             if self._old.leader_recovery_state != RECOVERING:
-                record.leader_recovery_state = RECOVERING
+                self._says["leader_recovery_state"] = RECOVERING
 
     def _leader(self) -> tuple[int, bool]:
         """The leader, and whether it may lack committed records."""
@@ -146,40 +147,39 @@ class PartitionChange:
         holds_all = replica in self.isr or (not self.isr and replica in self._eligible)
         return holds_all and self.acceptable(replica)
 
-    def _note_last_leader(self, record: PartitionChangeRecord) -> None:
+    def _note_last_leader(self) -> None:
         """Who led last is known while nobody leads."""
-        if not self._elr or record.leader == NO_LEADER_CHANGE:
+        leader = self._says.get("leader")
+        if not self._elr or leader is None:
             return
         last = self._old.last_known_elr
-        if record.leader == NO_LEADER and not last:
-            record.last_known_elr = [self._old.leader]
-        elif record.leader != NO_LEADER and last:
-            record.last_known_elr = []
+        if leader == NO_LEADER and not last:
+            self._says["last_known_elr"] = [self._old.leader]
+        elif leader != NO_LEADER and last:
+            self._says["last_known_elr"] = []
 
-    def _assign(self, record: PartitionChangeRecord) -> None:
-        old = self._old
-        if self._image.metadata_version >= DIRECTORIES_FROM:
+    def _assign(self, is_moved: bool) -> None:
+        old, says = self._old, self._says
+        if (is_moved or self.directories) and self._image.metadata_version >= DIRECTORIES_FROM:
+            own = list(old.directories) or [MIGRATING_DIRECTORY] * len(old.replicas)
+            known = dict(zip(old.replicas, own, strict=True)) | self.directories
             places = [
-                self.directories[replica] if replica in self.directories else default_directory(self._image, replica)
+                known[replica] if replica in known else default_directory(self._image, replica)
                 for replica in self.replicas
             ]
-            if places != _places(old):
-                record.directories = places
-        if self.replicas != list(old.replicas):
-            record.replicas = self.replicas
+            if places != own:
+                says["directories"] = places
+        if is_moved:
+            says["replicas"] = self.replicas
         if self.removing != list(old.removing_replicas):
-            record.removing_replicas = self.removing
+            says["removing_replicas"] = self.removing
         if self.adding != list(old.adding_replicas):
-            record.adding_replicas = self.adding
+            says["adding_replicas"] = self.adding
 
 
-def allowed_election(image: Image, settings: ServerSettings, topic: TopicImage) -> ElectionKind:
+def allowed_election(rules: TopicRules) -> ElectionKind:
     """What the topic allows when a leader is gone."""
-    return ElectionKind.UNCLEAN if may_be_unclean(image, settings, topic) else ElectionKind.ONLINE
-
-
-def _places(partition: PartitionImage) -> list[Uuid]:
-    return list(partition.directories) or [MIGRATING_DIRECTORY] * len(partition.replicas)
+    return ElectionKind.UNCLEAN if rules.may_be_unclean else ElectionKind.ONLINE
 
 
 def _without(replicas: Iterable[int], gone: Iterable[int]) -> list[int]:

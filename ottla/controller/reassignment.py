@@ -13,7 +13,6 @@ from ottla.controller.decision import Decision, message_or_none
 from ottla.controller.draft import Draft
 from ottla.controller.partition_change import PartitionChange, allowed_election
 from ottla.controller.placement import check_assignment
-from ottla.controller.topic_rules import may_be_unclean
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.metadata.image import Image, PartitionImage, TopicImage
 from ottla.wire.api import alter_partition_reassignments as alter
@@ -81,14 +80,14 @@ def _revert(draft: Draft, topic: TopicImage, index: int, partition: PartitionIma
         if not replicas:
             why = "Invalid replica assignment: addingReplicas contains all replicas."
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
-        if not may_be_unclean(draft.image, draft.settings, topic):
+        if not draft.rules(topic).may_be_unclean:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Unable to revert partition assignment for {topic.name}:{index} because it would require an unclean "
                 "leader election.",
             )
         isr = replicas[:1]
-    change.election = allowed_election(draft.image, draft.settings, topic)
+    change.election = allowed_election(draft.rules(topic))
     change.isr, change.replicas, change.removing, change.adding = isr, replicas, [], []
 
 

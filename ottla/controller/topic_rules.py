@@ -7,11 +7,25 @@ Rules:
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ottla.metadata.image import BROKER, TOPIC, Image, TopicImage
 from ottla.settings.server.settings import ServerSettings
 
 _MIN_ISR = "min.insync.replicas"
 _UNCLEAN = "unclean.leader.election.enable"
+
+
+class TopicRules(NamedTuple):
+    """What the settings of a topic allow."""
+
+    min_isr: int
+    may_be_unclean: bool
+
+
+def rules_of(image: Image, settings: ServerSettings, topic: TopicImage) -> TopicRules:
+    """Both of them, for who changes many partitions of a topic."""
+    return TopicRules(min_isr(image, settings, topic), may_be_unclean(image, settings, topic))
 
 
 def min_isr(image: Image, settings: ServerSettings, topic: TopicImage) -> int:

@@ -48,6 +48,14 @@ def test_old_replicas_stay_until_the_new_are_in_sync(fleet: Fleet) -> None:
     assert moving(fleet) == []
 
 
+def test_each_replica_keeps_its_directory(fleet: Fleet) -> None:
+    move(fleet, [3, 1, 4])
+    fleet.alter("flights", [1, 3, 4])
+    partition = fleet.partition("flights")
+    assert partition.replicas == (3, 1, 4)
+    assert list(partition.directories) == [fleet.image.brokers[each].log_dirs[0] for each in (3, 1, 4)]
+
+
 def test_a_leader_that_stays_begins_an_epoch_when_replicas_leave(fleet: Fleet) -> None:
     move(fleet, [1, 4, 5])
     answer = fleet.alter("flights", [1, 4, 5])
