@@ -93,8 +93,8 @@ class QuorumMember:
         self.synced_offset = 0
         self.now_ms = 0
         self.effects: list[Effect] = []
-        #: Called when the node stops leading, before it takes the next role.
-        self.on_leader_left: Callable[[], None] = lambda: None
+        #: Called when the node leads no more, in its next role.
+        self.on_leader_left: Callable[[Leader], None] = lambda _: None
         self._told = LeaderSeen(election.epoch, NO_NODE)
 
     @property
@@ -292,11 +292,11 @@ class QuorumMember:
     def _take(self, role: QuorumRole) -> None:
         before = self.role
         assert role.epoch >= before.epoch
-        if isinstance(before, Leader):
-            self.on_leader_left()
         self.role = role
         self.connections.reset_all()
         self._save()
+        if isinstance(before, Leader):
+            self.on_leader_left(before)
 
     def _save(self) -> None:
         if self.role.election != self.election:

@@ -419,10 +419,9 @@ class Quorum:
         elif isinstance(exchange.request, UpdateRaftVoterRequest) and isinstance(role, Follower):
             role.has_updated = True
 
-    def _leader_left(self) -> None:
+    def _leader_left(self, role: Leader) -> None:
         self._serving.refuse()
-        if isinstance(self.role, Leader):
-            self._changes.refuse(self.role)
+        self._changes.refuse(role)
 
     # ---- checks
 

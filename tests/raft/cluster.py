@@ -15,6 +15,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import Uuid
 from ottla.kernel.ports import Rng
 from ottla.raft.checkpoint import Membership, SnapshotId, VoterEndpoint, VoterNode
@@ -391,11 +392,11 @@ class Cluster:
         if source.quorum is not None and source.life == message.life:
             source.step(ResponseReceived(message.ticket, message.response))
 
-    def fail(self, message: Message) -> None:
+    def fail(self, message: Message, error: ErrorCode = ErrorCode.BROKER_NOT_AVAILABLE) -> None:
         """The one who sent the request learns that there is no answer."""
         source = self.nodes[message.source]
         if source.quorum is not None and source.life == message.life:
-            source.step(RequestFailed(message.ticket))
+            source.step(RequestFailed(message.ticket, error))
 
     def pass_time(self, ms: int) -> None:
         """Let time go by for all nodes."""

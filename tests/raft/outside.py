@@ -231,7 +231,8 @@ def _versions_answer(words: _Words) -> api_versions.ApiVersionsResponse:
 def _nodes(kind: Any, words: _Words) -> list[Any]:
     leader_id = words.number("leader", -1)
     where = endpoint_of(leader_id)
-    return [kind(node_id=leader_id, host=where.host, port=where.port)] if leader_id >= 0 else []
+    is_known = leader_id >= 0 and not words.has("nowhere")
+    return [kind(node_id=leader_id, host=where.host, port=where.port)] if is_known else []
 
 
 _REQUESTS: dict[str, Any] = {

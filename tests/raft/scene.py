@@ -5,15 +5,15 @@ A file of `tests/raft/scenes` has blocks: a command, `----`, what it brings. Lin
     nodes 1 2 3 [spare 4] [broker 10] [kraft=0] [setting=number ...]   the first command
     start N ...            crash N [keep=OFFSET]      wipe N
     pass MS                time goes by, for all nodes at once
-    live MS                time goes by in steps, and all messages and syncs happen; only changes of roles are told
+    live MS                time goes by in steps, and all messages and syncs happen; told are roles, and answers to you
     deliver A->B [COUNT]   messages that travel from A to B, the oldest first
     round                  every message that is under way now
     settle                 messages and syncs, until there are none
-    drop A->B              fail A->B: A learns that B does not answer
+    drop A->B              fail A->B [ERROR]: A learns that B does not answer
     sync N                 submit N VALUE ...         resign N        raise N
     snapshot N             of everything that is committed
     ask N WHAT key=value   a request from outside: vote prevote begin end fetch fetch-snapshot add remove update
-    reply A->B WHAT key=value   B's answer to the request of A that is under way
+    reply A->B WHAT key=value   B's answer to the newest request of A that is under way; `late`: to the oldest
     describe N             the voters and observers as N, the leader, knows them
     state                  the role, log and voters of every node
 """
@@ -29,6 +29,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from ottla.kernel.error import ErrorCode
 from ottla.raft.effect import Effect
 from ottla.raft.event import Event, RequestReceived, ResignRequested, Submitted, VersionRaised
 from ottla.raft.quorum import QuorumSettings
@@ -130,7 +131,7 @@ class Scene:
         for _ in range(int(ms) // _STEP_MS):
             self.cluster.pass_time(_STEP_MS)
             self.do_settle()
-        self.lines = [line for line in self.lines if not line.startswith(" ")]
+        self.lines = [line for line in self.lines if not line.startswith(" ") or " answers you: " in line]
 
     def do_deliver(self, way: str, count: str = "1") -> None:
         for _ in range(int(count)):
@@ -154,8 +155,8 @@ class Scene:
     def do_drop(self, way: str) -> None:
         self._take(way)
 
-    def do_fail(self, way: str) -> None:
-        self.cluster.fail(self._take(way))
+    def do_fail(self, way: str, error: str = "BROKER_NOT_AVAILABLE") -> None:
+        self.cluster.fail(self._take(way, newest=True), ErrorCode[error])
 
     def do_sync(self, node_id: str) -> None:
         (node,) = self._nodes([node_id])
@@ -190,8 +191,13 @@ class Scene:
         version = int(given.pop("version", "18" if kind == "fetch" else "2"))
         node.step(RequestReceived(f"outside {self._asked}", LISTENER, request_of(kind, given), version))
 
+    def do_late(self, way: str, kind: str, *words: str) -> None:
+        self._reply(self._take(way), kind, words)
+
     def do_reply(self, way: str, kind: str, *words: str) -> None:
-        message = self._take(way)
+        self._reply(self._take(way, newest=True), kind, words)
+
+    def _reply(self, message: Message, kind: str, words: tuple[str, ...]) -> None:
         response = answer_of(kind, dict(word.split("=", 1) for word in words))
         self.cluster.deliver(message._replace(response=response))
 
@@ -230,12 +236,15 @@ class Scene:
     def _nodes(self, ids: Any) -> list[Node]:
         return [self.cluster.nodes[int(node_id)] for node_id in ids]
 
-    def _take(self, way: str) -> Message:
+    def _take(self, way: str, *, newest: bool = False) -> Message:
         source, target = map(int, way.split("->"))
-        for message in self.cluster.messages:
+        messages = self.cluster.messages
+        for message in reversed(messages) if newest else list(messages):
+            if newest and message.response is not None:
+                continue
             ends = (message.source, message.target)
             if (ends if message.response is None else ends[::-1]) == (source, target):
-                self.cluster.messages.remove(message)
+                messages[:] = [each for each in messages if each is not message]
                 return message
         raise NothingThere(f"nothing is under way {way}")
 

@@ -95,7 +95,7 @@ def effect_words(effect: Effect) -> str:
             node = effect.peer.host.removeprefix("n")
             return f"asks {node}: {request_words(effect.request)}"
         case AnswerFetch() | AnswerSnapshot() | Answer():
-            return f"answers: {response_words(effect)}"
+            return f"answers{' you' if isinstance(effect.ticket, str) else ''}: {response_words(effect)}"
         case Warn():
             return f"warns: {effect.text}"
         case CleanLog() | LeaderChanged():
