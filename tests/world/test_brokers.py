@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,8 +12,12 @@ from ottla.broker.controllers.lifecycle import LifeState
 from ottla.client import AsyncAdmin, ConfigResource, ResourceType
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.metadata.image import BrokerImage
+from ottla.net.outbound import Outbound
 from ottla.sim.node import Clients, NodeHost
 from ottla.sim.world import World
+from ottla.wire.api.describe_cluster import DescribeClusterRequest
+from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 SESSION_MS = 9_000
 
@@ -197,3 +202,46 @@ def test_a_failed_and_a_cordoned_directory_are_told_by_heartbeats() -> None:
         assert 2 not in led and -1 in led
         assert not cluster.known(2).fenced
         assert cluster.brokers[1].failure is None
+
+
+def test_who_leads_instead_is_said_beside_the_error(cluster: Cluster) -> None:
+    cluster.ask(lambda admin: admin.create_topic("one", partitions=2))
+    image = cluster.brokers[0].node.quorum.image if cluster.brokers[0].node else None
+    assert image is not None
+    elsewhere = next(index for index, each in enumerate(image.topics["one"].partitions) if each.leader == 2)
+    topic_id = image.topics["one"].topic_id
+
+    loop: Any = cluster.client.loop
+    where = cluster.brokers[0].host.address
+    direct = Outbound(loop, where, 9092, client_id="me", rng=cluster.world.rng, new_socket=cluster.client.socket)
+    told: list[Any] = []
+    part = PartitionProduceData(index=elsewhere, records=b"x")
+    topic = TopicProduceData(topic_id=topic_id, partition_data=[part])
+    wanted = FetchTopic(topic_id=topic_id, partitions=[FetchPartition(partition=elsewhere)])
+    for request in (ProduceRequest(acks=1, topic_data=[topic]), FetchRequest(topics=[wanted], session_epoch=-1)):
+        loop.call_soon(partial(direct.ask, request, told.append, timeout_ms=1_000))
+    cluster.until(lambda: len(told) == 2)
+    for response, found in zip(
+        told, (told[0].responses[0].partition_responses, told[1].responses[0].partitions), strict=True
+    ):
+        assert found[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (found[0].current_leader.leader_id, found[0].current_leader.leader_epoch) == (2, 0)
+        assert [(each.node_id, each.host) for each in response.node_endpoints] == [(2, cluster.brokers[1].host.address)]
+
+
+def test_a_controller_s_listener_tells_of_controllers(cluster: Cluster) -> None:
+    loop: Any = cluster.client.loop
+    host, port = cluster.controller.controller_address.split(":")
+    direct = Outbound(loop, host, int(port), client_id="me", rng=cluster.world.rng, new_socket=cluster.client.socket)
+    told: list[Any] = []
+    for kind in (2, 1, 3):
+        request = DescribeClusterRequest(endpoint_type=kind)
+        loop.call_soon(partial(direct.ask, request, told.append, timeout_ms=1_000))
+    cluster.until(lambda: len(told) == 3)
+    assert [each.error_code for each in told] == [
+        ErrorCode.NONE,
+        ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+        ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+    ]
+    assert told[0].controller_id == 9
+    assert [(each.broker_id, each.host, each.port) for each in told[0].brokers] == [(9, host, int(port))]

@@ -135,6 +135,7 @@ _CONTROLLER_APIS = {
         ApiKey.ENVELOPE,
     ),
     "api_versions": _APIS["api_versions"],
+    "cluster": (ApiKey.DESCRIBE_CLUSTER,),
     "config": (ApiKey.DESCRIBE_CONFIGS,),
     "quorum": (
         *_APIS["quorum"],

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.wire.api import ApiKey
+from ottla.metadata.feature import CONTROLLER_REGISTRATIONS_FROM
+from ottla.wire.api import CONTROLLER, ApiKey
 from ottla.wire.api.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -20,17 +21,23 @@ def _refuse(request: DescribeClusterRequest, _: int, error: KafkaError) -> Descr
     return DescribeClusterResponse(error_code=error.code, error_message=error.message or None)
 
 
+def _check_type(wanted: int, here: int) -> None:
+    names = {_BROKERS: "BROKER", _CONTROLLERS: "CONTROLLER"}
+    if wanted not in names:
+        raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {wanted}")
+    if wanted != here:
+        raise KafkaError(
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            f"The request was sent to an endpoint of type {names[here]}, but we wanted an endpoint of type "
+            f"{names[wanted]}",
+        )
+
+
 @handles(ApiKey.DESCRIBE_CLUSTER, refuse=_refuse)
 def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """The brokers, by the addresses of the listener that the client came in by."""
     node = call.node
-    if request.endpoint_type == _CONTROLLERS:
-        raise KafkaError(
-            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER",
-        )
-    if request.endpoint_type != _BROKERS:
-        raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
+    _check_type(request.endpoint_type, _BROKERS)
     view = node.brokers_at(call.connection.listener_name)
     shown = view.nodes.values() if request.include_fenced_brokers else view.alive
     controller_id = view.any_alive_id(node.rng)
@@ -44,6 +51,34 @@ def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClu
             )
             for each in shown
         ],
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response
+
+
+@handles(ApiKey.DESCRIBE_CLUSTER, refuse=_refuse, on=CONTROLLER)
+def describe_controllers(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    """The controllers that registered with this listener, and which of them leads (KIP-919)."""
+    node = call.node
+    _check_type(request.endpoint_type, _CONTROLLERS)
+    image, leader = node.quorum.image, node.quorum.leader
+    if image.metadata_version < CONTROLLER_REGISTRATIONS_FROM:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "Direct-to-controller communication is not supported with the current MetadataVersion.",
+        )
+    shown = [
+        DescribeClusterBroker(broker_id=controller_id, host=each.host, port=each.port, rack=None)
+        for controller_id, controller in sorted(image.controllers.items())
+        for each in controller.end_points
+        if each.name == call.connection.listener_name
+    ]
+    response = DescribeClusterResponse(
+        endpoint_type=_CONTROLLERS,
+        cluster_id=node.cluster_id,
+        controller_id=leader.node_id if leader is not None and leader.node_id in image.controllers else -1,
+        brokers=shown,
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS

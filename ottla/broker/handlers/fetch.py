@@ -29,6 +29,7 @@ from ottla.broker.call.fetch_data import (
     wanted_of,
 )
 from ottla.broker.call.handler import Call, handles
+from ottla.broker.call.leader_hint import hint_to_consumer
 from ottla.broker.call.reply import Later, Reply, in_turns
 from ottla.broker.partitions.replica_fetch import fetch_as_replica, replica_of
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -286,6 +287,8 @@ class ParkedFetch:
                 continue
             if has_records and self.incremental and session is not None:
                 session.move_behind((wanted.topic, wanted.partition))
+            if data.error_code:
+                hint_to_consumer(self.call, response, wanted.topic, data)
             append_data(response, wanted.topic, data)
         return response
 

@@ -22,6 +22,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ottla.broker.call.handler import Call, handles
+from ottla.broker.call.leader_hint import hint_to_producer
 from ottla.broker.call.reply import NO_REPLY, Later, Reply
 from ottla.kernel.error import ErrorCode, KafkaError, RefusedBatch
 from ottla.kernel.ids import INTERNAL_TOPICS
@@ -93,7 +94,7 @@ def produce(call: Call, request: ProduceRequest) -> Reply:
             if any(part.error_code for part in each.partition_responses):
                 raise PeerError("a produce request with acks=0 failed")
         return NO_REPLY
-    return response if later is None else later
+    return hint_to_producer(call, response) if later is None else later
 
 
 def _has_transactional(request: ProduceRequest) -> bool:
@@ -164,7 +165,7 @@ class _Answer:
         if not self._left:
             if self._timer is not None:
                 self._timer.cancel()
-            self.later.resolve(self._response)
+            self.later.resolve(hint_to_producer(self._call, self._response))
 
 
 def _lose(call: Call, response: ProduceResponse, partition: Partition) -> None:

@@ -1,0 +1,45 @@
+"""Who leads instead: what Produce 10 and Fetch 16 say beside an error, so that a client need not ask (KIP-951)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.call.handler import Call
+from ottla.kernel.error import ErrorCode
+from ottla.wire.api import fetch, produce
+
+_PRODUCE_FROM, _FETCH_FROM = 10, 16
+
+
+def hint_to_producer(call: Call, response: produce.ProduceResponse) -> produce.ProduceResponse:
+    """The response, with the leaders of the partitions that are not led here."""
+    if call.version >= _PRODUCE_FROM:
+        for topic in response.responses:
+            for part in topic.partition_responses:
+                if part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    name = topic.name or call.node.topic_name(topic.topic_id)
+                    _hint(call, response, name, part.index, part.current_leader)
+    return response
+
+
+def hint_to_consumer(call: Call, response: fetch.FetchResponse, topic: str | bytes, data: fetch.PartitionData) -> None:
+    """Add to the response who leads a partition that was asked for at the wrong place or in the wrong epoch."""
+    wrong = data.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+    if wrong and call.version >= _FETCH_FROM:
+        name = topic if isinstance(topic, str) else call.node.topic_name(topic)
+        _hint(call, response, name, data.partition_index, data.current_leader)
+
+
+def _hint(
+    call: Call, response: produce.ProduceResponse | fetch.FetchResponse, name: str | None, index: int, leader: Any
+) -> None:
+    found = call.node.image.topics.get(name or "")
+    if found is None or index >= len(found.partitions):
+        return
+    partition = found.partitions[index]
+    leader.leader_id, leader.leader_epoch = partition.leader, partition.leader_epoch
+    node = call.node.brokers_at(call.connection.listener_name).alive_node(partition.leader)
+    endpoints: list[Any] = response.node_endpoints
+    if node is not None and all(each.node_id != node.node_id for each in endpoints):
+        kind = (fetch if isinstance(response, fetch.FetchResponse) else produce).NodeEndpoint
+        endpoints.append(kind(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack))
