@@ -17,6 +17,7 @@ from ottla.sim.world import World
 from tests.world.history import _CALM_MS, _SETTINGS, _TOPIC, History
 
 CONTROLLER_ID = 100
+_SETTLE_MS = 15_000
 
 
 def cluster(world: World, brokers: int, settings: dict[str, str] | None = None) -> tuple[NodeHost, list[NodeHost]]:
@@ -43,14 +44,17 @@ def servers_of(brokers: list[NodeHost]) -> str:
 
 
 class ClusterHistory(History):
-    """Two brokers under one controller, topics with one replica on both of them."""
+    """Two brokers under one controller, or three nodes that are both; topics with one replica on all of them."""
 
-    def __init__(self, seed: int, *, power: bool) -> None:
+    def __init__(self, seed: int, *, power: bool, voters: int = 1) -> None:
         super().__init__(seed, power=power)
         self.world = world = World(seed)
         settings = _SETTINGS | ({"log.flush.interval.messages": "1"} if power else {})
-        self.controller, self.brokers = cluster(world, 2, settings)
-        self.nodes = [self.controller, *self.brokers]
+        if voters > 1:
+            self.nodes = self.brokers = combined(world, voters, settings)
+        else:
+            controller, self.brokers = cluster(world, 2, settings)
+            self.nodes = [controller, *self.brokers]
         self.ledgers = [WorkloadLedger(_TOPIC)]
 
     def _begin(self) -> None:
@@ -97,10 +101,14 @@ class ClusterHistory(History):
         logs = admin.run(read_all(servers, _TOPIC), limit_ms=_CALM_MS)
         commits = admin.run(read_commits(servers, "group", _TOPIC), limit_ms=_CALM_MS)
         check(self.ledgers[0], logs, commits)
+        self.world.run_for(_SETTLE_MS)
+        images = [each.running.quorum.image for each in self.nodes if each.running is not None]
+        assert len(images) == len(self.nodes)
+        assert all(image == images[0] for image in images), "the nodes know different metadata"
 
 
-def run_cluster_history(seed: int) -> ClusterHistory:
+def run_cluster_history(seed: int, voters: int = 1) -> ClusterHistory:
     """A history by a seed; AssertionError when a promise is broken. Odd seeds lose power, too."""
-    history = ClusterHistory(seed, power=seed % 2 == 1)
+    history = ClusterHistory(seed, power=seed % 2 == 1, voters=voters)
     history.run()
     return history
