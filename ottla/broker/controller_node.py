@@ -36,7 +36,7 @@ class ControllerNode(MetadataNode):
         self._follow(Image.empty(), self.quorum.image)
         self.quorum.subscribe(self._follow)
         self.quorum.run_beside(self.loop, self.pool)
-        self.on_ready()
+        self._ready()
 
     def _follow(self, old: Image, new: Image) -> None:
         self.image = new

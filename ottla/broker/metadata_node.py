@@ -54,6 +54,7 @@ else:
 
 _log = logging.getLogger("ottla.broker")
 _REGISTER_AGAIN_SECONDS = 1.0
+_TELL_SECONDS = 5.0
 _net_log = logging.getLogger("ottla.net")
 
 
@@ -119,6 +120,9 @@ class MetadataNode(ABC):
         self.quorum: MetadataLog
         #: The way to the active controller, wherever it is.
         self.controllers = Controllers(loop, settings, self.rng, lambda: self.quorum, ports.outbound)
+        #: Does it serve?
+        self.is_ready = False
+        self._waiting: asyncio.TimerHandle | None = None
         #: Is this controller's registration on its way?
         self._registers = False
         self._undo = ExitStack()
@@ -142,10 +146,12 @@ class MetadataNode(ABC):
             self.quorum.subscribe_leader(self.controllers.leader_changed)
             self.quorum.subscribe_leader(self._register_controller)
             self.quorum.subscribe(lambda old, new: self._register_controller())
-            self.quorum.on_failure = lambda error: self.on_failure(f"the metadata log cannot be kept: {error}")
+            self.quorum.on_failure = lambda error: self.on_failure(f"the metadata cannot be followed: {error}")
             for listener in self.controller_listeners:
                 listener.serve()
             self._begin()
+            if not self.is_ready:
+                self._waiting = self.loop.call_later(_TELL_SECONDS, self._tell_waiting)
         except BaseException:
             self._undo.close()
             raise
@@ -167,6 +173,8 @@ class MetadataNode(ABC):
         for listener in (*self.listeners, *self.controller_listeners):
             listener.close()
         self.controllers.close()
+        if self._waiting is not None:
+            self._waiting.cancel()
         with suppress(OSError):
             # What was decided is followed while there are threads for it. A disk that fails has told the node.
             self.quorum.finish()
@@ -219,6 +227,21 @@ class MetadataNode(ABC):
                 self.loop.call_later(_REGISTER_AGAIN_SECONDS, self._register_controller)
 
         self.controllers.ask(quorum.controller_request, answered)
+
+    def _ready(self) -> None:
+        """The last phase is over."""
+        self.is_ready = True
+        if self._waiting is not None:
+            self._waiting.cancel()
+        self.on_ready()
+
+    def _tell_waiting(self) -> None:
+        """Say from time to time why this node does not serve yet."""
+        self.on_progress(f"node {self.node_id} waits for the controllers: {self._why_waiting()}")
+        self._waiting = self.loop.call_later(_TELL_SECONDS, self._tell_waiting)
+
+    def _why_waiting(self) -> str:
+        return self.quorum.trouble or "they have not let this node serve yet"
 
     def _dial_controller(self, host: str, port: int) -> outbound.Outbound:
         settings = self.settings

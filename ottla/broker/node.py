@@ -156,7 +156,7 @@ class BrokerNode(MetadataNode):
         undo.callback(self.replication.stop)
         for listener in self.listeners:
             listener.serve()
-        self.on_ready()
+        self._ready()
 
     def stop(self, done: Callable[[], None]) -> None:
         resign = partial(super().stop, done)
@@ -164,6 +164,9 @@ class BrokerNode(MetadataNode):
             self.life.stop(resign)
         else:
             resign()
+
+    def _why_waiting(self) -> str:
+        return self.quorum.trouble or self.life.refusal or super()._why_waiting()
 
     def close(self) -> None:
         self.life.close()

@@ -43,7 +43,13 @@ def controller_address(host: Host) -> str:
 class NodeHost:
     """A host with a disk and one node. `settings` go before those of a node that is alone."""
 
-    def __init__(self, world: World, host: str | Host, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        world: World,
+        host: str | Host,
+        settings: Mapping[str, str] | None = None,
+        cluster_id: str = _CLUSTER_ID,
+    ) -> None:
         self.world = world
         self.host = host = world.host(host) if isinstance(host, str) else host
         self.disk = SimDisk(world.rng)
@@ -75,7 +81,7 @@ class NodeHost:
             self.disk.make_directory(directory)
         self.disk.sync_directory("/")
         founds = self.settings.is_controller and not self.settings.controller_quorum_voters
-        format_directories(self.disk, self.settings, _CLUSTER_ID, clock=host.clock, rng=world.rng, standalone=founds)
+        format_directories(self.disk, self.settings, cluster_id, clock=host.clock, rng=world.rng, standalone=founds)
 
     @property
     def controller_address(self) -> str:

@@ -42,6 +42,7 @@ from ottla.broker.controllers.lifecycle import (
 )
 from ottla.broker.metadata import registration
 from ottla.kernel.error import KafkaError
+from ottla.kernel.error_message import words
 from ottla.kernel.ids import Uuid
 from ottla.log.checkpoint import clean_shutdown_epoch
 from ottla.wire.api.broker_registration import BrokerRegistrationRequest
@@ -203,10 +204,18 @@ class BrokerLife:
             return self._tell(HeartbeatFailed(response))
         return self._tell(HeartbeatAnswered(response))
 
+    @property
+    def refusal(self) -> str:
+        """What the controller said last that was not what the broker wanted, with its meaning; "" if nothing."""
+        error = self.last_error
+        return "" if error is None else f"{error.code.name}: {words(error)}"
+
     def _end(self, failure: str) -> None:
         done, self._on_end = self._on_end, None
         if failure:
-            said = f"{failure}: {self.last_error}" if self.last_error is not None else failure
+            said = f"{failure}: {self.refusal}" if self.refusal else failure
+            if self._node.quorum.trouble:
+                said = f"{said} ({self._node.quorum.trouble})"
             self._node.on_failure(said)
         if done is not None:
             done()

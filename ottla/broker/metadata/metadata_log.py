@@ -74,6 +74,7 @@ class MetadataLog:
         raft.on_failure = self._failed
         raft.on_leader = self._leader_changed
         raft.on_stepped = self._stepped
+        raft.network.on_stranger = self._refused
 
     @classmethod
     def open(
@@ -159,6 +160,11 @@ class MetadataLog:
     def log(self) -> Log:
         """The log itself, for who describes or serves it."""
         return self.raft.log
+
+    @property
+    def trouble(self) -> str:
+        """Why no leader is known: which controllers cannot be reached; "" if there is nothing to say."""
+        return "; ".join(self.raft.network.failures) if self.leader is None else ""
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Call `subscriber(old, new)` after each commit that changed something."""
@@ -283,6 +289,18 @@ class MetadataLog:
     def _leader_changed(self) -> None:
         for subscriber in self._on_leader:
             subscriber()
+
+    def _refused(self, address: str) -> None:
+        if self.raft.quorum.high_watermark >= 0:
+            # It has been in its cluster: the other node is the stranger.
+            return _log.warning("%s belongs to another cluster than %s", address, self._cluster_id)
+        return self.on_failure(
+            OSError(
+                f"the controller at {address} belongs to another cluster than {self._cluster_id}, for which this node "
+                "was formatted; correct controller.quorum.bootstrap.servers, or format this node anew with the "
+                "cluster's id"
+            )
+        )
 
     def _failed(self, error: OSError) -> None:
         self.on_failure(error)

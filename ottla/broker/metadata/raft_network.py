@@ -42,6 +42,8 @@ class RaftNetwork:
         self._tickets = count()
         #: Requests that came and are not answered.
         self._received: dict[int, Later] = {}
+        #: Called with the address of a node that says it belongs to another cluster.
+        self.on_stranger: Callable[[str], None] = lambda address: None
         self.closed = False
 
     # ---- out
@@ -59,6 +61,8 @@ class RaftNetwork:
             self._pending -= 1
             if self.closed:
                 return
+            if getattr(answer, "error_code", 0) == ErrorCode.INCONSISTENT_CLUSTER_ID:
+                self.on_stranger(f"{peer.host}:{peer.port}")
             if isinstance(answer, NotOffered):
                 self._step(RequestFailed(ticket, ErrorCode.UNSUPPORTED_VERSION))
             elif isinstance(answer, Unanswered):
