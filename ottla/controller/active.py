@@ -128,6 +128,10 @@ class BrokerSessions:
         self._heard[key] = now_ms
         self._expired.discard(key)
 
+    def end(self, broker_id: int, epoch: int) -> None:
+        """The broker stops and is not heard of again (0411)."""
+        self._heard.pop((broker_id, epoch), None)
+
     def is_alive(self, broker_id: int, epoch: int, now_ms: int) -> bool:
         """Was it heard of within the session's timeout?"""
         key = broker_id, epoch

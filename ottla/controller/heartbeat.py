@@ -4,7 +4,8 @@ Rules:
 - A broker is unfenced when it wants it and has read its own registration.
 - A broker that wants to stop first loses its leaders (controlled shutdown); it may stop when every active broker has
   read that. One that leads nothing, is fenced or wants to be fenced too may stop at once.
-- One silent broker is fenced at a time.
+- One silent broker is fenced at a time. One that was told to stop has no session any more: it may start again at once
+  (0411).
 
 KIPs: 631 heartbeats, 858 directories, 1066 cordoned directories.
 """
@@ -51,6 +52,8 @@ def broker_heartbeat(draft: Draft, request: BrokerHeartbeatRequest, now_ms: int)
     directories_offline(draft, broker, request.offline_log_dirs)
     directories_cordoned(draft, broker, request.cordoned_log_dirs)
     amended = any(isinstance(record, BrokerRegistrationChangeRecord) for record in draft.records)
+    if wanted is _Next.STOPPED:
+        active.sessions.end(broker.broker_id, broker.epoch)
     state.metadata_offset = -1 if amended else request.current_metadata_offset
     if wanted is not _Next.STOPPING:
         state.shutdown_offset = -1

@@ -158,6 +158,19 @@ def test_a_broker_that_leads_nothing_may_stop_at_once() -> None:
     assert fleet.partition("flights").isr == (1,)
 
 
+def test_a_broker_that_has_stopped_may_start_again_at_once() -> None:
+    fleet = Fleet(2)
+    fleet.topic("flights", [1, 2])
+    assert fleet.beat(2, want_shut_down=True).should_shut_down
+    fleet.start(2)
+    assert fleet.beat(2, want_shut_down=True).should_shut_down
+    written = len(fleet.log)
+    for _ in range(3):
+        fleet.wait(6_000)
+        fleet.beat(1)
+    assert len(fleet.log) == written, "it is fenced once"
+
+
 def test_a_controlled_shutdown_waits_until_every_active_broker_knows_the_new_leaders() -> None:
     fleet = Fleet(3)
     fleet.topic("flights", [1, 2, 3])

@@ -19,7 +19,7 @@ from ottla.metadata.delta import Fold
 from ottla.metadata.image import Image
 from ottla.settings.server.settings import ServerSettings
 from ottla.wire.api import API
-from ottla.wire.api.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.wire.api.create_topics import CreateTopicsResponse
 from ottla.wire.record.metadata import BrokerRegistrationChangeRecord, PartitionChangeRecord
 from ottla.wire.schema import Struct, fields
@@ -61,6 +61,8 @@ class Duel:
         self._ours.activate(self.image, _now_ms())
         #: Then the two sides do not have the same past any more.
         self.has_failed = False
+        #: (broker, epoch) of those that stopped, until Apache forgets their sessions.
+        self.stopped: set[tuple[int, int]] = set()
         #: What was asked and answered, for the message of a failure.
         self.story: list[str] = []
 
@@ -83,28 +85,34 @@ class Duel:
             self._fence(written.pop(0))
         if isinstance(expected, CreateTopicsResponse):
             self._ids.given = [bytes(topic.topic_id) for topic in expected.topics if not topic.error_code]
+        code = getattr(expected, "error_code", 0)
+        answer = ErrorCode(code) if code else expected
+        records: list[Any] = []
         try:
             decision = self._ours.handle(self.image, request, version, now_ms=_now_ms())
         except KafkaError as error:
-            got, records = ErrorCode(error.code), []
+            self._compare("answers", answer, ErrorCode(error.code))
         else:
-            got, records = decision.response, decision.records
-            code = getattr(got, "error_code", 0)
-            got = ErrorCode(code) if code else got
-        code = getattr(expected, "error_code", 0)
-        self._compare("answers", _plain(ErrorCode(code) if code else expected), _plain(got))
+            records = decision.records
+            self._compare("answers", _plain(expected), _plain(decision.response))
         own = Written(self.image.offset + 1, records)
         theirs, written = self._split(written, len(records), own.offset)
         expected_records = (theirs.offset, self._canonical(theirs.records))
         self._compare("records", expected_records, (own.offset, self._canonical(records)))
         self._replay(theirs)
+        if isinstance(expected, BrokerHeartbeatResponse) and expected.should_shut_down:
+            self.stopped.add((request.broker_id, request.broker_epoch))
+        elif isinstance(expected, BrokerHeartbeatResponse):
+            self.stopped.discard((request.broker_id, request.broker_epoch))
         for batch in written:
             self._fence(batch)
-        return ErrorCode(code) if code else expected
+        return answer
 
     def is_heard(self, broker_id: int, epoch: int) -> bool:
         """Does a session of this incarnation run?"""
         active = self._ours._active
+        if (broker_id, epoch) in self.stopped:
+            return True
         return active is not None and active.sessions.is_alive(broker_id, epoch, 0)
 
     def settle(self) -> None:
@@ -127,11 +135,15 @@ class Duel:
         assert active is not None
         heard = active.sessions._heard
         key = broker_id, self.image.brokers[broker_id].epoch
+        self.stopped.discard(key)
+        if key not in heard and self._is_fenced(broker_id) and len(batch.records) == 1:
+            # Ours let it go with the answer that let it stop (0411).
+            return self._replay(batch)
         self._compare("heard of", True, key in heard)
         active.sessions._heard = {key: now_ms - SESSION_MS - 1} | {each: now_ms for each in heard if each != key}
         records = self._ours.time_passed(self.image, now_ms).records
         self._compare("records", self._canonical(batch.records), self._canonical(records))
-        self._replay(batch)
+        return self._replay(batch)
 
     def _events(self, written: list[Written]) -> list[Written]:
         """One batch may hold several events that came together: a broker that is fenced is one, with its partitions."""

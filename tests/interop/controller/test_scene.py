@@ -1,5 +1,7 @@
 """Scenes: each step is asked of both controllers, and compared there; what is asserted here says that it happened."""
 
+from typing import Any
+
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import Uuid
 from ottla.metadata.feature import SUPPORTED
@@ -10,6 +12,7 @@ from ottla.wire.api.create_partitions import CreatePartitionsAssignment, CreateP
 from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.api.list_partition_reassignments import ListPartitionReassignmentsRequest
 from ottla.wire.api.unregister_broker import UnregisterBrokerRequest
+from ottla.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.interop.controller.fleet import Fleet
 
 PREFERRED, UNCLEAN = 0, 1
@@ -110,8 +113,11 @@ def test_a_broker_stops(fleet: Fleet) -> None:
     while not (answer := fleet.beat(1, want_shut_down=True)).should_shut_down:
         fleet.tend()
     assert answer.is_fenced
-    assert fleet.register(1) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
     assert fleet.beat(1, want_shut_down=True).should_shut_down
+    fleet.die(1)
+    fleet.await_fenced(1)
+    fleet.start(1)
+    fleet.tend()
     assert fleet.beat(3, want_shut_down=True).should_shut_down
     assert fleet.beat(2, want_shut_down=True, want_fence=True).should_shut_down
 
@@ -211,6 +217,29 @@ def test_topics_come_and_go(fleet: Fleet) -> None:
     gone = DeleteTopicsRequest(topics=[DeleteTopicState(name=None, topic_id=topic_id)], timeout_ms=10_000)
     fleet.duel.ask(gone)
     fleet.duel.ask(gone)
+
+
+def update(fleet: Fleet, feature: str, level: int, kind: int = 1) -> Any:
+    wanted = FeatureUpdateKey(feature=feature, max_version_level=level, upgrade_type=kind)
+    return fleet.duel.ask(UpdateFeaturesRequest(feature_updates=[wanted], timeout_ms=10_000))
+
+
+def test_features_need_every_broker(fleet: Fleet) -> None:
+    fleet.start(1)
+    upgrade, safe = 1, 2
+    for level, kind in ((9, upgrade), (0, upgrade), (-1, safe), (1, 0), (0, safe)):
+        update(fleet, "streams.version", level, kind)
+    old = [
+        Feature(name=name, min_supported_version=low, max_supported_version=high)
+        for name, (low, high) in SUPPORTED.items()
+        if name != "streams.version"
+    ]
+    fleet.register(2, features=old)
+    update(fleet, "streams.version", 1)
+    update(fleet, "nonsense.version", 1)
+    fleet.duel.ask(UnregisterBrokerRequest(broker_id=fleet.broker(2)))
+    update(fleet, "streams.version", 1)
+    assert fleet.duel.image.features["streams.version"] == 1
 
 
 def test_ids_settings_and_brokers_that_go(fleet: Fleet) -> None:
