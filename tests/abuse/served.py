@@ -32,6 +32,7 @@ _PAUSE_SECONDS = 0.02
 #: imports a second after it serves is there from the beginning: the attack is on a node that has been up for a while.
 _PROGRAM = """
 import os, resource, signal, sys, threading
+import ottla.broker.serve
 from ottla.kernel.lazy import load_all
 
 def answer():

@@ -9,7 +9,6 @@ Rules:
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator
 
 from ottla.broker.call.handler import Call, handles
@@ -29,6 +28,7 @@ from ottla.wire.api.list_offsets import (
 _CONSUMER = -1
 #: A step of a long request.
 _PARTITIONS_A_STEP = 200
+_NAMED_A_STEP = 2000
 _EPOCH_FROM = 4
 _LATEST = -1
 _EARLIEST = -2
@@ -58,11 +58,16 @@ def list_offsets(call: Call, request: ListOffsetsRequest) -> Reply:
 
 
 def _answer(call: Call, request: ListOffsetsRequest) -> Generator[None, None, ListOffsetsResponse]:
-    named = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
+    twice: set[tuple[str, int]] = set()
     topics: dict[str, dict[int, ListOffsetsPartition]] = {}
     for topic in request.topics:
-        for each in topic.partitions:
-            topics.setdefault(topic.name, {})[each.partition_index] = each
+        partitions = topics.setdefault(topic.name, {}) if topic.partitions else {}
+        for number, each in enumerate(topic.partitions, 1):
+            if each.partition_index in partitions:
+                twice.add((topic.name, each.partition_index))
+            partitions[each.partition_index] = each
+            if not number % _NAMED_A_STEP:
+                yield
     # Only consumers are kept from what is not committed yet.
     isolation_level = request.isolation_level if request.replica_id == _CONSUMER else TO_THE_END
     response = ListOffsetsResponse()
@@ -74,7 +79,7 @@ def _answer(call: Call, request: ListOffsetsRequest) -> Generator[None, None, Li
             if not looked_at % _PARTITIONS_A_STEP:
                 yield
             try:
-                if named[name, each.partition_index] > 1:
+                if (name, each.partition_index) in twice:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
                 answers.append((yield from _find(call, name, each, isolation_level)))
             except KafkaError as error:
