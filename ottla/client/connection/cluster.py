@@ -20,6 +20,7 @@ from typing import TypeVar
 from ottla.client.connection.clock import Backoff, now_ms, randomness
 from ottla.client.connection.connection import BrokerConnection
 from ottla.client.connection.metadata import ClusterNode, Metadata
+from ottla.client.connection.metric import Sampled
 from ottla.client.connection.node_metric import NodeMeter, NodeMetrics
 from ottla.kernel.argument import topic_fault
 from ottla.kernel.client_error import (
@@ -72,6 +73,7 @@ class Cluster:
         self.on_update: list[Callable[[], None]] = []
         self.closed = False
         self._security = Security(settings)
+        self.connections_opened = Sampled(now_ms())
         self._meters: dict[Address, NodeMeter] = {}
         self._connections: dict[tuple[Address, str], BrokerConnection] = {}
         self._doors: dict[Address, _Door] = {}
@@ -126,6 +128,7 @@ class Cluster:
                 made.close()
                 raise ClientClosed("this client is closed")
             self._connections[address, purpose] = made
+            self.connections_opened.record(1, now_ms())
             return made
 
     async def any(self) -> BrokerConnection:

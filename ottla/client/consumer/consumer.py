@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast
 from ottla.client.connection.clock import now_ms
 from ottla.client.connection.cluster import Cluster
 from ottla.client.connection.loop_thread import needs_loop
+from ottla.client.connection.telemetry import Telemetry
 from ottla.client.consumer.commit import CommitCalls
 from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.handing_out import RecordCalls, starts_of
 from ottla.client.consumer.listener import RebalanceListener
-from ottla.client.consumer.metric import ConsumerMeter, ConsumerMetrics
+from ottla.client.consumer.metric import ConsumerMeter, ConsumerMetrics, consumer_points
 from ottla.client.consumer.position import PartitionPosition
 from ottla.client.consumer.positioning import PositionCalls
 from ottla.client.consumer.subscription import SubscriptionCalls, call_here
@@ -88,6 +89,12 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
         #: How a listener's method is called; the synchronous consumer calls it in the program's thread.
         self._call: Callable[[Callable[..., Any], list[TopicPartition]], Awaitable[None]] = call_here
         self._cluster.on_update.append(self._metadata_came)
+        self._telemetry = Telemetry(
+            self._cluster,
+            lambda: consumer_points(self.metrics(), self._cluster),
+            self._called,
+            enabled=self.settings.enable_metrics_push,
+        )
 
     # ---- records
 
@@ -188,6 +195,16 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
         with self._lock:
             return self.meter.snapshot(self._positions, nodes, stable=self.settings.read_committed, now_ms=now_ms())
 
+    def _called(self) -> dict[str, str]:
+        """What its pushed metrics say of it."""
+        settings = self.settings
+        return {
+            "client_rack": settings.client_rack,
+            "group_id": settings.group_id or "",
+            "group_instance_id": settings.group_instance_id or "",
+            "group_member_id": "" if self._group is None else self._group.identity()[0],
+        }
+
     def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         return self._iterate()
 
@@ -280,6 +297,7 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
             self.something_to_do()
             if self._dead_letters is not None:
                 await self._dead_letters.close()
+            await self._telemetry.close()
             await self._cluster.close()
 
     async def __aenter__(self) -> AsyncConsumer[K, V]:

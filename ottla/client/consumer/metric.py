@@ -5,14 +5,24 @@ the events from which they are counted.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ottla.client.connection.cluster import Cluster
 from ottla.client.connection.metric import Sampled, named
 from ottla.client.connection.node_metric import NodeMetrics
+from ottla.client.connection.otlp import Point
+from ottla.client.connection.telemetry import connection_points, points_of
 from ottla.client.consumer.position import PartitionPosition
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import TopicPartition
+
+_FETCHES = "consumer.fetch.manager"
+#: What stands in which of Kafka's groups, by how its name begins; the rest is in consumer-metrics.
+_GROUPS = {
+    _FETCHES: ("records-", "bytes-", "fetch-"),
+    "consumer.coordinator": ("commit-", "rebalance-", "assigned-"),
+}
 
 
 @frozen
@@ -82,6 +92,21 @@ class ConsumerMetrics:
     def named(self) -> dict[str, Any]:
         """By Kafka's names: `records-consumed-rate`, ..."""
         return named(self)
+
+
+def consumer_points(metrics: ConsumerMetrics, cluster: Cluster) -> Iterator[Point]:
+    """All of it as it is pushed to the cluster (KIP-714), in Kafka's three groups."""
+    groups: dict[str, dict[str, Any]] = {}
+    for name, value in metrics.named().items():
+        group = next((group for group, prefixes in _GROUPS.items() if name.startswith(prefixes)), "consumer")
+        groups.setdefault(group, {})[name] = value
+    for group, figures in groups.items():
+        yield from points_of(group, figures)
+    for topic, each in metrics.topics.items():
+        yield from points_of(_FETCHES, each.named(), topic=topic)
+    for tp, one in metrics.partitions.items():
+        yield from points_of(_FETCHES, one.named(), topic=tp.topic, partition=str(tp.partition))
+    yield from connection_points("consumer", cluster, metrics.nodes)
 
 
 class ConsumerTopicMeter:

@@ -4,11 +4,14 @@ counted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ottla.client.connection.cluster import Cluster
 from ottla.client.connection.metric import Sampled, named
 from ottla.client.connection.node_metric import NodeMetrics
+from ottla.client.connection.otlp import Point
+from ottla.client.connection.telemetry import connection_points, points_of
 from ottla.kernel.frozen import frozen
 
 
@@ -63,6 +66,17 @@ class ProducerMetrics:
     def named(self) -> dict[str, Any]:
         """By Kafka's names: `record-send-rate`, ..."""
         return named(self)
+
+
+def producer_points(metrics: ProducerMetrics, cluster: Cluster) -> Iterator[Point]:
+    """All of it as it is pushed to the cluster (KIP-714)."""
+    figures = metrics.named()
+    # The one figure that Kafka has in ns, by another name.
+    figures["bufferpool-wait-time-ns-total"] = 1e6 * figures.pop("bufferpool-wait-time-total")
+    yield from points_of("producer", figures)
+    for topic, each in metrics.topics.items():
+        yield from points_of("producer.topic", each.named(), topic=topic)
+    yield from connection_points("producer", cluster, metrics.nodes)
 
 
 class ProducerTopicMeter:

@@ -21,9 +21,10 @@ from ottla.client.checked import checked
 from ottla.client.connection.clock import current_clock, now_ms, randomness, wall_ms
 from ottla.client.connection.cluster import Cluster
 from ottla.client.connection.loop_thread import needs_loop
+from ottla.client.connection.telemetry import Telemetry
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.delivery import Delivery, ProducerBatch, TableDelivery
-from ottla.client.producer.metric import ProducerMetrics
+from ottla.client.producer.metric import ProducerMetrics, producer_points
 from ottla.client.producer.sender import Sender
 from ottla.client.settings.producer import ProducerSettings
 from ottla.client.transaction.api import TransactionCalls
@@ -90,6 +91,12 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
         )
         self._closed = False
         self._waiting: list[asyncio.Future[None]] = []
+        self._telemetry = Telemetry(
+            self._cluster,
+            lambda: producer_points(self.metrics(), self._cluster),
+            lambda: {"client_rack": self.settings.client_rack, "transactional_id": name or ""},
+            enabled=self.settings.enable_metrics_push,
+        )
 
     async def send(
         self,
@@ -284,6 +291,7 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
                 await self.flush()
         finally:
             self._sender.close()
+            await self._telemetry.close()
             await self._cluster.close()
 
     def _progressed(self) -> None:

@@ -51,6 +51,12 @@ class ConsumerSettings(ClientSettings):
     group_id: str | None = setting(
         "group.id", None, optional_text, "The group to join; without one, assign partitions and commit nothing."
     )
+    enable_metrics_push: bool = setting(
+        "enable.metrics.push",
+        True,
+        flag,
+        "Push metrics to the cluster when its operator asks for them by a client-metrics subscription (KIP-714).",
+    )
     group_instance_id: str | None = setting(
         "group.instance.id", None, optional_text, "A static member's name: it may go and come back without a rebalance."
     )

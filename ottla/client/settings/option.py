@@ -72,6 +72,7 @@ class ProducerOptions(ClientOptions, total=False):
     compression_zstd_level: int | str
     delivery_timeout_ms: int | str
     enable_idempotence: bool | str
+    enable_metrics_push: bool | str
     key_serializer: Serializer | Literal["bytes", "str", "json"] | None
     linger_ms: int | str
     max_block_ms: int | str
@@ -95,6 +96,7 @@ class ConsumerOptions(ClientOptions, total=False):
     dead_letter_topic: str | None
     default_api_timeout_ms: int | str
     enable_auto_commit: bool | str
+    enable_metrics_push: bool | str
     exclude_internal_topics: bool | str
     fetch_max_bytes: int | str
     fetch_max_wait_ms: int | str
@@ -122,6 +124,7 @@ class ShareConsumerOptions(ClientOptions, total=False):
     check_crcs: bool | str
     dead_letter_topic: str | None
     default_api_timeout_ms: int | str
+    enable_metrics_push: bool | str
     exclude_internal_topics: bool | str
     fetch_max_bytes: int | str
     fetch_max_wait_ms: int | str

@@ -50,6 +50,12 @@ class ProducerSettings(ClientSettings):
         integer(0),
         "So many bytes are sent without lingering; while the broker is busy a batch grows on, to max.request.size.",
     )
+    enable_metrics_push: bool = setting(
+        "enable.metrics.push",
+        True,
+        flag,
+        "Push metrics to the cluster when its operator asks for them by a client-metrics subscription (KIP-714).",
+    )
     linger_ms: int = setting("linger.ms", 5, integer(0), "How long a batch waits for more records.")
     buffer_memory: int = setting("buffer.memory", 33_554_432, integer(0), "Bytes of records that wait to be sent.")
     max_block_ms: int = setting(

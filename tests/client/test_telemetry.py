@@ -1,0 +1,214 @@
+"""What clients push of their metrics (KIP-714), as a node's receiver gets it."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+import ottla
+from ottla.broker.limits.telemetry import ClientMetrics
+from ottla.client import Admin, ConfigResource, Consumer, Producer, ResourceType, ShareConsumer
+from ottla.client.connection.otlp import Point, metrics_data
+
+_INTERVAL_MS = "100"
+
+
+class Pushed(NamedTuple):
+    """A metric as it was pushed."""
+
+    attributes: dict[str, str]
+    value: float
+    #: 1: since the last push, 2: of all time; None of a gauge.
+    temporality: int | None
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """(number, content) of a protobuf message's fields."""
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    at = 0
+    while at < len(data):
+        tag = varint()
+        if tag & 7 == 0:
+            yield tag >> 3, varint()
+        elif tag & 7 == 1:
+            yield tag >> 3, data[at : at + 8]
+            at += 8
+        else:
+            assert tag & 7 == 2, tag
+            size = varint()
+            yield tag >> 3, data[at : at + size]
+            at += size
+    assert at == len(data)
+
+
+def _attributes(pairs: list[bytes]) -> dict[str, str]:
+    found = {}
+    for pair in pairs:
+        parts = dict(_fields(pair))
+        found[parts[1].decode()] = dict(_fields(parts[2]))[1].decode()
+    return found
+
+
+def decode(data: bytes) -> tuple[dict[str, str], list[tuple[str, Pushed]]]:
+    """(what the resource is called by, the metrics) of a MetricsData."""
+    resource: dict[str, str] = {}
+    found = []
+    for number, content in _fields(dict(_fields(data))[1]):
+        if number == 1:
+            resource = _attributes([pair for _, pair in _fields(content)])
+            continue
+        for _, metric in _fields(content):
+            parts = dict(_fields(metric))
+            body = dict(_fields(parts.get(5) or parts[7]))
+            labels = _attributes([content for number, content in _fields(body[1]) if number == 7])
+            (value,) = struct.unpack("<d", dict(_fields(body[1]))[4])
+            assert 5 in parts or body[3] == 1, "a sum only rises"
+            found.append((parts[1].decode(), Pushed(labels, value, body.get(2))))
+    return resource, found
+
+
+class Receiver:
+    """What a node's clients push."""
+
+    def __init__(self) -> None:
+        self.pushes: list[ClientMetrics] = []
+        self._came = threading.Condition()
+
+    def take(self, pushed: ClientMetrics) -> None:
+        with self._came:
+            self.pushes.append(pushed)
+            self._came.notify_all()
+
+    def wait_for(self, wanted: Any) -> Any:
+        """The first of the pushes that come, or have come, of which `wanted` says something."""
+        with self._came:
+            assert self._came.wait_for(lambda: any(map(wanted, self.pushes)), 60)
+            return next(filter(None, map(wanted, self.pushes)))
+
+    def named(self, name: str) -> list[Pushed]:
+        return [each for push in self.pushes for one, each in decode(push.data)[1] if one == name]
+
+
+@pytest.fixture
+def receiver() -> Receiver:
+    return Receiver()
+
+
+@pytest.fixture
+def node(receiver: Receiver) -> Iterator[ottla.Node]:
+    with ottla.Node(client_metrics=receiver.take) as node:
+        yield node
+
+
+def _subscribe(node: ottla.Node, metrics: str) -> None:
+    with Admin(node.bootstrap_servers) as admin:
+        admin.alter_configs(
+            {ConfigResource(ResourceType.CLIENT_METRICS, "all"): {"metrics": metrics, "interval.ms": _INTERVAL_MS}}
+        )
+
+
+def test_points_are_written_as_opentelemetry_has_them() -> None:
+    points = [Point("a.rate", (("node_id", "node-1"),), 1.5, False), Point("a.total", (), 300.0, True)]
+    for delta in (True, False):
+        data = metrics_data({"group_id": "g" * 200}, points, began_ns=1 << 60, now_ns=2 << 60, delta=delta)
+        assert decode(data) == (
+            {"group_id": "g" * 200},
+            [
+                ("a.rate", Pushed({"node_id": "node-1"}, 1.5, None)),
+                ("a.total", Pushed({}, 300.0, 1 if delta else 2)),
+            ],
+        )
+
+
+def test_a_producer_pushes_what_is_asked_for(node: ottla.Node, receiver: Receiver) -> None:
+    _subscribe(node, "*")
+    total = "org.apache.kafka.producer.record.send.total"
+    with Producer(node.bootstrap_servers, transactional_id="billing", client_rack="a") as producer:
+        with producer.transaction():
+            for _ in range(7):
+                producer.send("pushed", b"v")
+        receiver.wait_for(lambda push: sum(each.value for each in receiver.named(total)) == 7)
+        with producer.transaction():
+            producer.send("pushed", b"v")
+        assert not any(push.terminating for push in receiver.pushes)
+    assert [push.terminating for push in receiver.pushes][-1:] == [True]
+    # Sums are since the last push, so they add up, and the last push tells the rest.
+    assert sum(each.value for each in receiver.named(total)) == 8
+    assert {each.temporality for each in receiver.named(total)} == {1}
+    resource, metrics = decode(receiver.pushes[-1].data)
+    assert resource == {"client_rack": "a", "transactional_id": "billing"}
+    assert len({push.instance_id for push in receiver.pushes}) == 1
+    said = dict(metrics)
+    assert said["org.apache.kafka.producer.topic.byte.rate"].attributes == {"topic": "pushed"}
+    latency = said["org.apache.kafka.producer.node.request.latency.max"]
+    assert latency.attributes == {"node_id": "node-1"}
+    assert latency.temporality is None
+    assert sum(each.value for each in receiver.named("org.apache.kafka.producer.connection.creation.total")) > 0
+    assert all(name.startswith("org.apache.kafka.producer.") for name, _ in metrics)
+
+
+def test_a_consumer_pushes_in_kafkas_groups(node: ottla.Node, receiver: Receiver) -> None:
+    _subscribe(node, "org.apache.kafka.consumer.")
+    with Producer(node.bootstrap_servers) as producer:
+        producer.send("read", b"v")
+    with Consumer(node.bootstrap_servers, group_id="g", auto_offset_reset="earliest") as consumer:
+        consumer.subscribe(["read"])
+        assert next(iter(consumer)).value == b"v"
+        receiver.wait_for(lambda push: receiver.named("org.apache.kafka.consumer.fetch.manager.records.lag.max"))
+    resource, metrics = decode(receiver.pushes[-1].data)
+    assert resource["group_id"] == "g"
+    said = dict(metrics)
+    assert receiver.pushes[-1].terminating
+    assert "org.apache.kafka.consumer.coordinator.rebalance.total" in said
+    assert "org.apache.kafka.consumer.last.poll.seconds.ago" in said
+    topics = [each.attributes for each in receiver.named("org.apache.kafka.consumer.fetch.manager.records.lag")]
+    assert {"topic": "read", "partition": "0"} in topics
+    # A producer was there, too, and was asked for nothing of its own.
+    assert all(
+        name.startswith("org.apache.kafka.consumer.") for push in receiver.pushes for name, _ in decode(push.data)[1]
+    )
+
+
+def test_a_share_consumer_pushes_its_connections(node: ottla.Node, receiver: Receiver) -> None:
+    _subscribe(node, "*")
+    with ShareConsumer(node.bootstrap_servers, group_id="workers") as consumer:
+        consumer.subscribe(["queue"])
+        consumer.poll(0.1)
+        receiver.wait_for(lambda push: receiver.named("org.apache.kafka.consumer.node.request.total"))
+    assert decode(receiver.pushes[-1].data)[0] == {"group_id": "workers"}
+
+
+def test_another_subscription_is_followed(node: ottla.Node, receiver: Receiver) -> None:
+    _subscribe(node, "org.apache.kafka.producer.connection.")
+    with Producer(node.bootstrap_servers) as producer:
+        producer.send("followed", b"v").result()
+        receiver.wait_for(lambda push: receiver.named("org.apache.kafka.producer.connection.creation.rate"))
+        assert not receiver.named("org.apache.kafka.producer.batch.size.max")
+        _subscribe(node, "org.apache.kafka.producer.batch.")
+        receiver.wait_for(lambda push: receiver.named("org.apache.kafka.producer.batch.size.max"))
+
+
+@pytest.mark.parametrize(("metrics", "push"), [("*", False), ("", True)])
+def test_who_is_not_asked_or_does_not_want_to_pushes_nothing(
+    node: ottla.Node, receiver: Receiver, metrics: str, push: bool
+) -> None:
+    if metrics:
+        _subscribe(node, metrics)
+    with Producer(node.bootstrap_servers, enable_metrics_push=push) as producer:
+        producer.send("quiet", b"v").result()
+    assert not receiver.pushes
