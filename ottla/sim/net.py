@@ -86,6 +86,8 @@ class SimConnection:
         self.closed = False
         self.turns = listener.turns
         self._paused = 0
+        #: Set while the node does not listen to this client.
+        self._muted: asyncio.TimerHandle | None = None
         self._behind: deque[bytes] = deque()
 
     # ---- the client's end
@@ -97,7 +99,7 @@ class SimConnection:
     def _arrive(self, frame: bytes) -> None:
         if self.closed:
             return
-        if self._paused:
+        if self._paused or self._muted is not None:
             self._behind.append(frame)
             return
         if self._slots and self._slots[-1].superseded is not None:
@@ -117,7 +119,24 @@ class SimConnection:
 
     def resume(self) -> None:
         self._paused -= 1
-        while self._behind and not self._paused:
+        self._go_on()
+
+    def mute(self, seconds: float) -> None:
+        """Look at no other request of this client for so long. Twice is until the later end."""
+        if self.closed:
+            return
+        if self._muted is not None:
+            if self._muted.when() >= self._listener.loop.time() + seconds:
+                return
+            self._muted.cancel()
+        self._muted = self._listener.loop.call_later(seconds, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muted = None
+        self._go_on()
+
+    def _go_on(self) -> None:
+        while self._behind and not self._paused and self._muted is None:
             self._arrive(self._behind.popleft())
 
     def reply_is_ready(self) -> None:
@@ -137,6 +156,8 @@ class SimConnection:
         if self.closed:
             return
         self.closed = True
+        if self._muted is not None:
+            self._muted.cancel()
         for slot in self._slots:
             if slot.superseded is not None:
                 slot.superseded(NO_REQUEST)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
+import ottla
+from ottla.client import Admin, NewTopic, Producer
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
 from ottla.sim.disk import Crashed
@@ -243,3 +248,20 @@ def test_a_cordoned_directory_gets_nothing_new() -> None:
     with pytest.raises(KafkaError) as raised:
         scene.machine.create_topic("nowhere")
     assert raised.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_a_directory_that_a_file_has_replaced_has_failed(tmp_path: Path) -> None:
+    """On a real disk: what is to be made there ends in ENOTDIR."""
+    kept, lost = tmp_path / "kept", tmp_path / "lost"
+    with ottla.Node(kept, settings={"log.dirs": f"{kept},{lost}", "metadata.log.dir": str(kept)}) as node:
+        shutil.rmtree(lost)
+        lost.touch()
+        with Admin(node.bootstrap_servers) as admin:
+            # It is answered, though half of its logs cannot be made.
+            admin.create_topics([NewTopic("new", 4)])
+            (found,) = admin.describe_log_dirs().values()
+            errors = {each.path: each.error.code if each.error else None for each in found}
+            assert errors == {str(kept): None, str(lost): ErrorCode.KAFKA_STORAGE_ERROR}
+        # They are made in the other directory then.
+        with Producer(node.bootstrap_servers) as producer:
+            assert [producer.send("new", b"v", partition=index).result().offset for index in range(4)] == [0] * 4
