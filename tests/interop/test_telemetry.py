@@ -1,4 +1,4 @@
-"""What our clients push of their metrics to Apache Kafka, read by its OpenTelemetry classes, beside its own producer."""
+"""What our clients push of their metrics to Apache Kafka, as its OpenTelemetry classes read it, beside its producer."""
 
 import subprocess
 from collections.abc import Iterator
