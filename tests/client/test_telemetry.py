@@ -29,6 +29,8 @@ class Pushed(NamedTuple):
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
     """(number, content) of a protobuf message's fields."""
 
+    at = 0
+
     def varint() -> int:
         nonlocal at
         value = shift = 0
@@ -40,7 +42,6 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
             if byte < 128:
                 return value
 
-    at = 0
     while at < len(data):
         tag = varint()
         if tag & 7 == 0:
