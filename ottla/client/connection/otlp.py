@@ -15,7 +15,7 @@ _DELTA, _CUMULATIVE = 1, 2
 
 
 class Point(NamedTuple):
-    """One metric as it stands now."""
+    """A metric as it stands now."""
 
     #: Kafka's name: `org.apache.kafka.producer.record.send.rate`.
     name: str

@@ -65,7 +65,7 @@ def connection_points(group: str, cluster: Cluster, nodes: Mapping[int, NodeMetr
         yield from points_of(f"{group}.node", node.named(), node_id=f"node-{node_id}")
 
 
-class Telemetry:
+class TelemetryPush:
     """A client's pushes. The client makes it on its loop, before it asks the cluster for anything, and closes it."""
 
     def __init__(
@@ -87,7 +87,7 @@ class Telemetry:
             cluster.on_update.append(self._begin)
 
     def _begin(self) -> None:
-        """The cluster is known: there is somebody to ask."""
+        """The cluster is known: a broker can be asked."""
         if self._task is None and not self._closed:
             self._task = asyncio.get_running_loop().create_task(self._run())
 

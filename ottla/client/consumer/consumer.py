@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast
 from ottla.client.connection.clock import now_ms
 from ottla.client.connection.cluster import Cluster
 from ottla.client.connection.loop_thread import needs_loop
-from ottla.client.connection.telemetry import Telemetry
+from ottla.client.connection.telemetry import TelemetryPush
 from ottla.client.consumer.commit import CommitCalls
 from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.handing_out import RecordCalls, starts_of
@@ -89,7 +89,7 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
         #: How a listener's method is called; the synchronous consumer calls it in the program's thread.
         self._call: Callable[[Callable[..., Any], list[TopicPartition]], Awaitable[None]] = call_here
         self._cluster.on_update.append(self._metadata_came)
-        self._telemetry = Telemetry(
+        self._telemetry = TelemetryPush(
             self._cluster,
             lambda: consumer_points(self.metrics(), self._cluster),
             self._called,

@@ -21,7 +21,7 @@ from ottla.client.checked import checked
 from ottla.client.connection.clock import current_clock, now_ms, randomness, wall_ms
 from ottla.client.connection.cluster import Cluster
 from ottla.client.connection.loop_thread import needs_loop
-from ottla.client.connection.telemetry import Telemetry
+from ottla.client.connection.telemetry import TelemetryPush
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.delivery import Delivery, ProducerBatch, TableDelivery
 from ottla.client.producer.metric import ProducerMetrics, producer_points
@@ -91,7 +91,7 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
         )
         self._closed = False
         self._waiting: list[asyncio.Future[None]] = []
-        self._telemetry = Telemetry(
+        self._telemetry = TelemetryPush(
             self._cluster,
             lambda: producer_points(self.metrics(), self._cluster),
             lambda: {"client_rack": self.settings.client_rack, "transactional_id": name or ""},

@@ -24,7 +24,7 @@ from ottla.client.checked import checked
 from ottla.client.connection.clock import now_ms
 from ottla.client.connection.cluster import Cluster
 from ottla.client.connection.loop_thread import needs_loop
-from ottla.client.connection.telemetry import Telemetry, connection_points
+from ottla.client.connection.telemetry import TelemetryPush, connection_points
 from ottla.client.settings.share import ShareConsumerSettings
 from ottla.client.share.fetcher import ShareFetcher
 from ottla.client.share.group import ShareGroupMember
@@ -73,7 +73,7 @@ class AsyncShareConsumer(Generic[K, V]):
         self._outcomes: dict[TopicPartition, KafkaError | None] = {}
         self._closed = False
         self._dead_letters: DeadLetters | None = None
-        self._telemetry = Telemetry(
+        self._telemetry = TelemetryPush(
             self._cluster,
             lambda: connection_points("consumer", self._cluster, self._cluster.node_metrics()),
             lambda: {"client_rack": self.settings.client_rack, "group_id": self.settings.group_id or ""},
