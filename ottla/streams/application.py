@@ -15,6 +15,7 @@ from ottla.flow.topology import Topology
 from ottla.kernel.error import OttlaError
 
 if TYPE_CHECKING:
+    from ottla.spark.streams.query import StoreView
     from ottla.spark.streams.running import Running
 
 
@@ -65,6 +66,7 @@ class Application:
         workers: int | None = None,
         client: Mapping[str, Any] | None = None,
         accept_changes: bool = False,
+        http: int | str | None = None,
     ) -> Running:
         """Run on Spark, exactly once, and return at once. `await_termination` raises what ends the program.
 
@@ -73,7 +75,8 @@ class Application:
         instead of both. `py_files`: files that the workers need besides the modules that lie beside the program.
         `workers`: how many Spark tasks share the program's tasks, by default the session's cores; all of them must be
         able to run at the same time. `client`: settings of the Kafka clients by Kafka's names (security, timeouts).
-        `accept_changes`: start also if state of what the application last ran is lost.
+        `accept_changes`: start also if state of what the application last ran is lost. `http`: a port, or HOST:PORT,
+        that answers queries of stores and serves metrics to Prometheus; without a host it is 127.0.0.1.
 
         TopologyError if a source topic is missing or topics are not co-partitioned; OttlaError if an internal topic
         or the state of an earlier run does not fit, there is no Spark at `master`, or the program runs already.
@@ -100,6 +103,7 @@ class Application:
             on_state_change=self._state_listeners,
             on_error=self._error_handler,
             accept_changes=accept_changes,
+            http=http,
         )
         return self._running
 
@@ -119,6 +123,20 @@ class Application:
         answer ends the program. Another instance that has taken over always ends it.
         """
         self._error_handler = handler
+
+    def store(self, name: str) -> StoreView:
+        """A store of the running program to read from (Kafka Streams: KafkaStreams.store): get, range, all, fetch."""
+        return self._started().store(name)
+
+    @property
+    def http(self) -> str | None:
+        """HOST:PORT of the running program's HTTP server; None without one."""
+        server = self._started().http
+        return None if server is None else server.address
+
+    def metrics(self) -> str:
+        """What the tasks measure, in Prometheus' text format."""
+        return self._started().metrics()
 
     def pause(self) -> None:
         """Process nothing until `resume`; the tasks stay open and the state stays RUNNING."""

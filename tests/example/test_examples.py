@@ -133,3 +133,27 @@ def test_words_are_counted_without_a_broker() -> None:
 
 def test_fraud_is_found_in_forty_lines() -> None:
     assert run("card_fraud") == "alerts 65, fraud 63, precision 0.97, recall 1.00\n"
+
+
+def test_sessions_of_users_are_those_counted_by_hand() -> None:
+    assert "1397 views in 400 sessions (400 counted by hand)" in run("streams_activity")
+
+
+def test_an_alert_with_hysteresis_is_raised_and_cleared_once() -> None:
+    printed = run("streams_sensors")
+    assert "crossed 80 degrees 64 times" in printed
+    assert re.findall(r"sensor-\d (\w+) at", printed) == ["raised", "cleared"]
+
+
+def test_the_package_log_is_counted_as_by_hand(tmp_path: Path) -> None:
+    path = PACKAGE_LOG
+    if not path.exists():
+        path = tmp_path / "packages"
+        path.write_text("2025-06-24 14:36:25 status installed libc6:amd64 2.36-9\n")
+    printed = run("streams_logs", str(path))
+    assert "1 bad" in printed
+    assert "equal to a count by hand: True" in printed
+
+
+def test_airlines_are_ranked_as_by_hand() -> None:
+    assert "equal to means by hand: True" in run("streams_flights", "1")

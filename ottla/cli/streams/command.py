@@ -69,6 +69,7 @@ def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
 @click.option("-S", "--spark", "spark", metavar="KEY=VALUE", multiple=True, help="A setting of Spark's, by its name.")
 @click.option("--py-files", metavar="FILE,...", help="Files that the workers need besides what lies beside FILE.")
 @click.option("--workers", type=click.IntRange(1), help="How many Spark tasks share the work (default: the cores).")
+@click.option("--http", metavar="[HOST:]PORT", help="Serve metrics and queries of stores there.")
 @click.option("--accept-changes", is_flag=True, help="Start also if state of its last run is lost.")
 def run(
     bootstrap: str,
@@ -78,6 +79,7 @@ def run(
     spark: tuple[str, ...],
     py_files: str | None,
     workers: int | None,
+    http: str | None,
     accept_changes: bool,
 ) -> None:
     """Run the application in a Python file on Spark, exactly once, until Ctrl-C or SIGTERM.
@@ -104,6 +106,7 @@ def run(
             workers=workers,
             client=settings,
             accept_changes=accept_changes,
+            http=http,
         )
     except KeyboardInterrupt:
         raise click.exceptions.Abort from None

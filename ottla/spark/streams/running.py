@@ -23,8 +23,11 @@ from ottla.spark import driver
 from ottla.spark.streams import last_run
 from ottla.spark.streams.alive import Heartbeat
 from ottla.spark.streams.control import Message, Workers
+from ottla.spark.streams.http import HttpServer, Served
 from ottla.spark.streams.layout import Program, create_topics, guarantee, lay_out
+from ottla.spark.streams.metric import prometheus
 from ottla.spark.streams.place import driver_address, ship, slots_of
+from ottla.spark.streams.query import QUERYABLE, NotReadable, StoreView
 from ottla.spark.streams.worker import work
 
 if TYPE_CHECKING:
@@ -36,6 +39,8 @@ log = logging.getLogger(__name__)
 RESETS = ("earliest", "latest", "none")
 #: Workers that Spark has not started after so long are told of.
 WAITING_S = 30
+#: How long a query waits for the workers.
+ANSWER_S = 30
 # Serdes hold compiled structs, and programs travel to the workers by cloudpickle.
 copyreg.pickle(struct.Struct, lambda one: (struct.Struct, (one.format,)))
 
@@ -50,13 +55,14 @@ class Running:
         slots: int,
         on_state_change: Sequence[Callable[[State, State], None]] = (),
         on_error: Callable[[BaseException], ErrorResponse | None] | None = None,
+        http: int | str | None = None,
     ) -> None:
         self.program = program
         self.slots = slots
         self.error: BaseException | None = None
         self.state = State.CREATED
-        #: By task: records processed since its worker opened it, and how many of them were dropped.
-        self.progress: dict[str, tuple[int, int]] = {}
+        #: By task: what its worker told last; metric.py has the names.
+        self.tasks: dict[str, dict[str, Any]] = {}
         self._spark = spark
         self._on_state_change = on_state_change
         self._on_error = on_error
@@ -65,7 +71,9 @@ class Running:
         self._progressed = False
         host, bind = driver_address(spark)
         self._workers = Workers(host, self._told, bind)
-        self._heartbeat = Heartbeat(program.connection(), program.application_id, self._about)
+        served = Served(self.metrics, self.about, self.stores, self.store)
+        self.http = None if http is None else HttpServer(http, served)
+        self._heartbeat = Heartbeat(program.connection(), program.application_id, self._alive)
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"ottla-streams-{program.application_id}")
         self._thread.start()
 
@@ -113,9 +121,39 @@ class Running:
             self._workers.close()
             self._become(State.NOT_RUNNING if self.error is None else State.ERROR)
             self._heartbeat.close()
+            if self.http is not None:
+                self.http.close()
 
-    def _about(self) -> dict[str, Any]:
-        return {"state": self.state.value, "workers": self.slots}
+    def store(self, name: str) -> StoreView:
+        """A view of a store over all tasks. OttlaError if the program has none of this name that can be read."""
+        if name not in self.stores():
+            there = ", ".join(self.stores()) or "none"
+            raise OttlaError(f"application {self.program.application_id} has no store {name} to ask (it has: {there})")
+        topology, defaults = self.program.topology, self.program.settings.defaults
+        return StoreView(topology.stores[name], defaults, self._ask, is_global=name in topology.global_stores)
+
+    def stores(self) -> list[str]:
+        """The names of the stores that can be asked."""
+        return sorted(name for name, spec in self.program.topology.stores.items() if spec.kind in QUERYABLE)
+
+    def metrics(self) -> str:
+        """In Prometheus' text format."""
+        return prometheus(self.program.application_id, self.state.value, dict(self.tasks))
+
+    def about(self) -> dict[str, Any]:
+        """The state, and what each task told last."""
+        about = {"application": self.program.application_id, "guarantee": self.program.guarantee}
+        return {**about, "state": self.state.value, "workers": self.slots, "tasks": dict(sorted(self.tasks.items()))}
+
+    def _ask(self, question: Message) -> dict[int, Message]:
+        if self.state is not State.RUNNING:
+            application = self.program.application_id
+            raise NotReadable(f"application {application} is {self.state.value}, not RUNNING: ask again")
+        return self._workers.ask(question, ANSWER_S)
+
+    def _alive(self) -> dict[str, Any]:
+        http = None if self.http is None else self.http.address
+        return {"state": self.state.value, "workers": self.slots, "http": http}
 
     def _submit(self, body: Callable[[Iterator[Any]], Iterator[Any]]) -> bool:
         """Run the job to its end. True if it must be submitted again."""
@@ -137,9 +175,8 @@ class Running:
     def _told(self, slot: int, message: Message) -> None:
         with self._lock:
             if "tasks" in message:
-                told = {task: (counts[0], counts[1]) for task, counts in message["tasks"].items()}
-                self._progressed |= any(counts[0] for counts in told.values())
-                self.progress |= told
+                self._progressed |= any(told["processed"] for told in message["tasks"].values())
+                self.tasks |= message["tasks"]
             if "open" in message:
                 self._open.add(slot)
                 if len(self._open) == self.slots:
@@ -204,6 +241,7 @@ def start(
     on_state_change: Sequence[Callable[[State, State], None]] = (),
     on_error: Callable[[BaseException], ErrorResponse | None] | None = None,
     accept_changes: bool = False,
+    http: int | str | None = None,
 ) -> Running:
     """Run a program on Spark. `Application.start` in ottla.streams describes the arguments."""
     for source in topology.sources.values():
@@ -218,7 +256,7 @@ def start(
     spark = spark or driver.session(settings.application_id, master=master, settings=spark_settings)
     ship(spark, topology, py_files)
     slots = max(1, min(workers or slots_of(spark, len(program.tasks)), len(program.tasks)))
-    return Running(spark, program, slots, on_state_change, on_error)
+    return Running(spark, program, slots, on_state_change, on_error, http)
 
 
 def prepare(

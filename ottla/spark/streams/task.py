@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -47,6 +48,9 @@ class HostedTask:
             raise
         self._given = False
         self.processed = 0
+        #: Seconds in the engine, and how old the newest record was when it was processed.
+        self.process_s = 0.0
+        self.latency_ms: int | None = None
 
     def give(self, batch: Batch) -> None:
         """Queue records of one of the partitions."""
@@ -68,10 +72,15 @@ class HostedTask:
         The engine stops when no record of one of those waits, as that record could be the next by time.
         """
         task = self.task
+        began = time.perf_counter()
         task.now = max(task.now, now)
         task.punctuate()
         # A partition without a waiting record may not be overtaken while its log has more.
-        self.processed += task.drain(behind)
+        done = task.drain(behind)
+        self.process_s += time.perf_counter() - began
+        if done:
+            self.processed += done
+            self.latency_ms = max(0, time.time_ns() // 1_000_000 - task.stream_time)
         self._given = any(task.queued(*place)[0] for place in self.plan.sources)
         offsets = {}
         for place in self.plan.sources:

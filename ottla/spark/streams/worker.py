@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -18,14 +19,15 @@ from typing import Any
 
 from ottla.client.admin.client import Admin
 from ottla.client.consumer.sync import Consumer
-from ottla.flow.engine import GlobalTask
+from ottla.flow.engine import GlobalTask, Task
 from ottla.flow.error import StreamsError, TopologyError
 from ottla.flow.vector.columns import Batch
 from ottla.kernel.client_error import Fenced
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
-from ottla.spark.streams.control import DriverLine
+from ottla.spark.streams.control import DriverLine, Message
 from ottla.spark.streams.layout import Program
+from ottla.spark.streams.query import QUERYABLE, answer
 from ottla.spark.streams.task import HostedTask
 
 PATIENCE_S = 60
@@ -79,6 +81,10 @@ class Share:
         self._tasks: list[HostedTask] = []
         self._readers: dict[TopicPartition, HostedTask] = {}
         self._reported = 0.0
+        #: Where the sources ended when that was last looked at, once a report.
+        self._ends: dict[TopicPartition, int] = {}
+        #: Held while state and commits disagree: queries wait.
+        self._stepping = threading.Lock()
         self.progressed = False
 
     def __enter__(self) -> Share:
@@ -95,10 +101,13 @@ class Share:
             self._consumer: Consumer[Any, Any] = opened.enter_context(Consumer(reading))
             self._begin()
             self._open = opened.pop_all()
+        self._see_ends()
+        self._driver.answer = self._answer
         self._driver.tell({"open": [plan.id for plan in self._plans]})
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._driver.answer = None
         self._open.close()
 
     def run(self) -> None:
@@ -107,14 +116,14 @@ class Share:
         while not self._driver.stopped.is_set():
             if self._driver.paused.is_set():
                 self._driver.stopped.wait(POLL_S)
+                self._report()
                 continue
             if self._globals is not None:
                 self._globals.read(0)
             for batch in read(self._consumer, POLL_S):
                 self._readers[TopicPartition(batch.topic, batch.partition)].give(batch)
             positions = self._consumer.positions()
-            for task in self._tasks:
-                self._run(task, positions)
+            self._step(positions)
             full = {place for place, task in self._readers.items() if task.task.queued(*place)[0] > WAITING_MAX}
             if full != paused:
                 self._consumer.resume(paused - full)
@@ -154,11 +163,53 @@ class Share:
                 f"no offset is committed for {none[0].topic}-{none[0].partition} (offset_reset is none)"
             )
 
+    def _step(self, positions: dict[TopicPartition, int]) -> None:
+        with self._stepping:
+            try:
+                for task in self._tasks:
+                    self._run(task, positions)
+            except BaseException:
+                self._driver.answer = None  # a task holds what is not committed
+                raise
+
     def _report(self) -> None:
         if time.monotonic() - self._reported > REPORT_S:
-            self._reported = time.monotonic()
-            tasks = {each.plan.id: [each.processed, each.task.dropped] for each in self._tasks}
-            self._driver.tell({"tasks": tasks})
+            self._see_ends()
+            self._driver.tell({"tasks": {each.plan.id: self._told(each) for each in self._tasks}})
+
+    def _told(self, hosted: HostedTask) -> dict[str, Any]:
+        """What a task has done since it was opened; metric.py has the names."""
+        task, seen = hosted.task, hosted.task.stream_time
+        return {
+            "processed": hosted.processed,
+            "dropped": task.dropped,
+            "process_s": hosted.process_s,
+            "commits": hosted.committer.commits,
+            "commit_s": hosted.committer.seconds,
+            "lag": self._lag(hosted),
+            "stream_time_s": seen / 1000 if seen >= 0 else None,
+            "latency_s": hosted.latency_ms / 1000 if hosted.latency_ms is not None else None,
+            "stores": {name: len(task.store(name).entries) for name in task.store_names if _is_readable(task, name)},
+        }
+
+    def _see_ends(self) -> None:
+        self._ends = self._consumer.end_offsets(self._readers)
+        self._reported = time.monotonic()
+
+    def _lag(self, task: HostedTask) -> int:
+        return sum(max(0, self._ends[place] - task.committed.get(place, 0)) for place in task.plan.sources)
+
+    def _answer(self, question: Message) -> Message:
+        """Called on the thread of the driver's line."""
+        with self._stepping:
+            if self._driver.answer is None:
+                return {"error": "its tasks are being opened"}
+            tasks = {each.plan.id: (each.task, self._lag(each), self._reported) for each in self._tasks}
+            return answer(tasks, question)
+
+
+def _is_readable(task: Task, name: str) -> bool:
+    return task.topology.stores[name].kind in QUERYABLE
 
 
 class Globals:

@@ -1,0 +1,198 @@
+"""A small HTTP server in the driver's process: metrics for Prometheus, the state, and queries of stores.
+
+    GET /metrics                                Prometheus' text format
+    GET /state                                  the state, and each task's progress and lag
+    GET /stores                                 the stores that can be asked
+    GET /stores/NAME?limit=100                  entries
+    GET /stores/NAME/range?from=A&to=B          entries of a key-value store
+    GET /stores/NAME/key/KEY                    the value of a key (404 if there is none)
+    GET /stores/NAME/fetch/KEY?from=MS&to=MS    windows or sessions of a key
+
+Answers are JSON with `staleness`. At most `REQUESTS_MAX` requests are answered at once; the others wait for their turn.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from collections.abc import Callable, Iterable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from ottla.flow.record import TIME_MAX, Window, Windowed
+from ottla.flow.serde import Serde
+from ottla.kernel.error import OttlaError
+from ottla.spark.streams.query import NotReadable, StoreView
+
+REQUESTS_MAX = 16
+PATIENCE_S = 10
+LIMIT, LIMIT_MAX = 100, 10_000
+DEFAULT_HOST = "127.0.0.1"
+
+
+class Served:
+    """What the server answers from."""
+
+    def __init__(
+        self,
+        metrics: Callable[[], str],
+        state: Callable[[], dict[str, Any]],
+        stores: Callable[[], list[str]],
+        store: Callable[[str], StoreView],
+    ) -> None:
+        self.metrics = metrics
+        self.state = state
+        self.stores = stores
+        self.store = store
+
+
+class HttpServer:
+    """Listens from the start; `close` ends it. `address` is HOST:PORT. `where`: a port, or HOST:PORT (port 0: any)."""
+
+    def __init__(self, where: int | str, served: Served) -> None:
+        host, port = parse(where)
+        turns = threading.BoundedSemaphore(REQUESTS_MAX)
+
+        class Handler(_Handler):
+            said = served
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+
+            def process_request(self, request: Any, client_address: Any) -> None:
+                turns.acquire()
+                super().process_request(request, client_address)
+
+            def process_request_thread(self, request: Any, client_address: Any) -> None:
+                try:
+                    super().process_request_thread(request, client_address)
+                finally:
+                    turns.release()
+
+        try:
+            self._server = Server((host, port), Handler)
+        except OSError as error:
+            raise OttlaError(f"http={where}: cannot listen at {host}:{port}: {error.strerror or error}") from error
+        self.address = f"{host}:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True, name="ottla-streams-http")
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def parse(where: int | str) -> tuple[str, int]:
+    """Host and port. OttlaError if `where` is neither a port nor HOST:PORT."""
+    host, _, port = str(where).rpartition(":")
+    if isinstance(where, bool) or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise OttlaError(f"invalid value for http: {where} (expected a port, or HOST:PORT)")
+    return host or DEFAULT_HOST, int(port)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    said: Served
+    timeout = PATIENCE_S
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.close_connection = True
+        parts = urlsplit(self.path)
+        path = [unquote(each) for each in parts.path.split("/")[1:]]
+        try:
+            status, found = self._answer(path, {name: one[-1] for name, one in parse_qs(parts.query).items()})
+        except OttlaError as error:
+            again = isinstance(error, NotReadable)
+            status, found = 503 if again else 400, {"error": str(error)}
+        except ValueError as error:
+            status, found = 400, {"error": str(error)}
+        if isinstance(found, str):
+            self._send(status, "text/plain; version=0.0.4; charset=utf-8", found)
+        else:
+            self._send(status, "application/json", json.dumps(found, default=_plain) + "\n")
+
+    def _answer(self, path: list[str], given: dict[str, str]) -> tuple[int, Any]:
+        match path:
+            case ["metrics"]:
+                return 200, self.said.metrics()
+            case ["" | "state"]:
+                return 200, self.said.state()
+            case ["stores"]:
+                return 200, self.said.stores()
+            case ["stores", name]:
+                store = self.said.store(name)
+                return 200, _entries(store, store.all(), given)
+            case ["stores", name, "range"]:
+                store = self.said.store(name)
+                low, high = (_key(store.key_serde, given[end]) if end in given else None for end in ("from", "to"))
+                return 200, _entries(store, store.range(low, high), given)
+            case ["stores", name, "key", key]:
+                store = self.said.store(name)
+                value = store.get(_key(store.key_serde, key))
+                found = {"key": key, "value": value, "staleness": _staleness(store)}
+                return 404 if value is None else 200, found
+            case ["stores", name, "fetch", key]:
+                store = self.said.store(name)
+                earliest, latest = int(given.get("from", 0)), int(given.get("to", TIME_MAX))
+                return 200, _entries(store, store.fetch(_key(store.key_serde, key), earliest, latest), given)
+            case _:
+                return 404, {"error": f"there is nothing at {self.path}; /stores, /state and /metrics are"}
+
+    def _send(self, status: int, kind: str, text: str) -> None:
+        content = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """No line for each request."""
+
+
+def _entries(store: StoreView, found: Iterable[tuple[Any, Any]], given: dict[str, str]) -> dict[str, Any]:
+    limit = int(given.get("limit", LIMIT))
+    if not 1 <= limit <= LIMIT_MAX:
+        raise ValueError(f"invalid limit: {limit} (expected 1 to {LIMIT_MAX})")
+    taken = list(itertools.islice(found, limit + 1))
+    entries = [{"key": _shape(key), "value": value} for key, value in taken[:limit]]
+    return {"entries": entries, "more": len(taken) > limit, "staleness": _staleness(store)}
+
+
+def _staleness(store: StoreView) -> dict[str, int] | None:
+    return None if store.staleness is None else store.staleness._asdict()
+
+
+def _key(serde: Serde, text: str) -> Any:
+    """A key from the path, by the serde's name. ValueError if it is none."""
+    match serde.name:
+        case "long" | "integer" | "short":
+            return int(text)
+        case "double" | "float":
+            return float(text)
+        case "bytes":
+            return text.encode()
+        case "json":
+            try:
+                return json.loads(text)
+            except ValueError:
+                return text
+        case _:
+            return text
+
+
+def _shape(key: Any) -> Any:
+    """Windows with the names of their ends."""
+    if isinstance(key, Windowed):
+        return {"key": key.key, **key.window._asdict()}
+    return key._asdict() if isinstance(key, Window) else key
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no form for."""
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    return getattr(value, "__dict__", None) or str(value)

@@ -1,0 +1,56 @@
+"""What workers measure, and how Prometheus reads it.
+
+A task's counters begin at 0 when a worker opens it, as those of a restarted process do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+#: Name in a worker's report to (name, type, help, factor to the unit).
+_FAMILIES = {
+    "processed": ("records_processed_total", "counter", "Input records that were processed."),
+    "dropped": ("records_dropped_total", "counter", "Records dropped: null keys, late ones, handlers that continue."),
+    "process_s": ("process_seconds_total", "counter", "Time in the operators and functions of the program."),
+    "commits": ("commits_total", "counter", "Commits of outputs, state and offsets."),
+    "commit_s": ("commit_seconds_total", "counter", "Time in commits."),
+    "lag": ("lag_records", "gauge", "Input records that are not yet processed."),
+    "stream_time_s": ("stream_time_seconds", "gauge", "The newest timestamp that the task has seen, since 1970."),
+    "latency_s": ("latency_seconds", "gauge", "Age of the newest record when it was last processed."),
+}
+_STORE = ("store_entries", "gauge", "Entries of a state store.")
+_PREFIX = "ottla_streams_"
+
+
+def prometheus(application_id: str, state: str, tasks: Mapping[str, Mapping[str, Any]]) -> str:
+    """The text format (version 0.0.4)."""
+    running = (_labels(application_id=application_id), int(state == "RUNNING"))
+    lines = _family("running", "gauge", "1 while all tasks are open.", [running])
+    for field, (name, kind, text) in _FAMILIES.items():
+        samples = [
+            (_labels(application_id=application_id, task=task), told[field])
+            for task, told in sorted(tasks.items())
+            if told.get(field) is not None
+        ]
+        lines += _family(name, kind, text, samples)
+    stores = [
+        (_labels(application_id=application_id, task=task, store=store), count)
+        for task, told in sorted(tasks.items())
+        for store, count in sorted(told.get("stores", {}).items())
+    ]
+    return "\n".join((*lines, *_family(*_STORE, stores))) + "\n"
+
+
+def _family(name: str, kind: str, text: str, samples: Iterable[tuple[str, Any]]) -> list[str]:
+    found = [f"{_PREFIX}{name}{labels} {value:g}" if isinstance(value, float) else f"{_PREFIX}{name}{labels} {value}"
+             for labels, value in samples]  # fmt: skip
+    return [f"# HELP {_PREFIX}{name} {text}", f"# TYPE {_PREFIX}{name} {kind}", *found] if found else []
+
+
+def _labels(**labels: str) -> str:
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
