@@ -4,7 +4,7 @@ The language of a block says what becomes of it:
 
 - `python`: run in the page's namespace; those that define tests are files that pytest runs.
 - `bash`: run in the page's directory, with the tools of this environment. A command that starts a node is started on
-  a free port, waited for, and stopped.
+  a free port, waited for, and stopped; one that runs a stream program goes on until the end of the page.
 - `output`: lines that the block before it printed, in this order.
 - `console`: commands of others (pip, docker, java), which are not run; none of ours may stand there.
 - Any other language is shown only; with a title (`csv title="orders.csv"`) it is written to the file of that name.
@@ -24,6 +24,7 @@ from pathlib import Path
 import pytest
 
 import ottla
+from tests.docs.program import runs
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -34,7 +35,7 @@ _GUIDES = sorted(
     if path.name not in ("ARCHITECTURE.md", "RELIABILITY.md")
 )
 #: A Spark session takes half a minute on a busy machine, and Java.
-_LONG = {"spark.md"}
+_LONG = {"spark.md", "streams.md"}
 _OF_OTHERS = (
     "pip ",
     "docker ",
@@ -76,6 +77,13 @@ class Page:
         self.node = node
         self.scope: dict[str, object] = {"__name__": "page"}
         self.printed = ""
+        self.running: subprocess.Popen[str] | None = None
+
+    def close(self) -> None:
+        """The stream program ends in order."""
+        if self.running is not None:
+            self.running.terminate()
+            assert self.running.wait(_SECONDS_MAX) == 0
 
     def run(self, language: str, title: str, text: str) -> None:
         text = text.replace(_ADDRESS, self.node.bootstrap_servers)
@@ -104,6 +112,10 @@ class Page:
             if line.startswith("ottla start"):
                 printed += self._shell(lines)
                 _starts(line.partition("  #")[0], self.here, _environment(self.node, self.here))
+                lines = []
+            elif line.startswith("ottla streams run"):
+                printed += self._shell(lines)
+                self.running = runs(line, self.here, _environment(self.node, self.here))
                 lines = []
             else:
                 lines.append(line)
@@ -165,8 +177,11 @@ def node() -> Iterator[ottla.Node]:
 def test_the_blocks_of_a_page_run(path: Path, tmp_path: Path, node: ottla.Node) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     page = Page(path, tmp_path, node)
-    for language, title, text in _blocks(path):
-        page.run(language, title, text)
+    try:
+        for language, title, text in _blocks(path):
+            page.run(language, title, text)
+    finally:
+        page.close()
 
 
 @pytest.mark.timeout(300)
