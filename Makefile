@@ -32,7 +32,7 @@ else
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: help env demo docs test abuse fuzz mutants check bench bench-client bench-cluster sim world chaos crash interop suites wander fmt clean
+.PHONY: help env demo docs test abuse fuzz mutants check bench bench-client bench-streams bench-cluster sim world chaos crash interop suites wander fmt clean
 
 help:
 	@echo 'make demo     a node, a real data set and a Spark pipeline over it, checked and plotted'
@@ -46,6 +46,7 @@ help:
 	@echo 'make suites   the test suites of franz-go, sarama, librdkafka, Trogdor and confluent-kafka, whole, against a node (an hour)'
 	@echo 'make wander   random histories beside Apache Kafka, every reply compared (SEEDS=1-100 FAMILY=admin)'
 	@echo 'make bench    beside Apache Kafka, and our client beside others; tables go to bench/results'
+	@echo 'make bench-streams  stream programs beside Kafka Streams and PySpark, an hour or two (ARGS=--quick: minutes)'
 	@echo 'make sim      the simulated disk, crashes before any effect (SEEDS=200)'
 	@echo 'make scenes   text scenes of the quorum (REWRITE=1: write their traces down), and random histories of it (SEEDS=200)'
 	@echo 'make world    nodes and clients on simulated hosts with links and clocks that fail (SEEDS=50 FIRST=1)'
@@ -138,6 +139,10 @@ bench-client: $(VENV)/.dev
 # Three nodes of Ottla beside three of Apache Kafka, on a machine at rest; ARGS=--quick only shows that it works.
 bench-cluster: $(VENV)/.dev
 	@$(PY) -m bench.cluster $(ARGS)
+
+# ARGS='--quick', '--rounds 1 --kind rate --only stateless': stream programs beside Kafka Streams' jar and PySpark.
+bench-streams: $(VENV)/.dev
+	@$(PY) -m bench.streams $(ARGS)
 
 # SEEDS=1-100 FAMILY=transaction,admin: random histories, on Apache Kafka and on a node.
 wander: $(VENV)/.dev

@@ -1,0 +1,90 @@
+"""The programs, with Python callables and with columns.
+
+    python -m bench.streams.programs BOOTSTRAP PROGRAM LANE APPLICATION INPUT OTHER OUTPUT
+
+runs one on Spark until its standard input ends.
+"""
+
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+
+from ottla.streams import JoinWindows, KStream, StreamsBuilder, TimeWindows, value
+from ottla.streams.application import Application
+
+Lane = str
+MINUTE = TimeWindows.of(timedelta(minutes=1))
+
+
+def stateless(builder: StreamsBuilder, lane: Lane, source: str, other: str, output: str) -> None:
+    """A test and a function of the value."""
+    stream: KStream[str, str] = builder.stream(source, key_serde="string", value_serde="string")
+    if lane == "columns":
+        stream.filter(value.length() > 3).map_values(value.upper()).to(output)
+    else:
+        stream.filter(lambda key, text: len(text) > 3).map_values(lambda text: text.upper()).to(output)
+
+
+def windowed_count(builder: StreamsBuilder, lane: Lane, source: str, other: str, output: str) -> None:
+    """A count by key and minute."""
+    windows = builder.stream(source, key_serde="string", value_serde="string").group_by_key().windowed_by(MINUTE)
+    if lane == "columns":
+        table = windows.count()
+    else:
+        table = windows.aggregate(lambda: 0, lambda key, text, count: count + 1)
+    table.to_stream().to(output, value_serde="long")
+
+
+def stream_table(builder: StreamsBuilder, lane: Lane, source: str, other: str, output: str) -> None:
+    """A stream joined with a table by key."""
+    builder.stream(source).join(builder.table(other), lambda left, right: left + right).to(output)
+
+
+def stream_stream(builder: StreamsBuilder, lane: Lane, source: str, other: str, output: str) -> None:
+    """Two streams joined within a second."""
+    windows = JoinWindows.of_time_difference_with_no_grace(timedelta(seconds=1))
+    builder.stream(source).join(builder.stream(other), lambda left, right: left + right, windows).to(output)
+
+
+def table_aggregate(builder: StreamsBuilder, lane: Lane, source: str, other: str, output: str) -> None:
+    """A table counted by the end of its keys."""
+    groups = builder.table(source).group_by(
+        lambda key, text: (key[-2:], text), key_serde="string", value_serde="string"
+    )
+    groups.count().to_stream().to(output, key_serde="string", value_serde="long")
+
+
+PROGRAMS: dict[str, Callable[[StreamsBuilder, Lane, str, str, str], None]] = {
+    "stateless": stateless,
+    "windowed-count": windowed_count,
+    "stream-table": stream_table,
+    "stream-stream": stream_stream,
+    "table-aggregate": table_aggregate,
+}
+#: Programs that have a form in columns.
+IN_COLUMNS = ("stateless", "windowed-count")
+
+
+def application(program: str, lane: Lane, application_id: str, source: str, other: str, output: str) -> Application:
+    """A program, ready to start."""
+    builder = StreamsBuilder()
+    PROGRAMS[program](builder, lane, source, other, output)
+    return builder.build(application_id=application_id, key_serde="string", value_serde="string")
+
+
+def main() -> None:
+    """One program on Spark, as the module's docstring says."""
+    import ottla.spark
+
+    servers, program, lane, application_id, source, other, output = sys.argv[1:]
+    app = application(program, lane, application_id, source, other, output)
+    session = ottla.spark.session("bench", cores=2, long_running=True)
+    app.start(servers, spark=session)
+    print("state RUNNING", flush=True)
+    sys.stdin.read()
+    app.stop()
+    session.stop()
+
+
+if __name__ == "__main__":
+    main()
