@@ -34,7 +34,7 @@ from ottla.kernel.ids import Uuid, uuid_text
 from ottla.wire.api.broker_heartbeat import BrokerHeartbeatResponse
 
 INTERVAL = 2_000
-SETTINGS = LifeSettings(INTERVAL, 60_000, 30_000, 300_000)
+SETTINGS = LifeSettings(INTERVAL, 60_000, 30_000, 9_000, 300_000)
 ONE, TWO = Uuid(bytes([1] * 16)), Uuid(bytes([2] * 16))
 
 
@@ -273,3 +273,16 @@ def test_random_lives_keep_what_must_hold(seed: int) -> None:
             assert asking is not None or machine.deadline_ms() is not None
             if asking is None:
                 assert (machine.deadline_ms() or 0) <= life.now_ms + INTERVAL
+
+
+def test_a_controlled_shutdown_without_a_controller_ends_when_the_session_is_over() -> None:
+    life = Life().run()
+    life.tell(StopWanted())
+    life.answer(fenced=False)
+    began_ms = life.now_ms
+    effects: list[LifeEffect] = []
+    while not effects or isinstance(effects[0], SendHeartbeat):
+        life.tell(HeartbeatFailed(refused(ErrorCode.REQUEST_TIMED_OUT)))
+        effects = life.wait()
+    assert life.now_ms - began_ms == 9_000
+    assert effects == [LifeEnded("")]

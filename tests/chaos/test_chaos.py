@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
 
 def test_no_promise_is_broken_by_kills_and_cuts(tmp_path: Path) -> None:
-    result = asyncio.run(chaos("ottla", tmp_path, 1, 20, ["kill9", "pause", "cut", "oneway", "stop"], 1))
+    result = asyncio.run(chaos("ottla", tmp_path, 1, 20, ["kill9", "pause", "cut", "oneway", "stop"], 3))
     assert result.acknowledged > 20
     assert sum(result.faults.values()) >= 2
     assert not result.ended, "a node ended by itself"

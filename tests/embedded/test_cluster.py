@@ -23,8 +23,8 @@ def _plan(count: int, voters: int) -> ClusterPlan:
     return ClusterPlan("cluster", nodes)
 
 
-@pytest.mark.parametrize(("nodes", "voters"), [(1, 1), (2, 1), (3, 1), (9, 1)])
-def test_the_first_node_votes(nodes: int, voters: int) -> None:
+@pytest.mark.parametrize(("nodes", "voters"), [(1, 1), (2, 1), (3, 3), (4, 3), (9, 3)])
+def test_an_odd_number_up_to_three_votes(nodes: int, voters: int) -> None:
     assert voters_of(nodes, None) == voters
 
 

@@ -67,6 +67,7 @@ class BrokerLife:
                 settings.broker_heartbeat_interval_ms,
                 settings.initial_broker_registration_timeout_ms,
                 settings.log_dir_failure_timeout_ms,
+                settings.broker_session_timeout_ms,
             )
         )
         #: Events that came while others were being told.

@@ -12,7 +12,7 @@
 | RECOVERY | a heartbeat's answer: not fenced | Unfenced | RUNNING |
 | RUNNING | StopWanted | a heartbeat, which wants to stop; the time for it begins | PENDING_CONTROLLED_SHUTDOWN |
 | PENDING_... | a heartbeat's answer: it should stop | LifeEnded | SHUTTING_DOWN |
-| PENDING_... | the time for it is over | LifeEnded | SHUTTING_DOWN |
+| PENDING_... | the time for it is over, or no answer for a session's time | LifeEnded | SHUTTING_DOWN |
 | NOT_RUNNING, STARTING, RECOVERY | StopWanted | LifeEnded | SHUTTING_DOWN |
 | any registered | HeartbeatFailed: stale epoch, not registered | register again after an interval | same |
 | any registered | HeartbeatFailed: another reason | a heartbeat after an interval | same |
@@ -202,6 +202,8 @@ class LifeSettings:
     registration_timeout_ms: int
     #: log.dir.failure.timeout.ms
     directory_timeout_ms: int
+    #: broker.session.timeout.ms: a broker that no controller has answered for so long is fenced, wherever there is one.
+    session_timeout_ms: int = 9_000
     #: How long a controlled shutdown may take: five minutes in Apache Kafka's server.
     shutdown_timeout_ms: int = 300_000
 
@@ -228,6 +230,8 @@ class Lifecycle:
         self._telling: tuple[Uuid, ...] = ()
         self._cordoned: tuple[Uuid, ...] | None = None
         self._stop_was_answered = False
+        #: A controlled shutdown ends then, whatever the controller says.
+        self._stop_until_ms = 0
 
     def deadline_ms(self) -> int | None:
         """When `TimePassed` is due; None when nothing waits for time."""
@@ -309,6 +313,7 @@ class Lifecycle:
         elif self.state == LifeState.PENDING_CONTROLLED_SHUTDOWN:
             if response.should_shut_down:
                 return self._end("")
+            self._wait_for_shutdown(now_ms)
             if not self._stop_was_answered:
                 self._stop_was_answered = True
                 wait_ms = _STOPPING_SOON_MS
@@ -321,9 +326,16 @@ class Lifecycle:
         if self.state != LifeState.RUNNING:
             return self._end("")
         self.state = LifeState.PENDING_CONTROLLED_SHUTDOWN
-        self._limit_ms = now_ms + self._settings.shutdown_timeout_ms
+        self._stop_until_ms = now_ms + self._settings.shutdown_timeout_ms
+        self._wait_for_shutdown(now_ms)
         self._soon(now_ms)
         return self._due(now_ms)
+
+    def _wait_for_shutdown(self, now_ms: int) -> None:
+        """Wait for the controller's word, as long as there is a controller: the last nodes of a quorum that stops have
+        none (Apache Kafka waits for the whole five minutes).
+        """
+        self._limit_ms = min(self._stop_until_ms, now_ms + self._settings.session_timeout_ms)
 
     def _end(self, failure: str) -> list[LifeEffect]:
         self.state = LifeState.SHUTTING_DOWN

@@ -26,7 +26,7 @@ class Cluster:
     """`nodes` Ottla nodes on 127.0.0.1, each a process; all serve when `with` or `start` returns.
 
     `data`: the directory of the cluster (kept), or None for a temporary one. `controllers`: how many nodes vote in the
-    metadata quorum; the first one, if not said. `racks`: dealt to the nodes in turn. `settings`: any of Kafka's
+    metadata quorum; all up to three, if not said. `racks`: dealt to the nodes in turn. `settings`: any of Kafka's
     broker settings by Kafka's names, for every node, as text or as Python values.
     """
 

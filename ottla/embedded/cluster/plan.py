@@ -16,7 +16,7 @@ from ottla.kernel.error import OttlaError
 
 HOST = "127.0.0.1"
 _REPLICAS_MAX = 3
-_VOTERS_MAX = 1
+_VOTERS_MAX = 3
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class ClusterPlan:
 
 
 def voters_of(nodes: int, controllers: int | None) -> int:
-    """How many nodes vote: `controllers`, or the first one alone."""
+    """How many nodes vote: `controllers`, or all up to three; two survive no more than one does."""
     if nodes < 1:
         raise OttlaError(f"a cluster has at least one node, not {nodes}")
     if controllers is None:

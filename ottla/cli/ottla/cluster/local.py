@@ -27,7 +27,7 @@ _node = click.argument("node", type=click.IntRange(0), metavar="NODE")
 @click.command(cls=Tool)
 @_directory
 @click.option("-n", "--nodes", type=click.IntRange(1), default=None, help="How many nodes a new cluster has (3).")
-@click.option("--controllers", type=click.IntRange(1), default=None, help="How many of them vote (1).")
+@click.option("--controllers", type=click.IntRange(1), default=None, help="How many of them vote (3, or 1 of 2).")
 @click.option("--racks", metavar="A,B,...", default="", help="Racks, dealt to the nodes in turn.")
 @click.option("--port", type=click.IntRange(0, 65000), default=9092, show_default=True, help="The first port; 0: any.")
 @click.option("--set", "changes", metavar="KEY=VALUE", multiple=True, help="A setting of every node of a new cluster.")
