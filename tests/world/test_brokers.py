@@ -245,3 +245,60 @@ def test_a_controller_s_listener_tells_of_controllers(cluster: Cluster) -> None:
     ]
     assert told[0].controller_id == 9
     assert [(each.broker_id, each.host, each.port) for each in told[0].brokers] == [(9, host, int(port))]
+
+
+@pytest.mark.parametrize("seed", range(11, 17))
+def test_after_any_faults_every_broker_is_known_and_unfenced(seed: int) -> None:
+    cluster = Cluster(seed)
+    world, rng = cluster.world, cluster.world.rng
+    nodes = [cluster.controller, *cluster.brokers]
+    with Clients(world):
+        cluster.start()
+        for _ in range(40):
+            node = rng.choice(nodes)
+            match rng.randrange(9):
+                case 0 if node.running is not None:
+                    node.kill()
+                case 1 if node.running is not None:
+                    node.power_off()
+                case 2 | 3 if node.running is None:
+                    node.start()
+                case 4:
+                    world.network.cut(*rng.sample([each.host for each in nodes], 2))
+                case 5:
+                    world.network.heal_all()
+                case 6 if node.running is not None:
+                    rng.choice((node.host.pause, node.host.resume))()
+                case 7 if node.running is not None and node.is_ready and not node.host.paused:
+                    # Asked to stop, it may be killed before it may go.
+                    node.running.stop(lambda: None)
+                case 8:
+                    node.host.clock.step(rng.randrange(-60_000, 60_000))
+            world.run_for(rng.randrange(4_000))
+        world.network.heal_all()
+        for node in nodes:
+            node.host.resume()
+            if node.running is not None:
+                node.kill()
+            node.start()
+
+        def is_whole() -> bool:
+            assert cluster.controller.running is not None
+            known = cluster.controller.running.quorum.image.brokers
+            return all(
+                each.is_ready
+                and each.node is not None
+                and each.node.life.state == LifeState.RUNNING
+                and known[each.node.node_id].epoch == each.node.life.epoch
+                and not known[each.node.node_id].fenced
+                for each in cluster.brokers
+            )
+
+        cluster.until(is_whole, 60_000)
+        epochs = [cluster.known(number).epoch for number in (1, 2)]
+        world.run_for(30_000)
+        assert is_whole()
+        # Nobody had to register again.
+        assert epochs == [cluster.known(number).epoch for number in (1, 2)]
+        assert [each.failure for each in cluster.brokers] == [None, None]
+        assert cluster.shown() == [1, 2]
