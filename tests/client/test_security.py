@@ -3,6 +3,8 @@
 import asyncio
 import base64
 import ssl
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from ottla.kernel.client_error import AuthenticationFailed
 from ottla.kernel.error import ErrorCode, OttlaError
+from ottla.security import oauth
 from ottla.security.sasl import SignIn, bearer, plain
 from ottla.security.scram import ScramRefused, scram
 from ottla.security.sign_in import authenticate
@@ -293,3 +296,41 @@ def test_frames_are_cut_the_same_however_they_come() -> None:
         frames.room()[:4] = start
         with pytest.raises(Malformed, match=why):
             frames.filled(4)
+
+
+def test_protocols_bound_the_version_from_both_sides() -> None:
+    for names, least, most in (
+        ("TLSv1.2", ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2),
+        ("TLSv1.3", ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_3),
+        ("TLSv1.3,TLSv1.2", ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3),
+    ):
+        made = context(_read(security_protocol="SSL", ssl_enabled_protocols=names))
+        assert (made.minimum_version, made.maximum_version) == (least, most)
+
+
+def test_an_id_and_a_secret_of_any_characters_reach_the_token_endpoint() -> None:
+    """RFC 6749, 2.3.1: each is form-encoded before the two are joined by a colon."""
+    said: list[str] = []
+
+    class Endpoint(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            said.append(self.headers["Authorization"])
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"access_token": "t"}')
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Endpoint) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        settings = _read(
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="OAUTHBEARER",
+            sasl_oauthbearer_token_endpoint_url=f"http://127.0.0.1:{server.server_port}/token",
+            sasl_oauthbearer_client_credentials_client_id="a:b c",
+            sasl_oauthbearer_client_credentials_client_secret="ä%",
+        )
+        assert asyncio.run(oauth.fetch(settings)) == ("t", 0.0)
+        thread.join()
+    assert base64.b64decode(said[0].removeprefix("Basic ")) == b"a%3Ab+c:%C3%A4%25"

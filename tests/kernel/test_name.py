@@ -3,6 +3,7 @@
 import pytest
 
 from ottla.kernel.ids import coordinator_partition, java_string_hash
+from ottla.kernel.topic_name import is_legal_name
 
 
 @pytest.mark.parametrize(
@@ -23,3 +24,8 @@ def test_a_coordinator_is_found_where_kafka_puts_it(name: str, partitions: int, 
 def test_the_hash_is_javas_signed_one() -> None:
     assert java_string_hash("apache-group-consumer") == -447766045
     assert java_string_hash("polygenelubricants") == -(1 << 31)
+
+
+def test_a_topics_name_has_at_most_249_characters() -> None:
+    assert is_legal_name("a" * 249)
+    assert not is_legal_name("a" * 250)

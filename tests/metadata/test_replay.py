@@ -1,5 +1,6 @@
 """Replay: the same records give the same image, whoever reads them and from where."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from ottla.controller.broker import register_broker, unfence
 from ottla.kernel.ids import Uuid
 from ottla.metadata.delta import Delta, Fold
+from ottla.metadata.feature import CORDONED_DIRECTORIES_FROM
 from ottla.metadata.image import BROKER, TOPIC, Image
 from ottla.metadata.record_version import record_version
 from ottla.metadata.snapshot import snapshot_records
@@ -338,3 +340,15 @@ class Life(RuleBasedStateMachine):
 
 TestLife = Life.TestCase
 TestLife.settings = hypothesis_settings(max_examples=25, stateful_step_count=25, deadline=None)
+
+
+def test_a_snapshot_names_cordoned_directories_from_their_level_on() -> None:
+    cluster = Cluster()
+    (place,) = cluster.image.brokers[1].log_dirs
+    broker = cluster.image.brokers[1]._replace(cordoned_log_dirs=(place,))
+    for level, told in ((CORDONED_DIRECTORIES_FROM, [place]), (CORDONED_DIRECTORIES_FROM - 1, None)):
+        image = replace(
+            cluster.image, brokers={1: broker}, features={**cluster.image.features, "metadata.version": level}
+        )
+        (said,) = [each for each in snapshot_records(image) if isinstance(each, record.RegisterBrokerRecord)]
+        assert said.cordoned_log_dirs == told

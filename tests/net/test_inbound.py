@@ -17,8 +17,9 @@ from ottla.host.disk import HostDisk
 from ottla.host.loop import new_loop
 from ottla.kernel.error import OttlaError
 from ottla.kernel.ports import File
+from ottla.net import listener
 from ottla.net.inbound import NO_REQUEST, Connection, ReceiveMemory, Slot
-from ottla.net.listener import ListeningSocket
+from ottla.net.listener import Gate, ListeningSocket, OpenGate
 
 FRAME_BYTES_MAX = 1 << 16
 TURNS_MAX = 200_000
@@ -27,7 +28,9 @@ TURNS_MAX = 200_000
 class Served:
     """A listener on a loop that the test turns by hand, and its clients."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, frame_bytes_max: int = FRAME_BYTES_MAX, gate: Gate | None = None
+    ) -> None:
         self.loop = loop
         self.frames: list[bytes] = []
         self.slots: list[Slot] = []
@@ -40,6 +43,7 @@ class Served:
             lambda _, why: self.closed.append(why),
             frame_bytes_max=frame_bytes_max,
             idle_ms_max=0,
+            gate=gate,
         )
         self.listener.bind("127.0.0.1", 0)
         self.listener.serve()
@@ -318,3 +322,46 @@ def test_a_muted_peer_is_answered_when_the_time_is_over_and_in_order(loop: async
     assert served.frames == [b"first", b"second", b"third"]
     client.close()
     served.listener.close()
+
+
+@pytest.mark.parametrize(("first", "second"), [(30.0, 0.01), (0.01, 30.0)])
+def test_of_two_mutes_the_later_end_counts(served: Served, first: float, second: float) -> None:
+    with served.client() as sock:
+        served.until(lambda: bool(served.listener.connections))
+        (connection,) = served.listener.connections
+        connection.mute(first)
+        connection.mute(second)
+        assert connection._muted is not None
+        assert connection._muted.when() > served.loop.time() + 20
+        assert sock.fileno() >= 0
+
+
+def test_a_peer_that_has_gone_before_it_has_a_name_gives_its_place_back(
+    loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside: list[str] = []
+
+    class Counting(OpenGate):
+        def enter(self, address: str) -> float | None:
+            inside.append(address)
+            return None
+
+        def leave(self, address: str) -> None:
+            inside.remove(address)
+
+    def gone(*_: object) -> None:
+        raise OSError("not connected any more")
+
+    served = Served(loop, gate=Counting())
+    monkeypatch.setattr(listener, "Connection", gone)
+    with served.client() as sock:
+        served.until(lambda: _is_closed(sock))
+    assert inside == []
+    served.listener.close()
+
+
+def _is_closed(sock: socket.socket) -> bool:
+    try:
+        return sock.recv(1) == b""
+    except BlockingIOError:
+        return False

@@ -263,3 +263,25 @@ def test_many_floods_are_held_in_little_memory(served: Served) -> None:
     assert len(memory.shared) <= 1 << 16
     memory.hold(-300 * (1 << 18))
     assert len(memory.shared) == inbound.RECEIVE_BUFFER_BYTES
+
+
+def test_a_round_ends_in_time_and_goes_on_with_those_who_wait(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "ROUND_SECONDS", 2.0)
+    ran: list[str] = []
+    queue = turns.Turns(served.loop, lambda: float(len(ran)))
+    for name in "abcde":
+        queue.wait(lambda name=name: ran.append(name))  # type: ignore[misc]
+    queue._round()
+    assert ran == ["a", "b"]
+    served.until(lambda: len(ran) == 5)
+    assert ran == ["a", "b", "c", "d", "e"]
+
+
+def test_memory_that_was_given_back_is_not_lent() -> None:
+    memory = ReceiveMemory()
+    # The second is in a spare that is longer than itself.
+    for size in (1000, 100_000, 5 << 20):
+        taken = memory.take(size, 0)
+        assert memory.lent_bytes >= size
+        memory.give_back(taken)
+        assert memory.lent_bytes == 0
