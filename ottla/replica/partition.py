@@ -122,12 +122,8 @@ class Partition(HostedReplica):
                 f"{len(machine.state.isr)} replicas are in sync, and min.insync.replicas is {needed}",
             )
 
-    def has_follower(self, replica_id: int) -> bool:
-        """Is this broker one of the other replicas?"""
-        return self.machine is not None and replica_id in self.machine.followers
-
-    def fetched(self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int) -> None:
-        """A follower asks for what is at `offset`. KafkaError when it is none, or of an earlier life of its broker."""
+    def check_follower(self, replica_id: int, broker_epoch: int) -> None:
+        """Is this broker one of the other replicas, and not an earlier life of it? KafkaError if not."""
         machine = self.machine
         progress = None if machine is None else machine.followers.get(replica_id)
         if progress is None:
@@ -135,6 +131,10 @@ class Partition(HostedReplica):
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
         if -1 < broker_epoch < progress.broker_epoch:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def fetched(self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int) -> None:
+        """A follower asks for what is at `offset`. KafkaError as `check_follower`."""
+        self.check_follower(replica_id, broker_epoch)
         self.step(leader.Fetched(replica_id, broker_epoch, offset, log_start_offset))
         if self.deletions.first_offset is not None:
             self.deletions.reached(self.low_watermark)

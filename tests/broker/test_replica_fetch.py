@@ -155,7 +155,8 @@ def test_a_broker_that_is_no_replica_and_an_earlier_life_of_one_count_for_nothin
     stranger = Follower(pair, replica_id=3).told(at(1))[0]
     assert ErrorCode(stranger.error_code).name == "UNKNOWN_LEADER_EPOCH"
     Follower(pair, _EPOCH).told(at(0))
-    Follower(pair, _EPOCH - 1).told(at(1))
+    earlier = Follower(pair, _EPOCH - 1).told(at(1))[0]
+    assert ErrorCode(earlier.error_code).name == "NOT_LEADER_OR_FOLLOWER" and not earlier.records
     assert pair.partition.high_watermark == 0
 
 

@@ -117,9 +117,7 @@ class ReplicaFetch:
         # Before anything can fail: when the partition ends, the session is to be told.
         self.session.watch(watched, partition)
         partition.check_epoch(wanted.current_leader_epoch)
-        if not partition.has_follower(self.session.replica_id):
-            # The metadata that makes it one may not have come here.
-            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        partition.check_follower(self.session.replica_id, self.session.broker_epoch)
         return partition
 
     def attempt(self, *, final: bool = False) -> FetchResponse | None:
