@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _EPOCH_MAX = 0x7FFFFFFF
 #: A broker of Apache Kafka has num.replica.fetchers sessions; the oldest goes when there are more than this.
 SESSIONS_A_BROKER = 32
+#: Of all brokers: whoever says that he is a broker may have one.
+SESSIONS_MAX = 1_000
 
 
 class Watched:
@@ -128,8 +130,9 @@ class ReplicaSessions:
         for each in [each for each in own if each.broker_epoch < broker_epoch]:
             own.remove(each)
             self.close(each.session_id)
-        if len(own) >= SESSIONS_A_BROKER:
-            self.close(min(own, key=lambda each: each.fetched_ms).session_id)
+        crowd = own if len(own) >= SESSIONS_A_BROKER else list(self._sessions.values())
+        if crowd is own or len(crowd) >= SESSIONS_MAX:
+            self.close(min(crowd, key=lambda each: each.fetched_ms).session_id)
         session_id = 0
         while not session_id or session_id in self._sessions:
             session_id = 1 + self._rng.randrange(_EPOCH_MAX - 1)

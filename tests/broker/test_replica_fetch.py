@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.kernel.error import ErrorCode
+from ottla.replica.replica_session import SESSIONS_MAX
 from ottla.wire.api import fetch
 from ottla.wire.batch import read
 from tests.broker.disk_scene import TOPIC
@@ -199,6 +200,32 @@ def test_sessions_are_bounded_and_of_one_broker() -> None:
     Follower(pair, _EPOCH + 1).told(at(0))
     assert len(pair.scene.node.replication.sessions) == 1
     assert len(pair.partition.sessions) == 1
+
+
+def test_strangers_sessions_are_bounded_and_one_without_a_session_leaves_nothing() -> None:
+    pair = Pair()
+    sessions = pair.scene.node.replication.sessions
+    for replica_id in range(SESSIONS_MAX + 50):
+        sessions.create(replica_id, 1, True, replica_id)
+    assert len(sessions) == SESSIONS_MAX
+    alone = Follower(pair)
+    alone.epoch = -1
+    assert alone.told(at(0))[0].error_code == 0 and alone.session_id == 0
+    assert not pair.partition.sessions
+
+
+def test_a_fetch_of_many_partitions_lets_others_have_their_turns() -> None:
+    pair = Pair()
+    pair.produce(b"one", acks=1)
+    follower = Follower(pair)
+    parts = [at(0, partition=index) for index in range(1500)]
+    answers = follower.ask(*parts, wait_ms=60_000)
+    pair.scene.machine.run(lambda: bool(answers))
+    told = follower.of(answers)
+    assert len(told) == 1500 and values(told[0]) == [b"one"]
+    assert ErrorCode(told[1499].error_code).name == "UNKNOWN_TOPIC_OR_PARTITION"
+    # The session goes on from there.
+    assert follower.told(at(1, last_epoch=0))[0].high_watermark == 1
 
 
 def test_a_follower_of_an_idle_partition_is_as_fresh_as_its_session() -> None:

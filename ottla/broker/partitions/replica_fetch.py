@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import TimerHandle
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from ottla.broker.call.fetch_data import (
@@ -26,7 +27,7 @@ from ottla.broker.call.fetch_data import (
     wanted_of,
 )
 from ottla.broker.call.handler import Call
-from ottla.broker.call.reply import Later, Reply
+from ottla.broker.call.reply import Later, Reply, in_turns
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.net.inbound import NO_REQUEST
 from ottla.replica.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from ottla.broker.node import BrokerNode
 
 _log = logging.getLogger("ottla.broker")
+#: A fetch that has to look at more partitions than this is answered in steps.
+_PARTITIONS_MANY = 1000
+_PARTITIONS_A_STEP = 200
 
 
 def replica_of(request: FetchRequest) -> int:
@@ -49,6 +53,9 @@ def replica_of(request: FetchRequest) -> int:
 def fetch_as_replica(call: Call, request: FetchRequest) -> Reply:
     """Note how far the follower is, read now, and wait when there is nothing."""
     fetch = ReplicaFetch(call, request)
+    if len(fetch.session.marked) > _PARTITIONS_MANY:
+        return in_turns(call.connection, fetch.in_steps())
+    fetch.note()
     response = fetch.attempt()
     return response if response is not None else fetch.park()
 
@@ -64,8 +71,6 @@ class ReplicaFetch:
         self.later: Later | None = None
         self._timer: TimerHandle | None = None
         self._planned = False
-        for watched in list(self.session.marked.values()):
-            self._note(watched)
 
     def _open_session(self) -> tuple[ReplicaSession, bool]:
         request, sessions = self.request, self.node.replication.sessions
@@ -91,6 +96,30 @@ class ReplicaFetch:
         return session, incremental
 
     # ---- looking
+
+    def note(self) -> None:
+        """Take in how far the follower is, in all that is to be looked at."""
+        for watched in list(self.session.marked.values()):
+            self._note(watched)
+
+    def in_steps(self) -> Generator[None, None, FetchResponse]:
+        """Answer a fetch of many partitions at once, whatever it has; others have their turns between its steps."""
+        marked = list(self.session.marked.values())
+        response = FetchResponse(session_id=self.session.session_id)
+        bytes_left, read_bytes = self.request.max_bytes, 0
+        for first in range(0, len(marked), _PARTITIONS_A_STEP):
+            found: list[tuple[Watched, PartitionData]] = []
+            for watched in marked[first : first + _PARTITIONS_A_STEP]:
+                self._note(watched)
+                data = self._read(watched, bytes_left, min_one_batch=not read_bytes)
+                size = len(data.records or b"")
+                read_bytes += size
+                bytes_left = max(0, bytes_left - size)
+                found.append((watched, data))
+            self._tell(response, found)
+            yield
+        self._end_alone()
+        return response
 
     def _note(self, watched: Watched) -> None:
         """Tell the leader's machine how far the follower is. What is wrong with the request shows when it is read."""
@@ -140,7 +169,10 @@ class ReplicaFetch:
                 break
         if not urgent and read_bytes < request.min_bytes:
             return None
-        return self._tell(found)
+        self._tell(response := FetchResponse(session_id=session.session_id), found)
+        if self.later is None:
+            self._end_alone()
+        return response
 
     def _read(self, watched: Watched, bytes_left: int, *, min_one_batch: bool) -> PartitionData:
         wanted, partition = watched.wanted, None
@@ -168,9 +200,13 @@ class ReplicaFetch:
             self.node.log_dirs.check(partition.log, error)
             return failed(wanted.partition, ErrorCode.KAFKA_STORAGE_ERROR)
 
-    def _tell(self, found: list[tuple[Watched, PartitionData]]) -> FetchResponse:
+    def _end_alone(self) -> None:
+        """What is asked without a session is watched no longer than it is asked."""
+        if self.session.session_id == NO_SESSION:
+            self.session.end()
+
+    def _tell(self, response: FetchResponse, found: list[tuple[Watched, PartitionData]]) -> None:
         session = self.session
-        response = FetchResponse(session_id=session.session_id)
         for watched, data in found:
             wanted, has_records = watched.wanted, bool(data.records)
             news = wanted.is_news(
@@ -182,7 +218,6 @@ class ReplicaFetch:
             session.served(watched, again=behind and not data.error_code and data.diverging_epoch.epoch < 0)
             if not self.incremental or news or data.diverging_epoch.epoch >= 0:
                 append_data(response, wanted.topic, data)
-        return response
 
     # ---- waiting
 
@@ -223,8 +258,7 @@ class ReplicaFetch:
         # A later fetch of the session may be the one that is parked by now.
         if self.session.on_news == self._news:
             self.session.on_news = None
-        if self.session.session_id == NO_SESSION:
-            self.session.end()
+        self._end_alone()
         self.later.resolve(response)
 
 
