@@ -265,7 +265,7 @@ class BrokerNode(MetadataNode):
             self.leadership.drop(old.topics[name])
             self.transactions.drop(old.topics[name])
             self.shares.drop_topic(topic_id)
-        for name in (*event.created, *event.changed):
+        for name in (*event.created, *event.changed, *event.adjusted):
             self.leadership.follow(name)
         self.telemetry.follow(old, new)
         if new.quotas is not old.quotas:

@@ -134,19 +134,20 @@ def test_the_answer_to_a_log_that_parts_from_ours_names_the_end_of_the_log_not_t
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        (at(0, leader_epoch=-1), "NONE"),
-        (at(0, leader_epoch=0), "FENCED_LEADER_EPOCH"),
-        (at(0, leader_epoch=2), "UNKNOWN_LEADER_EPOCH"),
-        (at(9, leader_epoch=1), "OFFSET_OUT_OF_RANGE"),
-        (at(0, partition=5, leader_epoch=1), "UNKNOWN_TOPIC_OR_PARTITION"),
+        ((0, 0, -1), "NONE"),
+        ((0, 0, 0), "FENCED_LEADER_EPOCH"),
+        ((0, 0, 2), "UNKNOWN_LEADER_EPOCH"),
+        ((9, 0, 1), "OFFSET_OUT_OF_RANGE"),
+        ((0, 5, 1), "UNKNOWN_TOPIC_OR_PARTITION"),
     ],
 )
-def test_what_a_follower_may_not_ask(asked: Any, told: str) -> None:
+def test_what_a_follower_may_not_ask(asked: tuple[int, int, int], told: str) -> None:
     pair = Pair()
     pair.change(leader=1)
     pair.produce(acks=1)
-    found = Follower(pair).told(asked)
-    assert ErrorCode(found[asked.partition].error_code).name == told
+    offset, partition, leader_epoch = asked
+    found = Follower(pair).told(at(offset, partition, leader_epoch=leader_epoch))
+    assert ErrorCode(found[partition].error_code).name == told
     assert pair.partition.high_watermark == 0
 
 

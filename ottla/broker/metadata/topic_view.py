@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ottla.kernel.ids import Uuid
-from ottla.metadata.image import Image
+from ottla.metadata.image import Image, TopicImage
 
 
 class TopicStep(NamedTuple):
@@ -17,6 +17,8 @@ class TopicStep(NamedTuple):
     changed: list[str]
     #: Name and id.
     deleted: list[tuple[str, Uuid]]
+    #: Nothing but leaders and in-sync replicas changed: coordinators have nothing to do with that.
+    adjusted: list[str]
 
 
 class ImageTopics:
@@ -53,7 +55,7 @@ class ImageTopics:
 
 def topics_changed(old: Image, new: Image) -> TopicStep:
     """What a coordinator, and the node, must know of the step from one image to the next."""
-    step = TopicStep([], [], [])
+    step = TopicStep([], [], [], [])
     for name in new.touched_topics(old):
         before, after = old.topics.get(name), new.topics.get(name)
         if before is not None and (after is None or after.topic_id != before.topic_id):
@@ -61,6 +63,14 @@ def topics_changed(old: Image, new: Image) -> TopicStep:
             before = None
         if after is not None and before is None:
             step.created.append(name)
-        elif after is not before:
-            step.changed.append(name)
+        elif after is not None and before is not None and after is not before:
+            (step.changed if _is_moved(before, after) else step.adjusted).append(name)
     return step
+
+
+def _is_moved(before: TopicImage, after: TopicImage) -> bool:
+    """Has it more partitions, or lie its replicas elsewhere?"""
+    return len(before.partitions) != len(after.partitions) or any(
+        old is not new and (old.replicas != new.replicas or old.directories != new.directories)
+        for old, new in zip(before.partitions, after.partitions, strict=True)
+    )
