@@ -200,10 +200,10 @@ def test_an_answer_that_its_record_has_overtaken_does_not_end_the_next_proposal(
     (first,) = _fetch(leader, 2, 10, 5_000)
     assert isinstance(first, ProposeIsr)
     leader.step(MetadataFollowed(PartitionState(5, 8, (1, 2, 3), (1, 2)), 1), 5_000)
-    assert isinstance(_fetch(leader, 3, 10, 5_000)[0], ProposeIsr)
+    (second,) = _fetch(leader, 3, 10, 5_000)
     leader.step(IsrAccepted(first, 5, 8, (1, 2)), 5_000)
     leader.step(IsrRefused(first, ErrorCode.INELIGIBLE_REPLICA), 5_000)
-    assert leader.maximal_isr == {1, 2, 3}
+    assert leader.proposal is second and leader.maximal_isr == {1, 2, 3}
 
 
 def test_one_that_is_about_to_join_is_waited_for() -> None:
