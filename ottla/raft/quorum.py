@@ -6,8 +6,8 @@ Rules:
 - The high watermark is what a majority of the voters has synced. It never goes back.
 - `now_ms` is monotonic.
 
-Parts: `member` the roles, `discovery` who leads, `electing` votes, `serving` what a leader does for followers,
-`following` what they do, `change` other voters, `snapshotting` when a snapshot is due.
+Parts: `member` the roles, `serving` what a leader does for followers, `snapshotting` when a snapshot is due; `others`
+has what a quorum of one starts without: `discovery` who leads, `electing` votes, `following`, `change` other voters.
 
 KIPs: 595 the protocol, 630 snapshots, 835 NoOp records, 853 voters with directories, 996 pre-votes, 1166 high
 watermarks in Fetch.
@@ -15,14 +15,15 @@ watermarks in Fetch.
 
 from __future__ import annotations
 
-from ottla.kernel.error import ErrorCode
+from functools import cached_property
+from typing import TYPE_CHECKING
+
 from ottla.kernel.frozen import frozen
+from ottla.kernel.lazy import LazyModule
 from ottla.kernel.ports import Rng
-from ottla.raft.change import Changes
 from ottla.raft.checkpoint import Membership, VoterEndpoint
-from ottla.raft.connections import Exchange, QuorumPeer
+from ottla.raft.connections import QuorumPeer
 from ottla.raft.effect import AppendEntries, AppendNoOp, Effect, Sync
-from ottla.raft.electing import Electing
 from ottla.raft.event import (
     AppendFailed,
     EntriesAppended,
@@ -43,7 +44,6 @@ from ottla.raft.event import (
     TimerExpired,
     VersionRaised,
 )
-from ottla.raft.following import Following
 from ottla.raft.log_view import LogView
 from ottla.raft.member import QuorumMember, QuorumSettings
 from ottla.raft.message import peer_of
@@ -63,15 +63,12 @@ from ottla.raft.role import (
 from ottla.raft.serving import Serving
 from ottla.raft.snapshotting import SnapshotSchedule
 from ottla.raft.voters import VoterHistory, find_node
-from ottla.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-from ottla.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.wire.api.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
-from ottla.wire.api.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
-from ottla.wire.api.fetch import FetchRequest, FetchResponse
-from ottla.wire.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
-from ottla.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
-from ottla.wire.api.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
-from ottla.wire.api.vote import VoteRequest, VoteResponse
+from ottla.wire.api.fetch import FetchRequest
+
+if TYPE_CHECKING:
+    from ottla.raft import others
+else:
+    others = LazyModule("ottla.raft.others")
 
 __all__ = ["Quorum", "QuorumSettings", "ReplicaView"]
 
@@ -99,11 +96,13 @@ class Quorum:
         self._member = member = QuorumMember(me, voters, election, settings, log, rng)
         self._snapshots = SnapshotSchedule(member)
         self._serving = Serving(member, self._snapshots)
-        self._following = Following(member, self._snapshots)
-        self._electing = Electing(member)
-        self._changes = Changes(member)
         member.on_leader_left = self._leader_left
         self._appended_ms = 0
+
+    @cached_property
+    def _others(self) -> others.Others:
+        """What a quorum of one starts without."""
+        return others.Others(self._member, self._serving, self._snapshots)
 
     # ---- what the driver asks
 
@@ -166,7 +165,7 @@ class Quorum:
 
     def version_refusal(self, kraft_version: int) -> str | None:
         """Why kraft.version cannot be raised to this now; None if it can."""
-        return self._changes.version_refusal(kraft_version)
+        return self._others.changes.version_refusal(kraft_version)
 
     def deadline_ms(self) -> int | None:
         """When `TimerExpired` is due, or None when nothing waits for time."""
@@ -187,10 +186,10 @@ class Quorum:
         return min((each for each in deadlines if each is not None), default=None)
 
     def _leader_deadlines(self, role: Leader) -> list[int | None]:
-        others = len(role.progress.voters) - role.progress.counts_leader
+        followers = len(role.progress.voters) - role.progress.counts_leader
         return [
-            role.begin_ms if others else None,
-            role.check_ms if others else None,
+            role.begin_ms if followers else None,
+            role.check_ms if followers else None,
             role.change.deadline_ms if role.change is not None else None,
         ]
 
@@ -220,17 +219,20 @@ class Quorum:
                 self._request(event)
             case RequestDropped():
                 self._serving.drop(event.ticket)
-                self._changes.drop(event.ticket)
+                if isinstance(self.role, Leader) and self.role.change is not None:
+                    self._others.changes.drop(event.ticket)
             case ResponseReceived():
                 self._response(event)
             case RequestFailed():
-                self._failed(event)
+                exchange = member.connections.find(event.ticket)
+                if exchange is not None:
+                    self._others.failed(exchange, event.error)
             case AppendFailed() | InstallFailed():
-                self._following.failed()
+                self._others.following.failed()
             case LogTruncated():
-                self._following.truncated(event.end_offset)
+                self._others.following.truncated(event.end_offset)
             case SnapshotInstalled():
-                self._following.installed(event)
+                self._others.following.installed(event)
             case SnapshotWritten():
                 self._snapshots.ended(event.end_offset)
             case SnapshotFailed():
@@ -238,7 +240,7 @@ class Quorum:
             case TimerExpired():
                 self._timer()
             case VersionRaised():
-                self._changes.raise_version(event.kraft_version)
+                self._others.changes.raise_version(event.kraft_version)
             case ResignRequested():
                 if isinstance(self.role, Leader) and self.role.epoch == event.epoch:
                     self.role.resigns = True
@@ -248,56 +250,21 @@ class Quorum:
         before = None
         while before is not self.role:
             before = self.role
-            match before:
-                case Leader():
-                    self._poll_leader(before)
-                case Follower():
-                    self._poll_follower(before)
-                case Unattached():
-                    self._poll_unattached(before)
-                case Prospective() | Candidate():
-                    self._poll_nominee(before)
-                case ResignedLeader():
-                    self._poll_resigned(before)
+            if isinstance(before, Leader):
+                self._poll_leader(before)
+            else:
+                self._others.poll(before)
 
     def _poll_leader(self, role: Leader) -> None:
         member = self._member
-        others = len(role.progress.voters) - role.progress.counts_leader
-        if role.resigns or (others and member.now_ms >= role.check_ms):
+        followers = len(role.progress.voters) - role.progress.counts_leader
+        if role.resigns or (followers and member.now_ms >= role.check_ms):
             return member.resign()
-        self._changes.expire(role)
-        return self._electing.announce(role)
-
-    def _poll_follower(self, role: Follower) -> None:
-        member = self._member
-        if member.may_lead and member.now_ms >= role.fetch_ms:
-            return member.become_prospective()
-        if not self._changes.tell(role):
-            self._following.fetch_from_leader(role)
+        if role.change is not None:
+            self._others.changes.expire(role)
+        if followers:
+            self._others.electing.announce(role)
         return None
-
-    def _poll_unattached(self, role: Unattached) -> None:
-        member = self._member
-        if member.may_lead and role.election_ms is None:
-            # The log made it a voter meanwhile.
-            role.election_ms = member.election_timeout()
-        if member.may_lead and role.election_ms is not None and member.now_ms >= role.election_ms:
-            return member.become_prospective()
-        return self._following.fetch_from_bootstrap()
-
-    def _poll_nominee(self, role: Prospective | Candidate) -> None:
-        if self._member.now_ms < role.election_ms:
-            self._electing.ask(role)
-        elif isinstance(role, Candidate):
-            self._member.become_prospective()
-        else:
-            self._electing.give_up(role)
-
-    def _poll_resigned(self, role: ResignedLeader) -> None:
-        if self._member.now_ms >= role.election_ms:
-            # Not in the epoch that it led: nothing that it may have lost must be written twice.
-            return self._member.become_unattached(role.epoch + 1)
-        return self._electing.resign(role)
 
     def _timer(self) -> None:
         self._serving.expire()
@@ -335,10 +302,11 @@ class Quorum:
         for offset, message in event.changes:
             member.voters.change(offset, message)
         if not isinstance(role, Leader):
-            return self._following.appended()
+            return self._others.following.appended()
         if event.changes:
             role.progress.follow(member.voters.last)
-            self._changes.appended(role, event.changes)
+            if role.change is not None:
+                self._others.changes.appended(role, event.changes)
         self._serving.wake_behind(event.end_offset)
         member.effects.append(Sync())
         return None
@@ -349,79 +317,35 @@ class Quorum:
         if isinstance(role, Leader):
             role.progress.replica(member.me).end_offset = member.synced_offset
             self._serving.advance(role)
-            self._changes.committed(role)
+            self._settle_change(role)
 
     # ---- messages
 
     def _request(self, event: RequestReceived) -> None:
-        match event.request:
-            case FetchRequest():
-                self._serving.fetch(event)
-                if isinstance(self.role, Leader):
-                    self._changes.committed(self.role)
-            case FetchSnapshotRequest():
-                self._serving.fetch_snapshot(event)
-            case VoteRequest():
-                self._electing.vote_asked(event)
-            case BeginQuorumEpochRequest():
-                self._electing.begin(event)
-            case EndQuorumEpochRequest():
-                self._electing.end(event)
-            case AddRaftVoterRequest():
-                self._changes.add(event)
-            case RemoveRaftVoterRequest():
-                self._changes.remove(event)
-            case UpdateRaftVoterRequest():
-                self._changes.update(event)
-            case _:
-                raise TypeError(f"the quorum does not answer {type(event.request).__name__}")
+        if not isinstance(event.request, FetchRequest):
+            return self._others.request(event)
+        self._serving.fetch(event)
+        if isinstance(self.role, Leader):
+            self._settle_change(self.role)
+        return None
 
     def _response(self, event: ResponseReceived) -> None:
         member = self._member
         exchange = member.connections.find(event.ticket)
         if exchange is None or member.connections.has_timed_out(exchange.peer.node_id, member.now_ms):
             return
-        member.connections.finish(exchange, member.now_ms, succeeded=self._is_good(exchange, event.response))
+        is_good = self._others.response(exchange, event.response)
+        member.connections.finish(exchange, member.now_ms, succeeded=is_good)
 
-    def _is_good(self, exchange: Exchange, response: object) -> bool:
-        match response:
-            case FetchResponse():
-                return self._following.fetched(exchange, response)
-            case FetchSnapshotResponse():
-                return self._following.snapshot_fetched(exchange, response)
-            case VoteResponse():
-                return self._electing.voted(exchange, response)
-            case BeginQuorumEpochResponse():
-                return self._electing.began(exchange, response)
-            case EndQuorumEpochResponse():
-                return self._electing.ended(exchange, response)
-            case ApiVersionsResponse():
-                return self._changes.versions_known(exchange, response)
-            case UpdateRaftVoterResponse():
-                return self._changes.updated(exchange, response)
-            case AddRaftVoterResponse() | RemoveRaftVoterResponse():
-                return self._changes.joined(exchange, response)
-        return False
-
-    def _failed(self, event: RequestFailed) -> None:
-        member, role = self._member, self.role
-        exchange = member.connections.find(event.ticket)
-        if exchange is None:
-            return
-        member.connections.finish(exchange, member.now_ms, succeeded=False)
-        if isinstance(exchange.request, ApiVersionsRequest):
-            self._changes.versions_failed(exchange, event.error)
-        elif event.error != ErrorCode.UNSUPPORTED_VERSION:
-            return
-        elif isinstance(exchange.request, VoteRequest) and isinstance(role, Prospective):
-            # A voter that does not know the question: ask for its vote.
-            member.become_candidate()
-        elif isinstance(exchange.request, UpdateRaftVoterRequest) and isinstance(role, Follower):
-            role.has_updated = True
+    def _settle_change(self, role: Leader) -> None:
+        """The high watermark may have passed a change of the voters."""
+        if role.change is not None or not self._member.is_voter:
+            self._others.changes.committed(role)
 
     def _leader_left(self, role: Leader) -> None:
         self._serving.refuse()
-        self._changes.refuse(role)
+        if role.change is not None:
+            self._others.changes.refuse(role)
 
     # ---- checks
 

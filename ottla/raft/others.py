@@ -1,0 +1,136 @@
+"""What a node of the quorum needs when it is not alone: votes, followers, changes of the voters, and their messages."""
+
+from __future__ import annotations
+
+from ottla.kernel.error import ErrorCode
+from ottla.raft.change import Changes
+from ottla.raft.connections import Exchange
+from ottla.raft.electing import Electing
+from ottla.raft.event import RequestReceived
+from ottla.raft.following import Following
+from ottla.raft.member import QuorumMember
+from ottla.raft.role import Candidate, Follower, Prospective, QuorumRole, ResignedLeader, Unattached
+from ottla.raft.serving import Serving
+from ottla.raft.snapshotting import SnapshotSchedule
+from ottla.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from ottla.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.api.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from ottla.wire.api.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+from ottla.wire.api.fetch import FetchResponse
+from ottla.wire.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from ottla.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from ottla.wire.api.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
+from ottla.wire.api.vote import VoteRequest, VoteResponse
+
+
+class Others:
+    """The machine makes it."""
+
+    def __init__(self, member: QuorumMember, serving: Serving, snapshots: SnapshotSchedule) -> None:
+        self._member = member
+        self._serving = serving
+        self.following = Following(member, snapshots)
+        self.electing = Electing(member)
+        self.changes = Changes(member)
+
+    # ---- messages
+
+    def request(self, event: RequestReceived) -> None:
+        """A request of another node, but for Fetch."""
+        match event.request:
+            case FetchSnapshotRequest():
+                self._serving.fetch_snapshot(event)
+            case VoteRequest():
+                self.electing.vote_asked(event)
+            case BeginQuorumEpochRequest():
+                self.electing.begin(event)
+            case EndQuorumEpochRequest():
+                self.electing.end(event)
+            case AddRaftVoterRequest():
+                self.changes.add(event)
+            case RemoveRaftVoterRequest():
+                self.changes.remove(event)
+            case UpdateRaftVoterRequest():
+                self.changes.update(event)
+            case _:
+                raise TypeError(f"the quorum does not answer {type(event.request).__name__}")
+
+    def response(self, exchange: Exchange, response: object) -> bool:
+        """The response to a request of ours; False if it is no good, so that the node is asked again later."""
+        match response:
+            case FetchResponse():
+                return self.following.fetched(exchange, response)
+            case FetchSnapshotResponse():
+                return self.following.snapshot_fetched(exchange, response)
+            case VoteResponse():
+                return self.electing.voted(exchange, response)
+            case BeginQuorumEpochResponse():
+                return self.electing.began(exchange, response)
+            case EndQuorumEpochResponse():
+                return self.electing.ended(exchange, response)
+            case ApiVersionsResponse():
+                return self.changes.versions_known(exchange, response)
+            case UpdateRaftVoterResponse():
+                return self.changes.updated(exchange, response)
+            case AddRaftVoterResponse() | RemoveRaftVoterResponse():
+                return self.changes.joined(exchange, response)
+        return False
+
+    def failed(self, exchange: Exchange, error: ErrorCode) -> None:
+        """A request of ours gets no response."""
+        member, role = self._member, self._member.role
+        member.connections.finish(exchange, member.now_ms, succeeded=False)
+        if isinstance(exchange.request, ApiVersionsRequest):
+            self.changes.versions_failed(exchange, error)
+        elif error != ErrorCode.UNSUPPORTED_VERSION:
+            return
+        elif isinstance(exchange.request, VoteRequest) and isinstance(role, Prospective):
+            # A voter that does not know the question: ask for its vote.
+            member.become_candidate()
+        elif isinstance(exchange.request, UpdateRaftVoterRequest) and isinstance(role, Follower):
+            role.has_updated = True
+
+    # ---- what is due
+
+    def poll(self, role: QuorumRole) -> None:
+        """Do what is due now in a role that is no leader's."""
+        match role:
+            case Follower():
+                self._poll_follower(role)
+            case Unattached():
+                self._poll_unattached(role)
+            case Prospective() | Candidate():
+                self._poll_nominee(role)
+            case ResignedLeader():
+                self._poll_resigned(role)
+
+    def _poll_follower(self, role: Follower) -> None:
+        member = self._member
+        if member.may_lead and member.now_ms >= role.fetch_ms:
+            return member.become_prospective()
+        if not self.changes.tell(role):
+            self.following.fetch_from_leader(role)
+        return None
+
+    def _poll_unattached(self, role: Unattached) -> None:
+        member = self._member
+        if member.may_lead and role.election_ms is None:
+            # The log made it a voter meanwhile.
+            role.election_ms = member.election_timeout()
+        if member.may_lead and role.election_ms is not None and member.now_ms >= role.election_ms:
+            return member.become_prospective()
+        return self.following.fetch_from_bootstrap()
+
+    def _poll_nominee(self, role: Prospective | Candidate) -> None:
+        if self._member.now_ms < role.election_ms:
+            self.electing.ask(role)
+        elif isinstance(role, Candidate):
+            self._member.become_prospective()
+        else:
+            self.electing.give_up(role)
+
+    def _poll_resigned(self, role: ResignedLeader) -> None:
+        if self._member.now_ms >= role.election_ms:
+            # Not in the epoch that it led: nothing that it may have lost must be written twice.
+            return self._member.become_unattached(role.epoch + 1)
+        return self.electing.resign(role)
