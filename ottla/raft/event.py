@@ -51,7 +51,7 @@ class LogTruncated:
 
 @frozen
 class Synced:
-    """The log is durable up to `end_offset`."""
+    """The log is durable up to `end_offset`. A sync during which the log was truncated or restarted tells nothing."""
 
     end_offset: int
 

@@ -16,9 +16,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.ids import Uuid
 from ottla.kernel.ports import Rng
-from ottla.raft.checkpoint import Membership, SnapshotId, VoterEndpoint, VoterNode
+from ottla.raft.checkpoint import Membership, SnapshotId, VoterNode
 from ottla.raft.connections import QuorumPeer
 from ottla.raft.effect import (
     Answer,
@@ -61,9 +60,7 @@ from ottla.raft.voters import VoterHistory
 from ottla.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
 from ottla.wire.api.vote import VoteRequest, VoteResponse
 from ottla.wire.record.control import KRaftVersionRecord, VotersRecord, key_bytes, parse
-from tests.raft.node_disk import Disk, EntryLog
-
-LISTENER = "CONTROLLER"
+from tests.raft.node_disk import LISTENER, Disk, EntryLog, directory_of, endpoint_of
 
 
 class Message(NamedTuple):
@@ -91,6 +88,8 @@ class Node:
         #: What is committed here: the values, in their order.
         self.values: list[Any] = []
         self.wants_sync = False
+        #: The end of the log when the sync that is under way began.
+        self.syncing: int | None = None
         #: The node crashes before it carries out one more effect than this; negative: it does not.
         self.effects_left = -1
         self._cluster = cluster
@@ -140,6 +139,7 @@ class Node:
         """Stop at once; of what was not synced the log keeps up to `keep`."""
         self.quorum = None
         self.effects_left = -1
+        self.syncing = None
         end = max(self.disk.synced, min(keep, self.log.end_offset) if keep is not None else 0)
         # A batch is there whole or not at all.
         while end in self.log.entries and self.log.entries[end].base != end:
@@ -155,9 +155,24 @@ class Node:
 
     def sync(self) -> None:
         """The sync that was wanted is done, for all that is in the log now."""
+        self.begin_sync()
+        self.end_sync()
+
+    def begin_sync(self) -> None:
+        """A sync of what is in the log now; what is appended meanwhile waits for the next one."""
         self.wants_sync = False
-        self.disk.synced = self.log.end_offset
-        self.step(Synced(self.log.end_offset))
+        self.syncing = self.log.end_offset
+
+    def end_sync(self) -> None:
+        assert self.syncing is not None
+        end_offset, self.syncing = self.syncing, None
+        self.disk.synced = max(self.disk.synced, end_offset)
+        self.step(Synced(end_offset))
+
+    def _cut(self) -> None:
+        """The log has become another: a sync that is under way tells nothing of it."""
+        if self.syncing is not None:
+            self.syncing, self.wants_sync = None, True
 
     def step(self, event: Event) -> None:
         if self.quorum is None:
@@ -193,6 +208,7 @@ class Node:
                 self._cluster.truncates(self, effect.end_offset)
                 self.log.truncate(effect.end_offset)
                 self.disk.synced = min(self.disk.synced, effect.end_offset)
+                self._cut()
                 self.step(LogTruncated(effect.end_offset))
             case Sync():
                 self.wants_sync = True
@@ -269,6 +285,7 @@ class Node:
         self.log.restart(snapshot)
         self.log.sizes[snapshot] = len(self._snapshot_bytes(snapshot))
         self.disk.synced = snapshot.end_offset
+        self._cut()
         self.step(SnapshotInstalled(snapshot, membership))
 
     def _transmit(self, effect: Send | Answer | AnswerFetch | AnswerSnapshot) -> None:
@@ -299,15 +316,6 @@ class Node:
             return
         self._asked[len(self._asked)] = message
         self.step(RequestReceived(len(self._asked) - 1, LISTENER, message.request, 18))
-
-
-def directory_of(node_id: int, disks: int) -> Uuid:
-    """The directory id of the n-th disk of a node."""
-    return Uuid(bytes([node_id, disks]) * 8)
-
-
-def endpoint_of(node_id: int) -> VoterEndpoint:
-    return VoterEndpoint(LISTENER, f"n{node_id}", 9093)
 
 
 class Broken(AssertionError):

@@ -6,9 +6,20 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ottla.kernel.ids import Uuid
-from ottla.raft.checkpoint import Membership, SnapshotId
+from ottla.raft.checkpoint import Membership, SnapshotId, VoterEndpoint
 from ottla.raft.role import Election
 from tests.raft.memory_log import MemoryLog
+
+LISTENER = "CONTROLLER"
+
+
+def directory_of(node_id: int, disks: int) -> Uuid:
+    """The directory id of the n-th disk of a node."""
+    return Uuid(bytes([node_id, disks]) * 8)
+
+
+def endpoint_of(node_id: int) -> VoterEndpoint:
+    return VoterEndpoint(LISTENER, f"n{node_id}", 9093)
 
 
 class Entry(NamedTuple):

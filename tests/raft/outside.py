@@ -17,8 +17,7 @@ from ottla.wire.api import (
     update_raft_voter,
     vote,
 )
-from tests.raft.cluster import directory_of, endpoint_of
-from tests.raft.node_disk import Entry
+from tests.raft.node_disk import Entry, directory_of, endpoint_of
 
 
 def request_of(kind: str, given: dict[str, str]) -> Any:

@@ -22,7 +22,8 @@ from ottla.raft.role import Leader
 from ottla.raft.voters import find_node, find_voter
 from ottla.wire.api.add_raft_voter import AddRaftVoterRequest, Listener
 from ottla.wire.api.remove_raft_voter import RemoveRaftVoterRequest
-from tests.raft.cluster import LISTENER, Broken, Cluster, Node, endpoint_of
+from tests.raft.cluster import Broken, Cluster, Node
+from tests.raft.node_disk import LISTENER, endpoint_of
 
 SETTINGS = QuorumSettings(
     snapshot_bytes=150,
@@ -136,9 +137,7 @@ class History:
             case "pass":
                 cluster.pass_time(_TIMES[one % len(_TIMES)])
             case "sync":
-                wanting = [each for each in cluster.up() if each.wants_sync]
-                if wanting:
-                    wanting[one % len(wanting)].sync()
+                self._sync(one, other)
             case "submit":
                 self._submit(node)
             case "crash" if node.quorum is not None:
@@ -168,6 +167,17 @@ class History:
         way = (message.source, message.target) if message.response is None else (message.target, message.source)
         if way not in self.cuts:
             self.cluster.deliver(message)
+
+    def _sync(self, one: int, other: int) -> None:
+        """Begin the sync of a node, or end it, or both at once."""
+        wanting = [each for each in self.cluster.up() if each.wants_sync or each.syncing is not None]
+        node = wanting[one % len(wanting)] if wanting else None
+        if node is not None and node.syncing is not None:
+            node.end_sync()
+        elif node is not None and other % 2:
+            node.begin_sync()
+        elif node is not None:
+            node.sync()
 
     def _submit(self, node: Node) -> None:
         if node.quorum is None or not node.quorum.leads:
@@ -245,7 +255,7 @@ class History:
         cluster = self.cluster
         for _ in range(20):
             for node in list(cluster.up()):
-                if node.wants_sync:
+                if node.wants_sync or node.syncing is not None:
                     node.sync()
             messages, cluster.messages = cluster.messages, []
             for message in messages:

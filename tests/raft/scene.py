@@ -34,7 +34,8 @@ from ottla.raft.effect import Effect
 from ottla.raft.event import Event, RequestReceived, ResignRequested, Submitted, VersionRaised
 from ottla.raft.quorum import QuorumSettings
 from ottla.raft.role import Leader
-from tests.raft.cluster import LISTENER, Cluster, Message, Node
+from tests.raft.cluster import Cluster, Message, Node
+from tests.raft.node_disk import LISTENER
 from tests.raft.outside import answer_of, request_of
 from tests.raft.trace import effect_words, membership_words, role_words, value_words, voter_words
 

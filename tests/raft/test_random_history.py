@@ -3,7 +3,8 @@
 import pytest
 
 from ottla.raft.role import Voter
-from tests.raft.cluster import Broken, Cluster, directory_of
+from tests.raft.cluster import Broken, Cluster
+from tests.raft.node_disk import directory_of
 from tests.raft.random_history import failure, operations_of, shape_of, shortened
 
 
