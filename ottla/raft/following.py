@@ -204,6 +204,9 @@ class Following:
         member = self._member
         partition = only_partition(response.topics, topic="name", index="index")
         if response.error_code != ErrorCode.NONE or partition is None:
+            if isinstance(member.role, Follower):
+                # Apache Kafka 4.3.1 says so of a snapshot that is gone: the next Fetch tells which one there is.
+                member.role.fetching = None
             return False
         leader = partition.current_leader
         endpoints = seen_endpoints(leader.leader_id, response.node_endpoints, member.settings.listener)

@@ -47,6 +47,9 @@ class _Words:
         offset, _, epoch = self._given.get(name, "0@0").partition("@")
         return int(offset), int(epoch)
 
+    def text(self, name: str) -> str:
+        return self._given[name]
+
     def has(self, name: str) -> bool:
         return name in self._given
 
@@ -219,6 +222,8 @@ def _snapshot_answer(words: _Words) -> fetch_snapshot.FetchSnapshotResponse:
         unaligned_records=b"x" * words.number("bytes"),
     )
     topic = fetch_snapshot.ResponseTopicSnapshot(name=METADATA_TOPIC, partitions=[partition])
+    if words.has("top"):
+        return fetch_snapshot.FetchSnapshotResponse(error_code=ErrorCode[words.text("top")])
     return fetch_snapshot.FetchSnapshotResponse(topics=[topic])
 
 
