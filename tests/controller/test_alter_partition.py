@@ -127,6 +127,14 @@ def test_the_least_isr_is_no_more_than_the_replicas() -> None:
     assert fleet.partition("flights").eligible_leader_replicas == ()
 
 
+def test_the_replicas_of_partition_0_bound_the_least_isr() -> None:
+    fleet = Fleet(2)
+    topic_id = fleet.topic("flights", [1, 2], [1, 2], configs={"min.insync.replicas": "5"})
+    fleet.append([PartitionChangeRecord(topic_id=topic_id, partition_id=0, replicas=[1], isr=[1], directories=[])])
+    fleet.alter("flights", [1], index=1)
+    assert fleet.partition("flights", 1).eligible_leader_replicas == ()
+
+
 def test_two_changes_of_one_partition_in_a_request_follow_each_other(fleet: Fleet) -> None:
     partition = RequestPartitionData(
         new_isr_with_epochs=[BrokerState(broker_id=1, broker_epoch=-1)], leader_epoch=0, partition_epoch=0

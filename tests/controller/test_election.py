@@ -40,6 +40,15 @@ def test_the_first_replica_is_elected_only_when_it_is_in_sync() -> None:
     assert fleet.partition("flights").leader == 1
 
 
+def test_an_eligible_replica_does_not_lead_while_one_is_in_sync() -> None:
+    fleet = Fleet(2)
+    fleet.topic("flights", [2, 1], configs={"min.insync.replicas": "2"})
+    fleet.beat(2, want_fence=True)
+    fleet.beat(2)
+    assert (fleet.partition("flights").isr, fleet.partition("flights").eligible_leader_replicas) == ((1,), (2,))
+    assert elect(fleet, PREFERRED) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+
 def test_an_unclean_election_takes_any_replica_that_is_there() -> None:
     fleet = Fleet(2)
     fleet.topic("flights", [1, 2])

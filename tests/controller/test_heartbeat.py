@@ -296,6 +296,18 @@ def test_a_failed_directory_takes_its_replicas_out_of_every_isr() -> None:
     assert len(fleet.log) == written
 
 
+def test_a_broker_that_comes_back_without_a_directory_leads_nothing_in_it() -> None:
+    fleet = Fleet(1, directories=2)
+    topic_id = fleet.topic("flights", [1], [1])
+    for index, number in enumerate((10, 11)):
+        change = PartitionChangeRecord(topic_id=topic_id, partition_id=index, directories=[directory(number)])
+        fleet.append([change])
+    fleet.silence(1)
+    fleet.register(1, log_dirs=[directory(11)])
+    fleet.beat(1)
+    assert [fleet.partition("flights", index).leader for index in (0, 1)] == [-1, 1]
+
+
 def test_cordoned_directories_are_noted_once() -> None:
     fleet = Fleet(1, directories=2)
     fleet.beat(1, cordoned_log_dirs=[directory(10)])

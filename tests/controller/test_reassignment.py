@@ -71,6 +71,17 @@ def test_fewer_replicas_wait_until_all_that_stay_are_in_sync(fleet: Fleet) -> No
     assert fleet.partition("flights").replicas == (3, 4)
 
 
+def test_a_replica_that_left_is_no_eligible_leader_when_it_is_added_again() -> None:
+    fleet = Fleet(3)
+    fleet.topic("flights", [1, 2, 3], configs={"min.insync.replicas": "3"})
+    move(fleet, [1, 2])
+    assert (fleet.partition("flights").replicas, fleet.partition("flights").isr) == ((1, 2), (1, 2))
+    assert fleet.partition("flights").eligible_leader_replicas == ()
+    move(fleet, [1, 2, 3])
+    fleet.silence(1, 2)
+    assert fleet.partition("flights").leader == -1, "3 has no record of those since it left"
+
+
 def test_a_move_under_way_takes_another_goal(fleet: Fleet) -> None:
     move(fleet, [1, 2, 4])
     move(fleet, [1, 2, 5])
