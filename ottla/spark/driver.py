@@ -4,9 +4,11 @@ import atexit
 import os
 import re
 import shutil
+import socket
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,10 @@ from ottla.spark.profile import cluster_profile, profile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+#: How long a Spark master may take to answer.
+_REACH_S = 5
 
 
 def session(
@@ -59,6 +65,7 @@ def session(
     if master is None or master.startswith("local"):
         wanted = profile(cores or cores_of(master), _scratch()) | wanted
     else:
+        check_master(master)
         jars = jar.jars(java.find(), pyspark.__version__, Path(pyspark.__file__).parent / "jars")
         # The executors need the connector, too.
         wanted = cluster_profile(master) | {"spark.jars": ",".join(map(str, jars))} | wanted
@@ -97,6 +104,21 @@ def _same_master(running: "SparkSession", master: str | None) -> None:
     has = str(running.sparkContext.master)
     if has != master and not (has.startswith("local") and master.startswith("local")):
         raise OttlaError(f"this process has a Spark session at {has} already: stop it before one at {master} starts")
+
+
+def check_master(master: str) -> None:
+    """OttlaError if it is no address of a cluster, or nothing listens there: Spark would try for minutes."""
+    if not re.match(r"(spark|k8s)://.|yarn$", master):
+        cores_of(master)
+    if not master.startswith("spark://"):
+        return
+    for each in master.removeprefix("spark://").split(","):
+        host, _, port = each.rpartition(":")
+        if not host or not port.isdigit():
+            raise OttlaError(f"invalid master: {master} (expected spark://HOST:PORT)")
+        with suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), _REACH_S):
+            return
+    raise OttlaError(f"no Spark master answers at {master}: is it running, and is that its address?")
 
 
 def cores_of(master: str | None) -> int:

@@ -292,7 +292,12 @@ def test_a_session_of_one_master_is_not_taken_for_another(spark: SparkSession, b
     with pytest.raises(OttlaError, match=r"this process has a Spark session at local\[2,4\] already: stop it"):
         ottla.spark.session(master="spark://127.0.0.1:7077")
     with pytest.raises(OttlaError, match="invalid master: lokal"):
-        driver.cores_of("lokal")
+        driver.check_master("lokal")
+    with pytest.raises(OttlaError, match=r"invalid master: spark://there \(expected spark://HOST:PORT\)"):
+        driver.check_master("spark://there")
+    with pytest.raises(OttlaError, match=r"no Spark master answers at spark://127\.0\.0\.1:1: is it running"):
+        driver.check_master("spark://127.0.0.1:1")
+    driver.check_master("yarn")
 
 
 def test_at_least_once_commits_without_transactions_and_goes_on_where_it_was(
