@@ -73,6 +73,8 @@ def walk(
                 why = f"the batch has more than {bytes_max} bytes when it is decompressed"
                 raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, why) from None
             room = min(bytes_max, _GROWTH * room)
+            # The two pieces are never there at the same time.
+            body = b""
             body, whole = decompress_some(header.codec, packed, room)
             continue
         except ValueError as error:
