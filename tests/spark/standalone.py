@@ -14,7 +14,7 @@ from ottla.spark.jvm import OPENS
 from tests.crash.pause import pause
 
 HOME = Path(pyspark.__file__).parent
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 180
 
 
 def start(output: Path, *words: str) -> "subprocess.Popen[bytes]":
@@ -48,6 +48,13 @@ class Standalone:
         place = ("--host", "127.0.0.1", "--webui-port", "0")
         log = directory / "master.log"
         self._processes = [start(log, "org.apache.spark.deploy.master.Master", *place, "--port", "0")]
+        try:
+            self._await(directory, place, workers, log)
+        except BaseException:
+            self.close()
+            raise
+
+    def _await(self, directory: Path, place: tuple[str, ...], workers: int, log: Path) -> None:
         self.master = said(log, r"Starting Spark master at (spark://\S+)")
         logs = [directory / f"worker-{number}.log" for number in range(workers)]
         for log in logs:
@@ -87,7 +94,11 @@ class ConnectServer:
         conf = ("--master", "local[3]", "--conf", "spark.connect.grpc.binding.port=0")
         submit = ("org.apache.spark.deploy.SparkSubmit", *conf, "--class", server, "spark-internal")
         self._process = start(log, *submit)
-        port = said(log, r"Spark Connect server started at: .*:(\d+)")
+        try:
+            port = said(log, r"Spark Connect server started at: .*:(\d+)")
+        except BaseException:
+            self.close()
+            raise
         self.master = f"sc://127.0.0.1:{port}"
 
     def close(self) -> None:
