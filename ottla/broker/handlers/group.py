@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ottla.broker.call.alone import check_alone
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later, Reply
 from ottla.broker.coordinators.coordinators import Coordinators
@@ -143,6 +144,7 @@ def consumer_group_heartbeat(call: Call, request: Any) -> Later:
 def ask_share_group(call: Call, request: Any) -> Later:
     """Put the request to its share group's coordinator (KIP-932)."""
     check_enabled(call.node, SHARE)
+    check_alone(call.node, "share groups")
     return ask_one(call, request)
 
 

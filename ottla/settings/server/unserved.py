@@ -70,7 +70,15 @@ def notices(settings: ServerSettings) -> list[str]:
     idle = _without_effect(settings)
     if idle:
         lines.append(f"settings that have no effect on this node: {', '.join(idle)}")
+    if settings.is_broker and _is_of_many(settings):
+        lines.append("transactions and share groups are refused as long as the cluster has several brokers")
     return lines
+
+
+def _is_of_many(settings: ServerSettings) -> bool:
+    """Do the settings speak of other nodes?"""
+    voters, addresses = settings.controller_quorum_voters or (), settings.controller_quorum_bootstrap_servers
+    return not settings.is_controller or len(voters) > 1 or len(addresses) > 1
 
 
 def _unknown(settings: ServerSettings, *, removed: bool) -> list[str]:
