@@ -35,6 +35,7 @@ from ottla.broker.partitions.replica_fetch import fetch_as_replica, replica_of
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.net.inbound import NO_REQUEST
 from ottla.replica.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Key, Session, Wanted
+from ottla.replica.followed import FollowedPartition
 from ottla.replica.hosted import HostedReplica
 from ottla.replica.partition import Partition
 from ottla.replica.selector import LEADER
@@ -268,7 +269,8 @@ class ParkedFetch:
             return self.node.leader_of(name, wanted.partition)
         except KafkaError as error:
             followed = self.node.hosted.get((name, wanted.partition))
-            if followed is None or error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER or not self.from_followers:
+            may = self.from_followers and error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if not may or not isinstance(followed, FollowedPartition):
                 raise
             return followed
 
