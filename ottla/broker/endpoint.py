@@ -10,7 +10,7 @@ _EVERYWHERE = ("", "0.0.0.0", "::")
 
 
 class Endpoint(NamedTuple):
-    """One broker's address on one listener."""
+    """A broker's address on one listener."""
 
     node_id: int
     listener_name: str

@@ -7,7 +7,7 @@ Rules:
 - Levels are Kafka's: FATAL, ERROR, WARN, INFO, DEBUG, TRACE. DEBUG has a line for every request and connection, TRACE
   what stands in requests and responses, shortened, and never in those that carry secrets.
 - `configs set logger` changes levels while the node runs: `RequestLog.look` then asks the logger once, so that requests
-  cost nothing while nobody wants lines about them.
+  cost nothing while no logger wants lines about them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SECRET = {
     ApiKey.ALTER_CONFIGS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
 }
-#: Of a list's entries, a text's characters and a structure's depth, so much is shown.
+#: So much is shown of a list's entries, a text's characters and a structure's depth.
 _ENTRIES_MAX, _TEXT_MAX, _DEPTH_MAX = 3, 80, 5
 
 
@@ -127,7 +127,7 @@ class RequestLog:
         self.wanted = self._log.isEnabledFor(logging.DEBUG)
 
     def answered(self, call: Call, name: str, key: int, request: Any, reply: Any, seconds: float) -> None:
-        """One request that is over."""
+        """A request that is over."""
         host, port = call.connection.peer
         self._log.debug(
             "%s v%d of %s:%d, client %r, correlation id %d: %.3f ms",

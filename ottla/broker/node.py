@@ -66,7 +66,7 @@ _CLOSING_THREADS = 16
 
 
 class BrokerNode(MetadataNode):
-    """One broker, and a controller beside it where the roles say so."""
+    """A broker, and a controller beside it where the roles say so."""
 
     def __init__(self, settings: ServerSettings, loop: asyncio.AbstractEventLoop, ports: Ports | None = None) -> None:
         super().__init__(settings, loop, ports)
@@ -192,7 +192,7 @@ class BrokerNode(MetadataNode):
             pool.shutdown()
 
     def _tell_progress(self, opening: Opening) -> None:
-        """Say how far a start is, when it takes long enough for somebody to wonder."""
+        """Say how far a start is, when it takes long enough to be noticed."""
         now_ms = self.clock.monotonic_ms()
         if now_ms - self._told_ms >= _PROGRESS_MS:
             self._told_ms = now_ms
@@ -280,7 +280,7 @@ class BrokerNode(MetadataNode):
             self.shares.settings_changed()
 
     def coordinators_of(self, topic: str) -> Coordinators[Any] | None:
-        """Whose records this topic holds."""
+        """The coordinators whose records this topic holds."""
         return next((each for each in (self.groups, self.transactions, self.share_states) if each.topic == topic), None)
 
     # ---- waking those who wait for records

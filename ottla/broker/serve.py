@@ -2,7 +2,7 @@
 
 Rules:
 - One line when it serves, one line when it stops, one line when it cannot.
-- What a fresh node does not need is imported a second after it serves, on a thread, before somebody's request has to.
+- What a fresh node does not need is imported a second after it serves, on a thread, before a request needs it.
 - SIGTERM and SIGINT stop it cleanly: the next start has nothing to recover.
 """
 
@@ -52,7 +52,7 @@ def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at
             tune_collector()
             at = ", ".join(f"{each.host}:{each.port}" for each in node.bound())
             line = f"ottla: node {node.node_id} ready on {at} in {1000 * (time.monotonic() - started_at):.0f} ms"
-            # Said by the running loop: a signal that answers the line finds somebody to hear it.
+            # Said by the running loop: a signal that answers the line finds a handler.
             loop.call_soon(say, f"{line}, data in {', '.join(settings.log_dirs)}")
             loop.call_later(_LOAD_AFTER_SECONDS, _load_rest)
 
@@ -70,7 +70,7 @@ def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at
         # A start makes what stays: to look through it again and again would take a third of the time.
         gc.disable()
         node.open()
-        # It may wait for others long before it is ready.
+        # The node may wait for others long before it is ready.
         gc.enable()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop)
@@ -93,7 +93,7 @@ def _load_rest() -> None:
 
 
 def _load() -> None:
-    # Of every class that a decorator makes anew the first one is left behind: 3 MiB, if they stayed until the end.
+    # A decorator that makes a class again leaves the first one behind: 3 MiB, if they stayed until the end.
     for _ in load_all():
         gc.collect(0)
     gc.freeze()

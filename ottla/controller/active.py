@@ -21,7 +21,7 @@ _SOON_MS = 10
 
 
 class BrokerState:
-    """One incarnation of a broker."""
+    """An incarnation of a broker."""
 
     __slots__ = ("epoch", "metadata_offset", "registered_at", "shutdown_offset")
 
@@ -43,7 +43,7 @@ class Active:
         self.node_id = settings.node_id
         self._index: PartitionIndex | None = None
         self.sessions = BrokerSessions(settings.broker_session_timeout_ms)
-        #: Checks of all partitions: first replicas lead again; any replica leads where nobody does. 0 ms is never.
+        #: Checks of all partitions: first replicas lead again; any replica leads where no broker does. 0 ms is never.
         self.preferred = Periodic(
             settings.auto_leader_rebalance_enable * settings.leader_imbalance_check_interval_seconds * 1000, now_ms
         )
@@ -108,7 +108,7 @@ class Periodic:
         return self.due_ms is not None and self.due_ms <= now_ms
 
     def done(self, now_ms: int, *, soon: bool) -> None:
-        """It was done; `soon` when there is more to do."""
+        """Note that the check was done; `soon` when there is more to do."""
         self.due_ms = now_ms + (_SOON_MS if soon else self._interval_ms)
 
 
@@ -118,7 +118,7 @@ class BrokerSessions:
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
         self._heard: dict[tuple[int, int], int] = {}
-        #: Those that were expired already; they are looked at once more, should the record not have been written.
+        #: Sessions that were expired already; they are looked at once more, should the record not have been written.
         self._expired: set[tuple[int, int]] = set()
 
     def touch(self, broker_id: int, epoch: int, now_ms: int) -> None:
@@ -144,7 +144,7 @@ class BrokerSessions:
         return None if heard is None else heard + self._timeout_ms + 1
 
     def expire(self, image: Image, now_ms: int) -> BrokerImage | None:
-        """One broker that is to be fenced now because it was silent for too long."""
+        """A broker that is to be fenced now because it was silent for too long."""
         while self._heard:
             key, heard = next(iter(self._heard.items()))
             if now_ms <= heard + self._timeout_ms:

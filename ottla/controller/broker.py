@@ -2,7 +2,7 @@
 
 Rules:
 - A new incarnation of a broker is registered fenced; its epoch is the offset of its first record.
-- Unfencing it and giving it its partitions go together: nobody sees a broker that serves and leads nothing.
+- Unfencing it and giving it its partitions go together: no client sees a broker that serves and leads nothing.
 - A broker must run every feature at its finalized level.
 
 KIPs: 631 registration, 858 directories, 919 controllers, 966 clean stops.

@@ -354,7 +354,7 @@ def clear_elr(image: Image, records: list[Any]) -> list[Any]:
 
 
 class Effective(NamedTuple):
-    """One setting of a topic with where its value comes from."""
+    """A setting of a topic with where its value comes from."""
 
     name: str
     value: str | None

@@ -48,7 +48,7 @@ else:
     scram = LazyModule("ottla.controller.scram")
     update_features = LazyModule("ottla.controller.update_features")
 
-#: A request whose version nobody named is as new as this program knows.
+#: A request without a named version is as new as this program knows.
 NEWEST = 32767
 
 
@@ -70,7 +70,7 @@ class Controller:
         self._rng = rng
         self._cluster_id = cluster_id
         self._active: Active | None = None
-        #: The quorum's level, which is no record of the metadata (KIP-853); whoever runs it keeps it up to date.
+        #: The quorum's level, which is no record of the metadata (KIP-853); the driver keeps it up to date.
         self.kraft_version = 1
         #: The ids of the quorum's voters, kept up to date in the same way.
         self.voters: Sequence[int] = ()
@@ -103,7 +103,7 @@ class Controller:
         return decide(self, Ask(image, request, version, charge, now_ms))
 
     def heard(self, broker: BrokerImage, now_ms: int) -> None:
-        """This broker lives; nobody needs a heartbeat to know it."""
+        """This broker lives; no heartbeat is needed to know it."""
         if self._active is not None:
             self._active.sessions.touch(broker.broker_id, broker.epoch, now_ms)
 

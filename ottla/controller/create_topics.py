@@ -85,7 +85,7 @@ def _create(
     image: Image, settings: ServerSettings, rng: Rng, topic: CreatableTopic, collisions: dict[str, str]
 ) -> tuple[list[Any], CreatableTopicResult]:
     check_name(topic.name)
-    # That it is there weighs more than that it collides: it collides with itself.
+    # An existing topic weighs more than a collision: it collides with itself.
     if topic.name in image.topics:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
     if may_collide(topic.name) and collision_name(topic.name) in collisions:

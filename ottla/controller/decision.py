@@ -22,7 +22,7 @@ MutationQuota = Callable[[int], None]
 
 
 def unlimited(partitions: int) -> None:
-    """Of whom nothing is asked."""
+    """No mutation quota applies."""
 
 
 def message_or_none(error: KafkaError) -> str | None:

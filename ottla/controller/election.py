@@ -1,4 +1,4 @@
-"""Who leads a partition: ElectLeaders (key 43), and what a broker that comes back takes over.
+"""Elections: ElectLeaders (key 43), and what a broker that comes back takes over.
 
 Rules:
 - A leader is active, and the directory of its replica is online: in any other it would lead an empty log.
@@ -127,7 +127,7 @@ def elected(topic_id: Uuid, index: int, partition: PartitionImage, leader: int) 
             record.last_known_elr = []
         if not clean and not is_sole and not partition.leader_recovery_state:
             record.leader_recovery_state = RECOVERING
-    # What an unclean leader lost is lost; a sole replica has nobody to tell, and is recovered at once.
+    # What an unclean leader lost is lost; a sole replica has no follower to tell, and is recovered at once.
     if is_sole and partition.leader_recovery_state:
         record.leader_recovery_state = RECOVERED
     return record
@@ -143,7 +143,7 @@ def take_over(image: Image, broker_id: int, *, crashed: bool) -> list[PartitionC
             elif partition.leader == broker_id:
                 takes = crashed
             elif partition.leader == NO_LEADER:
-                # The last leader known comes back as the leader when nobody else was left (KIP-966).
+                # The last leader known comes back as the leader when no other was left (KIP-966).
                 takes = broker_id in clean_leaders(partition) or (
                     not partition.isr and not partition.eligible_leader_replicas and broker_id in _last(partition)
                 )

@@ -28,7 +28,7 @@ _FENCE, _UNFENCE, _STOPPING = 1, -1, 1
 class _Next(Enum):
     FENCED = "fenced"
     UNFENCED = "unfenced"
-    #: It must not lead any more; it waits until everyone knows.
+    #: The broker must not lead any more; it waits until everyone knows.
     STOPPING = "stopping"
     STOPPED = "stopped"
 

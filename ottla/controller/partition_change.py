@@ -42,7 +42,7 @@ class ElectionKind(IntEnum):
 
 
 class PartitionChange:
-    """One change of one partition; set what is wanted, then `build`. It is used once."""
+    """A change of one partition; set what is wanted, then `build`. It is used once."""
 
     def __init__(
         self, image: Image, rules: TopicRules, topic: TopicImage, index: int, partition: PartitionImage
@@ -148,7 +148,7 @@ class PartitionChange:
         return holds_all and self.acceptable(replica)
 
     def _note_last_leader(self) -> None:
-        """Who led last is known while nobody leads."""
+        """The last leader is known while there is none."""
         leader = self._says.get("leader")
         if not self._elr or leader is None:
             return

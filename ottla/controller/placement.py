@@ -76,7 +76,7 @@ def check_assignment(image: Image, replicas: Sequence[int], replication_factor: 
 
 
 def active_of(image: Image, replicas: Sequence[int]) -> list[int]:
-    """Those of `replicas` that may lead."""
+    """The brokers of `replicas` that may lead."""
     return [broker_id for broker_id in replicas if image.brokers[broker_id].is_active]
 
 

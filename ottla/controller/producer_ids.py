@@ -1,4 +1,4 @@
-"""AllocateProducerIds (key 67): blocks of producer ids, each given once for ever (KIP-730)."""
+"""AllocateProducerIds (key 67): blocks of producer ids, each given once forever (KIP-730)."""
 
 from __future__ import annotations
 

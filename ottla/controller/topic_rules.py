@@ -2,7 +2,7 @@
 
 Rules:
 - A topic's own setting comes first, then the one of the controller's node, the cluster's, the configuration file's.
-- The least ISR is never more than the replicas of partition 0: a topic of one replica is not without quorum for ever.
+- The least ISR is never more than the replicas of partition 0: a topic of one replica is not without quorum forever.
 """
 
 from __future__ import annotations

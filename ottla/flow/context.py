@@ -176,7 +176,7 @@ class SinkNode:
         self._topic = (
             task.topology.topic(sink.topic, settings.application_id) if isinstance(sink.topic, str) else sink.topic
         )
-        #: One topic, and the default partitioner.
+        #: A topic, and the default partitioner.
         self.is_fixed = isinstance(self._topic, str) and sink.partitioner is None
         self.push: Push = self._fixed(self.topic) if self.is_fixed else self._chosen
 
@@ -186,7 +186,7 @@ class SinkNode:
 
     @property
     def serdes(self) -> tuple[Serde, Serde]:
-        """Of keys and of values."""
+        """The serdes of keys and of values."""
         return self._key, self._value
 
     def _fixed(self, topic: str) -> Push:

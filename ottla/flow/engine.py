@@ -1,4 +1,4 @@
-"""One task: a sub-topology on one partition, `(state, ordered records, clock) -> (state, outputs)`.
+"""A task: a sub-topology on one partition, `(state, ordered records, clock) -> (state, outputs)`.
 
 A task is made of a topology, the number of a sub-topology and a partition; it reads that partition of all topics of the
 sub-topology's sources and holds their stores.
@@ -309,7 +309,7 @@ class Task:
     # ---- inside
 
     def process(self, receiver: Receiver, record: Record, received: Input) -> None:
-        """One record, and what its time makes due."""
+        """A record, and what its time makes due."""
         self.current = received
         self.timestamp = record.timestamp
         if record.timestamp > self._stream_time.value:

@@ -9,7 +9,7 @@ from ottla.flow.window import JoinWindows, SessionWindows, SlidingWindows, TimeW
 
 
 def explain(program: plan.Plan, lanes: Mapping[plan.Node, str]) -> str:
-    """One paragraph for each node, in the order of the program. `lanes` say how functions are run (lanes.py)."""
+    """A paragraph for each node, in the order of the program. `lanes` say how functions are run (lanes.py)."""
     lines = []
     for number, node in enumerate(program, 1):
         schema = node.schema

@@ -92,7 +92,7 @@ def log_and_continue(context: ErrorContext, error: BaseException) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """One handler for each kind of error. With a dead letter topic, a response that brings no dead letter gets one."""
+    """A handler for each kind of error. With a dead letter topic, a response that brings no dead letter gets one."""
 
     deserialization: Handler = log_and_fail
     processing: Handler = log_and_fail

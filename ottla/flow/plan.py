@@ -43,7 +43,7 @@ class Schema:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """One step. Nodes are compared by identity."""
+    """A step. Nodes are compared by identity."""
 
     name: str
     parents: tuple[Node, ...]
@@ -127,7 +127,7 @@ class Branch(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arm(Node):
-    """One branch. `predicate` None: the default."""
+    """A branch. `predicate` None: the default."""
 
     predicate: Function | None
 

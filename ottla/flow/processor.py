@@ -100,7 +100,7 @@ class Processor:
         self.context = context
 
     def process(self, record: Record) -> None:
-        """One record."""
+        """A record."""
 
     def close(self) -> None:
         """Called when the task ends."""

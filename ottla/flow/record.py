@@ -78,7 +78,7 @@ class RecordContext(NamedTuple):
 
 
 class Change:
-    """An update of a table: its new value, its old one where somebody downstream wants it, and whether it is the latest
+    """An update of a table: its new value, its old one where a step downstream wants it, and whether it is the latest
     version of its key (False only for out-of-order updates of versioned tables).
     """
 

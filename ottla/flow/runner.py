@@ -138,7 +138,7 @@ class Runner:
         ]
 
     def _by_depth(self) -> list[Subtopology]:
-        """Those that write a topic before those that read it."""
+        """The sub-topologies, those that write a topic before those that read it."""
         readers = {
             topic: stage
             for stage in self.stages

@@ -72,7 +72,7 @@ class FunctionSerde(Serde):
             raise SerdeError(f"the {self.name} serde cannot read {data[:40]!r}: {error}") from error
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """One of Kafka's own is itself again in another process."""
+        """Kafka's own serdes are themselves again in another process."""
         return (serde, (self.name,)) if _NAMED.get(self.name) is self else super().__reduce_ex__(protocol)
 
     def writer(self, topic: str) -> Callable[[Any], bytes]:

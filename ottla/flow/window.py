@@ -85,7 +85,7 @@ class TimeWindows:
 
 @dataclass(frozen=True, slots=True)
 class UnlimitedWindows:
-    """One window that never ends. Records before its start are ignored."""
+    """A window that never ends. Records before its start are ignored."""
 
     start_ms: int = 0
     grace_ms: int = 0

@@ -1,4 +1,4 @@
-"""One client's connection: cut frames, hand each to the broker, send the replies in request order.
+"""A client's connection: cut frames, hand each to the broker, send the replies in request order.
 
 Rules:
 - `on_frame` gets a view of the frame (without its length) that is valid until it returns.
@@ -59,7 +59,7 @@ NO_REQUEST = -1
 
 
 class PeerError(Exception):
-    """The peer broke the protocol. Its connection is closed; nobody else notices."""
+    """The peer broke the protocol. Its connection is closed; no other client notices."""
 
 
 class Slot:
@@ -86,7 +86,7 @@ class Slot:
 
 
 class Connection:
-    """One accepted socket. `Listener` makes it; it ends itself when the peer goes or breaks the protocol."""
+    """An accepted socket. `Listener` makes it; it ends itself when the peer goes or breaks the protocol."""
 
     def __init__(
         self,
@@ -449,7 +449,7 @@ class Connection:
             self._loop.remove_writer(self._fd)
         self._sock.close()
         for slot in self._slots:
-            # Nobody is there to be told, so what waits only for more may stop waiting.
+            # The client is gone, so what waits only for more may stop waiting.
             if slot.superseded is not None:
                 slot.superseded(NO_REQUEST)
         self._slots.clear()

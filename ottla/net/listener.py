@@ -26,10 +26,10 @@ _SWEEPS_PER_IDLE_TIME = 4
 
 
 class Gate(Protocol):
-    """Who is let in, at one listener."""
+    """A listener's gate: which connections are let in."""
 
     def attach(self, listener: ListeningSocket) -> None:
-        """The listener that asks; its `look_again` is called when somebody who waits may have room."""
+        """The listener that asks; its `look_again` is called when a connection that waits may have room."""
 
     def arrive(self) -> float:
         """A connection has come; seconds that it has to wait."""
@@ -95,7 +95,7 @@ class ListeningSocket:
         self.port = 0
         self._gate = gate or OpenGate()
         self._gate.attach(self)
-        #: One that came too fast, or for whom there is no room; the others wait in the backlog meanwhile.
+        #: A connection that came too fast, or has no room; the others wait in the backlog meanwhile.
         self._held: tuple[socket.socket, str] | None = None
         #: When it has waited long enough.
         self._waiting: asyncio.TimerHandle | None = None

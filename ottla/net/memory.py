@@ -9,9 +9,9 @@ Rules:
 
 from __future__ import annotations
 
-#: One recv takes at most this much; it is shared by all connections of a listener.
+#: A recv takes at most this much; it is shared by all connections of a listener.
 RECEIVE_BUFFER_BYTES = 1 << 20
-#: One recv takes at most this much while `_HELD_BYTES_MANY` wait for their turn.
+#: A recv takes at most this much while `_HELD_BYTES_MANY` wait for their turn.
 _RECEIVE_BYTES_LITTLE = 1 << 14
 _HELD_BYTES_MANY = 4 << 20
 #: Frames of a producer's max.request.size (1 MiB) fit into a spare.

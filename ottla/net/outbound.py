@@ -168,7 +168,7 @@ class Outbound:
         if self.closed:
             return None
         if self._setup is None:
-            # It took longer than it may. Requests that were made since then begin again.
+            # The look-up took longer than it may. Requests that were made since then begin again.
             return self._connect_later() if self._waiting else None
         if error is not None:
             return self._failed(f"no such host ({error})")
@@ -176,7 +176,7 @@ class Outbound:
         return self._dial()
 
     def _dial(self) -> None:
-        # Of several addresses the next attempt takes the next; after the last the name is looked up again.
+        # The next attempt takes the next of several addresses; after the last the name is looked up again.
         address = self._addresses.popleft()
         try:
             sock = self._new_socket(_family_of(address) or socket.AF_INET, socket.SOCK_STREAM)

@@ -1,4 +1,4 @@
-"""Whose turn it is on the loop: work that does not fit into one slice goes on beside the others, round and round."""
+"""Turns on the loop: work that does not fit into one slice goes on beside the others, round and round."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROUND_SECONDS = 0.004
 
 
 class Turns:
-    """Those who wait for their next slice. A listener makes it."""
+    """The work that waits for its next slice. A listener makes it."""
 
     __slots__ = ("_loop", "_waiting", "now")
 
@@ -34,7 +34,7 @@ class Turns:
         waiting = self._waiting
         try:
             for _ in range(len(waiting)):
-                # It stays in the queue meanwhile, so that `wait` does not plan a second round.
+                # The work stays in the queue meanwhile, so that `wait` does not plan a second round.
                 waiting[0]()
                 waiting.popleft()
                 if self.now() >= end:

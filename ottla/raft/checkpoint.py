@@ -40,7 +40,7 @@ PART_SUFFIX = ".checkpoint.part"
 DELETED_SUFFIX = ".checkpoint.deleted"
 BOOTSTRAP_FILE = "bootstrap.checkpoint"
 
-#: What one batch of a snapshot holds, to bound the memory of whoever reads it.
+#: What one batch of a snapshot holds, to bound the memory of its reader.
 _RECORDS_MAX = 1000
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
@@ -78,7 +78,7 @@ class VoterNode(NamedTuple):
 
 
 class Membership(NamedTuple):
-    """Who votes, as the log says it; `kraft_version` 0 is that it does not say, and the settings do."""
+    """The voters as the log has them; with `kraft_version` 0 the log has none, and the settings do."""
 
     kraft_version: int = 0
     voters: tuple[VoterNode, ...] = ()
@@ -87,7 +87,7 @@ class Membership(NamedTuple):
 class Checkpoint(NamedTuple):
     """A snapshot that was read."""
 
-    #: Of the newest record that it stands for.
+    #: The timestamp of the newest record that it stands for.
     last_contained_log_timestamp: int
     membership: Membership
     #: The records' values.

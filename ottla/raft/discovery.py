@@ -1,7 +1,7 @@
 """What a message says of the leader, and what follows from it.
 
 Rules:
-- A higher epoch is taken at once, from whoever knows it. A leader is followed only when its address is known.
+- A higher epoch is taken at once, from any node. A leader is followed only when its address is known.
 - A message that names another leader of our epoch than we know cannot be: it is dropped and noted.
 """
 

@@ -222,7 +222,7 @@ class Electing:
         role = member.role
         if error == ErrorCode.NONE and isinstance(role, Follower) and role.leader_id == partition.leader_id:
             role.fetch_ms = member.now_ms + self._backoff_ms(successors_of(partition))
-            # It has said goodbye: whoever asks for a pre-vote now does not disturb a leader that lives.
+            # The leader has said goodbye: a pre-vote now does not disturb a leader that lives.
             role.has_fetched = False
         self._respond(event, error)
 

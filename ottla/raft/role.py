@@ -175,7 +175,7 @@ class Leader(QuorumRole):
         check_ms: int,
     ) -> None:
         super().__init__(epoch, me.node_id, None, leader_endpoints)
-        #: Those whose votes made us the leader.
+        #: The voters whose votes made us the leader.
         self.granted = granted
         #: How far each voter and observer has come.
         self.progress = progress
@@ -187,7 +187,7 @@ class Leader(QuorumRole):
         self.begin_ms = begin_ms
         #: When it resigns unless a majority has fetched until then.
         self.check_ms = check_ms
-        #: It was asked to resign.
+        #: True once it was asked to resign.
         self.resigns = False
         #: The voter that is being added or removed.
         self.change: VoterChange | None = None

@@ -1,4 +1,4 @@
-"""Who votes, by offset of the log (KIP-853).
+"""The voters, by offset of the log (KIP-853).
 
 Rules:
 - A change of the voters counts from its append on, committed or not; a truncation takes it back.

@@ -8,7 +8,7 @@ from ottla.raft.role import Voter
 
 
 class Votes:
-    """Who granted and who rejected. A majority of all voters decides."""
+    """The voters that granted and that rejected. A majority of all voters decides."""
 
     __slots__ = ("_said", "_voters")
 

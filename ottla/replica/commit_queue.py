@@ -18,7 +18,7 @@ Done = Callable[[KafkaError | None], None]
 
 
 class CommitWaiter:
-    """One that waits; `offset` is the one that the high watermark has to reach."""
+    """A waiter; `offset` is the one that the high watermark has to reach."""
 
     __slots__ = ("_number", "done", "offset")
 
@@ -31,7 +31,7 @@ class CommitWaiter:
         return (self.offset, self._number) < (other.offset, other._number)
 
     def cancel(self) -> None:
-        """It waits no longer, and is not called."""
+        """Wait no longer, without being called."""
         self.done = None
 
 

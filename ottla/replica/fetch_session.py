@@ -2,7 +2,7 @@
 
 Rules:
 - Epoch 0 asks for a new session, -1 for none; both carry the whole list of partitions.
-- Every other epoch must be the one we expect next, or the client gets INVALID_FETCH_SESSION_EPOCH and begins anew.
+- Every other epoch must be the one we expect next, or the client gets INVALID_FETCH_SESSION_EPOCH and begins again.
 - A session is used by names or by topic ids, never by both (FETCH_SESSION_TOPIC_ID_ERROR, KIP-516).
 - All sessions together have at most `PARTITIONS_MAX` partitions. For a new one sessions go that were not used for two
   minutes, and then those that are larger than it, the largest first. A client without a session is served all the same,
@@ -71,7 +71,7 @@ class Wanted:
 
 
 class Session:
-    """One client's session. `Sessions` makes and ends it."""
+    """A client's session. `Sessions` makes and ends it."""
 
     __slots__ = ("by_id", "epoch", "session_id", "used_ms", "wanted")
 

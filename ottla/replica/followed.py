@@ -1,4 +1,4 @@
-"""One partition that this node follows: its machine, its log, and what consumers near to it may read (KIP-392).
+"""A partition that this node follows: its machine, its log, and what consumers near to it may read (KIP-392).
 
 Rules:
 - What the leader sent is appended as it is; the high watermark is the leader's, but never beyond the end of our log.

@@ -131,7 +131,7 @@ Effect = AppendRecords | FollowLeader | Truncate | RestartAt | AskOffsets | Paus
 
 
 class FollowerReplica:
-    """One partition that follows `leader_id` in `leader_epoch`."""
+    """A partition that follows `leader_id` in `leader_epoch`."""
 
     __slots__ = ("asks_offsets", "fenced", "leader_epoch", "leader_id")
 
@@ -171,7 +171,7 @@ class FollowerReplica:
             return self._diverged(event, *event.diverging, log)
         effects: list[Effect] = []
         if event.asked.offset < log.end_offset:
-            # The position of a log without epochs is its high watermark: what is beyond came from nobody we know.
+            # The position of a log without epochs is its high watermark: what is beyond came from an unknown leader.
             effects.append(Truncate(event.asked.offset))
         if event.size:
             effects.append(AppendRecords(self.leader_epoch))

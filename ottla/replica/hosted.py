@@ -1,4 +1,4 @@
-"""One replica that this node hosts, in one leader epoch: what can be read of it, whoever leads.
+"""A replica that this node hosts, in one leader epoch: what can be read of it, whatever node leads.
 
 Rules:
 - A consumer's read is bounded by the high watermark, or by the last stable offset for `read_committed` (KIP-98).
@@ -44,9 +44,9 @@ class HostedReplica:
         self.topic_id = topic_id
         self.log = log
         self.leader_epoch = leader_epoch
-        #: Called when there is more to read and somebody waits; the node wakes them at the end of the loop's turn.
+        #: Called when there is more to read and a fetch waits; the node wakes them at the end of the loop's turn.
         self.on_readable: Callable[[HostedReplica], None] | None = None
-        #: Who is to be told when there is more to read; a dict keeps the order in which they came.
+        #: Called when there is more to read; a dict keeps the order in which they came.
         self.waiting: dict[Callable[[], None], None] = {}
 
     @property
@@ -118,7 +118,7 @@ class HostedReplica:
             found = log.read(offset, bytes_max, end_offset=bound, min_one_batch=min_one_batch)
             records, cut = (found, False) if len(found) else (None, True)
         aborted = None
-        # Of a batch that did not fit nothing is told, as in Apache Kafka.
+        # Nothing is told of a batch that did not fit, as in Apache Kafka.
         if isolation_level == READ_COMMITTED and not cut:
             aborted = self._aborted(offset, records) if records is not None else []
         return Fetched(records, self.high_watermark, log.last_stable_offset, log.start_offset, aborted)

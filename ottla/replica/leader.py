@@ -7,7 +7,7 @@
 | any | `TimePassed` with a member that lags | `ProposeIsr` without it, unless one is under way |
 | any | `TimePassed`, or a new ISR, with a replica that has caught up | `ProposeIsr` with it, unless one is under way |
 | proposed | `IsrAccepted`, `MetadataFollowed` | the new ISR counts; `RaiseHighWatermark` |
-| proposed | `IsrRefused` | the old ISR counts, or, when nobody knows, what the metadata will say |
+| proposed | `IsrRefused` | the old ISR counts, or, when the outcome is unknown, what the metadata will say |
 
 Rules:
 - One object lives for one leader epoch. Its follower state begins unknown, and its high watermark is the one that this
@@ -149,7 +149,7 @@ class Progress:
 
     end_offset: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET
-    #: Of its last fetch.
+    #: The epoch that its last fetch named.
     broker_epoch: int = ANY_BROKER_EPOCH
     #: When it last had everything that there was.
     caught_up_ms: int = 0
@@ -159,7 +159,7 @@ class Progress:
 
 
 class LeaderReplica:
-    """One partition in one leader epoch. The broker makes it when the metadata makes this node the leader."""
+    """A partition in one leader epoch. The broker makes it when the metadata makes this node the leader."""
 
     def __init__(
         self,
@@ -246,7 +246,7 @@ class LeaderReplica:
         if event.offset >= self.end_offset:
             progress.caught_up_ms = max(progress.caught_up_ms, now_ms)
         elif event.offset >= progress.our_end_offset != UNKNOWN_OFFSET:
-            # It has what there was at its last fetch: it was level with us then.
+            # The follower has what there was at its last fetch: it was level with us then.
             progress.caught_up_ms = max(progress.caught_up_ms, progress.fetched_ms)
         moved = progress.end_offset != event.offset
         progress.end_offset = event.offset
@@ -341,7 +341,7 @@ class LeaderReplica:
             self.proposal = None
             return []
         if event.code in _WAIT_FOR_METADATA:
-            # It may have been applied: the maximal ISR stays until the metadata has a newer partition epoch.
+            # The proposal may have been applied: the maximal ISR stays until the metadata has a newer partition epoch.
             return []
         return self._propose(tuple(each for each, _ in event.proposal.members))
 
@@ -354,7 +354,7 @@ class LeaderReplica:
         for replica_id, progress in self.followers.items():
             if progress.end_offset >= least:
                 continue
-            # One that is about to join is waited for, so that the high watermark does not run away from it.
+            # A follower about to join is waited for, so that the high watermark does not run away from it.
             if replica_id in isr or (self._is_caught_up(progress, now_ms) and self._may_join(replica_id)):
                 least = progress.end_offset
         if least <= self.high_watermark:

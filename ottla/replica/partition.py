@@ -1,4 +1,4 @@
-"""One partition that this node leads: append, read, commit, and tell who waits.
+"""A partition that this node leads: append, read, commit, and tell who waits.
 
 Rules:
 - Alone, a replica commits by appending: there is no machine, and the high watermark is the end of the log. Where
@@ -75,7 +75,7 @@ class Partition(HostedReplica):
         self.step(leader.Appended(log.visible_end_offset))
 
     def step(self, event: leader.Event) -> None:
-        """One event through the machine."""
+        """An event through the machine."""
         machine = self.machine
         assert machine is not None
         if not isinstance(event, leader.Appended | leader.Fetched):

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 _EPOCH_MAX = 0x7FFFFFFF
 #: A broker of Apache Kafka has num.replica.fetchers sessions; the oldest goes when there are more than this.
 SESSIONS_A_BROKER = 32
-#: Of all brokers: whoever says that he is a broker may have one.
+#: A bound over all brokers: any client that claims to be a broker may have a session.
 SESSIONS_MAX = 1_000
 
 
 class Watched:
-    """One partition of a session."""
+    """A partition of a session."""
 
     __slots__ = ("key", "partition", "wanted")
 
@@ -41,7 +41,7 @@ class Watched:
 
 
 class ReplicaSession:
-    """One session of one broker. `ReplicaSessions` makes and ends it."""
+    """A session of one broker. `ReplicaSessions` makes and ends it."""
 
     def __init__(self, session_id: int, replica_id: int, broker_epoch: int, by_id: bool, now_ms: int) -> None:
         self.session_id = session_id
@@ -96,7 +96,7 @@ class ReplicaSession:
         self.marked[watched.key] = watched
 
     def served(self, watched: Watched, *, again: bool) -> None:
-        """It was looked at. `again`: there is more, or the follower has not confirmed what it was sent."""
+        """The partition was looked at. `again`: there is more, or the follower has not confirmed what it was sent."""
         self.marked.pop(watched.key, None)
         if again:
             self.marked[watched.key] = watched

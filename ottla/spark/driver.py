@@ -153,7 +153,7 @@ def _ensure_jvm(home: Path, version: str, memory: str, long_running: bool, setti
     try:
         SparkContext._ensure_initialized()
     finally:
-        # Only this process may use the gateway: what it starts shall not find it.
+        # Only this process may use the gateway: what it starts should not find it.
         for key in told:
             del os.environ[key]
     atexit.register(_end, gateway)

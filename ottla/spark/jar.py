@@ -38,7 +38,7 @@ RESOLVE_TIMEOUT_S = 300
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """One jar by its Maven coordinates."""
+    """A jar by its Maven coordinates."""
 
     group: str
     name: str

@@ -9,7 +9,7 @@ Rules:
 - It ends when its standard input closes: with this process, however that ends.
 
 A JVM for short work compiles lightly (C1), collects serially, and maps the classes that an earlier run left as an
-archive (CDS) instead of loading them anew: a third of the CPU of a start. The archive is written when the first JVM
+archive (CDS) instead of loading them again: a third of the CPU of a start. The archive is written when the first JVM
 ends, beside its place, and the next start takes it.
 """
 
@@ -117,7 +117,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     if process.stdin:
         process.stdin.close()
     if any(str(word).startswith("-XX:ArchiveClassesAtExit") for word in process.args):  # type: ignore[union-attr]
-        return  # it writes its archive, which takes some seconds that nobody has to wait for
+        return  # it writes its archive, which takes some seconds that need not be waited for
     try:
         process.wait(STOP_TIMEOUT_S)
     except subprocess.TimeoutExpired:

@@ -6,7 +6,7 @@ one starts.
 
 Rules:
 - The group is for watching only. Spark goes on to read from its checkpoint, whatever is committed.
-- A group that has members of its own rejects the commits (UNKNOWN_MEMBER_ID): take a name nobody consumes with.
+- A group that has members of its own rejects the commits (UNKNOWN_MEMBER_ID): take a name without consumers.
 - A commit that fails does not disturb the query: it is logged, and the next batch commits later offsets anyway.
 
 One query may read several sources; all their topics are committed for the one group.

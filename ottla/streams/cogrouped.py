@@ -30,7 +30,7 @@ class CogroupedKStream(Generic[K]):
         self._pairs = pairs
 
     def cogroup(self, grouped: KGroupedStream[K, Any], aggregator: Callable[[K, Any, Any], Any]) -> CogroupedKStream[K]:
-        """One more stream."""
+        """Add another stream."""
         if grouped.builder is not self._pairs[0][0].builder:
             raise TopologyError("the grouped streams of a cogroup must be of one StreamsBuilder", here())
         return CogroupedKStream((*self._pairs, (grouped, aggregator)))
@@ -38,7 +38,7 @@ class CogroupedKStream(Generic[K]):
     def aggregate(
         self, initializer: Callable[[], Any], name: str | None = None, materialized: Given = None
     ) -> KTable[K, Any]:
-        """One table of all streams."""
+        """A table of all streams."""
         return _table(self._pairs, initializer, None, None, name, materialized)
 
     def windowed_by(self, windows: Any) -> Any:
@@ -60,7 +60,7 @@ class TimeWindowedCogroupedKStream(Generic[K]):
     def aggregate(
         self, initializer: Callable[[], Any], name: str | None = None, materialized: Given = None
     ) -> KTable[Windowed, Any]:
-        """One windowed table of all streams."""
+        """A windowed table of all streams."""
         return _table(self._pairs, initializer, None, self._windows, name, materialized)
 
 

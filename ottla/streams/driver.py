@@ -86,7 +86,7 @@ class TestDriver:
         )
 
     def pipe(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers = ()) -> None:
-        """One record in bytes. StreamsError if processing fails; the driver can go on, with what was done half."""
+        """A record in bytes. StreamsError if processing fails; the driver can go on, with what was done half."""
         known = self._runner.sources() | self._runner.sources(global_=True)
         sources = self.application.topology.sources.values()
         if topic not in known and not any(each.pattern is not None for each in sources):
@@ -160,7 +160,7 @@ class TestInputTopic:
         self._advance = advance
 
     def pipe(self, key: Any, value: Any, timestamp: int | None = None, headers: Headers = ()) -> None:
-        """One record."""
+        """A record."""
         if timestamp is None:
             timestamp = self._time
             self._time += self._advance

@@ -271,7 +271,7 @@ class Suppressed:
 
     @classmethod
     def until_window_closes(cls, buffer: BufferConfig) -> Suppressed:
-        """One final result for each window. The buffer must not emit early: `unbounded()` or
+        """A final result for each window. The buffer must not emit early: `unbounded()` or
         `.shut_down_when_full()`.
         """
         if not buffer.shut_down:

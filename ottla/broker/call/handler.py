@@ -22,7 +22,7 @@ _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 
 
 class Handler:
-    """One API's function and how its whole-request errors are said."""
+    """An API's function and how its whole-request errors are said."""
 
     __slots__ = ("api", "function", "refuse")
 
@@ -74,7 +74,7 @@ class Meter:
 
 
 class Call:
-    """One request's surroundings: who asks, in which version, of which node."""
+    """A request's surroundings: who asks, in which version, of which node."""
 
     __slots__ = ("began", "client_id", "connection", "correlation_id", "meter", "node", "version")
     #: Was its frame long, so that it was read in steps, is handled in steps and is answered in steps?
@@ -110,5 +110,5 @@ class Call:
 
     @property
     def principal(self) -> str:
-        """Who the client is. Without authentication everyone is Kafka's `User:ANONYMOUS`."""
+        """The client's principal. Without authentication everyone is Kafka's `User:ANONYMOUS`."""
         return "User:ANONYMOUS"

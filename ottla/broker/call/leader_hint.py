@@ -1,4 +1,4 @@
-"""Who leads instead: what Produce 10 and Fetch 16 say beside an error, so that a client need not ask (KIP-951)."""
+"""The new leader, told beside errors by Produce 10 and Fetch 16, so that a client need not ask (KIP-951)."""
 
 from __future__ import annotations
 

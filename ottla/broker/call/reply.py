@@ -1,7 +1,7 @@
 """What a handler returns: the response itself, or the promise of it.
 
 Rules:
-- `Later` is resolved exactly once, on the loop's thread; whoever waits for it is called at once, not in the loop's
+- `Later` is resolved exactly once, on the loop's thread; its waiter is called at once, not in the loop's
   next turn as with asyncio's futures, since every turn is latency.
 """
 

@@ -125,7 +125,7 @@ class BrokerLife:
         self._tell(Cordoned(tuple(sorted(directory_ids))))
 
     def stop(self, done: Callable[[], None]) -> None:
-        """Have the leaders moved away, and call `done` when the broker may go; at once where there is nobody else."""
+        """Have the leaders moved away, and call `done` when the broker may go; at once where it is the only node."""
         self._on_end = done
         if self._is_last():
             self._end("")

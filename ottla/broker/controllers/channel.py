@@ -112,7 +112,7 @@ class ControllerChannel:
         """Another node is the active controller now, or none is."""
         leader = self._quorum().leader
         if leader != self._peer and self._outbound is not None:
-            # Who waits there is told, and asks again.
+            # Requests that wait there are told, and asked again.
             self._outbound.close()
             self._outbound = self._peer = None
         if self._look_again is not None:

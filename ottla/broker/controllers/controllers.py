@@ -40,7 +40,7 @@ _BACKOFF_MS = 50
 
 
 class Controllers:
-    """One of a node. The node makes it with its metadata log and closes it before that."""
+    """The way to the active controller. The node makes it with its metadata log and closes it before that."""
 
     def __init__(
         self,

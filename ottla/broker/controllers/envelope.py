@@ -68,7 +68,7 @@ class Requester(NamedTuple):
 
 
 def origin_of(call: Call) -> Requester:
-    """Who asks, in which version."""
+    """The client behind a request, and the request's version."""
     return Requester(call.principal, call.client_address, call.client_id, call.version, call.correlation_id)
 
 

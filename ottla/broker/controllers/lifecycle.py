@@ -209,7 +209,7 @@ class LifeSettings:
 
 
 class Lifecycle:
-    """One broker, from its start to its end. `step` is the only way in; `deadline_ms` says when time matters."""
+    """A broker, from its start to its end. `step` is the only way in; `deadline_ms` says when time matters."""
 
     def __init__(self, settings: LifeSettings) -> None:
         self._settings = settings
@@ -218,7 +218,7 @@ class Lifecycle:
         self.epoch = -1
         self.registered = False
         self._recovered = False
-        #: Is a request on its way, and shall another follow its answer at once?
+        #: Is a request on its way, and should another follow its answer at once?
         self._asking = False
         self._hurry = False
         #: When the next request is due, and when a state has lasted too long.
@@ -226,7 +226,7 @@ class Lifecycle:
         self._limit_ms: int | None = None
         #: Failed directories: when the controller must have heard of it; None when it has.
         self._offline: dict[Uuid, int | None] = {}
-        #: Those that the heartbeat on its way speaks of.
+        #: The directories that the heartbeat on its way speaks of.
         self._telling: tuple[Uuid, ...] = ()
         self._cordoned: tuple[Uuid, ...] | None = None
         self._stop_was_answered = False

@@ -5,7 +5,7 @@ Rules:
   answered with NOT_COORDINATOR, as in Apache Kafka: what only reads changes nothing.
 - A coordinator is loaded while the node serves, a piece of its log in each turn of the loop; who asks for it meanwhile
   is told COORDINATOR_LOAD_IN_PROGRESS and comes again. What fits into one piece is loaded at once.
-- A coordinator whose log refuses an append knows more than its log: it is thrown away, whoever waits for it is told
+- A coordinator whose log refuses an append knows more than its log: it is thrown away, its requests get
   NOT_COORDINATOR and comes again, and a second later a new one is loaded from the log.
 """
 
@@ -39,7 +39,7 @@ class Coordinators(ABC, Generic[D]):
 
     def __init__(self, node: BrokerNode) -> None:
         self.node = node
-        #: Those that answer, and those that are being loaded, by partition.
+        #: The drivers that answer, and those that are being loaded, by partition.
         self._drivers: dict[int, D] = {}
         self._loading: dict[int, tuple[D, Iterator[None]]] = {}
         self._retries: dict[int, asyncio.TimerHandle] = {}
@@ -125,7 +125,7 @@ class Coordinators(ABC, Generic[D]):
         except StopIteration:
             del self._loading[index]
         except Exception:
-            # One that cannot be read must not keep the others from being loaded.
+            # A log that cannot be read must not keep the others from being loaded.
             _log.exception("%s cannot be loaded; it is tried again", driver.partition.tp)
             del self._loading[index]
             return self._try_again(driver.partition)
@@ -157,6 +157,6 @@ class Coordinators(ABC, Generic[D]):
             driver.end()
 
     def close(self) -> None:
-        """Tell whoever still waits, and stop the timers."""
+        """Tell the requests that still wait, and stop the timers."""
         for index in {*self._drivers, *self._loading, *self._retries}:
             self.resign(index)

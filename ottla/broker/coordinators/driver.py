@@ -4,7 +4,7 @@ Rules:
 - A machine is loaded from its partition's log before it answers anything, a piece at a time (`Coordinators` sees to
   it), and its state changes only by `replay` of what was appended.
 - Effects are carried out in their order. An answer, and whatever others are asked to do, leaves when everything that
-  was appended before it is committed: what failover may take back nobody was told. A replica that is alone commits by
+  was appended before it is committed: a client is not told what failover may take back. A lone replica commits by
   appending.
 - A step that comes out of carrying out another (a transaction's markers) waits until that one is through.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ottla.broker.node import BrokerNode
 
 _log = logging.getLogger("ottla.broker")
-#: One piece of a log that is loaded: some hundred records, a few milliseconds.
+#: A piece of a log that is loaded: some hundred records, a few milliseconds.
 LOAD_BYTES = 32 << 10
 
 
@@ -45,7 +45,7 @@ M = TypeVar("M", bound=CoordinatorMachine)
 
 
 class Driver(ABC, Generic[M]):
-    """One coordinator on one partition. Subclasses say what its events and effects are."""
+    """A coordinator on one partition. Subclasses say what its events and effects are."""
 
     def __init__(self, node: BrokerNode, partition: Partition, machine: M, time_passed: Any) -> None:
         self.node = node
@@ -93,7 +93,7 @@ class Driver(ABC, Generic[M]):
             data = log.read(offset, LOAD_BYTES, end_offset=log.end_offset, min_one_batch=True).bytes()
             batches = list(read(data))
             for batch in batches:
-                # What a coordinator knows nobody else checks: rather none than one that is wrong.
+                # Only the coordinator knows what its log holds: rather none than one that is wrong.
                 check(batch.data)
             if not batches:
                 # The cleaner took what stood before the end.
@@ -108,7 +108,7 @@ class Driver(ABC, Generic[M]):
         return ticket
 
     def step(self, event: Any) -> None:
-        """One event through the machine, its effects carried out in their order."""
+        """An event through the machine, its effects carried out in their order."""
         if self.failed:
             return self.give_up()
         self._steps.append(event)
@@ -120,7 +120,7 @@ class Driver(ABC, Generic[M]):
                 self.carry_out_all(self.machine.step(self._steps[0], now), now.wall_ms)
                 self._steps.popleft()
         except Exception:
-            # Our own fault. What the machine holds is not to be trusted, and nobody may wait for it for ever.
+            # Our own fault. What the machine holds is not to be trusted, and no request may wait for it forever.
             self._fail()
             raise
         finally:
@@ -130,12 +130,12 @@ class Driver(ABC, Generic[M]):
         return None
 
     def carry_out_all(self, effects: Sequence[Any], now_ms: int) -> KafkaError | None:
-        """Effects in their order; the error if the log refused an append. Whoever waited for that is told it."""
+        """Effects in their order; the error if the log refused an append. Requests that wait for that are told it."""
         failed: KafkaError | None = None
         for effect in effects:
             ticket = getattr(effect, "ticket", None)
             if ticket is not None:
-                # A failed append may have taken the partition away, and whoever waited was told then.
+                # A failed append may have taken the partition away, and its requests were told then.
                 answer = self._waiting.pop(ticket, None)
                 if answer is not None:
                     self._answer(answer, failed or effect.response)
@@ -187,7 +187,7 @@ class Driver(ABC, Generic[M]):
         self.give_up()
 
     def give_up(self) -> None:
-        """Nothing more is done here; whoever still waits is told NOT_COORDINATOR, and asks again."""
+        """Nothing more is done here; requests that still wait get NOT_COORDINATOR, and are asked again."""
         self._cancel_timer()
         waiting, self._waiting = self._waiting, {}
         for answer in waiting.values():

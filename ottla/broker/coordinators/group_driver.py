@@ -1,4 +1,4 @@
-"""One group coordinator on one partition of `__consumer_offsets`: its machine, its log, and what it has others do."""
+"""A group coordinator on one partition of `__consumer_offsets`: its machine, its log, and what it has others do."""
 
 from __future__ import annotations
 

@@ -184,5 +184,5 @@ def write_marker(
     node.flusher.flush_now(partition)
     groups = node.groups.find(partition.tp.partition) if partition.tp.topic == OFFSETS_TOPIC else None
     if groups is not None:
-        # One that is being loaded comes to the marker in the log.
+        # A coordinator that is being loaded comes to the marker in the log.
         groups.machine.replay_marker(producer_id, committed=committed)

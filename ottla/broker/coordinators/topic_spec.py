@@ -1,4 +1,4 @@
-"""Topics that the node makes itself: for its coordinators, and for whoever asks for the metadata of one."""
+"""Topics that the node makes itself: for its coordinators, and on a request for the metadata of one."""
 
 from __future__ import annotations
 

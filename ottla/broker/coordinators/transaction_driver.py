@@ -1,4 +1,4 @@
-"""One transaction coordinator on one partition of `__transaction_state`."""
+"""A transaction coordinator on one partition of `__transaction_state`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ottla.broker.node import BrokerNode
 
 _log = logging.getLogger("ottla.broker")
-#: Of a load that is cut into pieces: some milliseconds.
+#: A load is cut into pieces of so many ids: some milliseconds.
 _IDS_AT_ONCE = 200
 
 

@@ -105,7 +105,7 @@ class TransactionCoordinators(Coordinators["transaction_driver.TransactionDriver
         else:
             return
         if code == ErrorCode.PRODUCER_FENCED:
-            # Who writes has always been told this one, and takes it as the end; the other only ends a transaction.
+            # Writers have always been told this one, and take it as the end; the other only ends a transaction.
             code = ErrorCode.INVALID_PRODUCER_EPOCH
         if code:
             raise KafkaError(code)

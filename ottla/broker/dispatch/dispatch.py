@@ -79,7 +79,7 @@ class _LongCall(Call):
 
 
 class _Route:
-    """One (API, version): compiled once, on its first request."""
+    """The route of an (API, version): compiled once, on its first request."""
 
     __slots__ = ("decode", "encode", "flexible_header", "handler", "has_records", "tagged_response", "version")
 
@@ -103,7 +103,7 @@ class Dispatch:
         self._work_seconds = work_seconds
         self._routes: dict[int, _Route] = {}
         self._around: Callable[[Handler], Handler] | None = None
-        #: Of the long requests that are being read, and those that wait for it.
+        #: Bytes of the long requests that are being read, and those that wait for it.
         self._long_bytes = 0
         self._long_waiting: deque[tuple[_Route, Connection, bytes, Slot]] = deque()
         self.log = RequestLog()
@@ -111,7 +111,7 @@ class Dispatch:
     def put_around(self, around: Callable[[Handler], Handler] | None) -> None:
         """From the next request on call what `around` makes of each handler; with None the handlers themselves.
 
-        Tests put faults in here. The routes are made anew, so that nothing is asked where nothing is around.
+        Tests put faults in here. The routes are made again, so that nothing is asked where nothing is around.
         """
         self._around = around
         self._routes.clear()
@@ -180,7 +180,7 @@ class Dispatch:
         slot.fill(_frame(call.correlation_id, parts, tagged_header=route.tagged_response))
 
     def _cannot_be_written(self, route: _Route, call: Call) -> None:
-        """Our own fault: the client cannot be told in this version, and it must not wait for ever."""
+        """Our own fault: the client cannot be told in this version, and it must not wait forever."""
         _log.exception("a %s v%d response cannot be written", route.handler.api.name, route.version)
         call.connection.close("its response cannot be written")
 
@@ -257,7 +257,7 @@ class Dispatch:
         try:
             handler = self.handlers[key]
         except Exception as error:
-            # What cannot be imported cannot refuse in its own form, and the client must not wait for ever.
+            # What cannot be imported cannot refuse in its own form, and the client must not wait forever.
             _log.exception("the handler of %s cannot be imported", api.name)
             raise PeerError(f"the handler of {api.name} cannot be imported: {error}") from error
         if self._around is not None:

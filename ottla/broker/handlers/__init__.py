@@ -1,4 +1,4 @@
-"""One file an API family, and here the tables of them: which APIs are served on which listeners, and by which module.
+"""A file an API family, and here the tables of them: which APIs are served on which listeners, and by which module.
 
 A handler is a plain function of (call, request): its body is stage one, and runs to its end before the next request
 is looked at. It returns the response, a `Later` of it, or NO_REPLY.

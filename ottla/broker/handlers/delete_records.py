@@ -24,7 +24,7 @@ _TO_HIGH_WATERMARK = -1
 
 @handles(ApiKey.DELETE_RECORDS)
 def delete_records(call: Call, request: DeleteRecordsRequest) -> Reply:
-    """One answer a partition: its new low watermark. Of a partition that is named twice the last counts.
+    """An answer a partition: its new low watermark. Of a partition that is named twice the last counts.
 
     The answer comes when every replica whose broker is alive begins there, or with REQUEST_TIMED_OUT: what is deleted
     stays deleted.

@@ -27,7 +27,7 @@ def _refuse(request: OffsetForLeaderEpochRequest, version: int, error: KafkaErro
 
 @handles(ApiKey.OFFSET_FOR_LEADER_EPOCH, refuse=_refuse)
 def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-    """One answer a partition; -1 and -1 where the epoch is older than the log."""
+    """An answer a partition; -1 and -1 where the epoch is older than the log."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

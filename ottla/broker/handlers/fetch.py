@@ -87,7 +87,7 @@ def _long_fetch(call: Call, request: FetchRequest) -> Generator[None, None, Repl
 
 
 class ParkedFetch:
-    """One fetch request: tried at once, and again by each append while it waits."""
+    """A fetch request: tried at once, and again by each append while it waits."""
 
     #: Set while an answer is made in steps, which nothing stops any more.
     _answers = False
@@ -140,7 +140,7 @@ class ParkedFetch:
         response = yield from self._attempt_in_steps()
         if response is not None:
             return response
-        # What was appended between the steps woke nobody: look again, now that appends wake this.
+        # What was appended between the steps woke no fetch: look again, now that appends wake this.
         later = self.park()
         response = yield from self._attempt_in_steps()
         if response is not None:
@@ -330,7 +330,7 @@ class ParkedFetch:
         assert self._timer is not None
         assert self.later is not None
         self._timer.cancel()
-        # One that has run leads back here for as long as it is kept.
+        # A timer that has run leads back here for as long as it is kept.
         self._timer = None
         wake = self._try
         for partition in self._waits_at:
@@ -340,7 +340,7 @@ class ParkedFetch:
 
 
 def _gone(node: BrokerNode, wanted: Wanted) -> ErrorCode:
-    """Why there is no topic of this id: nobody knew it, or the session that did has outlived the topic."""
+    """Why there is no topic of this id: it was never known, or the session that knew it has outlived the topic."""
     if wanted.led is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
     comes_again = wanted.led.tp.topic in node.image.topics

@@ -53,7 +53,7 @@ def _refuse(request: ListOffsetsRequest, version: int, error: KafkaError) -> Lis
 
 @handles(ApiKey.LIST_OFFSETS, refuse=_refuse)
 def list_offsets(call: Call, request: ListOffsetsRequest) -> Reply:
-    """One answer a partition, however often it is named; a partition fails alone."""
+    """An answer a partition, however often it is named; a partition fails alone."""
     return in_turns(call.connection, _answer(call, request))
 
 

@@ -143,7 +143,7 @@ def _said(
 
 
 def _operations(request: MetadataRequest, topic: MetadataResponseTopic) -> MetadataResponseTopic:
-    # Nothing is said of an id that nobody has.
+    # Nothing is said of an id without a topic.
     if request.include_topic_authorized_operations and topic.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
         topic.topic_authorized_operations = TOPIC_OPERATIONS
     return topic

@@ -48,7 +48,7 @@ _ZSTD_FROM = 7
 _BY_ID_FROM = 13
 _ABORTABLE_SINCE = 11
 _IMPLICIT_FROM = 12
-#: Of the batch's attributes (int16 at byte 21) the low byte has all that matters here.
+#: The low byte of the batch's attributes (int16 at byte 21) has all that matters here.
 _ATTRIBUTES_LOW = 22
 _CODEC_MASK = 7
 _ALL = -1
@@ -212,12 +212,12 @@ def _append(
         if log.must_flush:
             pending.append(_Pending(partition, None, -1))
         else:
-            # A segment was left behind: it is synced soon, as in Apache Kafka, but nobody waits for that.
+            # A segment was left behind: it is synced soon, as in Apache Kafka, but no answer waits for that.
             node.flusher.flush([log], _nothing)
     part = PartitionProduceResponse(
         index=data.index,
         base_offset=appended.base_offset,
-        # Of a batch that was here already the client is told when that was.
+        # For a batch that was here already the client is told when that was.
         log_append_time_ms=appended.max_timestamp if appended.duplicate else appended.log_append_time_ms,
         log_start_offset=log.start_offset,
     )

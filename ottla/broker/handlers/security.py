@@ -32,7 +32,7 @@ from ottla.wire.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthen
 from ottla.wire.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 _NO_AUTHORIZER = "No Authorizer is configured."
-#: Of each of Kafka's ACL enumerations. Numbers that it does not have are taken.
+#: The number of "unknown" in Kafka's ACL enumerations. Numbers that they do not have are taken.
 _UNKNOWN = 0
 _REQUESTER_FROM = 3
 _NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED

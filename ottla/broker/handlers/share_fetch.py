@@ -47,7 +47,7 @@ _STRICT_MODE = 1
 _RENEW_FROM = 2
 #: What a member asks that has done with the fetch before it; NO_REQUEST: it has gone.
 _ENDS_A_WAIT = frozenset({ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE, NO_REQUEST})
-#: How often one fetch passes over what nobody may see before it lets others go on.
+#: How often a fetch passes over invisible records before it lets others go on.
 _PASSES_MAX = 64
 
 
@@ -323,7 +323,7 @@ class ParkedShareFetch:
             # What it finds on its way may wake everybody who waits, itself too.
             return
         if not self.node.shares.sessions.holds(self._session):
-            # The connection is gone, or the member has begun another session: what we acquired would be nobody's.
+            # The connection is gone, or the member has begun another session: what we acquired would have no owner.
             self._leave([])
             return
         self._trying = True
@@ -336,7 +336,7 @@ class ParkedShareFetch:
         assert self._timer is not None
         self._over = True
         self._timer.cancel()
-        # One that has run leads back here for as long as it is kept.
+        # A timer that has run leads back here for as long as it is kept.
         self._timer = None
         for leader in self._leaders.values():
             leader.partition.waiting.pop(self._try, None)

@@ -35,7 +35,7 @@ _UNKNOWN_LAG = -1
 
 @handles(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)
 def describe_share_group_offsets(call: Call, request: DescribeShareGroupOffsetsRequest) -> Reply:
-    """One answer a group; a group fails alone."""
+    """An answer a group; a group fails alone."""
     check_enabled(call.node, SHARE)
     groups = [_Described(call, asked) for asked in request.groups]
     later = Later()
@@ -54,7 +54,7 @@ def describe_share_group_offsets(call: Call, request: DescribeShareGroupOffsetsR
 
 
 class _Described:
-    """One group's answer, filled as its partitions are answered."""
+    """A group's answer, filled as its partitions are answered."""
 
     def __init__(self, call: Call, asked: DescribeShareGroupOffsetsRequestGroup) -> None:
         self._call = call

@@ -155,7 +155,7 @@ def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> Reply:
     # A topic that is there, and of which nothing is committed, is not answered.
     request.topics = [topic for topic in request.topics if topic.partitions or not _is_known(call, topic)]
     if not any(_is_there(call, topic, each) for topic in request.topics for each in topic.partitions):
-        # Nothing that could be committed: nobody is asked, as in Apache Kafka.
+        # Nothing that could be committed: no coordinator is asked, as in Apache Kafka.
         return _refuse_offsets(call, request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if not request.group_id:
         return _refuse_offsets(call, request, ErrorCode.INVALID_GROUP_ID)
@@ -209,7 +209,7 @@ def _is_there(call: Call, topic: TxnOffsetCommitRequestTopic, partition: TxnOffs
 
 
 def _refuse_offsets(call: Call, request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
-    """The answer to offsets that nobody was asked to commit."""
+    """The answer to offsets that no coordinator was asked to commit."""
     response = TxnOffsetCommitResponse()
     for topic in request.topics:
         unknown = _unknown(call, topic)
@@ -398,7 +398,7 @@ def _passes(each: Transaction, request: listing.ListTransactionsRequest, now_ms:
         return False
     if request.producer_id_filters and each.producer_id not in request.producer_id_filters:
         return False
-    # One that has not begun has been at it for ever, as in Apache Kafka.
+    # A transaction that has not begun has been at it forever, as in Apache Kafka.
     return request.duration_filter < 0 or now_ms - each.start_ms > request.duration_filter
 
 

@@ -115,7 +115,7 @@ class Admission:
         self.wake()
 
     def wake(self) -> None:
-        """Somebody who waits may be let in now."""
+        """A connection that waits may be let in now."""
         for gate in self.gates.values():
             gate.wake()
 
@@ -192,7 +192,7 @@ class ListenerGate:
         self._admission.give_back(address)
 
     def wake(self) -> None:
-        """Somebody who waits at this listener may be let in now."""
+        """A connection that waits at this listener may be let in now."""
         if self.listener is not None:
             self.listener.look_again()
 

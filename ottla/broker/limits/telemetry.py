@@ -5,7 +5,7 @@ Rules:
   client has the metrics of all that match it, and the shortest of their intervals.
 - A client asks first and then pushes once an interval; what comes too soon, or under a subscription that has changed,
   is refused with the code that makes it ask again.
-- Metrics go to `exporter`, decompressed. Without one nobody would get them, and the two APIs are not offered, as in
+- Metrics go to `exporter`, decompressed. Without one they would go nowhere, and the two APIs are not offered, as in
   Apache Kafka without a receiver; who asks all the same is served.
 
 An instance lives as long as its connection, and at most `_INSTANCES_MAX` are known: the oldest goes.
@@ -37,7 +37,7 @@ _RESERVED_ID_LAST = 1
 
 
 class Client(NamedTuple):
-    """Who asks, as `match` sees it."""
+    """A client, as `match` sees it."""
 
     client_id: str
     software: tuple[str, str]
@@ -56,7 +56,7 @@ class ClientMetrics(NamedTuple):
 
 
 class TelemetrySubscription(NamedTuple):
-    """One `client-metrics` resource."""
+    """A `client-metrics` resource."""
 
     metrics: tuple[str, ...]
     interval_ms: int
@@ -82,7 +82,7 @@ def _matches(pattern: str, attribute: str) -> bool:
 
 
 class Instance:
-    """One client. `Telemetry` makes it when it first asks."""
+    """A client. `Telemetry` makes it when it first asks."""
 
     def __init__(self, instance_id: Uuid, client: Client) -> None:
         self.instance_id = instance_id
@@ -115,7 +115,7 @@ class Instance:
         text = f"{','.join(self.metrics)} {self.interval_ms}".encode()
         number = crc32c(text) ^ int.from_bytes(self.instance_id[-4:], "big")
         self.subscription_id = number - (1 << 32) if number >> 31 else number
-        # Who has a new subscription may ask for it and push at once.
+        # A client with a new subscription may ask for it and push at once.
         self.asked_ms = self.pushed_ms = _NEVER_MS
 
 

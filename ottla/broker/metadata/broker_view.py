@@ -56,7 +56,7 @@ class BrokerView:
         return [each for each in self.nodes.values() if not each.fenced]
 
     def alive_node(self, broker_id: int) -> BrokerNodeAddress | None:
-        """One of them."""
+        """Any broker that is alive."""
         found = self.nodes.get(broker_id)
         return None if found is None or found.fenced else found
 
@@ -74,7 +74,7 @@ class BrokerView:
         return NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE
 
     def offline(self, image: Image, partition: PartitionImage) -> list[int]:
-        """The replicas that nobody could read now."""
+        """The replicas that cannot be read now."""
         if self.all_well and len(partition.replicas) == 1 and partition.leader >= 0:
             return []
         return [replica for replica in partition.replicas if self._is_offline(image, partition, replica)]

@@ -3,7 +3,7 @@
 Rules:
 - The nearest source wins: the topic or group, this broker, all brokers, server.properties, the default.
 - Asked about all brokers (the empty name), only what was set for all of them is shown.
-- What nobody declared is shown as a secret, a listener's own setting as the one that it stands for.
+- An undeclared setting is shown as a secret, a listener's own setting as the one that it stands for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNTYPED = 0
 
 
 class Described(NamedTuple):
-    """One setting of one resource."""
+    """A setting of one resource."""
 
     name: str
     value: str | None
@@ -86,7 +86,7 @@ def describe_client_metrics(image: Image, name: str) -> list[Described]:
 
 
 def _given(server: ServerSettings, name: str, synonyms: list[Synonym]) -> Described:
-    """A setting that somebody set: declared, a listener's own, or one that nobody knows and that may be a secret."""
+    """A setting that was given: declared, a listener's own, or an unknown one that may be a secret."""
     setting = server.behind(name)
     value, source = (synonyms[0].text, synonyms[0].source)
     if name in DYNAMIC_RATES:

@@ -33,7 +33,7 @@ class ControllerDriver:
         self._controller = Controller(settings, rng, cluster_id)
         #: Does it decide? From the begin of an epoch that this node leads until it leads no more.
         self.is_active = False
-        #: Who is told when the log is committed up to here.
+        #: Called when the log is committed up to their offset.
         self._waiting: deque[tuple[int, Callable[[KafkaError | None], None]]] = deque()
 
     def activate(self) -> None:

@@ -67,7 +67,7 @@ def format_directories(
 ) -> list[str]:
     """Format those of the log directories that are not yet; what was done, a sentence a directory.
 
-    `no_initial_controllers`: of a controller that shall join a quorum which others have begun.
+    `no_initial_controllers`: of a controller that should join a quorum which others have begun.
 
     Raises OttlaError in words, and then has written nothing, unless the disk itself failed.
     """

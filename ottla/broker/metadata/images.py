@@ -1,7 +1,7 @@
 """The metadata as it is appended, and as it is committed: the fold over the log, and the images that others follow.
 
 Rules:
-- The fold is always at the end of the log, whoever wrote what is there. What a leader decides it decides on `appended`.
+- The fold is always at the end of the log, whatever node wrote it. A leader decides on `appended`.
 - Everyone else sees `committed`, and is told of each step from one committed image to the next, batch by batch: an
   image knows what changed since the one right before it.
 - A metadata transaction (KIP-868) is one step, when its end is committed.
@@ -36,7 +36,7 @@ class Images:
         self._subscribers: list[Subscriber] = []
 
     def load(self, loaded: LoadedMetadata) -> None:
-        """Take what the disk holds: the snapshot is committed, nobody knows yet how much of the log behind it is."""
+        """Take what the disk holds: the snapshot is committed; how much of the log behind it is not known yet."""
         self._log, self._fold, self.committed = loaded.log, loaded.fold, loaded.snapshot
         self._committed_end = loaded.snapshot_end_offset
         self._uncommitted.extend(loaded.steps)

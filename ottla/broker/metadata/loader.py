@@ -31,7 +31,7 @@ _READ_BYTES = 4 * 1024 * 1024
 class LogRead:
     """What was read of the log, beside metadata."""
 
-    #: Who votes, from which offset on.
+    #: The voters, by the offset from which they vote.
     voters: VoterHistory
     #: How many bytes were read.
     size: int = 0

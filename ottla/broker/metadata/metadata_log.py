@@ -45,7 +45,7 @@ _RETRY_MS = 1000
 
 
 def no_dial(host: str, port: int) -> Outbound:
-    """A node that is alone reaches nobody."""
+    """A node that is alone has no one to reach."""
     raise OSError(f"{host}:{port} cannot be reached from here")
 
 
@@ -292,7 +292,7 @@ class MetadataLog:
 
     def _refused(self, address: str) -> None:
         if self.raft.quorum.high_watermark >= 0:
-            # It has been in its cluster: the other node is the stranger.
+            # This node has been in its cluster: the other node is the stranger.
             return _log.warning("%s belongs to another cluster than %s", address, self._cluster_id)
         return self.on_failure(
             OSError(

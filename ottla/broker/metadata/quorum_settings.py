@@ -8,7 +8,7 @@ from ottla.raft.quorum import QuorumSettings
 from ottla.settings.schema import SettingSource
 from ottla.settings.server.settings import ServerSettings
 
-#: Bootstrap servers have ids from here downwards, as nobody knows their own.
+#: Bootstrap servers have ids from here downwards, as their own are not known.
 _BOOTSTRAP_ID = -2
 
 

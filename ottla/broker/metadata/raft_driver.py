@@ -220,7 +220,7 @@ class RaftDriver:
         """Tell the quorum, and do what it wants but for syncs, which `sync` does once for all."""
         effects = self.quorum.step(event, self._clock.monotonic_ms())
         for index, effect in enumerate(effects):
-            # Of two elections in a row only the second needs to be on the disk: nothing left the node in between.
+            # When two elections are in a row only the second needs to be on the disk: nothing left the node in between.
             if isinstance(effect, SaveElection) and any(
                 isinstance(each, SaveElection) for each in effects[index + 1 :]
             ):
@@ -276,7 +276,7 @@ class RaftDriver:
         try:
             event = change()
         except (OttlaError, ValueError, OSError) as error:
-            # A record that this release cannot follow, or a disk of which nobody knows what it holds.
+            # A record that this release cannot follow, or a disk whose content is unknown.
             self.sync.fail(error if isinstance(error, OSError) else OSError(str(error)))
             return
         self.step(event)
@@ -320,7 +320,7 @@ class RaftDriver:
         if self._beside is None:
             write()
             return self.step(SnapshotWritten(end_offset))
-        # Of 10,000 partitions it takes 50 ms, and a sync.
+        # For 10,000 partitions it takes 50 ms, and a sync.
         loop, pool = self._beside
         pool.submit(write).add_done_callback(
             lambda finished: loop.call_soon_threadsafe(self._snapshot_ended, end_offset, finished)

@@ -101,7 +101,7 @@ class RaftNetwork:
         ticket = next(self._tickets)
 
         def superseded(key: int) -> None:
-            # Another request behind this one changes nothing; without a connection there is nobody to answer.
+            # Another request behind this one changes nothing; without a connection there is no client to answer.
             if key == NO_REQUEST and self._received.pop(ticket, None) is not None:
                 self._step(RequestDropped(ticket))
 

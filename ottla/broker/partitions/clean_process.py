@@ -5,7 +5,7 @@ each group; the answer is a line, and then it goes on. In the end it writes `{"e
 
 Rules:
 - It writes `.cleaned` files and nothing else: when it is killed, nothing is lost.
-- It ends when its parent is gone; a node that is started anew must have the directory for itself.
+- It ends when its parent is gone; a node that is started again must have the directory for itself.
 - It gives way to everyone else (nice 10) and keeps to `log.cleaner.io.max.bytes.per.second`.
 """
 

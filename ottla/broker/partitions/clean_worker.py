@@ -1,4 +1,4 @@
-"""One cleaning in a process: start it, tell it the job, hear which groups are ready.
+"""A cleaning in a process: start it, tell it the job, hear which groups are ready.
 
 Rules:
 - `on_ready` and `on_end` are called on the loop; after `stop` neither is.
@@ -28,17 +28,17 @@ _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from ottla.broker.partitio
 
 
 class Cleaned(Protocol):
-    """Who is told how a cleaning goes on."""
+    """The listener to a cleaning's progress."""
 
     def on_ready(self, bases: list[int]) -> None:
         """The `.cleaned` segment of these is there; `CleanerWorker.answer` says whether it was put in place."""
 
     def on_end(self, result: dict[str, Any]) -> None:
-        """It is over: `end_offset`, `read` and `written`; or `error` and `corrupt`; or nothing of these."""
+        """The cleaning is over: `end_offset`, `read` and `written`; or `error` and `corrupt`; or nothing of these."""
 
 
 class CleanerWorker(Protocol):
-    """One job being carried out beside the loop."""
+    """A job being carried out beside the loop."""
 
     def start(self, job: Job, bytes_per_second: float, before: Callable[[], None], listener: Cleaned) -> None:
         """Begin; `before` is called first, where it may block."""

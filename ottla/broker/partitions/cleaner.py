@@ -1,11 +1,11 @@
 """Compaction as a node drives it: the dirtiest log first, the work in a process of its own, the swap on the loop.
 
 Rules:
-- A log is cleaned by one process at a time, and only below a recovery point that is on the disk: after a crash nobody
+- A log is cleaned by one process at a time, and only below a recovery point that is on the disk: after a crash there
   has to tell a gap that the cleaner left from one that the crash did.
 - The loop does no more than the renames of a swap. Each is durable before the process may go on.
 - `Log.cleaner_offset` moves when all groups of a job are in place.
-- A log with bytes that cannot be cleaned is left alone until the node starts anew; all else is tried again.
+- A log with bytes that cannot be cleaned is left alone until the node starts again; all else is tried again.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _BUFFER_BYTES_MIN = 4096
 
 
 class _Run:
-    """One log being cleaned. `Cleaner` makes it, and is told through it how the worker goes on."""
+    """A log being cleaned. `Cleaner` makes it, and is told through it how the worker goes on."""
 
     def __init__(self, cleaner: Cleaner, tp: TopicPartition, log: Log, worker: CleanerWorker) -> None:
         self.tp = tp
         self.log = log
         self.worker = worker
         self.job: job.Job
-        #: Set when nobody waits for the result any more.
+        #: Set when the result is not waited for any more.
         self.stopped = False
         self.on_ready = partial(cleaner.swap, self)
         self.on_end = partial(cleaner.finish, self)
@@ -54,7 +54,7 @@ class Cleaner:
     def __init__(self, node: BrokerNode) -> None:
         self._node = node
         self._handle: asyncio.TimerHandle | None = None
-        #: By directory: a topic that is made anew waits for the process of its namesake.
+        #: By directory: a topic that is made again waits for the process of its namesake.
         self._runs: dict[str, _Run] = {}
         #: Logs with bytes that cannot be cleaned.
         self._uncleanable: set[Log] = set()
@@ -170,7 +170,7 @@ class Cleaner:
             _report(run.tp, result["error"])
         self._end(run)
         if "end_offset" in result:
-            # As Kafka: whoever has found something to do looks again at once.
+            # As Kafka: a cleaner that has found something to do looks again at once.
             self._look()
 
     def _end(self, run: _Run) -> None:

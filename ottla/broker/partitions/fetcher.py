@@ -60,7 +60,7 @@ _Key = tuple[Uuid, int]
 
 
 class _Followed:
-    """One partition of a fetcher."""
+    """A partition of a fetcher."""
 
     __slots__ = ("paused", "replica", "sent")
 
@@ -79,7 +79,7 @@ class ReplicaFetcher:
         self._node = node
         self._leader_id = leader_id
         self._followed: dict[_Key, _Followed] = {}
-        #: Whose position may differ from what the session has.
+        #: Partitions whose position may differ from what the session has.
         self._changed: dict[_Key, None] = {}
         #: What is in the session and is wanted no more.
         self._forgotten: dict[_Key, None] = {}
@@ -183,7 +183,7 @@ class ReplicaFetcher:
         if request is None:
             return None
         self._busy = True
-        # A connection that is closed meanwhile answers late: its answers are for nobody.
+        # A connection that is closed meanwhile answers late: its answers are dropped.
         outbound.ask(
             request,
             partial(self._answered, outbound),

@@ -1,10 +1,10 @@
 """Group commit: fsync off the loop, once for everyone who waits.
 
 Rules:
-- One fsync of a log is under way at a time. Whoever asks meanwhile waits for the next one, which covers all of them.
+- One fsync of a log is under way at a time. Requests for another wait for the next one, which covers all of them.
 - What is answered after a flush was written before that flush began.
-- An fsync that fails takes the log directory's promise with it (fsyncgate): `on_failure` closes its logs, and whoever
-  waited finds his log closed; or the node stops, and nobody is answered.
+- An fsync that fails takes the log directory's promise with it (fsyncgate): `on_failure` closes its logs, and waiters
+  find their log closed; or the node stops, and no client is answered.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Flusher:
 
     def _finish(self, log: Log, end_offset: int, finished: Future[None]) -> None:
         error = finished.exception()
-        # The files of a log that was deleted meanwhile are not where they were; nobody needs them to be durable.
+        # The files of a log that was deleted meanwhile are not where they were; they need not be durable.
         if error is not None and not log.closed:
             assert isinstance(error, OSError), error
             self._on_failure(log, error)

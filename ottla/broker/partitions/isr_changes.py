@@ -50,7 +50,7 @@ class IsrChanges:
             self._planned = self._node.loop.call_soon(self._send)
 
     def close(self) -> None:
-        """Send nothing more; answers that still come are for nobody."""
+        """Send nothing more; answers that still come are dropped."""
         self._closed = True
         if self._planned is not None:
             self._planned.cancel()

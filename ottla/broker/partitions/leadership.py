@@ -7,7 +7,7 @@ Rules:
 - A log that should be there already is never made: it is in a directory that failed or was replaced, and an empty one
   in its place would lose what was acknowledged. Such a partition is offline until its directory is back.
 - A topic's logs are made before its partitions are hosted, on the node's threads while the loop goes on. Until then a
-  partition's clients get NOT_LEADER_OR_FOLLOWER and come again; whoever has asked for the topic is answered then.
+  partition's clients get NOT_LEADER_OR_FOLLOWER and come again; the request for the topic is answered then.
 - Only one making of a topic is under way at a time. What became of the topic meanwhile is looked at when it is done.
 - A log that cannot be made (a full disk) is tried again by the housekeeping.
 - A change of metadata costs what it touches, not what there is.
@@ -51,7 +51,7 @@ class _Making:
 
     def __init__(self, topic: TopicImage, pieces: Iterable[Future[list[_Made]]]) -> None:
         self.topic = topic
-        #: Those whose logs are not taken over yet.
+        #: The pieces whose logs are not taken over yet.
         self.pieces = deque(pieces)
         self.waiting: list[Callable[[], None]] = []
 
@@ -225,7 +225,7 @@ class Leadership:
         directory = directory_of(known, node.node_id)
         gone = directory is not None and directory not in node.log_dirs.online_ids()
         if directory is None and self._starts and node.store.failed_directories:
-            # It may lie there, though the controller has heard nothing of it yet.
+            # The log may lie there, though the controller has heard nothing of it yet.
             self._lost.add(tp)
         if gone or tp in self._lost:
             _log.error("%s is offline: its log lies in a directory that does not work or is not in log.dirs", tp)
@@ -323,7 +323,7 @@ class Leadership:
         if now is not None and now.topic_id == topic.topic_id:
             self._made(now, made)
             return
-        # It was deleted meanwhile.
+        # The topic was deleted meanwhile.
         for log, error in made:
             if error is None:
                 log.adopt()
@@ -334,7 +334,7 @@ class Leadership:
         del self._making[topic.name]
         now = self._node.image.topics.get(topic.name)
         if now is not None and topic.name not in self.unled:
-            # It has grown meanwhile, or another topic has its name.
+            # The topic has grown meanwhile, or another topic has its name.
             self.follow(topic.name)
         for done in making.waiting:
             self.when_made([topic.name], done)

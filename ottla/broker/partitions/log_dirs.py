@@ -67,7 +67,7 @@ class LogDirs:
         self._node = node
         #: Where a partition that is not there yet is to be made.
         self._preferred: dict[TopicPartition, str] = {}
-        #: Whose place the controller may not know: led since a moment, moved, or changed in the metadata.
+        #: Partitions whose place the controller may not know: led since a moment, moved, or changed in the metadata.
         self._unassigned: dict[TopicPartition, None] = {}
         #: How much of a log that is being filled was synced or is about to be.
         self._synced_bytes: dict[TopicPartition, int] = {}
@@ -209,7 +209,7 @@ class LogDirs:
         return ErrorCode.NONE
 
     def _copy(self, tp: TopicPartition, future: Log) -> None:
-        """One more piece, or the swap."""
+        """Copy another piece, or swap."""
         node, store = self._node, self._node.store
         found, replica = store.future(tp), node.hosted.get(tp)
         if node.closed or found is None or found[0] is not future:
@@ -252,7 +252,7 @@ class LogDirs:
         """Copy up to `_PIECE_BYTES` from where the future ends; how many bytes that were."""
         source, now_ms = replica.log, self._node.clock.now_ms()
         if not source.start_offset <= future.end_offset <= source.end_offset:
-            # It is only begun, or retention has overtaken us.
+            # The move has only begun, or retention has overtaken us.
             future.restart_at(source.start_offset, now_ms)
         bytes_max = min(_PIECE_BYTES, source.settings.segment_bytes)
         data = source.read(future.end_offset, bytes_max, end_offset=source.end_offset).bytes()
@@ -299,7 +299,7 @@ class LogDirs:
             self.failed(path, error)
 
     def sync_failed(self, log: Log, error: OSError) -> None:
-        """Nobody knows what of this log is on the disk: whatever the reason, its directory is given up (fsyncgate)."""
+        """What of this log is on the disk is unknown: whatever the reason, its directory is given up (fsyncgate)."""
         self.failed(_parent(log.path), error)
 
     def failed(self, path: str, error: OSError) -> None:
@@ -313,7 +313,7 @@ class LogDirs:
         _log.critical("the log directory %s has failed, its partitions are offline: %s", path, error)
         directory, lost = self._id_of(path), store.fail(path, error)
         node.leadership.lose(lost)
-        # One that the controller has not heard of yet it could not know to be offline.
+        # The controller could not know a partition to be offline that it has not heard of yet.
         self._tell_places(dict.fromkeys(lost, directory))
         node.life.directory_failed(directory)
 

@@ -61,7 +61,7 @@ def fetch_as_replica(call: Call, request: FetchRequest) -> Reply:
 
 
 class ReplicaFetch:
-    """One fetch of a follower: tried at once, and again by appends while it waits."""
+    """A fetch of a follower: tried at once, and again by appends while it waits."""
 
     def __init__(self, call: Call, request: FetchRequest) -> None:
         self.node: BrokerNode = call.node

@@ -82,7 +82,7 @@ class Replication:
             self.brokers.update((each.broker_id, each.epoch) for each in new.brokers.values() if each.is_active)
             for fetcher in list(self.fetchers.values()):
                 fetcher.brokers_changed()
-            # Those that were fenced may be in sync now, though their fetches have nothing to tell.
+            # Brokers that were fenced may be in sync now, though their fetches have nothing to tell.
             self._reconsider()
 
     # ---- followers

@@ -1,4 +1,4 @@
-"""One share coordinator on one partition of `__share_group_state`."""
+"""A share coordinator on one partition of `__share_group_state`."""
 
 from __future__ import annotations
 

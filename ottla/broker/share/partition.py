@@ -1,6 +1,6 @@
-"""One share partition on its leader: what one share group has of one partition (KIP-932).
+"""A share partition on its leader: what one share group has of one partition (KIP-932).
 
-Whoever waits for records is woken by an append (`Partition.waiting`), and by records of the group that are available
+A fetch that waits for records is woken by an append (`Partition.waiting`), and by records of the group that are free
 again (`ShareLeader.waiting`).
 """
 
@@ -42,11 +42,11 @@ class ShareLeader:
         self.partition = partition
         #: None until the stored state is here.
         self.machine: SharePartition | None = None
-        #: Why it can never be; whoever comes then makes another one.
+        #: Why it can never be ready; the next request makes another one.
         self.error: KafkaError | None = None
         self.isolation_level = _READ_UNCOMMITTED
         self._state_epoch = 0
-        #: Who is to be told when something is available; a dict keeps the order in which they came.
+        #: Called when something is available; a dict keeps the order in which they came.
         self.waiting: dict[Callable[[], None], None] = {}
         self._timer: TimerHandle | None = None
         self._timer_ms: int | None = None
@@ -111,7 +111,7 @@ class ShareLeader:
         )
 
     def close(self) -> None:
-        """It counts no more; whoever waits for it finds that out."""
+        """Mark it closed and wake all waiters."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -120,7 +120,7 @@ class ShareLeader:
     # -- what members do
 
     def ready(self) -> SharePartition:
-        """The machine, where the log now begins. Raises what whoever asks is to be told."""
+        """The machine, where the log now begins. Raises the error for the request's answer."""
         if self.error is not None:
             raise self.error
         if self.machine is None:

@@ -2,7 +2,7 @@
 
 Rules:
 - A share partition is made from its stored state by the first fetch of it, and dropped with its partition, when the
-  last session of its group ends, and when a write of it is fenced: somebody has set the group's offsets anew.
+  last session of its group ends, and when a write of it is fenced: the group's offsets were set again.
 """
 
 from __future__ import annotations
@@ -97,6 +97,6 @@ class Shares:
             self.end_session(session)
 
     def close(self) -> None:
-        """Stop the timers, and tell whoever waits."""
+        """Stop the timers, and tell all waiters."""
         for key in list(self._leaders):
             self.drop(key)

@@ -2,7 +2,7 @@
 
 Rules:
 - Answers come by a call, at once or later. What fails because a coordinator moves, loads or has just failed is asked
-  again a few times, ever later; then whoever asked is told.
+  again a few times, ever later; then the request is told.
 - Of many partitions the answer comes when the last one has answered.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _PASSING = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
-#: A failed coordinator is made anew after a second: it takes two attempts to see it again.
+#: A failed coordinator is made again after a second: it takes two attempts to see it again.
 _RETRY_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0)
 
 Errors = dict[tuple[Uuid, int], KafkaError]

@@ -31,7 +31,7 @@ class BatchFunction:
         self.kind = kind
         self.key_kind = key_kind
         self.inputs: tuple[Type, Type] | None = None
-        #: It gives rows of its own (flat_map) and not one value for each record.
+        #: True if it gives rows of its own (flat_map) and not one value for each record.
         self.is_flat = False
 
     @property
@@ -56,7 +56,7 @@ class BatchFunction:
         return rows_of(self, frame)
 
     def timed(self, key: Any, value: Any, timestamp: int) -> Any:
-        """One record: its value, or its pairs of keys and values."""
+        """A record: its value, or its pairs of keys and values."""
         from ottla.flow.vector.batch import frame_of
 
         frame = frame_of(self, key, value, timestamp)

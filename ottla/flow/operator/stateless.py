@@ -78,7 +78,7 @@ class PassThrough(Fused):
 
 
 class Map(Fused):
-    """One record for each, with another key and value."""
+    """A record for each, with another key and value."""
 
     def __init__(self, mapper: Function) -> None:
         self.function = mapper

@@ -49,7 +49,7 @@ class JoinClock:
 
 
 class StreamJoin(Processor):
-    """One side. `joiner` takes (key, left value, right value)."""
+    """A side. `joiner` takes (key, left value, right value)."""
 
     def __init__(
         self,

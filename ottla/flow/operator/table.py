@@ -20,7 +20,7 @@ from ottla.flow.record import Change, Record, ValueAndTimestamp
 
 
 class SourceTable(View):
-    """The newest value of each key. Kept in a store only if somebody asks for it: `materialized`."""
+    """The newest value of each key. Kept in a store only on request: `materialized`."""
 
     def __init__(self, store: str, materialized: bool) -> None:
         self.store = store

@@ -67,7 +67,7 @@ def _unpack(data: bytes) -> _Stored:
 
 
 class SuppressBuffer:
-    """One slot for each key. The slot keeps the time of the key's first update; later ones replace its content.
+    """A slot for each key. The slot keeps the time of the key's first update; later ones replace its content.
 
     `size` counts the bytes as maxBytes sees them: key and content.
     """

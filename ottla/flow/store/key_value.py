@@ -116,11 +116,11 @@ class KeyValueStore:
 
 
 class TimestampedKeyValueStore(KeyValueStore):
-    """Values are `ValueAndTimestamp`. Those read or written last are kept as objects, if nobody can change them."""
+    """Values are `ValueAndTimestamp`. Those read or written last are kept as objects, if they are immutable."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
-        #: Of a key its bytes and its value.
+        #: For a key its bytes and its value.
         self._recent: dict[Any, tuple[bytes, ValueAndTimestamp]] = {}
         self._write = self._value.writer(self._topic)
         #: Classes of values that are kept when they are put; none where each write is logged.

@@ -1,6 +1,6 @@
 """An ordered map of bytes: what every store is built on, and its plain implementation in memory.
 
-Whoever holds a task's state elsewhere implements `OrderedBytes` and gives it to the task (`engine.Task`, `backend`).
+A backend that holds a task's state elsewhere is an `OrderedBytes`, given to the task (`engine.Task`, `backend`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class OrderedBytes(Protocol):
 
 
 class MemoryBytes:
-    """A dict, with its keys in sorted chunks once somebody scans."""
+    """A dict, with its keys in sorted chunks from the first scan on."""
 
     def __init__(self, entries: Mapping[bytes, bytes] | None = None) -> None:
         self._entries: dict[bytes, bytes] = dict(entries or {})

@@ -191,7 +191,7 @@ class WindowStore:
 
 
 class TimestampedWindowStore(WindowStore):
-    """Values are `ValueAndTimestamp`. Those put last are kept as objects, if nobody can change them."""
+    """Values are `ValueAndTimestamp`. Those put last are kept as objects, if they are immutable."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)

@@ -17,7 +17,7 @@ _CANCELLED = -2
 
 
 class Schedule:
-    """One punctuator."""
+    """A punctuator."""
 
     __slots__ = ("call", "due", "interval", "node")
 

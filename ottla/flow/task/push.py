@@ -27,7 +27,7 @@ class Node(Protocol):
     emit: Push
 
     def child(self, name: str) -> Push:
-        """One child."""
+        """A child."""
 
     def failed(self, key: Any, value: Any, timestamp: int, headers: Headers, error: Exception) -> None:
         """Ask the processing handler what an error of the operator means. Raises Failed, or the record is dropped."""

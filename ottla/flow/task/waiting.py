@@ -97,7 +97,7 @@ class Waiting:
         return count
 
     def receiver(self, topic: str) -> Receiver:
-        """Who reads a topic; TopologyError if nothing does."""
+        """The reader of a topic; TopologyError if nothing reads it."""
         receiver = self.receivers.get(topic)
         if receiver is not None:
             return receiver

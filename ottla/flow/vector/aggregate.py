@@ -35,7 +35,7 @@ class WindowedKeys(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Of each record its group, and of each group its key (and start)."""
+    """Each record's group, and each group's key (and start)."""
 
     of: list[int]
     keys: list[Any]

@@ -13,7 +13,7 @@ from ottla.flow.vector.evaluate import Frame
 
 
 def frame_of(function: BatchFunction, key: Any, value: Any, timestamp: int) -> Frame:
-    """One record."""
+    """A record."""
     assert function.inputs is not None
     kinds = [arrow_type(each) for each in function.inputs]
     return Frame(pa.array([key], kinds[0]), pa.array([value], kinds[1]), np.array([timestamp]), np.zeros(1, dtype=int))

@@ -1,4 +1,4 @@
-"""That a program runs, told in the cluster: a small record every few seconds beside the plan that it runs.
+"""A heartbeat of a running program, told in the cluster: a small record every few seconds beside the plan that it runs.
 
 Tools read it to say where an application runs, and to leave one alone that does. The group of an application has no
 members, as its workers take their partitions from the driver.

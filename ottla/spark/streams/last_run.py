@@ -50,7 +50,7 @@ class Alive(NamedTuple):
 
     @property
     def runs(self) -> bool:
-        """It has not ended, and has told so lately."""
+        """True if it has not ended, and has told so lately."""
         return self.state not in _ENDED and time.time_ns() // 1_000_000 - self.time_ms < ALIVE_S * 1000
 
 

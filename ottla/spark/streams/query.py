@@ -54,7 +54,7 @@ class StoreView:
         self.spec = spec
         self.key_serde = bound(spec.key, defaults, f"the key of state store {spec.name}", key=True)
         self.value_serde = bound(spec.value, defaults, f"the value of state store {spec.name}")
-        #: Of the last answer.
+        #: The staleness of the last answer.
         self.staleness: Staleness | None = None
         self._ask = ask
         self._is_global = is_global
