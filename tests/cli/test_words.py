@@ -19,7 +19,7 @@ from ottla.wire.batch import build
 from tests.cli.tool import CTRL_C, OTTLA, Tool, in_process, on_terminal
 
 #: Read lines from stdin or files for ever, or print what is no result.
-_WITHOUT_JSON = {"start", "completion"}
+_WITHOUT_JSON = {"start", "completion", "streams run"}
 
 
 def _commands() -> Iterator[tuple[str, click.Command]]:
