@@ -25,7 +25,7 @@ SESSION_MS = 9_000
 class Cluster:
     """A controller, some brokers, and a client."""
 
-    def __init__(self, seed: int, brokers: int = 2, log_dirs: str = "/data") -> None:
+    def __init__(self, seed: int, brokers: int = 2, log_dirs: str = "/data", interval_ms: int = 2000) -> None:
         self.world = world = World(seed)
         self.controller = NodeHost(world, "controller", {"process.roles": "controller", "node.id": "9"})
         self.brokers = [
@@ -36,6 +36,7 @@ class Cluster:
                     "process.roles": "broker",
                     "node.id": str(number),
                     "log.dirs": log_dirs,
+                    "broker.heartbeat.interval.ms": str(interval_ms),
                     "controller.quorum.bootstrap.servers": self.controller.controller_address,
                 },
             )
@@ -87,6 +88,16 @@ def test_brokers_register_and_stay(cluster: Cluster) -> None:
         assert each.node.life.epoch == cluster.known(number).epoch
         assert not cluster.known(number).fenced
     assert cluster.shown() == [1, 2]
+
+
+def test_a_broker_far_away_registers_though_a_round_trip_takes_longer_than_its_heartbeats_interval() -> None:
+    far = Cluster(2, brokers=1, interval_ms=300)
+    with Clients(far.world):
+        for source, target in ((0, 1), (1, 0)):
+            far.world.network.slow(far.world.hosts[source], far.world.hosts[target], 200_000)
+        far.start()
+        far.world.run_for(30_000)
+    assert not far.known(1).fenced
 
 
 def test_changes_are_forwarded_from_any_broker_and_refused_in_the_controller_s_words(cluster: Cluster) -> None:

@@ -70,8 +70,9 @@ class Controllers:
         self._own = channel(TIMEOUT_MS)
         self._forwarding = channel(TIMEOUT_MS)
         self._partitions = channel(settings.controller_socket_timeout_ms)
-        self._heartbeat_ms = settings.broker_heartbeat_interval_ms
-        self._heartbeats = channel(self._heartbeat_ms)
+        # Half a session, as in Apache Kafka (KAFKA-14392): over a slow link an interval may not be enough to connect.
+        self._life_ms = settings.broker_session_timeout_ms // 2
+        self._heartbeats = channel(self._life_ms)
         self._channels = (self._own, self._forwarding, self._partitions, self._heartbeats)
 
     def ask(
@@ -93,8 +94,8 @@ class Controllers:
         self._partitions.ask(Question(request, done, NEWEST, unlimited), None)
 
     def ask_of_life(self, request: Any, done: Answered) -> None:
-        """Register, or send a heartbeat: for so long as the next heartbeat is away."""
-        self._heartbeats.ask(Question(request, done, NEWEST, unlimited), self._heartbeat_ms)
+        """Register, or send a heartbeat: for half a session's time."""
+        self._heartbeats.ask(Question(request, done, NEWEST, unlimited), self._life_ms)
 
     def forward(self, call: Call, request: Any, done: Answered, charge: MutationQuota = unlimited) -> None:
         """Ask in the name of a client; `charge` is told of its changes when this node is the controller."""
