@@ -12,8 +12,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from ottla.broker.partitions.fetcher import ReplicaFetcher
-from ottla.broker.partitions.isr_changes import IsrChanges
+from ottla.kernel.lazy import LazyModule
 from ottla.metadata.image import NO_LEADER, Image
 from ottla.replica.followed import FollowedPartition
 from ottla.replica.leader import LeaderSettings, ProposeIsr, TimePassed
@@ -23,6 +22,12 @@ from ottla.replica.selector import LEADER, LEADER_ONLY, RACK_AWARE, nearest
 
 if TYPE_CHECKING:
     from ottla.broker.node import BrokerNode
+    from ottla.broker.partitions import fetcher as replica_fetcher
+    from ottla.broker.partitions import isr_changes
+else:
+    # A node that is alone has neither followers nor leaders elsewhere.
+    replica_fetcher = LazyModule("ottla.broker.partitions.fetcher")
+    isr_changes = LazyModule("ottla.broker.partitions.isr_changes")
 
 _log = logging.getLogger("ottla.broker")
 
@@ -37,8 +42,9 @@ class Replication:
         self.brokers: dict[int, int] = {}
         self.sessions = ReplicaSessions(node.rng)
         #: By the id of the leader.
-        self.fetchers: dict[int, ReplicaFetcher] = {}
-        self._isr_changes = IsrChanges(node)
+        self.fetchers: dict[int, replica_fetcher.ReplicaFetcher] = {}
+        #: Made with the first proposal.
+        self._isr_changes: isr_changes.IsrChanges | None = None
         self._committed: dict[Partition, None] = {}
         self._lag_timer: asyncio.TimerHandle | None = None
 
@@ -69,7 +75,8 @@ class Replication:
         """Stop the timers, and end the followers' sessions."""
         if self._lag_timer is not None:
             self._lag_timer.cancel()
-        self._isr_changes.close()
+        if self._isr_changes is not None:
+            self._isr_changes.close()
         for fetcher in self.fetchers.values():
             fetcher.close()
         self.fetchers.clear()
@@ -92,7 +99,9 @@ class Replication:
         if replica.leader_id != NO_LEADER:
             fetcher = self.fetchers.get(replica.leader_id)
             if fetcher is None:
-                fetcher = self.fetchers[replica.leader_id] = ReplicaFetcher(self._node, replica.leader_id)
+                fetcher = self.fetchers[replica.leader_id] = replica_fetcher.ReplicaFetcher(
+                    self._node, replica.leader_id
+                )
             fetcher.add(replica)
 
     def forget(self, replica: FollowedPartition) -> None:
@@ -131,6 +140,8 @@ class Replication:
 
     def propose(self, partition: Partition, proposal: ProposeIsr) -> None:
         """Ask the controller for another ISR."""
+        if self._isr_changes is None:
+            self._isr_changes = isr_changes.IsrChanges(self._node)
         self._isr_changes.propose(partition, proposal)
 
     def _plan(self) -> None:
