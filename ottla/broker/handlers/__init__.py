@@ -114,18 +114,8 @@ _APIS = {
 #: Kafka's definitions say which APIs are on controllers' listeners.
 _CONTROLLER_APIS = {
     "active_controller": (
-        ApiKey.CREATE_TOPICS,
-        ApiKey.DELETE_TOPICS,
-        ApiKey.CREATE_PARTITIONS,
-        ApiKey.ALTER_CONFIGS,
+        *_APIS["controller"],
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
-        ApiKey.ALTER_CLIENT_QUOTAS,
-        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-        ApiKey.UNREGISTER_BROKER,
-        ApiKey.ELECT_LEADERS,
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-        ApiKey.LIST_PARTITION_REASSIGNMENTS,
-        ApiKey.UPDATE_FEATURES,
         ApiKey.BROKER_REGISTRATION,
         ApiKey.BROKER_HEARTBEAT,
         ApiKey.CONTROLLER_REGISTRATION,
