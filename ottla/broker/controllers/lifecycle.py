@@ -19,8 +19,8 @@
 | any registered | DirectoryFailed, Cordoned | a heartbeat, which says so | same |
 
 Rules:
-- One request is on its way at a time. What is wanted meanwhile follows its answer at once, but never after a failure: a
-  controller in trouble is not asked in a loop.
+- One request is on its way at a time. A wish that comes meanwhile follows its answer at once, never after a failure:
+  a controller in trouble is not asked in a loop.
 - A heartbeat wants to be unfenced from `Recovered` on. The controller unfences a broker that has followed the metadata
   to its own registration.
 - A failed directory that no controller has heard of in time is a failure of the node: others take it for a replica.

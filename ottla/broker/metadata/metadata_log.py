@@ -297,7 +297,7 @@ class MetadataLog:
         return self.on_failure(
             OSError(
                 f"the controller at {address} belongs to another cluster than {self._cluster_id}, for which this node "
-                "was formatted; correct controller.quorum.bootstrap.servers, or format this node anew with the "
+                "was formatted; correct controller.quorum.bootstrap.servers, or format this node again with the "
                 "cluster's id"
             )
         )

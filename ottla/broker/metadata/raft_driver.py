@@ -160,7 +160,7 @@ class RaftDriver:
         if not (self.membership.kraft_version or settings.controller_quorum_voters or self.log.end_offset):
             where = f"{self.directory} is formatted for a node that joins a quorum later"
             raise OttlaError(f"{where}, and this one begins its own: format it with --standalone")
-        named = ", ".join(str(node.voter.node_id) for node in self.membership.voters) or "nobody"
+        named = ", ".join(str(node.voter.node_id) for node in self.membership.voters) or "empty"
         is_voter = find_voter(self.membership, me) is not None
         if not is_voter and {node.voter.node_id for node in self.membership.voters} <= {me.node_id}:
             # Else it follows the others until it is added.

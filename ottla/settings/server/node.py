@@ -101,7 +101,7 @@ class NodeDeclaration:
     controller_quorum_election_backoff_max_ms = integer(
         "controller.quorum.election.backoff.max.ms",
         1000,
-        "The longest pause after an election that nobody won.",
+        "The longest pause after an election without a winner.",
         NOT_NEGATIVE,
         HIGH,
     )
