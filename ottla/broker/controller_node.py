@@ -42,5 +42,4 @@ class ControllerNode(MetadataNode):
         self.image = new
         if new.changed_configs(old, BROKER):
             self._take_settings(new)
-        if new.quotas is not old.quotas:
-            self.quotas.follow(new)
+        self._follow_limits(old, new)

@@ -111,7 +111,9 @@ class MetadataNode(ABC):
         self.dispatch = Dispatch(self, HANDLERS, ports.work_seconds)
         self.controller_dispatch = Dispatch(self, CONTROLLER_HANDLERS, ports.work_seconds)
         self.quotas = Quotas.of(settings)
+        #: The limits of connections: the brokers' listeners and the controllers' listeners are counted apart.
         self.admission = Admission(lambda: self.settings, self.clock.monotonic_ms)
+        self.controller_admission = Admission(lambda: self.settings, self.clock.monotonic_ms)
         self.closed = False
         self.listeners: list[ListeningSocket] = []
         self.controller_listeners: list[ListeningSocket] = []
@@ -191,7 +193,7 @@ class MetadataNode(ABC):
                     "change it in listeners or in listener.security.protocol.map"
                 )
             if each.name in self.settings.controller_listener_names:
-                listener = self._listen(each, self.controller_dispatch, None)
+                listener = self._listen(each, self.controller_dispatch, self.controller_admission.gate(each.name))
                 self.controller_listeners.append(listener)
             else:
                 listener = self._listen(each, self.dispatch, self.admission.gate(each.name))
@@ -199,7 +201,7 @@ class MetadataNode(ABC):
             if self.settings.is_broker is (listener in self.listeners):
                 self._endpoints[each.name] = advertise(self.settings, each, listener.port)
 
-    def _listen(self, at: Listener, dispatch: Dispatch, gate: Gate | None) -> ListeningSocket:
+    def _listen(self, at: Listener, dispatch: Dispatch, gate: Gate) -> ListeningSocket:
         listener = self._ports.listener(
             at.name,
             self.loop,
@@ -284,6 +286,16 @@ class MetadataNode(ABC):
     def bound(self) -> list[Endpoint]:
         """Where clients, or on a node that is only a controller other nodes, find it."""
         return list(self._endpoints.values())
+
+    def _follow_limits(self, old: Image, new: Image) -> None:
+        """Quotas, and the limits of connections that are among the settings of brokers, may have changed."""
+        if new.quotas is not old.quotas:
+            self.quotas.follow(new)
+        for each in (self.admission, self.controller_admission):
+            if new.quotas is not old.quotas:
+                each.follow(new)
+            if new.changed_configs(old, BROKER):
+                each.settings_changed()
 
     def _take_settings(self, image: Image) -> None:
         self.image = image

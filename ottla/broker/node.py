@@ -257,7 +257,7 @@ class BrokerNode(MetadataNode):
         if new.changed_configs(old, BROKER):
             self._take_settings(new)
             self.log_dirs.cordon_later()
-            self.admission.settings_changed()
+        self._follow_limits(old, new)
         self.replication.follow_brokers(old, new)
         self.leadership.configure(old, new)
         event = topics_changed(old, new)
@@ -268,9 +268,6 @@ class BrokerNode(MetadataNode):
         for name in (*event.created, *event.changed, *event.adjusted):
             self.leadership.follow(name)
         self.telemetry.follow(old, new)
-        if new.quotas is not old.quotas:
-            self.quotas.follow(new)
-            self.admission.follow(new)
         self.log_dirs.follow(old, new, event)
         if event.created or event.changed or event.deleted:
             self.groups.topics_changed(event)

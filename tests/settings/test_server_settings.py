@@ -213,7 +213,7 @@ def test_a_listeners_own_limit_goes_before_that_of_all_wherever_each_was_given()
     assert settings.connection_limits["PLAINTEXT"].max_connections == 3
     assert settings.max_connections == 5
     assert settings.with_dynamic({}, {own: "4"}).connection_limits["PLAINTEXT"].max_connections == 4
-    assert settings.with_dynamic({"max.connections": "5"}).connection_limits.keys() == {"PLAINTEXT"}
+    assert settings.with_dynamic({"max.connections": "5"}).connection_limits.keys() == {"PLAINTEXT", "CONTROLLER"}
 
 
 @pytest.mark.parametrize(

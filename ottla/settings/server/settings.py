@@ -286,9 +286,7 @@ def _derive(settings: ServerSettings) -> dict[str, Any]:
     parsed = parse_listeners("listeners", listeners, protocols, distinct_ports=True)
     return {
         "listeners": parsed,
-        "connection_limits": _connection_limits(
-            settings, [each.name for each in parsed if each.name not in controllers]
-        ),
+        "connection_limits": _connection_limits(settings, [each.name for each in parsed]),
         "advertised_listeners": None
         if advertised is None
         else parse_listeners("advertised.listeners", advertised, protocols, distinct_ports=False),
