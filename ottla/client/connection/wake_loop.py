@@ -34,7 +34,8 @@ class WakeLoop(ABC):
         self._closed = False
         self._connections: dict[int, BrokerConnection] = {}
         self._connecting: set[int] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        #: In the order in which they began, which is the order in which they are cancelled.
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._updating = False
         #: Why the brokers do not let us in, as they last said; cleared when the program is told.
         self.refusal: OttlaError | KafkaError | None = None
@@ -94,8 +95,8 @@ class WakeLoop(ABC):
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     def _open_connection(self, node_id: int) -> BrokerConnection | None:
         """The connection to this broker; None while there is none: it is opened, and then this part woken."""
