@@ -239,7 +239,9 @@ class MetadataNode(ABC):
 
     def _tell_waiting(self) -> None:
         """Say from time to time why this node does not serve yet."""
-        self.on_progress(f"node {self.node_id} waits for the controllers: {self._why_waiting()}")
+        why = self._why_waiting()
+        if why:
+            self.on_progress(f"node {self.node_id} waits for the controllers: {why}")
         self._waiting = self.loop.call_later(_TELL_SECONDS, self._tell_waiting)
 
     def _why_waiting(self) -> str:

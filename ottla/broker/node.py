@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ from ottla.broker.partitions.log_dirs import LogDirs
 from ottla.broker.partitions.replication import Replication
 from ottla.broker.share.coordinators import ShareStates
 from ottla.broker.share.partitions import Shares
-from ottla.kernel.error import KafkaError
+from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.ids import Uuid
 from ottla.kernel.lazy import LazyModule
 from ottla.log.directory.opening import Opening
@@ -89,6 +90,9 @@ class BrokerNode(MetadataNode):
         self.cleaner = Cleaner(self)
         self.telemetry = Telemetry(self.rng)
         self.store: Store
+        #: The threads that open the logs while the loop goes on.
+        self._loading: Executor | None = None
+        self._is_closing = False
         self.life = BrokerLife(self, self._caught_up, self._serve)
         #: Are the partitions followed that the metadata places here?
         self._hosts = False
@@ -108,22 +112,41 @@ class BrokerNode(MetadataNode):
 
     def _begin(self) -> None:
         if self.life.is_alone:
-            self._recover()
+            # The metadata first: a log is opened as its topic is set.
+            self._take_settings(self.quorum.image)
+            with self._new_loading_pool() as pool:
+                self._load_store(pool)
             self.life.join()
         else:
             self.quorum.run_beside(self.loop, self.pool)
             self.life.begin()
 
     def _caught_up(self) -> None:
-        """The metadata is followed up to the broker's own registration: open the logs, and ask to be unfenced."""
-        self._recover()
-        self._host()
-        self.life.recovered()
+        """The metadata is followed up to the broker's own registration: open the logs on threads.
 
-    def _recover(self) -> None:
-        # The metadata first: a log is opened as its topic is set.
+        The loop goes on meanwhile: heartbeats keep the session, and a voter votes.
+        """
         self._take_settings(self.quorum.image)
-        self._load_store()
+        self._loading = pool = self._new_loading_pool()
+        told = pool.submit(self._load_store, pool)
+        told.add_done_callback(lambda finished: self.loop.call_soon_threadsafe(self._loaded, finished))
+
+    def _loaded(self, finished: Future[None]) -> None:
+        """The logs are open: ask to be unfenced."""
+        if self._loading is not None:
+            self._loading.shutdown(wait=False)
+            self._loading = None
+        if self.closed or self._is_closing:
+            return
+        try:
+            finished.result()
+            if self.quorum.image is not self.image:
+                self._take_settings(self.quorum.image)
+                self.leadership.configure_all()
+            self._host()
+        except (OSError, OttlaError) as error:
+            return self.on_failure(f"the logs cannot be opened: {error}")
+        self.life.recovered()
 
     def _host(self) -> None:
         """Have what the metadata places here, and follow the metadata from here on."""
@@ -166,10 +189,17 @@ class BrokerNode(MetadataNode):
             resign()
 
     def _why_waiting(self) -> str:
+        if self._loading is not None:
+            # Lines about the logs are told as they are read.
+            return ""
         return self.quorum.trouble or self.life.refusal or super()._why_waiting()
 
     def close(self) -> None:
         self.life.close()
+        self._is_closing = True
+        if self._loading is not None:
+            # What is being recovered stops at its next piece.
+            self._loading.shutdown()
         super().close()
 
     def _close_store(self) -> None:
@@ -183,16 +213,18 @@ class BrokerNode(MetadataNode):
         if "persister" in vars(self):
             self.persister.close()
 
-    def _load_store(self) -> None:
-        pool = self._ports.pool(self.settings.num_recovery_threads_per_data_dir * len(self.store.directories))
+    def _new_loading_pool(self) -> Executor:
+        """Threads that recover logs, and one that waits for them."""
+        return self._ports.pool(self.settings.num_recovery_threads_per_data_dir * len(self.store.directories) + 1)
+
+    def _load_store(self, pool: Executor) -> None:
         self._told_ms = self.clock.monotonic_ms()
-        try:
-            self.store.load(self.clock.now_ms(), self._tell_progress, pool, self.log_dirs.named)
-        finally:
-            pool.shutdown()
+        self.store.load(self.clock.now_ms(), self._tell_progress, pool, self.log_dirs.named)
 
     def _tell_progress(self, opening: Opening) -> None:
-        """Say how far a start is, when it takes long enough to be noticed."""
+        """Say how far a start is, when it takes long enough to be noticed. OttlaError ends a start that is given up."""
+        if self._is_closing:
+            raise OttlaError("the node stops while its logs are opened")
         now_ms = self.clock.monotonic_ms()
         if now_ms - self._told_ms >= _PROGRESS_MS:
             self._told_ms = now_ms

@@ -320,6 +320,10 @@ class HostLoop:
 
         self._world.after(self._world.rng.randrange(*_JOB_US) * self.host.slowness, run, f"{self.host.name} thread")
 
+    def busy(self, ms: int) -> None:
+        """The callback that runs now takes so much longer."""
+        self._free_us = max(self._free_us, self._world.now_us) + ms * 1000
+
     def go_on(self) -> None:
         """The host was paused, and is not any more."""
         self._plan()

@@ -40,7 +40,8 @@ class ScriptedNode(BrokerNode):
     def _begin(self) -> None:
         image = self.script.register(self)
         self._take_settings(image)
-        self._load_store()
+        with self._new_loading_pool() as pool:
+            self._load_store(pool)
         self._broker_epoch = image.brokers[self.node_id].epoch
         self.image = Image.empty()
         self._follow(Image.empty(), image)

@@ -139,6 +139,12 @@ class Leadership:
                     self._node.flusher.flush_now(replica)
                     self._adjust(replica, new.topics[name].partitions[index])
 
+    def configure_all(self) -> None:
+        """Set every log as the metadata say now: they changed while the logs were opened."""
+        self._settings.clear()
+        for tp, log in self._node.store.logs().items():
+            log.settings = self.settings_of(tp)
+
     def follow(self, name: str) -> None:
         """Do what the image says of each partition of a topic: lead or follow it, in a new epoch, or give it up."""
         node, topic = self._node, self._node.image.topics[name]

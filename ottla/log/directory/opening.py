@@ -24,7 +24,10 @@ Begun = list[tuple[TopicPartition, Callable[[], Log]]]
 
 
 class Opening:
-    """The logs of a directory that are being opened. Several threads tell it, and each of them tells the listener."""
+    """The logs of a directory that are being opened. Several threads tell it, and each of them tells the listener.
+
+    A listener that raises OttlaError gives the start up: every log ends with it.
+    """
 
     def __init__(
         self, directory: str, total: int, listener: "Callable[[Opening], None] | None", *, clean: bool
@@ -127,7 +130,11 @@ def _open(
         )
     except checkpoint.CorruptCheckpoint as error:
         raise OttlaError(f"{error}; restore {path} from a backup, or move it out of {directory.path}") from error
-    opening.opened()
+    try:
+        opening.opened()
+    except OttlaError:
+        log.discard()
+        raise
     return log
 
 
