@@ -291,6 +291,8 @@ class BrokerNode(MetadataNode):
             self.log_dirs.cordon_later()
         self._follow_limits(old, new)
         self.replication.follow_brokers(old, new)
+        if new.brokers is not old.brokers:
+            self.transactions.follow_brokers()
         self.leadership.configure(old, new)
         event = topics_changed(old, new)
         for name, topic_id in event.deleted:
@@ -299,6 +301,7 @@ class BrokerNode(MetadataNode):
             self.shares.drop_topic(topic_id)
         for name in (*event.created, *event.changed, *event.adjusted):
             self.leadership.follow(name)
+        self.transactions.follow((*event.created, *event.changed, *event.adjusted))
         self.telemetry.follow(old, new)
         self.log_dirs.follow(old, new, event)
         if event.created or event.changed or event.deleted:

@@ -96,4 +96,4 @@ def test_a_node_says_it_at_its_start(caplog: pytest.LogCaptureFixture) -> None:
 )
 def test_a_node_of_a_cluster_says_what_a_cluster_does_not_serve(given: dict[str, str]) -> None:
     (line,) = notices(ServerSettings.parse(single_node("/data", "127.0.0.1", 9092) | given))
-    assert line == "transactions and share groups are refused as long as the cluster has several brokers"
+    assert line == "share groups are refused as long as the cluster has several brokers"

@@ -138,14 +138,14 @@ class Driver(ABC, Generic[M]):
                 # A failed append may have taken the partition away, and its requests were told then.
                 answer = self._waiting.pop(ticket, None)
                 if answer is not None:
-                    self._answer(answer, failed or effect.response)
+                    self.answer_committed(answer, failed or effect.response)
             elif failed is None:
                 failed = self._attempt(effect, now_ms)
         if failed is not None:
             self._fail()
         return failed
 
-    def _answer(self, answer: Callable[[Any], None], response: Any) -> None:
+    def answer_committed(self, answer: Callable[[Any], None], response: Any) -> None:
         """Answer when all that the log holds now is committed, or say that it was not in time."""
         partition = self.partition
         if partition.machine is None or isinstance(response, KafkaError):

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators.coordinators import Coordinators
-from ottla.broker.coordinators.topic_spec import new_topic
+from ottla.broker.coordinators.topic_spec import internal_replicas, new_topic
 from ottla.broker.metadata.topic_view import TopicStep
 from ottla.kernel.ids import OFFSETS_TOPIC
 from ottla.kernel.lazy import LazyModule
@@ -37,6 +37,8 @@ class GroupCoordinators(Coordinators["group_driver.GroupDriver"]):
     def new_topic(self) -> CreatableTopic:
         """`__consumer_offsets`, on the first need of it."""
         settings = self.node.settings
+        name, value = "offsets.topic.replication.factor", settings.offsets_topic_replication_factor
+        replicas = internal_replicas(self.node, name, value)
         return new_topic(
             OFFSETS_TOPIC,
             settings.offsets_topic_num_partitions,
@@ -45,6 +47,7 @@ class GroupCoordinators(Coordinators["group_driver.GroupDriver"]):
                 "compression.type": "producer",
                 "segment.bytes": str(settings.offsets_topic_segment_bytes),
             },
+            replicas,
         )
 
     def topics_changed(self, step: TopicStep) -> None:

@@ -4,21 +4,31 @@ Rules:
 - A transaction is complete when the marker of each of its partitions is committed, or the partition is gone with its
   topic: the metadata image says that, not which partitions are led here. Until then it stays in PrepareCommit or
   PrepareAbort.
-- A marker for a partition that is not led here (its directory has failed, its log is still being made) is written when
-  the partition is led. One that the partition's log refused is tried again a second later.
+- A partition that is led here gets its marker by a call. Markers for another broker wait in a queue of that broker
+  (`MarkerQueue`), one request on its way at a time, and go where the partition is led now when that one fails.
+- A marker for a partition without a leader (its directory has failed, its log is still being made) is written when
+  the partition is led. One that was refused is tried again soon.
+- Markers carry the leader epoch of the `__transaction_state` partition: those of a coordinator that has been replaced
+  are refused (TRANSACTION_COORDINATOR_FENCED), and its successor writes them.
 - An error of a data partition is that partition's alone: `__transaction_state` and its coordinator go on.
+
+Bounded: a partition has at most one marker of a transaction in a queue, and a transaction one end at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from ottla.broker.coordinators.marker_queue import Ending, MarkerQueue
+from ottla.broker.coordinators.peers import BrokerPeers
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import OFFSETS_TOPIC, TopicPartition
 from ottla.log.log import Origin
+from ottla.metadata.image import NO_LEADER
 from ottla.txn.event import MarkersWritten, WriteMarkers
 from ottla.wire.batch import build
 from ottla.wire.record.control import ControlRecordType, EndTxnMarker
@@ -31,17 +41,13 @@ if TYPE_CHECKING:
     from ottla.replica.partition import Partition
 
 _log = logging.getLogger("ottla.broker")
+#: After a refusal by a log of this node, and by another broker.
 _RETRY_SECONDS = 1.0
-
-
-class _Ending(NamedTuple):
-    """A transaction whose end is decided, and who is told that all of its markers are written."""
-
-    driver: TransactionDriver
-    effect: WriteMarkers
-    #: The partitions that have no committed marker yet, and those of them that have one that is not committed.
-    left: set[TopicPartition]
-    sent: set[TopicPartition]
+_REMOTE_RETRY_SECONDS = 0.1
+#: What says that a partition of another broker needs no marker of ours any more, as in Apache Kafka.
+_NEEDLESS = frozenset(
+    {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION}
+)
 
 
 class Markers:
@@ -50,14 +56,16 @@ class Markers:
     def __init__(self, node: BrokerNode) -> None:
         self._node = node
         #: What waits for each partition, by transactional id.
-        self._waiting: dict[TopicPartition, dict[str, _Ending]] = {}
+        self._waiting: dict[TopicPartition, dict[str, Ending]] = {}
         #: Partitions that are to be tried again.
-        self._refused: set[TopicPartition] = set()
-        self._timer: asyncio.TimerHandle | None = None
+        self._retries: dict[TopicPartition, asyncio.TimerHandle] = {}
+        self._peers = BrokerPeers(node)
+        #: By broker id.
+        self._queues: dict[int, MarkerQueue] = {}
 
     def write(self, driver: TransactionDriver, effect: WriteMarkers) -> None:
         """Write the markers of one transaction; the driver gets `MarkersWritten` when that is done."""
-        ending = _Ending(driver, effect, set(effect.partitions), set())
+        ending = Ending(driver, effect, set(effect.partitions), {})
         for tp in effect.partitions:
             self._waiting.setdefault(tp, {})[effect.transactional_id] = ending
         for tp in effect.partitions:
@@ -70,6 +78,20 @@ class Markers:
         for ending in list(self._waiting.get(tp, {}).values()):
             self._try(tp, ending)
 
+    def follow(self, names: Iterable[str]) -> None:
+        """The metadata says something new of these topics, and perhaps of who leads their partitions."""
+        if self._waiting:
+            touched = set(names)
+            for tp in [tp for tp in self._waiting if tp.topic in touched]:
+                self.look_again(tp)
+
+    def follow_brokers(self) -> None:
+        """The metadata says something new of the brokers."""
+        self._peers.follow()
+        for broker_id in [each for each in self._queues if each not in self._node.image.brokers]:
+            if not self._queues[broker_id]:
+                del self._queues[broker_id]
+
     def forget(self, driver: TransactionDriver) -> None:
         """This coordinator has ended. The one that follows it finds in the log what it has to write."""
         for tp in list(self._waiting):
@@ -77,39 +99,78 @@ class Markers:
             self._keep(tp, kept)
 
     def close(self) -> None:
-        """Stop the timer."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None
+        """Stop the timers, and end the connections."""
+        self._waiting.clear()
+        for retry in self._retries.values():
+            retry.cancel()
+        self._retries.clear()
+        self._peers.close()
 
-    def _keep(self, tp: TopicPartition, waiting: dict[str, _Ending]) -> None:
+    def _keep(self, tp: TopicPartition, waiting: dict[str, Ending]) -> None:
         if waiting:
             self._waiting[tp] = waiting
         else:
             self._waiting.pop(tp, None)
 
-    def _try(self, tp: TopicPartition, ending: _Ending) -> None:
-        waiting, name = self._waiting.get(tp, {}), ending.effect.transactional_id
+    def wants(self, tp: TopicPartition, ending: Ending, broker_id: int) -> bool:
+        """Is this broker still the one that is to write this marker?"""
+        waiting = self._waiting.get(tp)
         # Writing another one may have ended the directory, and with it this coordinator.
-        if waiting.get(name) is not ending or tp in ending.sent:
-            return
-        partition = self._node.partitions.get(tp)
-        if partition is None:
-            if not self._node.image.has(tp):
-                self._through(tp, ending)
-        elif self._is_written(tp, partition, ending):
-            ending.sent.add(tp)
-            partition.when_committed(partition.log.end_offset, partial(self._committed, tp, ending))
+        return (
+            waiting is not None
+            and waiting.get(ending.effect.transactional_id) is ending
+            and ending.sent.get(tp) == broker_id
+        )
 
-    def _committed(self, tp: TopicPartition, ending: _Ending, error: KafkaError | None) -> None:
-        ending.sent.discard(tp)
+    def _try(self, tp: TopicPartition, ending: Ending) -> None:
+        node = self._node
+        waiting = self._waiting.get(tp)
+        if waiting is None or waiting.get(ending.effect.transactional_id) is not ending:
+            return
+        partition = node.partitions.get(tp)
+        if partition is not None:
+            if ending.sent.get(tp) != node.node_id and self._is_written(tp, partition, ending):
+                ending.sent[tp] = node.node_id
+                partition.when_committed(partition.log.end_offset, partial(self._committed, tp, ending))
+            return
+        if not node.image.has(tp):
+            return self._through(tp, ending)
+        leader = node.image.topics[tp.topic].partitions[tp.partition].leader
+        if ending.sent.get(tp) == leader:
+            return None
+        ending.sent.pop(tp, None)
+        if leader not in (NO_LEADER, node.node_id):
+            # What is still on its way to an earlier leader is not waited for: it is fenced, or hangs.
+            ending.sent[tp] = leader
+            queue = self._queues.get(leader)
+            if queue is None:
+                queue = self._queues[leader] = MarkerQueue(self, self._node.loop, self._peers, leader)
+            queue.add(tp, ending)
+        return None
+
+    def _committed(self, tp: TopicPartition, ending: Ending, error: KafkaError | None) -> None:
+        if not self.wants(tp, ending, self._node.node_id):
+            return
+        del ending.sent[tp]
         if error is None or error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
             self._through(tp, ending)
-        elif ending.left:
+        else:
             # Another leader may not have it. It is written again where the partition is led.
-            self._try_again(tp)
+            self._try_again(tp, _REMOTE_RETRY_SECONDS)
 
-    def _through(self, tp: TopicPartition, ending: _Ending) -> None:
+    def answered(self, tp: TopicPartition, ending: Ending, broker_id: int, code: int | None) -> None:
+        """What another broker says of a marker; None: it did not answer."""
+        if not self.wants(tp, ending, broker_id):
+            return
+        del ending.sent[tp]
+        if code == ErrorCode.NONE or code in _NEEDLESS:
+            self._through(tp, ending)
+        else:
+            _log.info("no marker of %s in %s by broker %d: %s", ending.effect.transactional_id, tp, broker_id, code)
+            fenced = code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+            self._try_again(tp, _RETRY_SECONDS if fenced else _REMOTE_RETRY_SECONDS)
+
+    def _through(self, tp: TopicPartition, ending: Ending) -> None:
         """The marker is committed, or the partition gone."""
         waiting, name = self._waiting.get(tp, {}), ending.effect.transactional_id
         if waiting.get(name) is not ending:
@@ -120,12 +181,15 @@ class Markers:
         if not ending.left:
             ending.driver.step(MarkersWritten(name))
 
-    def _is_written(self, tp: TopicPartition, partition: Partition, ending: _Ending) -> bool:
+    def _is_written(self, tp: TopicPartition, partition: Partition, ending: Ending) -> bool:
         """Write the marker; True when it is in the log, or need not be."""
         effect = ending.effect
-        known = partition.log.producers.by_id.get(effect.producer_id)
-        # A marker that another client sent may name any epoch; it must not keep this node from ending the transaction.
-        coordinator_epoch = max(ending.driver.partition.leader_epoch, -1 if known is None else known.coordinator_epoch)
+        coordinator_epoch = ending.epoch
+        if len(self._node.image.brokers) <= 1:
+            # A marker that another client sent may name any epoch; it must not keep the only coordinator that there
+            # is from ending the transaction.
+            known = partition.log.producers.by_id.get(effect.producer_id)
+            coordinator_epoch = max(coordinator_epoch, -1 if known is None else known.coordinator_epoch)
         try:
             write_marker(
                 self._node,
@@ -142,20 +206,17 @@ class Markers:
                 _log.warning("no marker of %s in %s: %s", effect.transactional_id, tp, error)
                 return True
             _log.error("the marker of %s cannot be written to %s: %s", effect.transactional_id, tp, error)
-            self._try_again(tp)
+            self._try_again(tp, _RETRY_SECONDS)
             return False
         return True
 
-    def _try_again(self, tp: TopicPartition) -> None:
-        self._refused.add(tp)
-        if self._timer is None and not self._node.closed:
-            self._timer = self._node.loop.call_later(_RETRY_SECONDS, self._time_passed)
+    def _try_again(self, tp: TopicPartition, seconds: float) -> None:
+        if tp not in self._retries and not self._node.closed:
+            self._retries[tp] = self._node.loop.call_later(seconds, self._time_passed, tp)
 
-    def _time_passed(self) -> None:
-        self._timer = None
-        refused, self._refused = self._refused, set()
-        for tp in sorted(refused):
-            self.look_again(tp)
+    def _time_passed(self, tp: TopicPartition) -> None:
+        del self._retries[tp]
+        self.look_again(tp)
 
 
 def write_marker(

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.settings.schema import SettingSource
 from ottla.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsResponse
 
+if TYPE_CHECKING:
+    from ottla.broker.node import BrokerNode
 
-def new_topic(name: str, partitions: int = -1, configs: Mapping[str, str] | None = None) -> CreatableTopic:
+
+def new_topic(
+    name: str, partitions: int = -1, configs: Mapping[str, str] | None = None, replicas: int = -1
+) -> CreatableTopic:
     """A topic to be made, with the node's defaults where nothing is said."""
     entries = [CreatableTopicConfig(name=key, value=text) for key, text in (configs or {}).items()]
-    return CreatableTopic(name=name, num_partitions=partitions, replication_factor=-1, configs=entries)
+    return CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, configs=entries)
+
+
+def internal_replicas(node: BrokerNode, name: str, value: int) -> int:
+    """How many replicas an internal topic is made with, whose setting `name` has this value.
+
+    Kafka's default of three does not bind the only broker of a cluster: it could never make the topic.
+    """
+    by_default = node.settings.source_of(name) is SettingSource.DEFAULT
+    return 1 if by_default and len(node.image.brokers) <= 1 else value
 
 
 def errors_of(response: CreateTopicsResponse) -> dict[str, KafkaError]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.coordinators.driver import Driver
-from ottla.kernel.error import ErrorCode
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
 from ottla.replica.partition import Partition
 from ottla.txn.coordinator import TransactionCoordinator, TransactionSettings
@@ -79,6 +79,38 @@ class TransactionDriver(Driver[TransactionCoordinator]):
             return failed.code
         self.plan()
         return code
+
+    def join(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Iterable[TopicPartition],
+        *,
+        client_version: int,
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        """As `add`; `done` is called when all that the answer follows from is committed: at once on a lone replica."""
+        code = self.add(transactional_id, producer_id, producer_epoch, partitions, client_version=client_version)
+        self._say(code, done)
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Iterable[TopicPartition],
+        done: Callable[[dict[TopicPartition, ErrorCode]], None],
+    ) -> None:
+        """Say of each partition whether it is in the producer's open transaction, when that is committed."""
+        machine = self.machine
+        found = {tp: machine.verify(transactional_id, producer_id, producer_epoch, tp) for tp in partitions}
+        self._say(ErrorCode.NONE, lambda code: done(dict.fromkeys(found, code) if code else found))
+
+    def _say(self, code: ErrorCode, done: Callable[[ErrorCode], None]) -> None:
+        if self.failed or self.partition.machine is None:
+            return done(code)
+        return self.answer_committed(lambda said: done(said.code if isinstance(said, KafkaError) else said), code)
 
     def carry_out(self, effect: Append | WriteMarkers, now_ms: int) -> None:
         """Append to `__transaction_state`, or have a transaction's markers written."""

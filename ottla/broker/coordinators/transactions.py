@@ -1,19 +1,21 @@
 """The transaction coordinators of this node, one a partition of `__transaction_state`, and their markers.
 
 Rules:
-- Markers are written into the partitions by the coordinator itself (`ottla.broker.coordinators.markers`): all that
-  are led are led here.
+- The coordinator has markers written into the partitions by their leaders (`ottla.broker.coordinators.markers`).
 - A producer that speaks transaction version 2 (Produce 12 and later, KIP-890) need not announce its partitions: the
   produce request itself brings them into the transaction. An older one's are verified instead, once a transaction.
+- The only broker of a cluster decides that at once (`guard`). Where there are several, the coordinator may be another
+  one, and its record waits for replicas: the request is held (`prepare`), and looked at again with the answer.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators.coordinators import Coordinators
-from ottla.broker.coordinators.topic_spec import new_topic
+from ottla.broker.coordinators.topic_spec import internal_replicas, new_topic
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TRANSACTION_TOPIC, TopicPartition
 from ottla.kernel.lazy import LazyModule
@@ -22,10 +24,11 @@ from ottla.replica.partition import Partition
 from ottla.wire.api.create_topics import CreatableTopic
 
 if TYPE_CHECKING:
-    from ottla.broker.coordinators import markers, transaction_driver
+    from ottla.broker.coordinators import markers, transaction_driver, verification
 else:
     markers = LazyModule("ottla.broker.coordinators.markers")
     transaction_driver = LazyModule("ottla.broker.coordinators.transaction_driver")
+    verification = LazyModule("ottla.broker.coordinators.verification")
 
 
 class TransactionCoordinators(Coordinators["transaction_driver.TransactionDriver"]):
@@ -38,6 +41,11 @@ class TransactionCoordinators(Coordinators["transaction_driver.TransactionDriver
         """The markers on their way; made when the first transaction ends."""
         return markers.Markers(self.node)
 
+    @cached_property
+    def verification(self) -> verification.Verification:
+        """The way to other coordinators; made when the first transactional batch comes to one broker of several."""
+        return verification.Verification(self.node)
+
     def make(self, partition: Partition) -> transaction_driver.TransactionDriver:
         """A coordinator of the transactional ids of a partition."""
         return transaction_driver.TransactionDriver(self.node, partition)
@@ -45,22 +53,37 @@ class TransactionCoordinators(Coordinators["transaction_driver.TransactionDriver
     def new_topic(self) -> CreatableTopic:
         """`__transaction_state`, on the first need of it."""
         settings = self.node.settings
+        name, value = "transaction.state.log.replication.factor", settings.transaction_state_log_replication_factor
+        replicas = internal_replicas(self.node, name, value)
         return new_topic(
             TRANSACTION_TOPIC,
             settings.transaction_state_log_num_partitions,
             {
                 "cleanup.policy": "compact",
                 "compression.type": "uncompressed",
-                "min.insync.replicas": "1",
+                "min.insync.replicas": str(min(replicas, settings.transaction_state_log_min_isr)),
                 "unclean.leader.election.enable": "false",
                 "segment.bytes": str(settings.transaction_state_log_segment_bytes),
             },
+            replicas,
         )
 
     def led(self, tp: TopicPartition) -> None:
         """A partition is led here now: markers that wait for it are written."""
         if "markers" in vars(self):
             self.markers.look_again(tp)
+
+    def follow(self, names: Iterable[str]) -> None:
+        """The metadata says something new of these topics: markers go where their partitions are led now."""
+        if "markers" in vars(self):
+            self.markers.follow(names)
+
+    def follow_brokers(self) -> None:
+        """The metadata says something new of the brokers."""
+        if "markers" in vars(self):
+            self.markers.follow_brokers()
+        if "verification" in vars(self):
+            self.verification.peers.follow()
 
     def drop(self, topic: TopicImage) -> None:
         """A topic is gone: its partitions need no markers."""
@@ -79,6 +102,13 @@ class TransactionCoordinators(Coordinators["transaction_driver.TransactionDriver
         super().close()
         if "markers" in vars(self):
             self.markers.close()
+        if "verification" in vars(self):
+            self.verification.close()
+
+    @property
+    def is_shared(self) -> bool:
+        """Are there other brokers, one of which may coordinate a transaction of a partition that is led here?"""
+        return len(self.node.image.brokers) > 1
 
     def guard(
         self,
@@ -104,8 +134,52 @@ class TransactionCoordinators(Coordinators["transaction_driver.TransactionDriver
             code = driver.machine.verify(transactional_id, producer_id, producer_epoch, partition.tp)
         else:
             return
-        if code == ErrorCode.PRODUCER_FENCED:
-            # Writers have always been told this one, and take it as the end; the other only ends a transaction.
-            code = ErrorCode.INVALID_PRODUCER_EPOCH
         if code:
-            raise KafkaError(code)
+            raise KafkaError(_of_producers(code))
+
+    def prepare(
+        self, partition: Partition, producer_id: int, producer_epoch: int, *, sequence: int, implicit: bool
+    ) -> object | None:
+        """A token for `pass_verified` when the coordinator must be asked before this batch, else None.
+
+        KafkaError as `guard`.
+        """
+        log_producers = partition.log.producers
+        if log_producers.has_ongoing_transaction(producer_id, producer_epoch):
+            return None
+        log_producers.check_epoch(producer_id, producer_epoch)
+        token = log_producers.verify_from(producer_id, producer_epoch, sequence, implicit, self.node.clock.now_ms())
+        return token if implicit or self.node.settings.transaction_partition_verification_enable else None
+
+    def pass_verified(
+        self,
+        partition: Partition,
+        producer_id: int,
+        producer_epoch: int,
+        answer: tuple[object, ErrorCode] | None,
+        *,
+        implicit: bool,
+    ) -> None:
+        """As `guard`, where the coordinator was asked: `answer` is the token and what the coordinator said."""
+        log_producers = partition.log.producers
+        if log_producers.has_ongoing_transaction(producer_id, producer_epoch):
+            return
+        log_producers.check_epoch(producer_id, producer_epoch)
+        if answer is None:
+            if implicit or self.node.settings.transaction_partition_verification_enable:
+                # The partition has come here, or the transaction has ended, since the request was looked at first.
+                raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "the transaction was not verified yet")
+            return
+        token, code = answer
+        if code:
+            raise KafkaError(_of_producers(code))
+        if not log_producers.is_verifying(producer_id, token):
+            # A marker came between the coordinator's answer and this batch: the transaction that it was for is over.
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+
+
+def _of_producers(code: ErrorCode) -> ErrorCode:
+    """A coordinator's error as producers know it: they take PRODUCER_FENCED for the end, the other one ends only the
+    transaction, and writers have always been told that one.
+    """
+    return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code

@@ -18,6 +18,7 @@ _APIS = {
         ApiKey.DESCRIBE_CONFIGS,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         ApiKey.LIST_CONFIG_RESOURCES,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
     ),
     "controller": (
         ApiKey.CREATE_TOPICS,
@@ -71,7 +72,6 @@ _APIS = {
         ApiKey.ADD_RAFT_VOTER,
         ApiKey.REMOVE_RAFT_VOTER,
     ),
-    "quota": (ApiKey.DESCRIBE_CLIENT_QUOTAS,),
     "security": (
         ApiKey.SASL_HANDSHAKE,
         ApiKey.SASL_AUTHENTICATE,
@@ -105,6 +105,8 @@ _APIS = {
         ApiKey.TXN_OFFSET_COMMIT,
         ApiKey.END_TXN,
         ApiKey.WRITE_TXN_MARKERS,
+    ),
+    "transaction_view": (
         ApiKey.DESCRIBE_TRANSACTIONS,
         ApiKey.LIST_TRANSACTIONS,
         ApiKey.DESCRIBE_PRODUCERS,

@@ -1,11 +1,12 @@
-"""DescribeConfigs (32), IncrementalAlterConfigs (44) and ListConfigResources (74): settings and where they come from.
+"""DescribeConfigs (32), IncrementalAlterConfigs (44), ListConfigResources (74) and DescribeClientQuotas (48): settings,
+where they come from, and quotas.
 
 Rules:
 - A value's source is the nearest that says it: topic, this broker, all brokers, server.properties, default.
 - Sensitive values are never shown.
 - Loggers (type 8) are this process's and not the controller's: they change at once and are forgotten at a restart.
 
-KIPs: 133, 226 dynamic settings, 339 incremental, 412 loggers, 569 documentation and types, 1142 listing.
+KIPs: 133, 226 dynamic settings, 339 incremental, 412 loggers, 546 quotas, 569 documentation and types, 1142 listing.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ottla.broker.metadata.config_view import (
     describe_group,
     describe_topic,
 )
+from ottla.controller import quota
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.error_message import words
 from ottla.kernel.topic_name import check_name
@@ -31,6 +33,7 @@ from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, T
 from ottla.wire.api import BOTH, ApiKey
 from ottla.wire.api import incremental_alter_configs as alter
 from ottla.wire.api import list_config_resources as listing
+from ottla.wire.api.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from ottla.wire.api.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -243,3 +246,13 @@ def list_config_resources(
     return listing.ListConfigResourcesResponse(
         config_resources=[listing.ConfigResource(resource_name=name, resource_type=kind) for kind, name in names]
     )
+
+
+def _refuse_quotas(request: DescribeClientQuotasRequest, _: int, error: KafkaError) -> DescribeClientQuotasResponse:
+    return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message or None, entries=None)
+
+
+@handles(ApiKey.DESCRIBE_CLIENT_QUOTAS, refuse=_refuse_quotas)
+def describe_client_quotas(call: Call, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+    """What was set for users, client ids and ips: the entities that match a filter. `decide` alters them."""
+    return quota.describe_client_quotas(call.node.image, request)

@@ -19,13 +19,14 @@ from __future__ import annotations
 import logging
 from asyncio import TimerHandle
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.leader_hint import hint_to_producer
 from ottla.broker.call.reply import NO_REPLY, Later, Reply
 from ottla.kernel.error import ErrorCode, KafkaError, RefusedBatch
 from ottla.kernel.ids import INTERNAL_TOPICS
+from ottla.kernel.lazy import LazyModule
 from ottla.kernel.ports import Buffer
 from ottla.net.inbound import PeerError
 from ottla.replica.commit_queue import CommitWaiter
@@ -43,6 +44,12 @@ from ottla.wire.api.produce import (
 from ottla.wire.batch import HEADER_BYTES, TRANSACTIONAL, header_at
 from ottla.wire.codec import Codec
 
+if TYPE_CHECKING:
+    from ottla.broker.coordinators import held_produce
+else:
+    # Only a broker among several holds a request.
+    held_produce = LazyModule("ottla.broker.coordinators.held_produce")
+
 _log = logging.getLogger("ottla.broker")
 _ZSTD_FROM = 7
 _BY_ID_FROM = 13
@@ -52,6 +59,13 @@ _IMPLICIT_FROM = 12
 _ATTRIBUTES_LOW = 22
 _CODEC_MASK = 7
 _ALL = -1
+#: Errors of transaction coordinators that older producers do not know as passing.
+_COMES_AGAIN = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION,
+)
 #: Only Apache's admin client may write into internal topics, as in Apache Kafka.
 _INTERNAL_WRITER = "__admin_client"
 
@@ -72,17 +86,27 @@ def _refuse(request: ProduceRequest, version: int, error: KafkaError) -> Produce
 @handles(ApiKey.PRODUCE, refuse=_refuse)
 def produce(call: Call, request: ProduceRequest) -> Reply:
     """Append each partition's batches now; reply when they are as safe as the settings ask."""
-    if request.transactional_id is None and _has_transactional(request):
-        if request.acks == 0:
-            raise PeerError("a produce request with acks=0 failed")
-        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if request.transactional_id is None:
+        if _has_transactional(request):
+            if request.acks == 0:
+                raise PeerError("a produce request with acks=0 failed")
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    elif call.node.transactions.is_shared:
+        return held_produce.hold(call, request, _partition_of, partial(_write, call, request))
+    return _write(call, request, None)
+
+
+def _write(call: Call, request: ProduceRequest, verified: held_produce.Verified | None) -> Reply:
+    """Append and answer. `verified`: what the coordinator said of the partitions, where it was asked beforehand."""
     pending: list[_Pending] = []
     response = ProduceResponse(
         responses=[
             TopicProduceResponse(
                 name=topic.name,
                 topic_id=topic.topic_id,
-                partition_responses=[_append(call, request, topic, data, pending) for data in topic.partition_data],
+                partition_responses=[
+                    _append(call, request, topic, data, pending, verified) for data in topic.partition_data
+                ],
             )
             for topic in request.topic_data
             if topic.partition_data
@@ -185,6 +209,7 @@ def _append(
     topic: TopicProduceData,
     data: PartitionProduceData,
     pending: list[_Pending],
+    verified: held_produce.Verified | None,
 ) -> PartitionProduceResponse:
     node = call.node
     log_start_offset = -1
@@ -198,7 +223,7 @@ def _append(
             raise KafkaError(ErrorCode.INVALID_RECORD, "the request has no batch for this partition")
         if partition.machine is not None and request.acks == _ALL:
             partition.check_in_sync()
-        _check_attributes(call, request.transactional_id, partition, data.records)
+        _check_attributes(call, request.transactional_id, partition, data.records, verified)
         appended = partition.append(data.records, node.clock.now_ms())
     except KafkaError as error:
         return _failed(data.index, error, log_start_offset)
@@ -226,7 +251,13 @@ def _append(
     return part
 
 
-def _check_attributes(call: Call, transactional_id: str | None, partition: Partition, records: Buffer) -> None:
+def _check_attributes(
+    call: Call,
+    transactional_id: str | None,
+    partition: Partition,
+    records: Buffer,
+    verified: held_produce.Verified | None,
+) -> None:
     """What a batch says of itself must fit the request that brings it."""
     if len(records) < HEADER_BYTES:
         return
@@ -236,20 +267,30 @@ def _check_attributes(call: Call, transactional_id: str | None, partition: Parti
     if attributes & TRANSACTIONAL:
         assert transactional_id is not None
         header = header_at(records)
+        implicit = call.version >= _IMPLICIT_FROM
         try:
-            call.node.transactions.guard(
-                transactional_id,
-                partition,
-                header.producer_id,
-                header.producer_epoch,
-                sequence=header.base_sequence,
-                implicit=call.version >= _IMPLICIT_FROM,
-            )
+            if verified is None:
+                call.node.transactions.guard(
+                    transactional_id,
+                    partition,
+                    header.producer_id,
+                    header.producer_epoch,
+                    sequence=header.base_sequence,
+                    implicit=implicit,
+                )
+            else:
+                call.node.transactions.pass_verified(
+                    partition,
+                    header.producer_id,
+                    header.producer_epoch,
+                    verified.get(partition.tp),
+                    implicit=implicit,
+                )
         except KafkaError as error:
             if error.code is ErrorCode.TRANSACTION_ABORTABLE and call.version < _ABORTABLE_SINCE:
                 why = "Partition was not added to the transaction"
                 raise KafkaError(ErrorCode.INVALID_TXN_STATE, why) from error
-            if error.code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
+            if error.code in _COMES_AGAIN:
                 # Producers know this one as a reason to send the batch again.
                 raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, error.message) from error
             raise

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.call.alone import check_alone
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later, Reply
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -34,8 +33,6 @@ def init_producer_id(call: Call, request: InitProducerIdRequest) -> Reply:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == _NO_EPOCH):
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    if request.transactional_id is not None:
-        check_alone(call.node, "transactions")
     later = Later()
     call.node.producer_ids.when_there(lambda: _init(call, request, later))
     return later

@@ -1,4 +1,4 @@
-"""Transactions (keys 24 to 28, 61, 65, 66): partitions join, offsets join, the end, and looking in.
+"""Transactions (keys 24 to 28): partitions join, offsets join, the end, and its markers.
 
 Rules:
 - What a coordinator decides is in `ottla.txn`; here is which one to ask and what the answer looks like.
@@ -6,29 +6,27 @@ Rules:
 - TxnOffsetCommit goes to the group's coordinator, as part of the producer's transaction; from version 5 on it brings
   the group's partition into the transaction by itself (KIP-890).
 
-KIPs: 98, 447 offsets with group metadata, 664 looking in, 890 the second protocol.
+KIPs: 98, 447 offsets with group metadata, 890 the second protocol. `transaction_view` has KIP-664's requests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from asyncio import TimerHandle
+from collections.abc import Callable
 from functools import partial
 
 from ottla.broker.call.handler import Call, handles
-from ottla.broker.call.reply import Later, Reply, in_turns
+from ottla.broker.call.reply import Later, Reply
+from ottla.broker.coordinators.group_driver import GroupDriver
 from ottla.broker.coordinators.markers import write_marker
+from ottla.broker.coordinators.verification import Codes, CoordinatorQuestion
 from ottla.group.failure import failure
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import OFFSETS_TOPIC, TopicPartition
-from ottla.kernel.re2.pattern import Expression, InvalidExpression
-from ottla.kernel.topic_name import check_name
+from ottla.replica.commit_queue import CommitWaiter
 from ottla.replica.partition import Partition
-from ottla.txn.transaction import TITLES, Transaction
 from ottla.wire.api import ApiKey
 from ottla.wire.api import add_partitions_to_txn as add
-from ottla.wire.api import describe_producers as producers
-from ottla.wire.api import describe_transactions as describe
-from ottla.wire.api import list_transactions as listing
 from ottla.wire.api import write_txn_markers as markers
 from ottla.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ottla.wire.api.end_txn import EndTxnRequest
@@ -45,41 +43,111 @@ _BATCHED_FROM = 4
 _LISTED_A_STEP = 100
 _FENCED_SINCE = 2
 _IMPLICIT_FROM = 5
+_FIRST_PROTOCOL, _SECOND_PROTOCOL = 1, 2
 _OFFSETS_ABORTABLE_SINCE = 4
 _OFFSETS_BY_ID_FROM = 6
+#: How long a marker may wait for its commit: less than a coordinator waits for the answer.
+_MARKER_SECONDS = 5.0
+
+
+#: What a question to a transaction coordinator that came to nothing means to a group's member, as in Apache Kafka.
+_OF_GROUPS = {
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
 
 
 # ---- partitions join
 
 
 @handles(ApiKey.ADD_PARTITIONS_TO_TXN)
-def add_partitions(call: Call, request: add.AddPartitionsToTxnRequest) -> add.AddPartitionsToTxnResponse:
+def add_partitions(call: Call, request: add.AddPartitionsToTxnRequest) -> Reply:
     """Up to version 3 one producer's partitions; from 4 on brokers' batches, which may only ask (verify)."""
     if call.version < _BATCHED_FROM:
-        results = _missing(call, request.v3_and_below_topics) or _join(
-            call,
-            request.v3_and_below_transactional_id,
-            request.v3_and_below_producer_id,
-            request.v3_and_below_producer_epoch,
-            request.v3_and_below_topics,
-        )
-        return add.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
-    response = add.AddPartitionsToTxnResponse()
-    for each in request.transactions:
-        work = _verify if each.verify_only else _join
-        results = _missing(call, each.topics) or work(
-            call, each.transactional_id, each.producer_id, each.producer_epoch, each.topics
-        )
-        response.results_by_transaction.append(
-            add.AddPartitionsToTxnResult(transactional_id=each.transactional_id, topic_results=results)
-        )
-    return response
+        return _join_one(call, request)
+    later, left = Later(), 1 + len(request.transactions)
+    results: dict[int, list[add.AddPartitionsToTxnTopicResult]] = {}
+
+    def told(index: int, result: list[add.AddPartitionsToTxnTopicResult] | None) -> None:
+        nonlocal left
+        if result is not None:
+            results[index] = result
+        left -= 1
+        if not left:
+            response = add.AddPartitionsToTxnResponse()
+            for number, each in enumerate(request.transactions):
+                response.results_by_transaction.append(
+                    add.AddPartitionsToTxnResult(transactional_id=each.transactional_id, topic_results=results[number])
+                )
+            later.resolve(response)
+
+    for number, each in enumerate(request.transactions):
+        _add_or_verify(call, each, partial(told, number))
+    told(-1, None)
+    return later.value or later
+
+
+def _join_one(call: Call, request: add.AddPartitionsToTxnRequest) -> Reply:
+    topics = request.v3_and_below_topics
+    missing = _missing(call, topics)
+    if missing is not None:
+        return add.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=missing)
+    later = Later()
+
+    def joined(code: ErrorCode) -> None:
+        if code is ErrorCode.PRODUCER_FENCED and call.version < _FENCED_SINCE:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
+        later.resolve(add.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(topics, lambda _: code)))
+
+    _join(
+        call,
+        request.v3_and_below_transactional_id,
+        request.v3_and_below_producer_id,
+        request.v3_and_below_producer_epoch,
+        _partitions(topics),
+        joined,
+        client_version=_FIRST_PROTOCOL,
+    )
+    return later.value or later
+
+
+def _add_or_verify(
+    call: Call,
+    asked: add.AddPartitionsToTxnTransaction,
+    told: Callable[[list[add.AddPartitionsToTxnTopicResult]], None],
+) -> None:
+    topics = _once(asked.topics)
+    missing = _missing(call, topics)
+    if missing is not None:
+        return told(missing)
+    name, producer_id, epoch, wanted = (
+        asked.transactional_id,
+        asked.producer_id,
+        asked.producer_epoch,
+        _partitions(topics),
+    )
+    if not asked.verify_only:
+
+        def joined(code: ErrorCode) -> None:
+            told(_results(topics, lambda _: code))
+
+        # Brokers add partitions for producers of the second protocol alone.
+        return _join(call, name, producer_id, epoch, wanted, joined, client_version=_SECOND_PROTOCOL)
+    try:
+        driver = call.node.transactions.driver_of(name)
+    except KafkaError as error:
+        code = error.code
+        return told(_results(topics, lambda _: code))
+    return driver.verify(name, producer_id, epoch, wanted, lambda codes: told(_results(topics, lambda tp: codes[tp])))
+
+
+def _partitions(topics: list[add.AddPartitionsToTxnTopic]) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
 
 
 def _missing(call: Call, topics: list[add.AddPartitionsToTxnTopic]) -> list[add.AddPartitionsToTxnTopicResult] | None:
     """The answer when not all of the partitions are there, None when they are."""
-    wanted = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
-    missing = {tp for tp in wanted if not call.node.image.has(tp)}
+    missing = {tp for tp in _partitions(topics) if not call.node.image.has(tp)}
     if not missing:
         return None
     unknown, rest = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
@@ -87,28 +155,20 @@ def _missing(call: Call, topics: list[add.AddPartitionsToTxnTopic]) -> list[add.
 
 
 def _join(
-    call: Call, transactional_id: str, producer_id: int, epoch: int, topics: list[add.AddPartitionsToTxnTopic]
-) -> list[add.AddPartitionsToTxnTopicResult]:
-    wanted = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+    call: Call,
+    transactional_id: str,
+    producer_id: int,
+    epoch: int,
+    wanted: list[TopicPartition],
+    done: Callable[[ErrorCode], None],
+    *,
+    client_version: int,
+) -> None:
     try:
         driver = call.node.transactions.driver_of(transactional_id)
-        code = driver.add(transactional_id, producer_id, epoch, wanted, client_version=1)
     except KafkaError as error:
-        code = error.code
-    if code is ErrorCode.PRODUCER_FENCED and call.version < _FENCED_SINCE:
-        code = ErrorCode.INVALID_PRODUCER_EPOCH
-    return _results(topics, lambda _: code)
-
-
-def _verify(
-    call: Call, transactional_id: str, producer_id: int, epoch: int, topics: list[add.AddPartitionsToTxnTopic]
-) -> list[add.AddPartitionsToTxnTopicResult]:
-    machine = call.node.transactions.driver_of(transactional_id).machine
-
-    def check(tp: TopicPartition) -> ErrorCode:
-        return machine.verify(transactional_id, producer_id, epoch, tp)
-
-    return _results(_once(topics), check)
+        return done(error.code)
+    return driver.join(transactional_id, producer_id, epoch, wanted, client_version=client_version, done=done)
 
 
 def _once(topics: list[add.AddPartitionsToTxnTopic]) -> list[add.AddPartitionsToTxnTopic]:
@@ -138,14 +198,26 @@ def _results(
 
 
 @handles(ApiKey.ADD_OFFSETS_TO_TXN)
-def add_offsets(call: Call, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
+def add_offsets(call: Call, request: AddOffsetsToTxnRequest) -> Reply:
     """The partition of `__consumer_offsets` that holds a group joins the transaction."""
     tp = TopicPartition(OFFSETS_TOPIC, call.node.groups.partition_of(request.group_id))
-    driver = call.node.transactions.driver_of(request.transactional_id)
-    code = driver.add(request.transactional_id, request.producer_id, request.producer_epoch, [tp], client_version=1)
-    if code is ErrorCode.PRODUCER_FENCED and call.version < _FENCED_SINCE:
-        code = ErrorCode.INVALID_PRODUCER_EPOCH
-    return AddOffsetsToTxnResponse(error_code=code)
+    later = Later()
+
+    def joined(code: ErrorCode) -> None:
+        if code is ErrorCode.PRODUCER_FENCED and call.version < _FENCED_SINCE:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
+        later.resolve(AddOffsetsToTxnResponse(error_code=code))
+
+    _join(
+        call,
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        [tp],
+        joined,
+        client_version=_FIRST_PROTOCOL,
+    )
+    return later.value or later
 
 
 @handles(ApiKey.TXN_OFFSET_COMMIT, refuse=failure)
@@ -159,20 +231,48 @@ def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> Reply:
         return _refuse_offsets(call, request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if not request.group_id:
         return _refuse_offsets(call, request, ErrorCode.INVALID_GROUP_ID)
-    try:
-        node.transactions.guard(
-            request.transactional_id,
-            node.groups.driver_of(request.group_id).partition,
-            request.producer_id,
-            request.producer_epoch,
-            implicit=call.version >= _IMPLICIT_FROM,
-        )
-    except KafkaError as error:
-        if error.code is ErrorCode.TRANSACTION_ABORTABLE and call.version < _OFFSETS_ABORTABLE_SINCE:
-            return _refuse_offsets(call, request, ErrorCode.INVALID_TXN_STATE)
-        return _refuse_offsets(call, request, error.code)
-    later = Later()
     group = node.groups.driver_of(request.group_id)
+    producer = request.producer_id, request.producer_epoch
+    implicit = call.version >= _IMPLICIT_FROM
+    later = Later()
+    try:
+        if not node.transactions.is_shared:
+            node.transactions.guard(request.transactional_id, group.partition, *producer, implicit=implicit)
+            _commit_offsets(call, request, group, later)
+            return later
+        token = node.transactions.prepare(group.partition, *producer, sequence=0, implicit=implicit)
+    except KafkaError as error:
+        return _refuse_guarded(call, request, error.code)
+
+    def verified(codes: Codes) -> None:
+        answer = None if token is None else (token, codes[group.partition.tp])
+        try:
+            # Another coordinator may have taken its place.
+            if node.groups.driver_of(request.group_id) is not group:
+                raise KafkaError(ErrorCode.NOT_COORDINATOR)
+            node.transactions.pass_verified(group.partition, *producer, answer, implicit=implicit)
+            _commit_offsets(call, request, group, later)
+        except KafkaError as error:
+            later.resolve(_refuse_guarded(call, request, _OF_GROUPS.get(error.code, error.code)))
+
+    if token is None:
+        verified({})
+    else:
+        wanted = (group.partition.tp,)
+        node.transactions.verification.ask(
+            CoordinatorQuestion(request.transactional_id, *producer, wanted, implicit, verified)
+        )
+    return later
+
+
+def _refuse_guarded(call: Call, request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
+    if code is ErrorCode.TRANSACTION_ABORTABLE and call.version < _OFFSETS_ABORTABLE_SINCE:
+        code = ErrorCode.INVALID_TXN_STATE
+    return _refuse_offsets(call, request, code)
+
+
+def _commit_offsets(call: Call, request: TxnOffsetCommitRequest, group: GroupDriver, later: Later) -> None:
+    """Have the group's coordinator write the offsets."""
 
     def answered(response: TxnOffsetCommitResponse) -> None:
         # Whatever is said of the group, what is not there is not there.
@@ -190,7 +290,6 @@ def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> Reply:
         client_host=call.client_host,
         principal=call.principal,
     )
-    return later
 
 
 def _unknown(call: Call, topic: TxnOffsetCommitRequestTopic) -> ErrorCode:
@@ -240,21 +339,37 @@ def end_txn(call: Call, request: EndTxnRequest) -> Reply:
 def write_txn_markers(call: Call, request: markers.WriteTxnMarkersRequest) -> Reply:
     """Markers that another coordinator, or an administrator who ends a hanging transaction, wants written.
 
-    One answer a producer, however many of its markers there are, when they are committed.
+    One answer a producer, however many of its markers there are, when they are committed or have had time to be.
     """
     codes: dict[int, dict[str, dict[int, ErrorCode]]] = {}
     later, left = Later(), 1
+    timer: TimerHandle | None = None
+    waiters: list[tuple[CommitWaiter, Callable[[KafkaError | None], None]]] = []
 
     def one_less() -> None:
         nonlocal left
         left -= 1
         if not left:
+            if timer is not None:
+                timer.cancel()
             later.resolve(_written(codes))
+
+    def timed_out() -> None:
+        for waiter, done in waiters:
+            if waiter.done is not None:
+                waiter.cancel()
+                done(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
 
     for marker in request.markers:
         for partition, of_topic in _write(call, marker, codes.setdefault(marker.producer_id, {})):
             left += 1
-            partition.when_committed(partition.log.end_offset, partial(_committed, partition, of_topic, one_less))
+            done = partial(_committed, partition, of_topic, one_less)
+            waiter = partition.when_committed(partition.log.end_offset, done)
+            if waiter is not None:
+                waiters.append((waiter, done))
+    if waiters:
+        # The coordinator that waits for these answers has other markers for this broker.
+        timer = call.node.loop.call_later(_MARKER_SECONDS, timed_out)
     one_less()
     return later.value or later
 
@@ -313,126 +428,3 @@ def _write(
                 code = error.code
             of_topic[index] = code
     return written
-
-
-# ---- looking in
-
-
-@handles(ApiKey.DESCRIBE_TRANSACTIONS)
-def describe_transactions(
-    call: Call, request: describe.DescribeTransactionsRequest
-) -> describe.DescribeTransactionsResponse:
-    """The state of each transactional id."""
-    return describe.DescribeTransactionsResponse(
-        transaction_states=[_describe(call, transactional_id) for transactional_id in request.transactional_ids]
-    )
-
-
-def _describe(call: Call, transactional_id: str) -> describe.TransactionState:
-    state = describe.TransactionState(transactional_id=transactional_id)
-    if not transactional_id:
-        state.error_code = ErrorCode.INVALID_REQUEST
-        return state
-    known = call.node.transactions.driver_of(transactional_id).machine.transactions.get(transactional_id)
-    if known is None:
-        state.error_code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-        return state
-    topics: dict[str, list[int]] = {}
-    for tp in known.partitions:
-        topics.setdefault(tp.topic, []).append(tp.partition)
-    state.transaction_state = TITLES[known.state]
-    state.transaction_timeout_ms = known.timeout_ms
-    state.transaction_start_time_ms = known.start_ms
-    state.producer_id = known.producer_id
-    state.producer_epoch = known.producer_epoch
-    state.topics = [describe.TopicData(topic=topic, partitions=indexes) for topic, indexes in topics.items()]
-    return state
-
-
-@handles(ApiKey.LIST_TRANSACTIONS)
-def list_transactions(call: Call, request: listing.ListTransactionsRequest) -> Reply:
-    """Every transactional id that passes the filters."""
-    return in_turns(call.connection, _list(call, request))
-
-
-def _list(
-    call: Call, request: listing.ListTransactionsRequest
-) -> Generator[None, None, listing.ListTransactionsResponse]:
-    titles = set(TITLES.values())
-    response = listing.ListTransactionsResponse(
-        unknown_state_filters=[each for each in dict.fromkeys(request.state_filters) if each not in titles]
-    )
-    known = [each for driver in call.node.transactions.drivers() for each in driver.machine.transactions.values()]
-    pattern = None
-    if request.transactional_id_pattern:
-        try:
-            # Unlike names of topics, these are of any characters.
-            pattern = Expression(request.transactional_id_pattern, "".join(each.transactional_id for each in known))
-        except InvalidExpression as error:
-            raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
-        yield
-    now_ms = call.node.clock.now_ms()
-    for number, each in enumerate(known, 1):
-        if _passes(each, request, now_ms) and (pattern is None or _matches(pattern, each.transactional_id)):
-            response.transaction_states.append(
-                listing.TransactionState(
-                    transactional_id=each.transactional_id,
-                    producer_id=each.producer_id,
-                    transaction_state=TITLES[each.state],
-                )
-            )
-        if not number % _LISTED_A_STEP:
-            yield
-    return response
-
-
-def _matches(pattern: Expression, transactional_id: str) -> bool:
-    try:
-        return pattern.matches(transactional_id)
-    except InvalidExpression as error:
-        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
-
-
-def _passes(each: Transaction, request: listing.ListTransactionsRequest, now_ms: int) -> bool:
-    if request.state_filters and TITLES[each.state] not in request.state_filters:
-        return False
-    if request.producer_id_filters and each.producer_id not in request.producer_id_filters:
-        return False
-    # A transaction that has not begun has been at it forever, as in Apache Kafka.
-    return request.duration_filter < 0 or now_ms - each.start_ms > request.duration_filter
-
-
-@handles(ApiKey.DESCRIBE_PRODUCERS)
-def describe_producers(call: Call, request: producers.DescribeProducersRequest) -> producers.DescribeProducersResponse:
-    """The producers that a partition remembers, and their open transactions."""
-    return producers.DescribeProducersResponse(
-        topics=[
-            producers.TopicResponse(
-                name=topic.name, partitions=[_producers(call, topic.name, index) for index in topic.partition_indexes]
-            )
-            for topic in request.topics
-        ]
-    )
-
-
-def _producers(call: Call, topic: str, index: int) -> producers.PartitionResponse:
-    answer = producers.PartitionResponse(partition_index=index)
-    try:
-        check_name(topic)
-        partition = call.node.leader_of(topic, index)
-    except KafkaError as error:
-        answer.error_code = error.code
-        answer.error_message = error.message or "This server does not host this topic-partition."
-        return answer
-    answer.active_producers = [
-        producers.ProducerState(
-            producer_id=producer_id,
-            producer_epoch=each.epoch,
-            last_sequence=each.last_sequence,
-            last_timestamp=each.last_timestamp,
-            coordinator_epoch=each.coordinator_epoch,
-            current_txn_start_offset=each.transaction_start,
-        )
-        for producer_id, each in partition.log.producers.by_id.items()
-    ]
-    return answer

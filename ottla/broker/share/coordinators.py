@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators.coordinators import Coordinators
-from ottla.broker.coordinators.topic_spec import new_topic
+from ottla.broker.coordinators.topic_spec import internal_replicas, new_topic
 from ottla.broker.metadata.topic_view import TopicStep
 from ottla.kernel.ids import SHARE_TOPIC
 from ottla.kernel.lazy import LazyModule
@@ -30,16 +30,19 @@ class ShareStates(Coordinators["coordinator_driver.ShareStateDriver"]):
     def new_topic(self) -> CreatableTopic:
         """`__share_group_state`, on the first need of it."""
         settings = self.node.settings
+        name = "share.coordinator.state.topic.replication.factor"
+        replicas = internal_replicas(self.node, name, settings.share_coordinator_state_topic_replication_factor)
         return new_topic(
             SHARE_TOPIC,
             settings.share_coordinator_state_topic_num_partitions,
             {
                 "cleanup.policy": "delete",
                 "compression.type": "producer",
-                "min.insync.replicas": "1",
+                "min.insync.replicas": str(min(replicas, settings.share_coordinator_state_topic_min_isr)),
                 "retention.ms": "-1",
                 "segment.bytes": str(settings.share_coordinator_state_topic_segment_bytes),
             },
+            replicas,
         )
 
     def topics_changed(self, step: TopicStep) -> None:

@@ -83,6 +83,8 @@ class Unverified(NamedTuple):
     #: Does it speak the second protocol, so that every transaction has its own epoch and begins at 0?
     bumps: bool
     since_ms: int
+    #: Says that nothing has begun or ended a transaction of the producer since its coordinator was asked.
+    token: object
 
 
 class Ended(NamedTuple):
@@ -112,15 +114,25 @@ class Producers:
 
     # ---- before the write
 
-    def verify_from(self, producer_id: int, epoch: int, sequence: int, bumps: bool, now_ms: int) -> None:
-        """A batch with this first sequence is about to begin a transaction, if its coordinator lets it."""
+    def verify_from(self, producer_id: int, epoch: int, sequence: int, bumps: bool, now_ms: int) -> object:
+        """A batch with this first sequence is about to begin a transaction, if its coordinator lets it.
+
+        The token is for `is_verifying`, when the coordinator's answer has come.
+        """
         known = self._unverified.get(producer_id)
         if known is not None and epoch <= known.epoch:
             lowest = min(known.lowest_sequence, sequence) if epoch == known.epoch else known.lowest_sequence
-            self._unverified[producer_id] = Unverified(known.epoch, lowest, known.bumps or bumps, known.since_ms)
+            changed = Unverified(known.epoch, lowest, known.bumps or bumps, known.since_ms, known.token)
         else:
             bumps = bumps or (known is not None and known.bumps)
-            self._unverified[producer_id] = Unverified(epoch, sequence, bumps, now_ms)
+            changed = Unverified(epoch, sequence, bumps, now_ms, object())
+        self._unverified[producer_id] = changed
+        return changed.token
+
+    def is_verifying(self, producer_id: int, token: object) -> bool:
+        """Has no marker ended the producer's transaction since `token` was given?"""
+        known = self._unverified.get(producer_id)
+        return known is not None and known.token is token
 
     def check_epoch(self, producer_id: int, epoch: int) -> None:
         """An epoch that is known to be old is refused before anybody is asked about its transaction."""

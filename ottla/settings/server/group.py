@@ -181,7 +181,6 @@ class GroupDeclaration:
         "Replicas of __consumer_offsets; a single node needs 1.",
         POSITIVE,
         HIGH,
-        served=False,
     )
     offsets_topic_segment_bytes = integer(
         "offsets.topic.segment.bytes", 104_857_600, "Segment size of __consumer_offsets.", POSITIVE, HIGH

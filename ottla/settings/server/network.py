@@ -196,7 +196,6 @@ class NetworkDeclaration:
         30_000,
         "How long this node waits for the answer to a request of its own.",
         importance=HIGH,
-        served=False,
     )
     max_request_partition_size_limit = integer(
         "max.request.partition.size.limit",

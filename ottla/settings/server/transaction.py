@@ -79,7 +79,6 @@ class TransactionDeclaration:
         "min.insync.replicas of __transaction_state; a single node needs 1.",
         POSITIVE,
         HIGH,
-        served=False,
     )
     transaction_state_log_num_partitions = integer(
         "transaction.state.log.num.partitions",
@@ -94,7 +93,6 @@ class TransactionDeclaration:
         "Replicas of __transaction_state; a single node needs 1.",
         POSITIVE,
         HIGH,
-        served=False,
     )
     transaction_state_log_segment_bytes = integer(
         "transaction.state.log.segment.bytes", 104_857_600, "Segment size of __transaction_state.", POSITIVE, HIGH
@@ -165,7 +163,6 @@ class TransactionDeclaration:
         "min.insync.replicas of __share_group_state; a single node needs 1.",
         POSITIVE,
         HIGH,
-        served=False,
     )
     share_coordinator_state_topic_num_partitions = integer(
         "share.coordinator.state.topic.num.partitions",
@@ -188,7 +185,6 @@ class TransactionDeclaration:
         "Replicas of __share_group_state; a single node needs 1.",
         POSITIVE,
         HIGH,
-        served=False,
     )
     share_coordinator_state_topic_segment_bytes = integer(
         "share.coordinator.state.topic.segment.bytes",

@@ -27,15 +27,6 @@ STOPS = {
     "remote.log.storage.system.enable": "it has no tiered storage and would keep or delete everything here",
 }
 
-#: What one node does anyway: a replica of everything, in a quorum of its own.
-_MET = {
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-    "share.coordinator.state.topic.replication.factor": "1",
-    "share.coordinator.state.topic.min.isr": "1",
-}
-
 #: Kafka takes these without declaring them: an authorizer's.
 _OF_AUTHORIZERS = ("super.users", "allow.everyone.if.no.acl.found")
 
@@ -71,7 +62,7 @@ def notices(settings: ServerSettings) -> list[str]:
     if idle:
         lines.append(f"settings that have no effect on this node: {', '.join(idle)}")
     if settings.is_broker and _is_of_many(settings):
-        lines.append("transactions and share groups are refused as long as the cluster has several brokers")
+        lines.append("share groups are refused as long as the cluster has several brokers")
     return lines
 
 
@@ -97,7 +88,7 @@ def _without_effect(settings: ServerSettings) -> list[str]:
         for name, setting in declared.items()
         if not setting.served
         and settings.source_of(name) is SettingSource.STATIC_BROKER
-        and (setting.sensitive or settings.text(name) not in (setting.default_text, _MET.get(name)))
+        and (setting.sensitive or settings.text(name) != setting.default_text)
     ]
     given = settings.undeclared()
     found += [name for name in given if (of := settings.behind(name)) is not None and not of.served]

@@ -1,0 +1,119 @@
+"""A produce request of a transaction that is held until the coordinator, perhaps another broker, lets it pass.
+
+Rules:
+- All partitions whose transaction is not open here are asked about, once; then the whole request is handled.
+- The producer's connection is not read from meanwhile, as in Apache Kafka: what it sends next must not overtake. All
+  other connections go on. What is held is one request a connection, its records copied out of the receive buffer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from ottla.broker.call.handler import Call
+from ottla.broker.call.reply import Later, Reply
+from ottla.broker.coordinators.verification import Codes, CoordinatorQuestion
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import TopicPartition
+from ottla.net.inbound import PeerError
+from ottla.replica.partition import Partition
+from ottla.wire.api.produce import ProduceRequest, TopicProduceData
+from ottla.wire.batch import HEADER_BYTES, TRANSACTIONAL, header_at
+
+_log = logging.getLogger("ottla.broker")
+_IMPLICIT_FROM = 12
+_ATTRIBUTES_LOW = 22
+_Producer = tuple[int, int]
+
+#: What came of the questions: the token of each and what the coordinator said.
+Verified = dict[TopicPartition, tuple[object, ErrorCode]]
+PartitionOf = Callable[[Call, TopicProduceData, int], Partition]
+
+
+def hold(call: Call, request: ProduceRequest, partition_of: PartitionOf, go_on: Callable[[Verified], Reply]) -> Reply:
+    """Ask about the request's partitions and hold it; or go on at once when there is nothing to ask."""
+    tokens: dict[TopicPartition, object] = {}
+    producers: dict[_Producer, list[TopicPartition]] = {}
+    implicit = call.version >= _IMPLICIT_FROM
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if records is None or len(records) < HEADER_BYTES or not records[_ATTRIBUTES_LOW] & TRANSACTIONAL:
+                continue
+            header = header_at(records)
+            producer = header.producer_id, header.producer_epoch
+            try:
+                partition = partition_of(call, topic, data.index)
+                token = call.node.transactions.prepare(
+                    partition, *producer, sequence=header.base_sequence, implicit=implicit
+                )
+            except KafkaError:
+                # The request gets this error when it is handled.
+                continue
+            if token is not None:
+                tokens[partition.tp] = token
+                producers.setdefault(producer, []).append(partition.tp)
+    if not tokens:
+        return go_on({})
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:
+                data.records = bytearray(data.records)
+    return _Held(call, request, tokens, go_on).ask(producers, adds=implicit)
+
+
+class _Held:
+    """The request, and what its coordinator has said so far."""
+
+    def __init__(
+        self,
+        call: Call,
+        request: ProduceRequest,
+        tokens: dict[TopicPartition, object],
+        go_on: Callable[[Verified], Reply],
+    ) -> None:
+        self._call = call
+        self._transactional_id = request.transactional_id or ""
+        self._tokens = tokens
+        self._go_on = go_on
+        self._verified: Verified = {}
+        self._later = Later()
+
+    def ask(self, producers: dict[_Producer, list[TopicPartition]], *, adds: bool) -> Later:
+        """Ask; the promise is that of the whole request's response."""
+        self._call.connection.pause()
+        verification, left = self._call.node.transactions.verification, len(producers)
+
+        def answered(codes: Codes) -> None:
+            nonlocal left
+            self._verified.update({tp: (self._tokens[tp], code) for tp, code in codes.items()})
+            left -= 1
+            if not left:
+                self._pass()
+
+        for (producer_id, epoch), partitions in producers.items():
+            verification.ask(
+                CoordinatorQuestion(self._transactional_id, producer_id, epoch, tuple(partitions), adds, answered)
+            )
+        return self._later
+
+    def _pass(self) -> None:
+        """Every question is answered: handle the request, and read the connection again."""
+        if self._call.connection.closed:
+            return
+        try:
+            reply = self._go_on(self._verified)
+        except PeerError as error:
+            self._call.connection.close(str(error))
+            return
+        except KafkaError as error:
+            reply = error
+        except Exception:
+            _log.exception("a produce request that was held failed")
+            reply = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        if type(reply) is Later:
+            reply.then(self._later.resolve)
+        else:
+            self._later.resolve(reply)
+        self._call.connection.resume()

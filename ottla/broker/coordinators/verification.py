@@ -1,0 +1,172 @@
+"""Whether partitions that are led here are in a producer's transaction: its coordinator is asked, here or elsewhere.
+
+Rules:
+- A producer of the second protocol has its partitions added by the question itself, those of an older one are only
+  verified (KIP-890). The answer counts when what it follows from is committed in `__transaction_state`.
+- Another broker is asked in batches, one AddPartitionsToTxn on its way at a time; a transactional id has one entry in
+  each, and waits for the next with another question. A broker that hangs holds up the producers whose coordinator it
+  is, until it is fenced or request.timeout.ms has passed, and no others.
+- At most `_WAITING_MAX` questions wait for a broker; one more is answered with NETWORK_EXCEPTION, and comes again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.broker.coordinators.peers import BrokerPeers
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import TRANSACTION_TOPIC, TopicPartition
+from ottla.net.peer import Unanswered
+from ottla.wire.api.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import BrokerNode
+
+#: AddPartitionsToTxn of brokers: with batches (4) and TRANSACTION_ABORTABLE (5).
+_AT_LEAST = 4
+_AT_ONCE = 200
+_WAITING_MAX = 10_000
+_SECOND_PROTOCOL = 2
+
+#: What the coordinator says of each partition.
+Codes = dict[TopicPartition, ErrorCode]
+
+
+class CoordinatorQuestion(NamedTuple):
+    """Partitions of one leader that a producer wants to write into."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[TopicPartition, ...]
+    #: Are they added, or only verified?
+    adds: bool
+    done: Callable[[Codes], None]
+
+    def fail(self, code: ErrorCode) -> None:
+        """The coordinator could not be asked."""
+        self.done(dict.fromkeys(self.partitions, code))
+
+
+class Verification:
+    """`Transactions` makes it."""
+
+    def __init__(self, node: BrokerNode) -> None:
+        self._node = node
+        self.peers = BrokerPeers(node)
+        #: By broker id; a broker is in it while it is being asked.
+        self._waiting: dict[int, deque[CoordinatorQuestion]] = {}
+
+    def ask(self, question: CoordinatorQuestion) -> None:
+        """Ask the coordinator of the transactional id; `done` is called once, perhaps from within."""
+        node = self._node
+        topic = node.image.topics.get(TRANSACTION_TOPIC)
+        if topic is None:
+            return question.fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        leader = topic.partitions[node.transactions.partition_of(question.transactional_id)].leader
+        if leader == node.node_id:
+            return self._ask_here(question)
+        if leader not in node.image.brokers:
+            return question.fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        waiting = self._waiting.get(leader)
+        if waiting is None:
+            waiting = self._waiting[leader] = deque()
+            node.loop.call_soon(self._send, leader)
+        if len(waiting) >= _WAITING_MAX:
+            return question.fail(ErrorCode.NETWORK_EXCEPTION)
+        waiting.append(question)
+        return None
+
+    def close(self) -> None:
+        """End the connections; those who wait are told."""
+        self.peers.close()
+
+    def _ask_here(self, question: CoordinatorQuestion) -> None:
+        name, producer_id, epoch, partitions, adds, done = question
+        try:
+            driver = self._node.transactions.driver_of(name)
+        except KafkaError as error:
+            return question.fail(error.code)
+        if not adds:
+            return driver.verify(name, producer_id, epoch, partitions, done)
+        version = _SECOND_PROTOCOL
+        return driver.join(name, producer_id, epoch, partitions, client_version=version, done=question.fail)
+
+    def _send(self, broker_id: int) -> None:
+        waiting = self._waiting[broker_id]
+        batch: dict[str, CoordinatorQuestion] = {}
+        later: list[CoordinatorQuestion] = []
+        while waiting and len(batch) + len(later) < _AT_ONCE:
+            question = waiting.popleft()
+            if question.transactional_id in batch:
+                later.append(question)
+            else:
+                batch[question.transactional_id] = question
+        waiting.extendleft(reversed(later))
+        if not batch:
+            del self._waiting[broker_id]
+            return
+        self.peers.ask(
+            broker_id, _request(batch.values()), partial(self._answered, broker_id, batch), at_least=_AT_LEAST
+        )
+
+    def _answered(self, broker_id: int, batch: dict[str, CoordinatorQuestion], answer: Any) -> None:
+        if isinstance(answer, Unanswered):
+            failed: ErrorCode | None = ErrorCode.NETWORK_EXCEPTION
+        elif answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            # The brokers' own trouble: the producer is told that its transaction was not verified, as in Apache Kafka.
+            failed = ErrorCode.INVALID_TXN_STATE
+        else:
+            failed = _code(answer.error_code) if answer.error_code else None
+        told = {} if failed is not None else _codes(answer)
+        self._send(broker_id)
+        for name, question in batch.items():
+            unsaid = ErrorCode.UNKNOWN_SERVER_ERROR if failed is None else failed
+            question.done({tp: told.get((name, tp), unsaid) for tp in question.partitions})
+
+
+def _request(questions: Iterable[CoordinatorQuestion]) -> AddPartitionsToTxnRequest:
+    return AddPartitionsToTxnRequest(
+        transactions=[
+            AddPartitionsToTxnTransaction(
+                transactional_id=each.transactional_id,
+                producer_id=each.producer_id,
+                producer_epoch=each.producer_epoch,
+                verify_only=not each.adds,
+                topics=_topics(each.partitions),
+            )
+            for each in questions
+        ]
+    )
+
+
+def _topics(partitions: Iterable[TopicPartition]) -> list[AddPartitionsToTxnTopic]:
+    topics: dict[str, AddPartitionsToTxnTopic] = {}
+    for tp in partitions:
+        topic = topics.setdefault(tp.topic, AddPartitionsToTxnTopic(name=tp.topic))
+        topic.partitions.append(tp.partition)
+    return list(topics.values())
+
+
+def _codes(response: AddPartitionsToTxnResponse) -> dict[tuple[str, TopicPartition], ErrorCode]:
+    return {
+        (result.transactional_id, TopicPartition(topic.name, each.partition_index)): _code(each.partition_error_code)
+        for result in response.results_by_transaction
+        for topic in result.topic_results
+        for each in topic.results_by_partition
+    }
+
+
+def _code(number: int) -> ErrorCode:
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

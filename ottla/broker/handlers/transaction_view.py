@@ -1,0 +1,141 @@
+"""Looking into transactions (keys 61, 65, 66): what the coordinators of this node and the partitions led here know.
+
+KIPs: 664, 1152 patterns of transactional ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from ottla.broker.call.handler import Call, handles
+from ottla.broker.call.reply import Reply, in_turns
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.re2.pattern import Expression, InvalidExpression
+from ottla.kernel.topic_name import check_name
+from ottla.txn.transaction import TITLES, Transaction
+from ottla.wire.api import ApiKey
+from ottla.wire.api import describe_producers as producers
+from ottla.wire.api import describe_transactions as describe
+from ottla.wire.api import list_transactions as listing
+
+_LISTED_A_STEP = 100
+
+
+@handles(ApiKey.DESCRIBE_TRANSACTIONS)
+def describe_transactions(
+    call: Call, request: describe.DescribeTransactionsRequest
+) -> describe.DescribeTransactionsResponse:
+    """The state of each transactional id."""
+    return describe.DescribeTransactionsResponse(
+        transaction_states=[_describe(call, transactional_id) for transactional_id in request.transactional_ids]
+    )
+
+
+def _describe(call: Call, transactional_id: str) -> describe.TransactionState:
+    state = describe.TransactionState(transactional_id=transactional_id)
+    if not transactional_id:
+        state.error_code = ErrorCode.INVALID_REQUEST
+        return state
+    known = call.node.transactions.driver_of(transactional_id).machine.transactions.get(transactional_id)
+    if known is None:
+        state.error_code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        return state
+    topics: dict[str, list[int]] = {}
+    for tp in known.partitions:
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    state.transaction_state = TITLES[known.state]
+    state.transaction_timeout_ms = known.timeout_ms
+    state.transaction_start_time_ms = known.start_ms
+    state.producer_id = known.producer_id
+    state.producer_epoch = known.producer_epoch
+    state.topics = [describe.TopicData(topic=topic, partitions=indexes) for topic, indexes in topics.items()]
+    return state
+
+
+@handles(ApiKey.LIST_TRANSACTIONS)
+def list_transactions(call: Call, request: listing.ListTransactionsRequest) -> Reply:
+    """Every transactional id that passes the filters."""
+    return in_turns(call.connection, _list(call, request))
+
+
+def _list(
+    call: Call, request: listing.ListTransactionsRequest
+) -> Generator[None, None, listing.ListTransactionsResponse]:
+    titles = set(TITLES.values())
+    response = listing.ListTransactionsResponse(
+        unknown_state_filters=[each for each in dict.fromkeys(request.state_filters) if each not in titles]
+    )
+    known = [each for driver in call.node.transactions.drivers() for each in driver.machine.transactions.values()]
+    pattern = None
+    if request.transactional_id_pattern:
+        try:
+            # Unlike names of topics, these are of any characters.
+            pattern = Expression(request.transactional_id_pattern, "".join(each.transactional_id for each in known))
+        except InvalidExpression as error:
+            raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
+        yield
+    now_ms = call.node.clock.now_ms()
+    for number, each in enumerate(known, 1):
+        if _passes(each, request, now_ms) and (pattern is None or _matches(pattern, each.transactional_id)):
+            response.transaction_states.append(
+                listing.TransactionState(
+                    transactional_id=each.transactional_id,
+                    producer_id=each.producer_id,
+                    transaction_state=TITLES[each.state],
+                )
+            )
+        if not number % _LISTED_A_STEP:
+            yield
+    return response
+
+
+def _matches(pattern: Expression, transactional_id: str) -> bool:
+    try:
+        return pattern.matches(transactional_id)
+    except InvalidExpression as error:
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
+
+
+def _passes(each: Transaction, request: listing.ListTransactionsRequest, now_ms: int) -> bool:
+    if request.state_filters and TITLES[each.state] not in request.state_filters:
+        return False
+    if request.producer_id_filters and each.producer_id not in request.producer_id_filters:
+        return False
+    # A transaction that has not begun has been at it forever, as in Apache Kafka.
+    return request.duration_filter < 0 or now_ms - each.start_ms > request.duration_filter
+
+
+@handles(ApiKey.DESCRIBE_PRODUCERS)
+def describe_producers(call: Call, request: producers.DescribeProducersRequest) -> producers.DescribeProducersResponse:
+    """The producers that a partition remembers, and their open transactions."""
+    return producers.DescribeProducersResponse(
+        topics=[
+            producers.TopicResponse(
+                name=topic.name, partitions=[_producers(call, topic.name, index) for index in topic.partition_indexes]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _producers(call: Call, topic: str, index: int) -> producers.PartitionResponse:
+    answer = producers.PartitionResponse(partition_index=index)
+    try:
+        check_name(topic)
+        partition = call.node.leader_of(topic, index)
+    except KafkaError as error:
+        answer.error_code = error.code
+        answer.error_message = error.message or "This server does not host this topic-partition."
+        return answer
+    answer.active_producers = [
+        producers.ProducerState(
+            producer_id=producer_id,
+            producer_epoch=each.epoch,
+            last_sequence=each.last_sequence,
+            last_timestamp=each.last_timestamp,
+            coordinator_epoch=each.coordinator_epoch,
+            current_txn_start_offset=each.transaction_start,
+        )
+        for producer_id, each in partition.log.producers.by_id.items()
+    ]
+    return answer

@@ -1,0 +1,101 @@
+"""Transactions over several brokers, simulated: the coordinator, the leaders and the group's coordinator are others."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.client import AsyncAdmin, AsyncConsumer, AsyncProducer, Downgrade, TopicPartition
+from ottla.kernel.ids import TRANSACTION_TOPIC
+from ottla.sim.node import Clients, NodeHost
+from ottla.sim.world import World
+from ottla.txn.transaction import State, Transaction
+from tests.world.cluster import cluster, servers_of
+from tests.world.history import _SETTINGS
+from tests.world.replicated import _REPLICATED
+
+TOPIC = "records"
+NAME = "mover"
+PARTITIONS = 3
+
+
+class TransactionScene:
+    """Three brokers under a controller, a topic whose partitions each of them leads, and a client."""
+
+    def __init__(self, seed: int, settings: dict[str, str] | None = None) -> None:
+        self.world = World(seed)
+        given = _SETTINGS | _REPLICATED | {"transaction.state.log.num.partitions": "1"} | (settings or {})
+        self.controller, self.brokers = cluster(self.world, 3, given)
+        for node in (self.controller, *self.brokers):
+            node.start()
+        assert self.world.run_until(lambda: all(each.is_ready for each in self.brokers), limit_ms=30_000)
+        self.client = self.world.host("client")
+        self.client.boot()
+        self.servers = servers_of(self.brokers)
+        self.client.run(self._create(), limit_ms=60_000)
+
+    async def _create(self) -> None:
+        async with AsyncAdmin(self.servers) as admin:
+            await admin.create_topic(TOPIC, partitions=PARTITIONS, replication_factor=3)
+
+    def leader(self, topic: str, index: int) -> int:
+        running = self.controller.running
+        assert running is not None
+        return running.quorum.image.topics[topic].partitions[index].leader
+
+    @property
+    def coordinator(self) -> NodeHost:
+        return self.brokers[self.leader(TRANSACTION_TOPIC, 0)]
+
+    def transaction(self, name: str = NAME) -> Transaction | None:
+        """What the coordinator that answers has."""
+        for each in self.brokers:
+            if each.node is not None and each.host.loop is not None:
+                for driver in each.node.transactions.loaded():
+                    return driver.machine.transactions.get(name)
+        return None
+
+    def is_in(self, *states: State) -> bool:
+        known = self.transaction()
+        return known is not None and known.state in states
+
+    async def read(self, isolation: str = "read_committed", count: int = 0) -> dict[int, list[bytes]]:
+        """What a consumer reads, at least `count` records or until the end."""
+        found: dict[int, list[bytes]] = {index: [] for index in range(PARTITIONS)}
+        partitions = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
+        async with AsyncConsumer(self.servers, isolation_level=isolation, auto_offset_reset="earliest") as consumer:
+            consumer.assign(partitions)
+            await consumer.seek_to_beginning(partitions)
+            ends = await consumer.end_offsets(partitions)
+            while any([await consumer.position(each) < ends[each] for each in partitions]):
+                for record in await consumer.poll(1.0):
+                    found[record.partition].append(record.value)
+        return found
+
+
+def all_of(value: bytes) -> dict[int, list[bytes]]:
+    return {index: [value] for index in range(PARTITIONS)}
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_transaction_over_partitions_of_three_brokers_is_seen_whole_or_not_at_all(level: int) -> None:
+    scene = TransactionScene(level)
+    with Clients(scene.world):
+
+        async def work() -> None:
+            async with AsyncAdmin(scene.servers) as admin:
+                if level < 2:
+                    told = await admin.update_features({"transaction.version": level}, downgrade=Downgrade.SAFE)
+                    told.check()
+            async with AsyncProducer(scene.servers, transactional_id=NAME) as producer:
+                for value, commits in ((b"no", False), (b"yes", True)):
+                    await producer.init_transactions()
+                    await producer.begin_transaction()
+                    for index in range(PARTITIONS):
+                        await producer.send(TOPIC, value, partition=index)
+                    await producer.flush()
+                    await producer.send_offsets("group", {TopicPartition(TOPIC, 0): 7 if commits else 3})
+                    await (producer.commit_transaction() if commits else producer.abort_transaction())
+
+        scene.client.run(work(), limit_ms=120_000)
+        assert {scene.leader(TOPIC, index) for index in range(PARTITIONS)} == {0, 1, 2}
+        assert scene.client.run(scene.read(), limit_ms=60_000) == all_of(b"yes")
