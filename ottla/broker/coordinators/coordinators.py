@@ -6,7 +6,8 @@ Rules:
 - A coordinator is loaded while the node serves, a piece of its log in each turn of the loop; who asks for it meanwhile
   is told COORDINATOR_LOAD_IN_PROGRESS and comes again. What fits into one piece is loaded at once.
 - A coordinator whose log refuses an append knows more than its log: it is thrown away, its requests get
-  NOT_COORDINATOR and comes again, and a second later a new one is loaded from the log.
+  NOT_COORDINATOR and come again, and a second later a new one is loaded from the log, after each further failure in
+  the same leader epoch twice as late, at most half a minute.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("ottla.broker")
 _RETRY_SECONDS = 1.0
+_RETRY_SECONDS_MAX = 30.0
 
 D = TypeVar("D", bound="Driver[Any]")
 
@@ -43,6 +45,8 @@ class Coordinators(ABC, Generic[D]):
         self._drivers: dict[int, D] = {}
         self._loading: dict[int, tuple[D, Iterator[None]]] = {}
         self._retries: dict[int, asyncio.TimerHandle] = {}
+        #: The partition whose coordinator failed, and how long the load waits after its next failure.
+        self._backoff: dict[int, tuple[Partition, float]] = {}
 
     @abstractmethod
     def make(self, partition: Partition) -> D:
@@ -144,7 +148,11 @@ class Coordinators(ABC, Generic[D]):
             # Its directory has failed.
             return
         index = partition.tp.partition
-        self._retries[index] = self.node.loop.call_later(_RETRY_SECONDS, self.lead, partition)
+        failed, seconds = self._backoff.get(index, (partition, _RETRY_SECONDS))
+        if failed is not partition:
+            seconds = _RETRY_SECONDS
+        self._backoff[index] = partition, min(2 * seconds, _RETRY_SECONDS_MAX)
+        self._retries[index] = self.node.loop.call_later(seconds, self.lead, partition)
 
     def resign(self, index: int) -> None:
         """The partition is not led here any more."""

@@ -6,6 +6,8 @@ Rules:
 - Effects are carried out in their order. An answer, and whatever others are asked to do, leaves when everything that
   was appended before it is committed: a client is not told what failover may take back. A lone replica commits by
   appending.
+- Below min.insync.replicas nothing is appended: a request of `writing` is answered COORDINATOR_NOT_AVAILABLE before the
+  machine sees it, and time passes later. The machine stays, and goes on answering what only reads.
 - A step that comes out of carrying out another (a transaction's markers) waits until that one is through.
 """
 
@@ -17,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from ottla.group.failure import append_error
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from ottla.broker.node import BrokerNode
 
 _log = logging.getLogger("ottla.broker")
+#: Below min.insync.replicas: when the machine is told of time again (Apache Kafka's backoff of a timer's write).
+_TIMER_RETRY_SECONDS = 0.5
 #: A piece of a log that is loaded: some hundred records, a few milliseconds.
 LOAD_BYTES = 32 << 10
 
@@ -46,6 +50,9 @@ M = TypeVar("M", bound=CoordinatorMachine)
 
 class Driver(ABC, Generic[M]):
     """A coordinator on one partition. Subclasses say what its events and effects are."""
+
+    #: The names of the requests that are not answered without an append.
+    writing: ClassVar[frozenset[str]]
 
     def __init__(self, node: BrokerNode, partition: Partition, machine: M, time_passed: Any) -> None:
         self.node = node
@@ -111,6 +118,10 @@ class Driver(ABC, Generic[M]):
         """An event through the machine, its effects carried out in their order."""
         if self.failed:
             return self.give_up()
+        if type(getattr(event, "request", None)).__name__ in self.writing:
+            refusal = self.refusal()
+            if refusal is not None:
+                return self._waiting.pop(event.ticket)(refusal)
         self._steps.append(event)
         if len(self._steps) > 1:
             return None
@@ -127,6 +138,14 @@ class Driver(ABC, Generic[M]):
             self._steps.clear()
         if not self.failed:
             self.plan()
+        return None
+
+    def refusal(self) -> KafkaError | None:
+        """Why nothing can be appended now: too few replicas are in sync."""
+        try:
+            self.partition.check_in_sync()
+        except KafkaError as error:
+            return KafkaError(append_error(error.code), error.message)
         return None
 
     def carry_out_all(self, effects: Sequence[Any], now_ms: int) -> KafkaError | None:
@@ -231,5 +250,10 @@ class Driver(ABC, Generic[M]):
         self._timer = self._timer_ms = None
 
     def _time_passed(self) -> None:
-        self._timer = self._timer_ms = None
+        self._timer = None
+        if self.refusal() is not None:
+            # What is due would be written, and is due still when it can be.
+            self._timer = self.node.loop.call_later(_TIMER_RETRY_SECONDS, self._time_passed)
+            return
+        self._timer_ms = None
         self.step(self._time_passed_event)

@@ -41,6 +41,21 @@ _log = logging.getLogger("ottla.group")
 class GroupDriver(Driver[GroupCoordinator]):
     """`Groups` makes it, loads it and ends it."""
 
+    #: A heartbeat writes when it changes something, which the machine alone knows.
+    writing = frozenset(
+        {
+            "JoinGroupRequest",
+            "SyncGroupRequest",
+            "LeaveGroupRequest",
+            "OffsetCommitRequest",
+            "TxnOffsetCommitRequest",
+            "OffsetDeleteRequest",
+            "DeleteGroupsRequest",
+            "AlterShareGroupOffsetsRequest",
+            "DeleteShareGroupOffsetsRequest",
+        }
+    )
+
     def __init__(self, node: BrokerNode, partition: Partition) -> None:
         super().__init__(node, partition, _fresh(node, partition), TimePassed())
         #: What changed while this one was being loaded.

@@ -26,6 +26,8 @@ _IDS_AT_ONCE = 200
 class TransactionDriver(Driver[TransactionCoordinator]):
     """`Transactions` makes it, loads it and ends it."""
 
+    writing = frozenset({"InitProducerIdRequest", "EndTxnRequest"})
+
     def __init__(self, node: BrokerNode, partition: Partition) -> None:
         super().__init__(node, partition, _fresh(node), TimePassed())
 
@@ -70,6 +72,9 @@ class TransactionDriver(Driver[TransactionCoordinator]):
         """Bring partitions into a producer's transaction."""
         if self.failed:
             return ErrorCode.NOT_COORDINATOR
+        refusal = self.refusal()
+        if refusal is not None:
+            return refusal.code
         now_ms = self.node.clock.now_ms()
         code, effects = self.machine.add(
             transactional_id, producer_id, producer_epoch, partitions, client_version=client_version, now_ms=now_ms

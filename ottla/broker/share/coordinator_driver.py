@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 class ShareStateDriver(Driver[ShareCoordinator]):
     """`ShareStates` makes it, loads it and ends it."""
 
+    writing = frozenset(
+        {"InitializeShareGroupStateRequest", "WriteShareGroupStateRequest", "DeleteShareGroupStateRequest"}
+    )
+
     def __init__(self, node: BrokerNode, partition: Partition) -> None:
         super().__init__(node, partition, _fresh(node), TimePassed())
 
