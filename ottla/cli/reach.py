@@ -22,7 +22,10 @@ def reach(bootstrap: str, settings: Mapping[str, object]) -> None:
 
     A connection is not enough: what listens must answer as a broker does, or speak TLS when that is asked for.
     """
-    plain = str(settings.get("security.protocol", "PLAINTEXT")).upper().endswith("PLAINTEXT")
+    from ottla.settings.client.security import SecuritySettings
+
+    default = SecuritySettings.declared["security_protocol"].default
+    plain = str(settings.get("security.protocol", default)).upper().endswith("PLAINTEXT")
     import socket
 
     refused = []

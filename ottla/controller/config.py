@@ -22,6 +22,7 @@ from ottla.kernel.re2.pattern import Expression, InvalidExpression
 from ottla.kernel.topic_name import check_name
 from ottla.metadata.feature import CORDONED_DIRECTORIES_FROM, METADATA_VERSIONS
 from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, Image
+from ottla.settings.client_metrics import ClientMetricsSettings
 from ottla.settings.group.settings import GroupSettings
 from ottla.settings.schema import ConfigType, Setting, Settings
 from ottla.settings.server.settings import CONNECTION_LIMITS, ServerSettings
@@ -38,7 +39,6 @@ _CORDONED = "cordoned.log.dirs"
 _VALUE_LENGTH_MAX = 32767
 
 #: KIP-714. None is a list to APPEND and SUBTRACT.
-_CLIENT_METRICS = ("metrics", "interval.ms", "match")
 _CLIENT_METRICS_MATCH = (
     "client_instance_id",
     "client_id",
@@ -47,7 +47,6 @@ _CLIENT_METRICS_MATCH = (
     "client_source_address",
     "client_source_port",
 )
-_INTERVAL_MS_MIN, _INTERVAL_MS_MAX = 100, 3_600_000
 
 #: Pools of threads grow and shrink step by step (KIP-226).
 _THREADS = (
@@ -291,15 +290,16 @@ def _check_brokers_together(image: Image, settings: ServerSettings, name: str, a
 def _check_client_metrics(name: str, after: Mapping[str, str]) -> None:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+    declared = ClientMetricsSettings.declared()
     for key in after:
-        if key not in _CLIENT_METRICS:
+        if key not in declared:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {key}")
     interval = after.get("interval.ms")
     if interval is not None:
         if not re.fullmatch(r"[+-]?\d+", interval):
             why = f"Invalid value {interval} for configuration interval.ms: Not a number of type INT"
             raise KafkaError(ErrorCode.INVALID_CONFIG, why)
-        if not _INTERVAL_MS_MIN <= int(interval) <= _INTERVAL_MS_MAX:
+        if not declared["interval.ms"].accepts(int(interval)):
             why = f"Invalid value {interval} for interval.ms, interval must be between 100 and 3600000 (1 hour)"
             raise KafkaError(ErrorCode.INVALID_REQUEST, why)
     for pattern in filter(None, after.get("match", "").split(",")):

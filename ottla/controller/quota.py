@@ -15,27 +15,23 @@ from typing import Any
 
 from ottla.controller.decision import Decision, message_or_none
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.validators import INT_MAX, LONG_MAX
 from ottla.metadata.image import Image, QuotaEntity
+from ottla.settings.quota import AddressQuotas, UserQuotas
+from ottla.settings.schema import ConfigType, Setting
 from ottla.wire.api import alter_client_quotas as alter
 from ottla.wire.api import describe_client_quotas as describe
 from ottla.wire.record.metadata import ClientQuotaRecord, EntityData
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
-PRODUCER_BYTE_RATE = "producer_byte_rate"
-CONSUMER_BYTE_RATE = "consumer_byte_rate"
-REQUEST_PERCENTAGE = "request_percentage"
-CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
-CONNECTION_CREATION_RATE = "connection_creation_rate"
+PRODUCER_BYTE_RATE = UserQuotas.producer_byte_rate.name
+CONSUMER_BYTE_RATE = UserQuotas.consumer_byte_rate.name
+REQUEST_PERCENTAGE = UserQuotas.request_percentage.name
+CONTROLLER_MUTATION_RATE = UserQuotas.controller_mutation_rate.name
+CONNECTION_CREATION_RATE = AddressQuotas.connection_creation_rate.name
 
-_LONG_MAX, _INT_MAX = (1 << 63) - 1, (1 << 31) - 1
-#: Key -> (the largest value and its type) of whole numbers, None of others.
-_USER_KEYS: Mapping[str, tuple[int, str] | None] = {
-    PRODUCER_BYTE_RATE: (_LONG_MAX, "a LONG"),
-    CONSUMER_BYTE_RATE: (_LONG_MAX, "a LONG"),
-    REQUEST_PERCENTAGE: None,
-    CONTROLLER_MUTATION_RATE: None,
-}
-_IP_KEYS: Mapping[str, tuple[int, str] | None] = {CONNECTION_CREATION_RATE: (_INT_MAX, "an INT")}
+#: Whole numbers: the largest value, and how its type is called.
+_WHOLE = {ConfigType.LONG: (LONG_MAX, "a LONG"), ConfigType.INT: (INT_MAX, "an INT")}
 _FRACTION = 1e-6
 
 _EXACT, _DEFAULT, _SPECIFIED = 0, 1, 2
@@ -87,7 +83,7 @@ def _changed(image: Image, entity: QuotaEntity, operations: list[alter.OpData]) 
     return records
 
 
-def _keys(entity: QuotaEntity) -> Mapping[str, tuple[int, str] | None]:
+def _keys(entity: QuotaEntity) -> Mapping[str, Setting[Any]]:
     """What may be set on this entity."""
     names = dict(entity)
     if not names:
@@ -98,13 +94,13 @@ def _keys(entity: QuotaEntity) -> Mapping[str, tuple[int, str] | None]:
         if name == "":
             raise _invalid(f"Empty {kind} not supported")
     if IP not in names:
-        return _USER_KEYS
+        return UserQuotas.declared()
     if len(names) > 1:
         raise _invalid("Invalid quota entity combination, IP entity should not be combined with User or ClientId")
     name = names[IP]
     if name is not None and not _is_address(name):
         raise _invalid(f"{name} is not a valid IP.")
-    return _IP_KEYS
+    return AddressQuotas.declared()
 
 
 def _is_address(name: str) -> bool:
@@ -117,15 +113,14 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _check_value(keys: Mapping[str, tuple[int, str] | None], key: str, value: float) -> None:
+def _check_value(keys: Mapping[str, Setting[Any]], key: str, value: float) -> None:
     if key not in keys:
         raise _invalid(f"Invalid configuration key {key}")
     # Written so that what is not a number is refused too.
     if not value > 0:
         raise _invalid(f"Quota {key} must be greater than 0")
-    whole = keys[key]
-    if whole is not None:
-        most, kind = whole
+    if keys[key].type in _WHOLE:
+        most, kind = _WHOLE[keys[key].type]
         if value > most:
             raise _invalid(f"Proposed value for {key} is too large for {kind}.")
         if value % 1 > _FRACTION:

@@ -5,48 +5,46 @@ from dataclasses import fields
 from typing import Any
 
 from ottla.kernel.frozen import frozen
+from ottla.settings.server.group import GroupDeclaration
+from ottla.settings.server.share_group import ShareGroupDeclaration
+from ottla.settings.view import AS_DECLARED, SettingsView
 
 
 @frozen
-class CoordinatorSettings:
-    """The broker's group settings. The defaults are Apache Kafka 4.3's."""
+class CoordinatorSettings(SettingsView, of=(GroupDeclaration, ShareGroupDeclaration)):
+    """The broker's group settings."""
 
-    group_initial_rebalance_delay_ms: int = 3_000
-    group_min_session_timeout_ms: int = 6_000
-    group_max_session_timeout_ms: int = 1_800_000
-    group_max_size: int = 2_147_483_647
+    group_initial_rebalance_delay_ms: int = AS_DECLARED
+    group_min_session_timeout_ms: int = AS_DECLARED
+    group_max_session_timeout_ms: int = AS_DECLARED
+    group_max_size: int = AS_DECLARED
 
-    offset_metadata_max_bytes: int = 4_096
-    offsets_retention_minutes: int = 10_080
-    offsets_retention_check_interval_ms: int = 600_000
+    offset_metadata_max_bytes: int = AS_DECLARED
+    offsets_retention_minutes: int = AS_DECLARED
+    offsets_retention_check_interval_ms: int = AS_DECLARED
 
-    group_consumer_session_timeout_ms: int = 45_000
-    group_consumer_heartbeat_interval_ms: int = 5_000
-    group_consumer_assignment_interval_ms: int = 1_000
-    group_consumer_regex_refresh_interval_ms: int = 600_000
-    group_consumer_max_size: int = 2_147_483_647
+    group_consumer_session_timeout_ms: int = AS_DECLARED
+    group_consumer_heartbeat_interval_ms: int = AS_DECLARED
+    group_consumer_assignment_interval_ms: int = AS_DECLARED
+    group_consumer_regex_refresh_interval_ms: int = AS_DECLARED
+    group_consumer_max_size: int = AS_DECLARED
     #: The first is the default.
-    group_consumer_assignors: Sequence[str] = ("uniform", "range")
+    group_consumer_assignors: Sequence[str] = AS_DECLARED
     #: disabled, upgrade (classic to consumer), downgrade, or bidirectional.
-    group_consumer_migration_policy: str = "bidirectional"
+    group_consumer_migration_policy: str = AS_DECLARED
 
-    group_share_session_timeout_ms: int = 45_000
-    group_share_heartbeat_interval_ms: int = 5_000
-    group_share_assignment_interval_ms: int = 1_000
-    group_share_initialize_retry_interval_ms: int = 30_000
-    group_share_max_size: int = 200
+    group_share_session_timeout_ms: int = AS_DECLARED
+    group_share_heartbeat_interval_ms: int = AS_DECLARED
+    group_share_assignment_interval_ms: int = AS_DECLARED
+    group_share_initialize_retry_interval_ms: int = AS_DECLARED
+    group_share_max_size: int = AS_DECLARED
 
-    group_streams_session_timeout_ms: int = 45_000
-    group_streams_heartbeat_interval_ms: int = 5_000
-    group_streams_assignment_interval_ms: int = 1_000
-    group_streams_initial_rebalance_delay_ms: int = 3_000
-    group_streams_num_standby_replicas: int = 0
-    group_streams_max_size: int = 2_147_483_647
-
-    @classmethod
-    def of(cls, server: Any) -> "CoordinatorSettings":
-        """Take them from an object that has all of the broker's settings."""
-        return cls(**{field.name: getattr(server, field.name) for field in fields(cls)})
+    group_streams_session_timeout_ms: int = AS_DECLARED
+    group_streams_heartbeat_interval_ms: int = AS_DECLARED
+    group_streams_assignment_interval_ms: int = AS_DECLARED
+    group_streams_initial_rebalance_delay_ms: int = AS_DECLARED
+    group_streams_num_standby_replicas: int = AS_DECLARED
+    group_streams_max_size: int = AS_DECLARED
 
     @property
     def offsets_retention_ms(self) -> int:

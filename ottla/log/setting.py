@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING
 
 from ottla.kernel.frozen import frozen
+from ottla.settings.server.transaction import TransactionDeclaration
+from ottla.settings.topic.declaration import TopicDeclaration
 from ottla.wire.codec import CODEC_BY_NAME, Codec
 
 if TYPE_CHECKING:
@@ -14,41 +16,41 @@ UNLIMITED = (1 << 63) - 1
 
 @frozen
 class LogSettings:
-    """Defaults are Kafka 4.3.1's. Names are the topic settings' with `_` for `.`, the unit last."""
+    """Names are the topic settings' with `_` for `.`, the unit last."""
 
-    segment_bytes: int = 1 << 30
-    segment_ms: int = 604_800_000
-    segment_jitter_ms: int = 0
-    segment_index_bytes: int = 10_485_760
-    index_interval_bytes: int = 4096
-    max_message_bytes: int = 1_048_588
-    retention_ms: int = 604_800_000
-    retention_bytes: int = -1
-    file_delete_delay_ms: int = 60_000
-    flush_messages: int = UNLIMITED
-    flush_ms: int = UNLIMITED
+    segment_bytes: int = TopicDeclaration.segment_bytes.default
+    segment_ms: int = TopicDeclaration.segment_ms.default
+    segment_jitter_ms: int = TopicDeclaration.segment_jitter_ms.default
+    segment_index_bytes: int = TopicDeclaration.segment_index_bytes.default
+    index_interval_bytes: int = TopicDeclaration.index_interval_bytes.default
+    max_message_bytes: int = TopicDeclaration.max_message_bytes.default
+    retention_ms: int = TopicDeclaration.retention_ms.default
+    retention_bytes: int = TopicDeclaration.retention_bytes.default
+    file_delete_delay_ms: int = TopicDeclaration.file_delete_delay_ms.default
+    flush_messages: int = TopicDeclaration.flush_messages.default
+    flush_ms: int = TopicDeclaration.flush_ms.default
     #: Any of `delete` and `compact`.
-    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    cleanup_policy: frozenset[str] = frozenset(TopicDeclaration.cleanup_policy.default)
     #: What the cleaner goes by.
-    delete_retention_ms: int = 86_400_000
-    min_cleanable_dirty_ratio: float = 0.5
-    min_compaction_lag_ms: int = 0
-    max_compaction_lag_ms: int = UNLIMITED
+    delete_retention_ms: int = TopicDeclaration.delete_retention_ms.default
+    min_cleanable_dirty_ratio: float = TopicDeclaration.min_cleanable_dirty_ratio.default
+    min_compaction_lag_ms: int = TopicDeclaration.min_compaction_lag_ms.default
+    max_compaction_lag_ms: int = TopicDeclaration.max_compaction_lag_ms.default
     #: Not used by the log itself: the produce handler asks it of the log's topic.
-    min_insync_replicas: int = 1
+    min_insync_replicas: int = TopicDeclaration.min_insync_replicas.default
     #: None is `compression.type=producer`: batches stay as they came.
     codec: Codec | None = None
-    gzip_level: int = -1
-    lz4_level: int = 9
-    zstd_level: int = 3
+    gzip_level: int = TopicDeclaration.compression_gzip_level.default
+    lz4_level: int = TopicDeclaration.compression_lz4_level.default
+    zstd_level: int = TopicDeclaration.compression_zstd_level.default
     #: `message.timestamp.type=LogAppendTime`.
     log_append_time: bool = False
-    timestamp_before_max_ms: int = UNLIMITED
-    timestamp_after_max_ms: int = 3_600_000
-    producer_expiration_ms: int = 86_400_000
+    timestamp_before_max_ms: int = TopicDeclaration.message_timestamp_before_max_ms.default
+    timestamp_after_max_ms: int = TopicDeclaration.message_timestamp_after_max_ms.default
+    producer_expiration_ms: int = TransactionDeclaration.producer_id_expiration_ms.default
 
     @classmethod
-    def of(cls, topic: "TopicSettings", producer_expiration_ms: int = 86_400_000) -> "LogSettings":
+    def of(cls, topic: "TopicSettings", producer_expiration_ms: int) -> "LogSettings":
         """What a log needs of a topic's resolved settings."""
         compression = topic.compression_type
         segment_ms = topic.segment_ms

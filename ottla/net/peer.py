@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ottla.kernel.frozen import frozen
 from ottla.net.answer_frames import FRAME_BYTES_MAX
+from ottla.settings.server.network import NetworkDeclaration
 
 
 class Unanswered(OSError):
@@ -49,8 +50,8 @@ class OutboundOptions:
     backoff_ms: int = 50
     backoff_max_ms: int = 1_000
     #: How long the first attempt to connect may take, and an attempt after failures.
-    setup_timeout_ms: int = 10_000
-    setup_timeout_max_ms: int = 30_000
+    setup_timeout_ms: int = NetworkDeclaration.socket_connection_setup_timeout_ms.default
+    setup_timeout_max_ms: int = NetworkDeclaration.socket_connection_setup_timeout_max_ms.default
     in_flight_max: int = 5
     #: An answer longer than this closes the connection.
     frame_bytes_max: int = FRAME_BYTES_MAX

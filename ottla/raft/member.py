@@ -42,14 +42,15 @@ from ottla.raft.role import (
 )
 from ottla.raft.voters import VoterHistory, find_voter, replaced
 from ottla.raft.votes import Votes
+from ottla.settings.server.node import NodeDeclaration
 
 
 @frozen
 class QuorumSettings:
-    """The plain facts a quorum needs. Defaults are Kafka's."""
+    """The plain facts a quorum needs. Defaults are the server settings'."""
 
-    snapshot_bytes: int = 20 * 1024 * 1024
-    snapshot_interval_ms: int = 3_600_000
+    snapshot_bytes: int = NodeDeclaration.metadata_log_max_record_bytes_between_snapshots.default
+    snapshot_interval_ms: int = NodeDeclaration.metadata_log_max_snapshot_interval_ms.default
     #: After how long without a record a NoOp is written; 0 writes none (docs/decisions/0031).
     idle_interval_ms: int = 0
     cluster_id: str = ""
@@ -61,13 +62,13 @@ class QuorumSettings:
     #: This node has the controller role: it may become a voter, so its log is synced before each fetch.
     can_vote: bool = True
     auto_join: bool = False
-    election_timeout_ms: int = 1000
-    election_backoff_max_ms: int = 1000
-    fetch_timeout_ms: int = 2000
-    answer_timeout_ms: int = 2000
-    retry_backoff_ms: int = 20
-    fetch_max_bytes: int = 1024 * 1024
-    fetch_snapshot_max_bytes: int = 1024 * 1024
+    election_timeout_ms: int = NodeDeclaration.controller_quorum_election_timeout_ms.default
+    election_backoff_max_ms: int = NodeDeclaration.controller_quorum_election_backoff_max_ms.default
+    fetch_timeout_ms: int = NodeDeclaration.controller_quorum_fetch_timeout_ms.default
+    answer_timeout_ms: int = NodeDeclaration.controller_quorum_request_timeout_ms.default
+    retry_backoff_ms: int = NodeDeclaration.controller_quorum_retry_backoff_ms.default
+    fetch_max_bytes: int = NodeDeclaration.controller_quorum_fetch_max_bytes.default
+    fetch_snapshot_max_bytes: int = NodeDeclaration.controller_quorum_fetch_snapshot_max_bytes.default
     fetch_wait_ms: int = 500
 
 

@@ -29,6 +29,8 @@ from dataclasses import dataclass
 
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.frozen import frozen
+from ottla.settings.server.replication import ReplicationDeclaration
+from ottla.settings.server.storage import StorageDeclaration
 
 UNKNOWN_OFFSET = -1
 #: A fetch of an older version names no broker epoch.
@@ -52,9 +54,9 @@ class LeaderSettings:
 
     broker_id: int
     #: replica.lag.time.max.ms
-    lag_ms_max: int = 30_000
+    lag_ms_max: int = ReplicationDeclaration.replica_lag_time_max_ms.default
     #: min.insync.replicas of the topic
-    min_isr: int = 1
+    min_isr: int = StorageDeclaration.min_insync_replicas.default
 
 
 @frozen

@@ -106,7 +106,8 @@ _TAKES = {
 class Setting(Generic[T]):
     """A setting: its Kafka name, type, default, check, and what a person should know.
 
-    Made by the functions below, in the body of a class of settings; it lives as long as that class.
+    Made by the functions below, in the body of a class of settings; it lives as long as that class. A default that is a
+    server's setting is that setting's default, and the setting is what a topic or group without a value falls back to.
     """
 
     #: The name in the class: Kafka's, with `_` for `.`.
@@ -126,9 +127,11 @@ class Setting(Generic[T]):
         served: bool = True,
         internal: bool = False,
     ) -> None:
+        if isinstance(default, Setting):
+            broker, default = default.name, default.default
         self.type = type
-        self.name = name
-        self.default = default
+        self.name: str = name
+        self.default: Any = default
         self.doc = doc
         self.check = check
         self.importance = importance
@@ -181,9 +184,13 @@ class Setting(Generic[T]):
     def parse(self, text: str | None) -> T:
         """The typed value. Raises OttlaError when it is of another type or outside what the check takes."""
         value = None if text is None else self._typed(text.strip())
-        if self.check is not None and not self.check.accepts(value):
+        if not self.accepts(value):
             self.reject(text)
         return cast(T, value)
+
+    def accepts(self, value: object) -> bool:
+        """Is this typed value inside of what the check takes?"""
+        return self.check is None or self.check.accepts(value)
 
     def _typed(self, text: str) -> Any:
         kind = self.type
@@ -240,7 +247,7 @@ def _java_double(value: float) -> str:
 
 
 @overload
-def boolean(name: str, default: bool, doc: str, *rest: Any, **more: Any) -> Setting[bool]: ...
+def boolean(name: str, default: bool | Setting[bool], doc: str, *rest: Any, **more: Any) -> Setting[bool]: ...
 @overload
 def boolean(name: str, default: None, doc: str, *rest: Any, **more: Any) -> Setting[bool | None]: ...
 def boolean(name: str, default: Any, doc: str, *rest: Any, **more: Any) -> Setting[Any]:
@@ -249,7 +256,7 @@ def boolean(name: str, default: Any, doc: str, *rest: Any, **more: Any) -> Setti
 
 
 @overload
-def integer(name: str, default: int, doc: str, *rest: Any, **more: Any) -> Setting[int]: ...
+def integer(name: str, default: int | Setting[int], doc: str, *rest: Any, **more: Any) -> Setting[int]: ...
 @overload
 def integer(name: str, default: None, doc: str, *rest: Any, **more: Any) -> Setting[int | None]: ...
 def integer(name: str, default: Any, doc: str, *rest: Any, **more: Any) -> Setting[Any]:
@@ -263,7 +270,7 @@ def short(name: str, default: int, doc: str, *rest: Any, **more: Any) -> Setting
 
 
 @overload
-def long(name: str, default: int, doc: str, *rest: Any, **more: Any) -> Setting[int]: ...
+def long(name: str, default: int | Setting[int], doc: str, *rest: Any, **more: Any) -> Setting[int]: ...
 @overload
 def long(name: str, default: None, doc: str, *rest: Any, **more: Any) -> Setting[int | None]: ...
 def long(name: str, default: Any, doc: str, *rest: Any, **more: Any) -> Setting[Any]:
@@ -271,13 +278,13 @@ def long(name: str, default: Any, doc: str, *rest: Any, **more: Any) -> Setting[
     return Setting(ConfigType.LONG, name, default, doc, *rest, **more)
 
 
-def double(name: str, default: float, doc: str, *rest: Any, **more: Any) -> Setting[float]:
+def double(name: str, default: float | Setting[float], doc: str, *rest: Any, **more: Any) -> Setting[float]:
     """A floating number."""
     return Setting(ConfigType.DOUBLE, name, default, doc, *rest, **more)
 
 
 @overload
-def string(name: str, default: str, doc: str, *rest: Any, **more: Any) -> Setting[str]: ...
+def string(name: str, default: str | Setting[str], doc: str, *rest: Any, **more: Any) -> Setting[str]: ...
 @overload
 def string(name: str, default: None, doc: str, *rest: Any, **more: Any) -> Setting[str | None]: ...
 def string(name: str, default: Any, doc: str, *rest: Any, **more: Any) -> Setting[Any]:
@@ -300,7 +307,9 @@ def password(name: str, default: None, doc: str, *rest: Any, **more: Any) -> Set
 
 
 @overload
-def listing(name: str, default: tuple[str, ...], doc: str, *rest: Any, **more: Any) -> Setting[tuple[str, ...]]: ...
+def listing(
+    name: str, default: tuple[str, ...] | Setting[tuple[str, ...]], doc: str, *rest: Any, **more: Any
+) -> Setting[tuple[str, ...]]: ...
 @overload
 def listing(name: str, default: None, doc: str, *rest: Any, **more: Any) -> Setting[tuple[str, ...] | None]: ...
 def listing(name: str, default: Any, doc: str, *rest: Any, **more: Any) -> Setting[Any]:

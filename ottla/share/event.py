@@ -5,6 +5,8 @@ from typing import Any, Protocol
 
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import Uuid
+from ottla.settings.server.transaction import TransactionDeclaration
+from ottla.settings.view import AS_DECLARED, SettingsView
 
 
 class Topics(Protocol):
@@ -17,12 +19,12 @@ class Topics(Protocol):
 
 
 @frozen
-class StateSettings:
-    """The share.coordinator settings. The defaults are Apache Kafka 4.3's."""
+class StateSettings(SettingsView, of=(TransactionDeclaration,), prefix="share_coordinator_"):
+    """The share.coordinator settings."""
 
-    snapshot_update_records_per_snapshot: int = 500
-    state_topic_prune_interval_ms: int = 300_000
-    cold_partition_snapshot_interval_ms: int = 300_000
+    snapshot_update_records_per_snapshot: int = AS_DECLARED
+    state_topic_prune_interval_ms: int = AS_DECLARED
+    cold_partition_snapshot_interval_ms: int = AS_DECLARED
 
 
 @frozen

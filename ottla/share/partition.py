@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.frozen import frozen
+from ottla.settings.group.declaration import GroupOverrideDeclaration
 from ottla.share.state import UNSET_OFFSET, RecordState, StateBatch, combine
 from ottla.share.window import Run, Window
 
@@ -78,10 +79,10 @@ class Write(NamedTuple):
 class Limits:
     """A group's settings for its records."""
 
-    delivery_count: int = 5
-    record_lock_duration_ms: int = 30_000
-    record_locks: int = 2_000
-    may_renew: bool = True
+    delivery_count: int = GroupOverrideDeclaration.share_delivery_count_limit.default
+    record_lock_duration_ms: int = GroupOverrideDeclaration.share_record_lock_duration_ms.default
+    record_locks: int = GroupOverrideDeclaration.share_partition_max_record_locks.default
+    may_renew: bool = GroupOverrideDeclaration.share_renew_acknowledge_enable.default
 
 
 class Asked(NamedTuple):

@@ -18,6 +18,8 @@ from ottla.kernel.error import ErrorCode
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import TopicPartition
 from ottla.kernel.now import Now
+from ottla.settings.server.transaction import TransactionDeclaration
+from ottla.settings.view import AS_DECLARED, SettingsView
 from ottla.txn.event import (
     Answer,
     Append,
@@ -52,14 +54,14 @@ _FIRST_VERSION = 0
 
 
 @frozen
-class TransactionSettings:
-    """The broker's transaction settings. The defaults are Apache Kafka 4.3's."""
+class TransactionSettings(SettingsView, of=(TransactionDeclaration,)):
+    """The broker's transaction settings."""
 
-    transaction_max_timeout_ms: int = 15 * _MINUTE_MS
-    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
-    transactional_id_expiration_ms: int = 7 * 24 * 60 * _MINUTE_MS
-    transaction_remove_expired_transaction_cleanup_interval_ms: int = 60 * _MINUTE_MS
-    transaction_two_phase_commit_enable: bool = False
+    transaction_max_timeout_ms: int = AS_DECLARED
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = AS_DECLARED
+    transactional_id_expiration_ms: int = AS_DECLARED
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = AS_DECLARED
+    transaction_two_phase_commit_enable: bool = AS_DECLARED
 
 
 class TransactionCoordinator:

@@ -311,7 +311,7 @@ def test_a_compacted_topics_segments_are_never_open_for_longer_than_the_lag_allo
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,C:PLAINTEXT",
             }
         )
-        return LogSettings.of(TopicSettings.resolve(overrides, server)).segment_ms
+        return LogSettings.of(TopicSettings.resolve(overrides, server), 1000).segment_ms
 
     assert segment_ms(cleanup_policy="compact", segment_ms="5000", max_compaction_lag_ms="700") == 700
     assert segment_ms(cleanup_policy="compact,delete", segment_ms="500", max_compaction_lag_ms="700") == 500

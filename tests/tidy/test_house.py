@@ -4,12 +4,14 @@ import ast
 import re
 import sys
 import tomllib
+from importlib import import_module
 from typing import Any
 
 from ottla.settings.group.settings import BOUNDED, GroupSettings
 from ottla.settings.schema import Settings
 from ottla.settings.server.settings import ServerSettings
 from ottla.settings.topic.settings import TopicSettings
+from ottla.settings.view import SettingsView
 from tests.tidy.source import ROOT, files, modules, packages, prose_lines, texts, tree
 
 _PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -187,6 +189,8 @@ def _imported(node: ast.stmt) -> list[str]:
 
 def test_a_setting_says_honestly_whether_a_node_does_anything_with_it() -> None:
     """Served is what some module reads, or what a served setting of a topic or group falls back to."""
+    for view in ("ottla.group.setting", "ottla.share.event", "ottla.txn.coordinator"):
+        import_module(view)
     used = _read_attributes()
     wrong = {}
     overrides: tuple[type[Settings], ...] = (TopicSettings, GroupSettings)
@@ -215,4 +219,7 @@ def _read_attributes() -> set[str]:
         for node in ast.walk(tree(path))
         if isinstance(node, ast.Attribute)
     }
-    return read | {"broker_id"}  # another name of node.id
+    views = {
+        view._prefix + each for view in SettingsView.__subclasses__() for each in vars(view).get("__match_args__", ())
+    }
+    return read | views | {"broker_id"}  # another name of node.id

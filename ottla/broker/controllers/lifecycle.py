@@ -37,6 +37,7 @@ from enum import IntEnum
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import Uuid, uuid_text
+from ottla.settings.server.node import NodeDeclaration
 from ottla.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
 #: After the first answer that says caught up, and after the first one to a broker that wants to stop.
@@ -203,7 +204,7 @@ class LifeSettings:
     #: log.dir.failure.timeout.ms
     directory_timeout_ms: int
     #: broker.session.timeout.ms: a broker that no controller has answered for so long is fenced, wherever there is one.
-    session_timeout_ms: int = 9_000
+    session_timeout_ms: int = NodeDeclaration.broker_session_timeout_ms.default
     #: How long a controlled shutdown may take: five minutes in Apache Kafka's server.
     shutdown_timeout_ms: int = 300_000
 

@@ -126,15 +126,8 @@ class TransactionDriver(Driver[TransactionCoordinator]):
 
 
 def _fresh(node: BrokerNode) -> TransactionCoordinator:
-    settings = node.settings
     return TransactionCoordinator(
-        TransactionSettings(
-            settings.transaction_max_timeout_ms,
-            settings.transaction_abort_timed_out_transaction_cleanup_interval_ms,
-            settings.transactional_id_expiration_ms,
-            settings.transaction_remove_expired_transaction_cleanup_interval_ms,
-            settings.transaction_two_phase_commit_enable,
-        ),
+        TransactionSettings.of(node.settings),
         node.producer_ids.next,
         lambda: node.image.features.get("transaction.version", 0),
     )

@@ -22,13 +22,14 @@ from ottla.kernel.ids import NO_UUID, Uuid
 from ottla.kernel.ports import Rng
 from ottla.kernel.re2.pattern import Expression, InvalidExpression
 from ottla.metadata.image import CLIENT_METRICS, Image
+from ottla.settings.client_metrics import ClientMetricsSettings
 from ottla.wire.checksum import crc32c
 from ottla.wire.codec import codec_of, decompress
 
 _INSTANCES_MAX = 16_384
 #: Longer ago than any interval: monotonic time may begin at 0.
 _NEVER_MS = -(1 << 62)
-_INTERVAL_MS = 300_000
+_INTERVAL_MS: int = ClientMetricsSettings.interval_ms.default
 _ALL_METRICS = "*"
 #: Kafka's order: zstd, lz4, gzip, snappy.
 ACCEPTED_COMPRESSION_TYPES = (4, 3, 1, 2)

@@ -11,9 +11,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, Image
+from ottla.settings.client_metrics import ClientMetricsSettings
 from ottla.settings.group.settings import GroupSettings
+from ottla.settings.quota import ReplicationRates
 from ottla.settings.schema import READ_ONLY, ConfigType, Setting, Settings, SettingSource, Synonym
-from ottla.settings.server.settings import DYNAMIC_RATES, ServerSettings
+from ottla.settings.server.settings import ServerSettings
 from ottla.settings.topic.settings import TopicSettings
 
 #: Where a value comes from, by DescribeConfigs' numbers that no declared setting has.
@@ -60,28 +62,18 @@ def describe_broker(server: ServerSettings, image: Image, name: str) -> list[Des
     ]
 
 
-#: (name, default, type, meaning) of a subscription's settings.
-_CLIENT_METRICS = (
-    ("interval.ms", "300000", ConfigType.INT, "How often a client pushes, in milliseconds."),
-    ("match", "", ConfigType.LIST, "Which clients are asked: pairs of attribute and pattern; all when it is empty."),
-    ("metrics", "", ConfigType.LIST, "Prefixes of the names of the metrics that are wanted; * is all."),
-)
-
-
 def describe_client_metrics(image: Image, name: str) -> list[Described]:
     """The settings of one client metrics subscription (KIP-714)."""
     own = image.config(CLIENT_METRICS, name)
     found = []
-    for key, default, kind, meaning in _CLIENT_METRICS:
-        value = own.get(key)
-        if value is None:
-            found.append(Described(key, default, SettingSource.DEFAULT, kind, documentation=meaning))
-        else:
+    for key, one in ClientMetricsSettings.declared().items():
+        value, source = one.default_text, SettingSource.DEFAULT
+        synonyms: tuple[Synonym, ...] = ()
+        if key in own:
             # Its synonym is itself, with a source that only this kind of resource has.
-            itself = Synonym(key, value, SettingSource.CLIENT_METRICS)
-            found.append(
-                Described(key, value, SettingSource.CLIENT_METRICS, kind, documentation=meaning, synonyms=(itself,))
-            )
+            value, source = own[key], SettingSource.CLIENT_METRICS
+            synonyms = (Synonym(key, value, source),)
+        found.append(Described(key, value, source, one.type, documentation=one.documentation, synonyms=synonyms))
     return found
 
 
@@ -89,8 +81,8 @@ def _given(server: ServerSettings, name: str, synonyms: list[Synonym]) -> Descri
     """A setting that was given: declared, a listener's own, or an unknown one that may be a secret."""
     setting = server.behind(name)
     value, source = (synonyms[0].text, synonyms[0].source)
-    if name in DYNAMIC_RATES:
-        return Described(name, value, source, ConfigType.LONG, synonyms=tuple(synonyms))
+    if (rate := ReplicationRates.declared().get(name)) is not None:
+        return Described(name, value, source, rate.type, synonyms=tuple(synonyms))
     return Described(
         name,
         value,

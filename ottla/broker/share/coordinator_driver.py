@@ -60,12 +60,7 @@ class ShareStateDriver(Driver[ShareCoordinator]):
 
 
 def _fresh(node: BrokerNode) -> ShareCoordinator:
-    settings = node.settings
     return ShareCoordinator(
-        StateSettings(
-            settings.share_coordinator_snapshot_update_records_per_snapshot,
-            settings.share_coordinator_state_topic_prune_interval_ms,
-            settings.share_coordinator_cold_partition_snapshot_interval_ms,
-        ),
+        StateSettings.of(node.settings),
         ImageTopics(node.image),
     )

@@ -58,7 +58,7 @@ def produce(
     """Write records of random letters to TOPIC, and measure."""
     from ottla.cli import screen
 
-    settings = {"linger.ms": 5, **client_settings(bootstrap, client)}
+    settings = client_settings(bootstrap, client)
     settings.setdefault("compression.type", compression)
     settings.setdefault("acks", acks)
     reach(bootstrap, settings)
@@ -198,7 +198,7 @@ def _round_trips(
     latencies, total_ns, most_ns = Latencies(count), 0, 0
     payload = b"x" * size
     with (
-        Consumer({**shared, "fetch.max.wait.ms": 500, "fetch.min.bytes": 1}) as consumer,
+        Consumer(shared) as consumer,
         Producer({**shared, "linger.ms": 0, "acks": acks, **more}) as producer,
     ):
         partitions = [TopicPartition(topic, each) for each in consumer.partitions_for(topic)]

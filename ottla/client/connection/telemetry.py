@@ -23,6 +23,7 @@ from ottla.client.connection.node_metric import NodeMetrics
 from ottla.client.connection.otlp import Point, metrics_data
 from ottla.kernel.client_error import Unsupported
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.settings.client_metrics import ClientMetricsSettings
 from ottla.wire.api.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
@@ -34,7 +35,7 @@ _log = logging.getLogger("ottla.client")
 
 _PREFIX = "org.apache.kafka."
 #: Until a broker has said another one, and after a push that got no answer.
-_INTERVAL_MS = 300_000
+_INTERVAL_MS: int = ClientMetricsSettings.interval_ms.default
 #: How long the last push may hold up a client that closes.
 _CLOSE_SECONDS_MAX = 1.0
 _CODECS = frozenset(map(int, Codec))

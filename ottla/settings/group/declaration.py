@@ -2,6 +2,8 @@
 
 from ottla.kernel.validators import NOT_NEGATIVE, POSITIVE, AtLeast, OffsetReset, OneOf
 from ottla.settings.schema import boolean, integer, string
+from ottla.settings.server.group import GroupDeclaration
+from ottla.settings.server.share_group import ShareGroupDeclaration
 
 
 class GroupOverrideDeclaration:
@@ -9,45 +11,39 @@ class GroupOverrideDeclaration:
 
     consumer_session_timeout_ms = integer(
         "consumer.session.timeout.ms",
-        45_000,
+        GroupDeclaration.group_consumer_session_timeout_ms,
         "How long a member of this group may be silent (KIP-848).",
         POSITIVE,
-        broker="group.consumer.session.timeout.ms",
     )
     consumer_heartbeat_interval_ms = integer(
         "consumer.heartbeat.interval.ms",
-        5000,
+        GroupDeclaration.group_consumer_heartbeat_interval_ms,
         "How often a member of this group sends its heartbeat.",
         POSITIVE,
-        broker="group.consumer.heartbeat.interval.ms",
     )
     consumer_assignment_interval_ms = integer(
         "consumer.assignment.interval.ms",
-        1000,
+        GroupDeclaration.group_consumer_assignment_interval_ms,
         "How long this group waits between two assignments.",
         NOT_NEGATIVE,
-        broker="group.consumer.assignment.interval.ms",
     )
     share_session_timeout_ms = integer(
         "share.session.timeout.ms",
-        45_000,
+        ShareGroupDeclaration.group_share_session_timeout_ms,
         "How long a member of this share group may be silent (KIP-932).",
         POSITIVE,
-        broker="group.share.session.timeout.ms",
     )
     share_heartbeat_interval_ms = integer(
         "share.heartbeat.interval.ms",
-        5000,
+        ShareGroupDeclaration.group_share_heartbeat_interval_ms,
         "How often a member of this share group sends its heartbeat.",
         POSITIVE,
-        broker="group.share.heartbeat.interval.ms",
     )
     share_assignment_interval_ms = integer(
         "share.assignment.interval.ms",
-        1000,
+        ShareGroupDeclaration.group_share_assignment_interval_ms,
         "How long this share group waits between two assignments.",
         NOT_NEGATIVE,
-        broker="group.share.assignment.interval.ms",
     )
     share_auto_offset_reset = string(
         "share.auto.offset.reset",
@@ -63,24 +59,21 @@ class GroupOverrideDeclaration:
     )
     share_delivery_count_limit = integer(
         "share.delivery.count.limit",
-        5,
+        ShareGroupDeclaration.group_share_delivery_count_limit,
         "How often a record is delivered to this share group before it is given up.",
         AtLeast(2),
-        broker="group.share.delivery.count.limit",
     )
     share_record_lock_duration_ms = integer(
         "share.record.lock.duration.ms",
-        30_000,
+        ShareGroupDeclaration.group_share_record_lock_duration_ms,
         "How long a record stays with the member that acquired it.",
         AtLeast(1000),
-        broker="group.share.record.lock.duration.ms",
     )
     share_partition_max_record_locks = integer(
         "share.partition.max.record.locks",
-        2000,
+        ShareGroupDeclaration.group_share_partition_max_record_locks,
         "How many records of one partition may be acquired at a time.",
         AtLeast(100),
-        broker="group.share.partition.max.record.locks",
     )
     share_renew_acknowledge_enable = boolean(
         "share.renew.acknowledge.enable",
@@ -89,36 +82,31 @@ class GroupOverrideDeclaration:
     )
     streams_session_timeout_ms = integer(
         "streams.session.timeout.ms",
-        45_000,
+        ShareGroupDeclaration.group_streams_session_timeout_ms,
         "How long a member of this streams group may be silent (KIP-1071).",
         POSITIVE,
-        broker="group.streams.session.timeout.ms",
     )
     streams_heartbeat_interval_ms = integer(
         "streams.heartbeat.interval.ms",
-        5000,
+        ShareGroupDeclaration.group_streams_heartbeat_interval_ms,
         "How often a member of this streams group sends its heartbeat.",
         POSITIVE,
-        broker="group.streams.heartbeat.interval.ms",
     )
     streams_assignment_interval_ms = integer(
         "streams.assignment.interval.ms",
-        1000,
+        ShareGroupDeclaration.group_streams_assignment_interval_ms,
         "How long this streams group waits between two assignments.",
         NOT_NEGATIVE,
-        broker="group.streams.assignment.interval.ms",
     )
     streams_initial_rebalance_delay_ms = integer(
         "streams.initial.rebalance.delay.ms",
-        3000,
+        ShareGroupDeclaration.group_streams_initial_rebalance_delay_ms,
         "How long this streams group waits for more members before its first assignment.",
         NOT_NEGATIVE,
-        broker="group.streams.initial.rebalance.delay.ms",
     )
     streams_num_standby_replicas = integer(
         "streams.num.standby.replicas",
-        0,
+        ShareGroupDeclaration.group_streams_num_standby_replicas,
         "How many standby tasks this streams group keeps of each stateful task.",
         NOT_NEGATIVE,
-        broker="group.streams.num.standby.replicas",
     )

@@ -26,6 +26,7 @@ from ottla.settings.listener import (
     parse_protocol_map,
     parse_voters,
 )
+from ottla.settings.quota import ReplicationRates
 from ottla.settings.schema import (
     PER_BROKER,
     READ_ONLY,
@@ -215,7 +216,7 @@ class ServerSettings(
         As Kafka does it, what stands before this name's own first value is left out: it belongs to another name.
         """
         setting = self.behind(name)
-        hidden = name not in DYNAMIC_RATES and (setting is None or setting.sensitive)
+        hidden = name not in ReplicationRates.declared() and (setting is None or setting.sensitive)
         names = _SYNONYMS.get(name, (name,))
         if setting is not None and setting.name != name:
             names = (name, setting.name)
@@ -240,15 +241,6 @@ class ServerSettings(
         """Does this node belong to the quorum?"""
         return "controller" in self.process_roles
 
-
-#: Set while nodes run and nowhere else (KIP-73): bytes a second for throttled replicas and for moves.
-DYNAMIC_RATES = frozenset(
-    {
-        "leader.replication.throttled.rate",
-        "follower.replication.throttled.rate",
-        "replica.alter.log.dirs.io.max.bytes.per.second",
-    }
-)
 
 #: The settings of `ConnectionLimits`, in its order.
 CONNECTION_LIMITS = ("max.connections", "max.connection.creation.rate")

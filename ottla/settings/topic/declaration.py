@@ -4,7 +4,6 @@ from ottla.kernel.validators import (
     CLEANUP,
     CODECS,
     EVERY_REPLICA,
-    LONG_MAX,
     NOT_NEGATIVE,
     POSITIVE,
     TIMESTAMP,
@@ -12,6 +11,11 @@ from ottla.kernel.validators import (
     Between,
 )
 from ottla.settings.schema import boolean, double, integer, listing, long, string
+from ottla.settings.server.remote import RemoteDeclaration
+from ottla.settings.server.replication import ReplicationDeclaration
+from ottla.settings.server.storage import StorageDeclaration
+
+_HOUR_MS = 3_600_000
 
 
 class TopicDeclaration:
@@ -19,78 +23,77 @@ class TopicDeclaration:
 
     cleanup_policy = listing(
         "cleanup.policy",
-        ("delete",),
+        StorageDeclaration.log_cleanup_policy,
         "What happens to old segments: delete, compact, both, or nothing when empty.",
         CLEANUP,
-        broker="log.cleanup.policy",
     )
     compression_type = string(
         "compression.type",
-        "producer",
+        StorageDeclaration.compression_type,
         "How batches are stored: producer keeps them as they came, a codec's name compresses them again.",
         CODECS,
-        broker="compression.type",
     )
     compression_gzip_level = integer(
         "compression.gzip.level",
-        -1,
+        StorageDeclaration.compression_gzip_level,
         "The level for gzip when the node compresses; -1 is the library's own.",
         Between(1, 9, other=-1),
-        broker="compression.gzip.level",
     )
     compression_lz4_level = integer(
         "compression.lz4.level",
-        9,
+        StorageDeclaration.compression_lz4_level,
         "The level for lz4 when the node compresses.",
         Between(1, 17),
-        broker="compression.lz4.level",
     )
     compression_zstd_level = integer(
         "compression.zstd.level",
-        3,
+        StorageDeclaration.compression_zstd_level,
         "The level for zstd when the node compresses.",
         Between(-131_072, 22),
-        broker="compression.zstd.level",
     )
     retention_ms = long(
-        "retention.ms", 604_800_000, "How long segments are kept; -1 forever.", AtLeast(-1), broker="log.retention.ms"
+        "retention.ms",
+        StorageDeclaration.log_retention_hours.default * _HOUR_MS,
+        "How long segments are kept; -1 forever.",
+        AtLeast(-1),
+        broker="log.retention.ms",
     )
     retention_bytes = long(
         "retention.bytes",
-        -1,
+        StorageDeclaration.log_retention_bytes,
         "How many bytes of each partition are kept; -1 does not count them.",
-        broker="log.retention.bytes",
     )
     segment_bytes = integer(
         "segment.bytes",
-        1_073_741_824,
+        StorageDeclaration.log_segment_bytes,
         "The size at which a partition starts a new segment.",
         AtLeast(1_048_576),
-        broker="log.segment.bytes",
     )
     segment_ms = long(
-        "segment.ms", 604_800_000, "The age at which a partition starts a new segment.", POSITIVE, broker="log.roll.ms"
+        "segment.ms",
+        StorageDeclaration.log_roll_hours.default * _HOUR_MS,
+        "The age at which a partition starts a new segment.",
+        POSITIVE,
+        broker="log.roll.ms",
     )
     segment_jitter_ms = long(
         "segment.jitter.ms",
-        0,
+        StorageDeclaration.log_roll_jitter_hours.default * _HOUR_MS,
         "How much earlier at random a segment may end.",
         NOT_NEGATIVE,
         broker="log.roll.jitter.ms",
     )
     segment_index_bytes = integer(
         "segment.index.bytes",
-        10_485_760,
+        StorageDeclaration.log_index_size_max_bytes,
         "The most bytes of one index file; a full index starts a new segment.",
         AtLeast(4),
-        broker="log.index.size.max.bytes",
     )
     index_interval_bytes = integer(
         "index.interval.bytes",
-        4096,
+        StorageDeclaration.log_index_interval_bytes,
         "How many bytes of batches lie between two index entries.",
         NOT_NEGATIVE,
-        broker="log.index.interval.bytes",
     )
     internal_segment_bytes = integer(
         "internal.segment.bytes",
@@ -100,100 +103,87 @@ class TopicDeclaration:
     )
     file_delete_delay_ms = long(
         "file.delete.delay.ms",
-        60_000,
+        StorageDeclaration.log_segment_delete_delay_ms,
         "How long a deleted segment's files stay on the disk, so that readers can finish.",
         NOT_NEGATIVE,
-        broker="log.segment.delete.delay.ms",
     )
     flush_messages = long(
         "flush.messages",
-        LONG_MAX,
+        StorageDeclaration.log_flush_interval_messages,
         "How many records may lie in the page cache before the partition is flushed.",
         POSITIVE,
-        broker="log.flush.interval.messages",
     )
     flush_ms = long(
         "flush.ms",
-        LONG_MAX,
+        StorageDeclaration.log_flush_scheduler_interval_ms.default,
         "How long records may lie in the page cache before the partition is flushed.",
         NOT_NEGATIVE,
         broker="log.flush.interval.ms",
     )
     max_message_bytes = integer(
         "max.message.bytes",
-        1_048_588,
+        StorageDeclaration.message_max_bytes,
         "The largest record batch in bytes, as it is stored.",
         NOT_NEGATIVE,
-        broker="message.max.bytes",
     )
     message_timestamp_type = string(
         "message.timestamp.type",
-        "CreateTime",
+        StorageDeclaration.log_message_timestamp_type,
         "Whose time a record has: CreateTime the producer's, LogAppendTime the node's.",
         TIMESTAMP,
-        broker="log.message.timestamp.type",
     )
     message_timestamp_before_max_ms = long(
         "message.timestamp.before.max.ms",
-        LONG_MAX,
+        StorageDeclaration.log_message_timestamp_before_max_ms,
         "How far a record's time may lie behind the node's.",
         NOT_NEGATIVE,
-        broker="log.message.timestamp.before.max.ms",
     )
     message_timestamp_after_max_ms = long(
         "message.timestamp.after.max.ms",
-        3_600_000,
+        StorageDeclaration.log_message_timestamp_after_max_ms,
         "How far a record's time may lie ahead of the node's.",
         NOT_NEGATIVE,
-        broker="log.message.timestamp.after.max.ms",
     )
     min_insync_replicas = integer(
         "min.insync.replicas",
-        1,
+        StorageDeclaration.min_insync_replicas,
         "How many replicas must have a record before acks=all is answered.",
         POSITIVE,
-        broker="min.insync.replicas",
     )
     preallocate = boolean(
         "preallocate",
-        False,
+        StorageDeclaration.log_preallocate,
         "Whether a new segment's file is made at its full size.",
-        broker="log.preallocate",
         served=False,
     )
     delete_retention_ms = long(
         "delete.retention.ms",
-        86_400_000,
+        StorageDeclaration.log_cleaner_delete_retention_ms,
         "How long a compacted topic keeps the marks of deleted keys.",
         NOT_NEGATIVE,
-        broker="log.cleaner.delete.retention.ms",
     )
     min_cleanable_dirty_ratio = double(
         "min.cleanable.dirty.ratio",
-        0.5,
+        StorageDeclaration.log_cleaner_min_cleanable_ratio,
         "Which part of a partition must be new before it is compacted.",
         Between(0, 1),
-        broker="log.cleaner.min.cleanable.ratio",
     )
     min_compaction_lag_ms = long(
         "min.compaction.lag.ms",
-        0,
+        StorageDeclaration.log_cleaner_min_compaction_lag_ms,
         "How long a record is safe from compaction.",
         NOT_NEGATIVE,
-        broker="log.cleaner.min.compaction.lag.ms",
     )
     max_compaction_lag_ms = long(
         "max.compaction.lag.ms",
-        LONG_MAX,
+        StorageDeclaration.log_cleaner_max_compaction_lag_ms,
         "How long a record may wait for compaction.",
         POSITIVE,
-        broker="log.cleaner.max.compaction.lag.ms",
     )
     unclean_leader_election_enable = boolean(
         "unclean.leader.election.enable",
-        False,
+        ReplicationDeclaration.unclean_leader_election_enable,
         "Whether a replica that is not in sync may lead when no other can: records may be lost.",
-        broker="unclean.leader.election.enable",
     )
     leader_replication_throttled_replicas = listing(
         "leader.replication.throttled.replicas",
@@ -226,17 +216,15 @@ class TopicDeclaration:
     )
     local_retention_bytes = long(
         "local.retention.bytes",
-        -2,
+        RemoteDeclaration.log_local_retention_bytes,
         "How many bytes of a tiered partition stay on the disk; -2 follows retention.bytes.",
         AtLeast(-2),
-        broker="log.local.retention.bytes",
         served=False,
     )
     local_retention_ms = long(
         "local.retention.ms",
-        -2,
+        RemoteDeclaration.log_local_retention_ms,
         "How long segments of a tiered partition stay on the disk; -2 follows retention.ms.",
         AtLeast(-2),
-        broker="log.local.retention.ms",
         served=False,
     )

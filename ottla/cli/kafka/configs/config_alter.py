@@ -9,12 +9,11 @@ from ottla.cli.kafka.configs.config_entity import QUOTA_NAMES, Entities
 from ottla.cli.kafka.configs.config_view import quotas_of, settings_of
 from ottla.cli.kafka.program.option import Given
 from ottla.cli.kafka.program.tool import Failed, load
+from ottla.settings.quota import AddressQuotas, UserQuotas
 
 if TYPE_CHECKING:
     from ottla.client import Admin
 
-_USER_QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
-_IP_QUOTAS = ("connection_creation_rate",)
 _SCRAM = {"SCRAM-SHA-256": 4096, "SCRAM-SHA-512": 4096}
 _ITERATIONS = 4096
 #: A comma, or an equals sign, that does not stand between brackets.
@@ -35,7 +34,7 @@ def alter(given: Given, client: Admin, entities: Entities) -> None:
     elif kind in _RESOURCE_TYPES:
         _alter_resource(client, _RESOURCE_TYPES[kind], name, added, deleted)
     elif kind == "ips":
-        if unknown := [each for each in (*added, *deleted) if each not in _IP_QUOTAS]:
+        if unknown := [each for each in (*added, *deleted) if each not in AddressQuotas.declared()]:
             raise Failed(
                 "Only connection quota configs can be added for 'ips' using --bootstrap-server. Unexpected config "
                 f"names: {','.join(unknown)}"
@@ -74,7 +73,7 @@ def _alter_resource(client: Admin, kind: str, name: str, added: dict[str, str], 
 
 def _alter_users(client: Admin, entities: Entities, added: dict[str, str], deleted: list[str]) -> None:
     def split(names: list[str]) -> tuple[list[str], list[str], list[str]]:
-        quotas = [each for each in names if each in _USER_QUOTAS]
+        quotas = [each for each in names if each in UserQuotas.declared()]
         scram = [each for each in names if each in _SCRAM]
         return quotas, scram, [each for each in names if each not in quotas and each not in scram]
 

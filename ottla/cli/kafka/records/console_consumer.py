@@ -74,7 +74,11 @@ def _run(given: Given) -> int:
 
     shown = 0
     with Consumer(settings_for(ConsumerSettings, properties)) as consumer:
-        if "partition" not in given and str(properties.get("group.protocol", "classic")).lower() == "classic":
+        if (
+            "partition" not in given
+            and str(properties.get("group.protocol", ConsumerSettings.declared["group_protocol"].default)).lower()
+            == "classic"
+        ):
             tell(_ADVICE)
         try:
             if isinstance(formatter, DefaultFormatter) and formatter.prints_timestamp and "topic" in given:

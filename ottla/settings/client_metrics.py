@@ -1,0 +1,19 @@
+"""The settings of a client-metrics subscription (KIP-714): which clients push which metrics, and how often.
+
+Errors of wrong values are in Kafka's words, which differ from those of other settings: `ottla.controller.config`.
+"""
+
+from __future__ import annotations
+
+from ottla.kernel.validators import Between
+from ottla.settings.schema import Settings, integer, listing
+
+
+class ClientMetricsSettings(Settings):
+    """What one subscription may say; a setting that it does not have is its default."""
+
+    kind = "client metrics setting"
+
+    interval_ms = integer("interval.ms", 300_000, "How often a client pushes, in ms.", Between(100, 3_600_000))
+    match = listing("match", (), "Which clients are asked: pairs of attribute and pattern; all when it is empty.")
+    metrics = listing("metrics", (), "Prefixes of the names of the metrics that are wanted; * is all.")

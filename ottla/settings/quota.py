@@ -1,0 +1,65 @@
+"""Quotas: what users, clients and addresses may have (KIP-13, 124, 599, 612), and the rates of replication (KIP-73).
+
+Names are Kafka's, with underscores for users and dots for nodes; without a quota nothing bounds what is done.
+"""
+
+from __future__ import annotations
+
+from ottla.kernel.validators import INT_MAX, LONG_MAX, NOT_NEGATIVE
+from ottla.settings.schema import CLUSTER_WIDE, MEDIUM, Settings, double, integer, long
+
+
+class UserQuotas(Settings):
+    """Quotas of a user, a client id, or both."""
+
+    kind = "quota"
+
+    producer_byte_rate = long("producer_byte_rate", LONG_MAX, "Bytes a second that a node takes from producers.")
+    consumer_byte_rate = long("consumer_byte_rate", LONG_MAX, "Bytes a second that a node gives to consumers.")
+    request_percentage = double("request_percentage", float(INT_MAX), "Time of one thread that requests take, in %.")
+    controller_mutation_rate = double(
+        "controller_mutation_rate", float(INT_MAX), "Partitions a second that are made, added and deleted."
+    )
+
+
+class AddressQuotas(Settings):
+    """Quotas of an address."""
+
+    kind = "quota"
+
+    connection_creation_rate = integer(
+        "connection_creation_rate", INT_MAX, "New connections a second that a node takes.", NOT_NEGATIVE
+    )
+
+
+class ReplicationRates(Settings):
+    """Bytes a second for throttled replicas and for moves: set while nodes run and nowhere else."""
+
+    kind = "replication rate"
+
+    leader_replication_throttled_rate = long(
+        "leader.replication.throttled.rate",
+        LONG_MAX,
+        "Bytes a second that a leader gives to throttled replicas.",
+        NOT_NEGATIVE,
+        MEDIUM,
+        CLUSTER_WIDE,
+        served=False,
+    )
+    follower_replication_throttled_rate = long(
+        "follower.replication.throttled.rate",
+        LONG_MAX,
+        "Bytes a second that throttled replicas fetch.",
+        NOT_NEGATIVE,
+        MEDIUM,
+        CLUSTER_WIDE,
+        served=False,
+    )
+    replica_alter_log_dirs_io_max_bytes_per_second = long(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        LONG_MAX,
+        "Bytes a second that replicas move between directories with.",
+        NOT_NEGATIVE,
+        MEDIUM,
+        CLUSTER_WIDE,
+    )
