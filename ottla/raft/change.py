@@ -31,6 +31,7 @@ from ottla.wire.record.control import VotersRecord
 
 _FEATURE = "kraft.version"
 _PENDING = "Request timed out waiting for leader to handle previous voter change request"
+_VERSIONS_REQUEST = ApiVersionsRequest(client_software_name="ottla", client_software_version="quorum")
 _NOT_BEGUN = "Request timed out waiting for leader to establish HWM and fence previous voter changes"
 
 
@@ -81,8 +82,7 @@ class Changes:
         if find_node(member.voters.last, request.voter_id) is not None:
             why = f"The voter id for {_name(joins.voter)} is already part of the set of voters {self._named()}."
             return self._answer(event, ErrorCode.DUPLICATE_VOTER, why)
-        # The driver puts its own name into it.
-        if not member.send(peer, lambda: ApiVersionsRequest(client_software_name="ottla")):
+        if not member.send(peer, lambda: _VERSIONS_REQUEST):
             why = f"New voter {_name(joins.voter)} is not ready to receive requests"
             return self._answer(event, ErrorCode.REQUEST_TIMED_OUT, why)
         role.change = VoterChange(event, joins, member.now_ms + member.settings.answer_timeout_ms)

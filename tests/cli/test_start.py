@@ -99,7 +99,7 @@ def test_a_node_formatted_to_join_a_quorum_does_not_begin_its_own(tmp_path: Path
     assert formatted.code == 0, formatted.err
     said = in_process("start", path)
     assert said.code == 1
-    assert said.err.endswith("joins a quorum later, and this one begins its own: format it with --standalone\n")
+    assert said.err.endswith("names no other controller: name one, or format it with --standalone\n")
 
 
 def test_a_data_directory_of_another_node_is_not_touched(tmp_path: Path) -> None:

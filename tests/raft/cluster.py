@@ -311,6 +311,9 @@ class Node:
     def receive(self, message: Message) -> None:
         """A request has come."""
         if isinstance(message.request, ApiVersionsRequest):
+            # A node refuses one without a name or a version (KIP-511).
+            assert message.request.client_software_name, message.request
+            assert message.request.client_software_version, message.request
             feature = SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
             self._cluster.post(message._replace(response=ApiVersionsResponse(supported_features=[feature])))
             return

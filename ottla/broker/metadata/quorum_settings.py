@@ -27,6 +27,7 @@ def quorum_settings_of(settings: ServerSettings, cluster_id: str) -> QuorumSetti
         endpoints=voter_endpoints(settings),
         bootstrap=bootstrap_peers(settings),
         can_vote=settings.is_controller,
+        auto_join=settings.controller_quorum_auto_join_enable,
         election_timeout_ms=settings.controller_quorum_election_timeout_ms,
         election_backoff_max_ms=settings.controller_quorum_election_backoff_max_ms,
         fetch_timeout_ms=settings.controller_quorum_fetch_timeout_ms,

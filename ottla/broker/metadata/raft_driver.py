@@ -28,7 +28,7 @@ from ottla.broker.metadata.loader import check_servable, load
 from ottla.broker.metadata.log_view import MetadataLogView
 from ottla.broker.metadata.quorum_settings import quorum_settings_of
 from ottla.broker.metadata.raft_network import Dial, RaftNetwork
-from ottla.broker.metadata.voters import known_voters
+from ottla.broker.metadata.voters import asks_others, first_voters
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import Uuid
 from ottla.kernel.ports import Clock, Disk, Rng
@@ -135,7 +135,7 @@ class RaftDriver:
             retention_ms=-1,
             retention_bytes=-1,
         )
-        self._voters = VoterHistory(known_voters(Membership(), settings))
+        self._voters = VoterHistory(first_voters(settings, self.files.election()))
         loaded = load(self.files, log_settings, self._clock.now_ms(), self._voters)
         self.log = self.sync.log = loaded.log
         self.images.load(loaded)
@@ -156,15 +156,18 @@ class RaftDriver:
 
     def _check_voter(self, me: Voter) -> None:
         """A controller must have a quorum that it votes in or can follow."""
-        settings = self._settings
-        if not (self.membership.kraft_version or settings.controller_quorum_voters or self.log.end_offset):
+        voters = self.membership.voters
+        if find_voter(self.membership, me) is not None:
+            return
+        if not voters and not asks_others(self._settings):
             where = f"{self.directory} is formatted for a node that joins a quorum later"
-            raise OttlaError(f"{where}, and this one begins its own: format it with --standalone")
-        named = ", ".join(str(node.voter.node_id) for node in self.membership.voters) or "empty"
-        is_voter = find_voter(self.membership, me) is not None
-        if not is_voter and {node.voter.node_id for node in self.membership.voters} <= {me.node_id}:
+            raise OttlaError(
+                f"{where}, and controller.quorum.bootstrap.servers names no other controller: name one, or format it "
+                "with --standalone"
+            )
+        if voters and {node.voter.node_id for node in voters} <= {me.node_id}:
             # Else it follows the others until it is added.
-            raise OttlaError(f"node {me.node_id} is not a voter of this quorum, which is {named}")
+            raise OttlaError(f"node {me.node_id} is not a voter of this quorum, which is {me.node_id}")
 
     def run_beside(self, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
         """From now on the loop runs, and there are threads for syncs and snapshots."""
@@ -197,7 +200,7 @@ class RaftDriver:
     @property
     def voters(self) -> tuple[VoterNode, ...]:
         """The voters with their addresses: from the log, or with kraft.version 0 from the settings (KIP-595)."""
-        return known_voters(self.membership, self._settings)
+        return self.membership.voters
 
     def check_works(self) -> None:
         """KAFKA_STORAGE_ERROR when the log has failed."""

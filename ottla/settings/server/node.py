@@ -89,7 +89,6 @@ class NodeDeclaration:
         False,
         "Whether a controller that is not a voter asks to become one.",
         importance=LOW,
-        served=False,
     )
     controller_quorum_append_linger_ms = integer(
         "controller.quorum.append.linger.ms",

@@ -1,0 +1,49 @@
+"""Who votes before the log says it: the settings, this node alone, or voters that this node has not heard of yet."""
+
+import pytest
+
+from ottla.broker.metadata.voters import asks_others, first_voters
+from ottla.kernel.ids import Uuid
+from ottla.raft.role import Election, Voter
+from ottla.settings.server.settings import ServerSettings
+
+
+def settings(**changes: str) -> ServerSettings:
+    lines = {
+        "process.roles": "controller",
+        "node.id": "7",
+        "listeners": "CONTROLLER://127.0.0.1:9093",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": "/data",
+        "controller.quorum.bootstrap.servers": "127.0.0.1:9093",
+        **{name.replace("_", "."): value for name, value in changes.items()},
+    }
+    return ServerSettings.parse({name: value for name, value in lines.items() if value})
+
+
+@pytest.mark.parametrize(
+    ("election", "voters"),
+    [
+        (Election(), []),
+        (Election(3, leader_id=8), []),
+        (Election(3, voted=Voter(8, Uuid(b"8" * 16))), []),
+        (Election(3, leader_id=7), [7]),
+        (Election(3, voted=Voter(7, Uuid(b"7" * 16))), [7]),
+    ],
+)
+def test_a_controller_is_a_quorum_of_its_own_only_when_it_was_before(election: Election, voters: list[int]) -> None:
+    assert [each.voter.node_id for each in first_voters(settings(), election)] == voters
+
+
+def test_the_settings_of_a_static_quorum_go_first() -> None:
+    fixed = settings(controller_quorum_bootstrap_servers="", controller_quorum_voters="7@127.0.0.1:9093,8@other:9093")
+    found = first_voters(fixed, Election(3, leader_id=7))
+    assert [(each.voter.node_id, each.endpoints[0].host) for each in found] == [(7, "127.0.0.1"), (8, "other")]
+
+
+@pytest.mark.parametrize(
+    ("servers", "asks"),
+    [("127.0.0.1:9093", False), ("127.0.0.1:9094", True), ("127.0.0.1:9093,other:9093", True)],
+)
+def test_a_joining_controller_needs_another_to_ask(servers: str, asks: bool) -> None:
+    assert asks_others(settings(controller_quorum_bootstrap_servers=servers)) is asks
