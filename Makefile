@@ -32,7 +32,7 @@ else
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: help env demo docs test abuse fuzz mutants check bench bench-client bench-streams bench-cluster sim world chaos crash interop suites wander fmt clean
+.PHONY: help env demo docs test abuse fuzz mutants check bench bench-client bench-streams bench-cluster sim world chaos crash interop interop-cluster suites wander fmt clean
 
 help:
 	@echo 'make demo     a node, a real data set and a Spark pipeline over it, checked and plotted'
@@ -43,6 +43,7 @@ help:
 	@echo 'make check    format, lint, types, import layers, the source under test'
 	@echo 'make docs     the site, links and navigation checked, in build/docs'
 	@echo 'make interop  other implementations beside this one (SHORT=1: those that are not Python)'
+	@echo 'make interop-cluster  clusters and quorums of Ottla and Apache Kafka together, whole (half an hour)'
 	@echo 'make suites   the test suites of franz-go, sarama, librdkafka, Trogdor and confluent-kafka, whole, against a node (an hour)'
 	@echo 'make wander   random histories beside Apache Kafka, every reply compared (SEEDS=1-100 FAMILY=admin)'
 	@echo 'make bench    beside Apache Kafka, and our client beside others; tables go to bench/results'
@@ -124,6 +125,10 @@ else
 	@OTTLA_INTEROP_RESULTS=tests/interop/RESULTS.md $(PY) -m pytest -q -m '$(if $(LONG),interop or not interop,not long)' tests/interop $(ARGS)
 	@$(PY) -m pytest -q -m 'interop$(MARK)' --ignore=tests/interop tests $(ARGS)
 endif
+
+# `make interop` has one of each kind.
+interop-cluster: $(VENV)/.dev
+	@$(PY) -m pytest -q -m interop tests/interop/mixed $(ARGS)
 
 # LONG=1 of interop holds the short forms only: these take long and measure time.
 suites: $(VENV)/.dev
