@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from json.encoder import c_make_encoder, encode_basestring  # type: ignore[attr-defined]
 from typing import Any
 from uuid import UUID
 
@@ -97,12 +98,23 @@ def _to_bytes(value: Any) -> bytes:
     return bytes(value)
 
 
-_encode_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+_JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 _decode_json = json.JSONDecoder().raw_decode
 
 
+#: The C encoder inside of `json`, made once: `JSONEncoder.encode` makes one for each value.
+_pieces: Callable[[Any, int], Iterable[str]] | None = c_make_encoder and c_make_encoder(
+    *(None, _JSON.default, encode_basestring, None, ":", ",", False, False, True)
+)
+
+
 def _to_json(value: Any) -> bytes:
-    return _encode_json(value).encode()
+    if _pieces is not None:
+        try:
+            return "".join(_pieces(value, 0)).encode()
+        except Exception:  # the slower way says what is wrong, also of a value that holds itself
+            pass
+    return _JSON.encode(value).encode()
 
 
 def _from_json(data: bytes) -> Any:

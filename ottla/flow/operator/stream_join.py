@@ -14,28 +14,37 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ottla.flow.failure import Failed
 from ottla.flow.operator.emit import JOIN_INTERVAL, interval_ms
 from ottla.flow.processor import Context, Processor
-from ottla.flow.record import TIME_MAX, Record
+from ottla.flow.record import TIME_MAX, Headers, Record
 from ottla.flow.store.changelog import Cell
 from ottla.flow.store.unjoined import Candidate, UnjoinedStore
+from ottla.flow.task.push import Fused, Node, Push
 from ottla.flow.window import JoinWindows
 
 
-class JoinWindow(Processor):
+class JoinWindow(Fused):
     """Hands a record to the join, then keeps it for the other side."""
 
     def __init__(self, store: str) -> None:
         self._name = store
 
     def init(self, context: Context) -> None:
-        self.context = context
         self._store = context.get_state_store(self._name)
 
-    def process(self, record: Record) -> None:
-        self.context.forward(record)
-        if record.key is not None:
-            self._store.put(record.key, record.value, record.timestamp)
+    def fused(self, node: Node) -> Push:
+        emit, put, failed = node.emit, self._store.put, node.failed
+
+        def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            emit(key, value, timestamp, headers)
+            if key is not None:
+                try:
+                    put(key, value, timestamp)
+                except Exception as error:
+                    failed(key, value, timestamp, headers, error)
+
+        return push
 
 
 class JoinClock:
@@ -48,7 +57,7 @@ class JoinClock:
         self.next_emit: Cell = task.cell(f"{name}/next_emit", 0)
 
 
-class StreamJoin(Processor):
+class StreamJoin(Fused):
     """A side. `joiner` takes (key, left value, right value)."""
 
     def __init__(
@@ -81,36 +90,56 @@ class StreamJoin(Processor):
         if self._candidates_name is not None:
             self._candidates = context.get_state_store(self._candidates_name)
 
-    def process(self, record: Record) -> None:
-        clock, time = self._clock, record.timestamp
-        clock.stream_time.value = max(clock.stream_time.value, time)
-        if self._outer and record.key is None and record.value is not None:
-            self.context.forward(record.with_value(self._joined(record, None)))
-            return
-        if record.key is None or record.value is None:
-            self.context.drop()
-            return
-        if self._candidates is not None and time == clock.stream_time.value:
-            self._give_up(self._candidates, record)
-        earliest, latest = max(0, time - self._before), max(0, time + self._after)
-        found = list(self._other.fetch(record.key, earliest, latest))
-        for other_time, other in found:
-            if self._candidates is not None:
-                self._candidates.remove(record.key, other_time, not self._left)
-            value = self._joined(record, other)
-            self.context.forward(Record(record.key, value, max(time, other_time), record.headers))
-        if self._outer and not found:
-            if self._candidates is None or latest < clock.stream_time.value:
-                self.context.forward(record.with_value(self._joined(record, None)))
-            else:
-                clock.oldest.value = min(clock.oldest.value, time)
-                self._candidates.put(record.key, time, self._left, record.value)
+    def fused(self, node: Node) -> Push:
+        failed, join, stream_time = node.failed, self._join(node.emit), self._clock.stream_time
+        joined, emit, outer, candidates = self._joined, node.emit, self._outer, self._candidates
 
-    def _joined(self, record: Record, other: Any) -> Any:
-        left, right = (record.value, other) if self._left else (other, record.value)
-        return self._joiner(record.key, left, right)
+        def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if timestamp > stream_time.value:
+                stream_time.value = timestamp
+            try:
+                if key is None or value is None:
+                    if outer and value is not None:
+                        emit(key, joined(key, value, None), timestamp, headers)
+                    else:
+                        node.drop()
+                    return
+                if candidates is not None and timestamp == stream_time.value:
+                    self._give_up(candidates, emit, headers)
+                join(key, value, timestamp, headers)
+            except Failed:
+                raise
+            except Exception as error:
+                failed(key, value, timestamp, headers, error)
 
-    def _give_up(self, candidates: UnjoinedStore, record: Record) -> None:
+        return push
+
+    def _join(self, emit: Push) -> Push:
+        """A function that joins a record with what the other side holds."""
+        fetch, joiner, candidates, clock = self._other.fetch, self._joiner, self._candidates, self._clock
+        before, after, left, outer = self._before, self._after, self._left, self._outer
+
+        def join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            latest = max(0, timestamp + after)
+            found = list(fetch(key, max(0, timestamp - before), latest))
+            for other_time, other in found:
+                if candidates is not None:
+                    candidates.remove(key, other_time, not left)
+                made = joiner(key, value, other) if left else joiner(key, other, value)
+                emit(key, made, timestamp if timestamp > other_time else other_time, headers)
+            if outer and not found:
+                if candidates is None or latest < clock.stream_time.value:
+                    emit(key, self._joined(key, value, None), timestamp, headers)
+                else:
+                    clock.oldest.value = min(clock.oldest.value, timestamp)
+                    candidates.put(key, timestamp, left, value)
+
+        return join
+
+    def _joined(self, key: Any, value: Any, other: Any) -> Any:
+        return self._joiner(key, value, other) if self._left else self._joiner(key, other, value)
+
+    def _give_up(self, candidates: UnjoinedStore, emit: Push, headers: Headers) -> None:
         clock, now = self._clock, self.context.current_system_time_ms()
         due = clock.oldest.value + self._after + self._windows.grace_ms
         # Without a candidate the sum overflows in Java, and the throttle starts.
@@ -129,8 +158,7 @@ class StreamJoin(Processor):
                 open_sides.add(candidate.left)
                 continue
             left, right = (candidate.value, None) if candidate.left else (None, candidate.value)
-            value = self._joiner(candidate.key, left, right)
-            self.context.forward(Record(candidate.key, value, candidate.timestamp, record.headers))
+            emit(candidate.key, self._joiner(candidate.key, left, right), candidate.timestamp, headers)
             candidates.give_up(candidate)
 
     def _is_open(self, candidate: Candidate) -> bool:

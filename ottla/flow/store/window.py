@@ -1,8 +1,8 @@
 """Window stores: a value for a key and a window's start, kept for the retention time behind the newest start.
 
 Rules:
-- An entry is `key + start (8 bytes) + sequence number (4 bytes)`, as in Kafka Streams' changelogs; a second entry
-  `start + key + sequence` with a leading marker orders them by time for expiry and for emit on close.
+- An entry is `key + start (8 bytes) + sequence number (4 bytes)`, as in Kafka Streams' changelogs.
+- Two indexes in memory, by key and by start, are made from the entries when the store is opened.
 - An entry with `start <= newest start - retention` is hidden. A persistent store still shows the oldest of these
   moments to the scan of emit-on-close, one in memory does not (Kafka Streams 4.3, tried).
 - A put behind the retention is dropped.
@@ -12,6 +12,7 @@ Rules:
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,7 +23,8 @@ from ottla.flow.store.key_value import FIXED, RECENT_MAX
 from ottla.flow.store.ordered import OrderedBytes
 from ottla.flow.store.spec import StoreSpec
 
-_BY_KEY, _BY_TIME = b"k", b"t"
+#: In front of each entry, and behind all of them.
+_BY_KEY, _END = b"k", b"l"
 
 
 class WindowStore:
@@ -51,6 +53,13 @@ class WindowStore:
         self._observed = observed
         self._sequence = sequence
         self._pace = max(1, spec.retention_ms // 8)
+        #: By the bytes of a key the `start + sequence` of its entries, ascending.
+        self._spans: dict[bytes, list[bytes]] = {}
+        #: The starts, ascending, and the entries of each, in the order of their arrival.
+        self._starts: list[int] = []
+        self._at: dict[int, dict[bytes, None]] = {}
+        for place, _ in entries.scan(_BY_KEY, _END):
+            self._index(place[1:-12], int.from_bytes(place[-12:-4], "big"), place)
         #: The bytes of keys.
         self._names: dict[Any, bytes] = {}
         #: By key and start the values that were put last, and the bytes that they stand under.
@@ -81,13 +90,12 @@ class WindowStore:
         if data is not None:
             by_key = _BY_KEY + place
             self._recent.pop((key, start), None)
-            if self.entries.get(by_key) is None:
-                self.entries.put(_BY_TIME + time + name + sequence, b"")
+            if number or self.entries.get(by_key) is None:
+                self._index(name, start, by_key)
             self.entries.put(by_key, data)
         else:
             self._recent.pop((key, start), None)
-            self.entries.delete(_BY_KEY + place)
-            self.entries.delete(_BY_TIME + time + name + sequence)
+            self._delete(_BY_KEY + place)
 
     def fetch_one(self, key: Any, start: int) -> Any:
         """The value of one window, or None."""
@@ -144,28 +152,67 @@ class WindowStore:
         first = max(earliest, hidden + 1 if self.spec.in_memory else hidden, 0)
         if first > latest:
             return
-        low = _BY_TIME + first.to_bytes(8, "big")
-        for place, _ in self.entries.scan(low, _BY_TIME + (latest + 1).to_bytes(8, "big")):
-            time, name, sequence = place[1:9], place[9:-4], place[-4:]
-            data = self.entries.get(_BY_KEY + name + time + sequence)
-            if data is not None:
-                yield self._windowed(name, int.from_bytes(time, "big")), self._read(data)
+        starts = self._starts
+        for start in starts[bisect_left(starts, first) : bisect_right(starts, latest)]:
+            for place in sorted(self._at.get(start, ()), key=lambda each: each[1:-12] + each[-4:]):
+                data = self.entries.get(place)
+                if data is not None:
+                    yield self._windowed(place[1:-12], start), self._read(data)
 
     def _fetch(self, key: Any, earliest: int, latest: int, *, reverse: bool) -> Iterator[tuple[int, Any]]:
         first = max(earliest, self._observed.value - self.spec.retention_ms + 1, 0)
         if first > latest:
             return
-        name = _BY_KEY + self._key.serialize(self._topic, key)
-        size = len(name) + 12
-        low, high = name + first.to_bytes(8, "big"), name + latest.to_bytes(8, "big") + b"\xff\xff\xff\xff\x00"
-        for place, data in self.entries.scan(low, high, reverse):
-            # Longer keys lie between.
-            if len(place) == size:
-                yield int.from_bytes(place[-12:-4], "big"), self._read(data)
+        name = self._name(key)
+        spans = self._spans.get(name)
+        if not spans:
+            return
+        low, high = first.to_bytes(8, "big"), latest.to_bytes(8, "big") + b"\xff\xff\xff\xff"
+        found = spans[bisect_left(spans, low) : bisect_right(spans, high)]
+        get, prefix = self.entries.get, _BY_KEY + name
+        for span in reversed(found) if reverse else found:
+            data = get(prefix + span)
+            if data is not None:
+                yield int.from_bytes(span[:8], "big"), self._read(data)
+
+    def _index(self, name: bytes, start: int, place: bytes) -> None:
+        """Note a new entry."""
+        span = place[-12:]
+        spans = self._spans.get(name)
+        if spans is None:
+            self._spans[name] = [span]
+        elif spans[-1] < span:
+            spans.append(span)
+        else:
+            insort(spans, span)
+        at = self._at.get(start)
+        if at is None:
+            at = self._at[start] = {}
+            if not self._starts or start > self._starts[-1]:
+                self._starts.append(start)
+            else:
+                insort(self._starts, start)
+        at[place] = None
+
+    def _delete(self, place: bytes) -> None:
+        """Remove an entry, if it is there."""
+        if self.entries.get(place) is None:
+            return
+        self.entries.delete(place)
+        name, start = place[1:-12], int.from_bytes(place[-12:-4], "big")
+        spans = self._spans[name]
+        del spans[bisect_left(spans, place[-12:])]
+        if not spans:
+            del self._spans[name]
+        at = self._at[start]
+        del at[place]
+        if not at:
+            del self._at[start]
+            del self._starts[bisect_left(self._starts, start)]
 
     def _scan(self, earliest: int, latest: int, *, reverse: bool) -> Iterator[tuple[bytes, int, bytes]]:
         first = max(earliest, self._observed.value - self.spec.retention_ms + 1)
-        for place, data in self.entries.scan(_BY_KEY, _BY_TIME, reverse):
+        for place, data in self.entries.scan(_BY_KEY, _END, reverse):
             start = int.from_bytes(place[-12:-4], "big")
             if first <= start <= latest:
                 yield place[1:-12], start, data
@@ -174,9 +221,9 @@ class WindowStore:
         oldest = self._observed.value // self._pace * self._pace - self.spec.retention_ms
         if oldest <= 0:
             return
-        for place, _ in self.entries.scan(_BY_TIME, _BY_TIME + oldest.to_bytes(8, "big")):
-            self.entries.delete(place)
-            self.entries.delete(_BY_KEY + place[9:-4] + place[1:9] + place[-4:])
+        for start in self._starts[: bisect_left(self._starts, oldest)]:
+            for place in list(self._at[start]):
+                self._delete(place)
 
     def _windowed(self, name: bytes, start: int) -> Windowed:
         key = self._key.deserialize(self._topic, name)
