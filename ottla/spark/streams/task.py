@@ -88,6 +88,11 @@ class HostedTask:
             offsets[place] = positions[place] if waiting is None else waiting
         self._commit(task.take_outputs(), offsets)
 
+    def settle(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Commit the positions if no record waits."""
+        if self.idle:
+            self._commit([], {place: positions[place] for place in self.plan.sources})
+
     def _commit(self, outputs: list[Made], offsets: Mapping[TopicPartition, int]) -> None:
         changes = self.task.take_changes()
         self._cells |= changes.cells

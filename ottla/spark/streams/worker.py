@@ -164,18 +164,27 @@ class Share:
             )
 
     def _step(self, positions: dict[TopicPartition, int]) -> None:
+        self._while_stepping(lambda task: self._run(task, positions))
+
+    def _while_stepping(self, call: Callable[[HostedTask], None]) -> None:
         with self._stepping:
             try:
                 for task in self._tasks:
-                    self._run(task, positions)
+                    call(task)
             except BaseException:
                 self._driver.answer = None  # a task holds what is not committed
                 raise
 
     def _report(self) -> None:
         if time.monotonic() - self._reported > REPORT_S:
+            self._settle()
             self._see_ends()
             self._driver.tell({"tasks": {each.plan.id: self._told(each) for each in self._tasks}})
+
+    def _settle(self) -> None:
+        """Commit the positions of idle tasks behind transactions' markers, so that their lag is 0."""
+        positions = self._consumer.positions()
+        self._while_stepping(lambda task: task.settle(positions))
 
     def _told(self, hosted: HostedTask) -> dict[str, Any]:
         """What a task has done since it was opened; metric.py has the names."""
