@@ -35,7 +35,7 @@ endif
 .PHONY: help env demo docs test abuse fuzz mutants check bench bench-client bench-streams bench-cluster sim world chaos crash interop interop-cluster suites wander fmt clean
 
 help:
-	@echo 'make demo     a node, a real data set and a Spark pipeline over it, checked and plotted'
+	@echo 'make demo     a node, a real data set and a Streams program over it on Spark, checked and plotted'
 	@echo 'make test     the tests (LONG=1: the long ones too)'
 	@echo 'make fuzz     the tests with random examples, other ones every time (ROUNDS=10)'
 	@echo "make mutants  bugs planted one by one: does a test catch each? (ARGS='--package log --sample 10 --resume')"

@@ -22,7 +22,7 @@ ranking AS (
   FROM delays JOIN {airlines} USING (carrier) GROUP BY window)
 SELECT date_format(window.start, 'yyyy-MM-dd') day, place + 1 rank, of.* FROM ranking
 """
-# Each week's departures by airport and by the weather of their hour. Weeks begin on Monday; day 0 was a Thursday.
+# Each week's departures by airport and by the weather of their hour. Weeks begin on Thursday, as 1970 did.
 WEATHER_DELAYS = """
 WITH departures AS (  -- before the join, which then keeps hours instead of flights
   SELECT origin, window AS hour, count(*) flights, count(dep_delay) departed, sum(dep_delay) minutes
@@ -34,7 +34,7 @@ observed AS (
 SELECT date_format(window.start, 'yyyy-MM-dd') week, origin, name airport, weather, sum(flights) flights,
        sum(flights - departed) cancelled, sum(minutes) delay_minutes, try_divide(sum(minutes), sum(departed)) average
 FROM departures JOIN observed USING (origin, hour) JOIN {airports} USING (origin)
-GROUP BY window(window_time(hour), '7 days', '7 days', '4 days'), origin, name, weather
+GROUP BY window(window_time(hour), '7 days'), origin, name, weather
 """
 
 

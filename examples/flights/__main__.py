@@ -1,14 +1,13 @@
 """Run the demo: `python -m examples.flights` (what `make demo` does).
 
-A node starts in this process, an unmodified client feeds a year of flights into it, the pipeline of
-`examples/flights_pipeline.py` runs over it on Spark, and its results are read back, checked against pandas, and shown.
+A node starts in this process, an unmodified client feeds a year of flights into it, the Streams program of
+`examples/streams_flights.py` runs over it on Spark, and its results are read back, checked against pandas, and shown.
 Exit code 0: every figure is equal. 1: some are not. 2: it could not run.
 """
 
 import argparse
 import contextlib
 import sys
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,14 +19,18 @@ from rich.text import Text
 
 import ottla
 import ottla.spark
-from examples import flights_pipeline
+from examples import streams_flights
 from examples.flights import data, feed, plot, referee, screen
 from examples.flights.pace import Pace
 from examples.flights.results import Results
+from ottla.flow.handler import State
 from ottla.kernel.error import OttlaError
+from ottla.spark.streams.running import Running
 
 SPEED_UP = 1_000_000.0
 LOOK_EVERY_S = 0.25
+#: How long the program may take until all of its tasks are open.
+START_S = 120
 
 
 def main() -> int:
@@ -67,21 +70,31 @@ def run(console: Console, options: argparse.Namespace) -> int:
         say(f"Spark {spark.version} is ready, and {feeding.total:,} flights and weather reports to send")
         stack.callback(feeding.close)
         feeding.send_tables()
-        checkpoints = stack.enter_context(tempfile.TemporaryDirectory(prefix="flights-", ignore_cleanup_errors=True))
-        queries = flights_pipeline.start(spark, bootstrap_servers, checkpoints)
-        paces = [Pace(query, topic) for query, topic in zip(queries, feed.RESULTS, strict=True)]
-        say("the pipeline runs; Spark's first batches take a while to be compiled, and show no result until they end")
+        app = streams_flights.program()
+        running = app.start(bootstrap_servers, spark=spark)
+        pace = Pace(running, bootstrap_servers)
+        stack.callback(pace.close)
+        stack.callback(running.stop)
         results = Results(bootstrap_servers)
+        await_running(running)
+        say(f"the program runs, exactly once: {len(running.program.tasks)} tasks on {running.slots} workers")
         feeding.start()
-        watch(screen.Screen(console, feeding, results, paces))
-        say("the pipeline has read everything and closed every window")
-        for query in queries:
-            query.stop()
+        watch(screen.Screen(console, feeding, results, pace))
+        say("the program has processed everything")
+        running.stop()
         say("the results are read back, drawn and compared with pandas")
         results.finish()
-        picture = report(console, results, paces, feeding, options.output)
-        judged = [referee.judge(topic, rows, options.days) for topic, rows in results.rows.items()]
-    return conclude(console, judged, paces, picture, time.monotonic() - began)
+        picture = report(console, results, pace, feeding, options.output)
+        judged = [referee.judge(topic, results.rows(topic), options.days) for topic in feed.RESULTS]
+    return conclude(console, judged, pace, picture, time.monotonic() - began)
+
+
+def await_running(running: Running) -> None:
+    """Wait until all tasks are open; raises what ended the program before."""
+    deadline = time.monotonic() + START_S
+    while running.state is not State.RUNNING:
+        if running.await_termination(0.05) or time.monotonic() > deadline:
+            raise TimeoutError(f"the program is {running.state.value} after {START_S} s")
 
 
 def watch(view: screen.Screen) -> None:
@@ -89,50 +102,45 @@ def watch(view: screen.Screen) -> None:
     with view, ThreadPoolExecutor(1) as aside:
         while not view.feed.done():
             look(view)
-        left = aside.submit(drain, view.paces)
+        left = aside.submit(view.pace.drain)
         while not left.done():
             look(view)
         left.result()
         look(view)
 
 
-def drain(paces: list[Pace]) -> None:
-    """Wait until no query has anything left to read or a window left to close."""
-    for pace in paces:
-        pace.query.processAllAvailable()
-
-
 def look(view: screen.Screen) -> None:
     """Take in what is new and show it."""
     view.results.poll(LOOK_EVERY_S)
-    for pace in view.paces:
-        pace.look()
+    view.pace.look()
     view.show()
 
 
-def report(console: Console, results: Results, paces: list[Pace], feeding: feed.Feed, output: Path) -> Path:
+def report(console: Console, results: Results, pace: Pace, feeding: feed.Feed, output: Path) -> Path:
     """The tables, the rates and the picture."""
-    console.print(screen.carriers(results.rows["carrier-delays"]), screen.conditions(results.rows["weather-delays"]))
+    airlines, conditions = results.rows("carrier-delays"), results.rows("weather-delays")
+    console.print(screen.carriers(airlines), screen.conditions(conditions))
     rate = feeding.sent / feeding.seconds
-    console.print(f"sent      {feeding.sent:>9,} events in {feeding.seconds:.1f} s: {rate:,.0f} a second")
-    console.print("[dim]each stream ends with one event more, 30 days later: it closes the last windows[/dim]")
-    for pace in paces:
-        busy = f"in {pace.batches} batches, {pace.rate:,.0f} a second while busy"
-        console.print(f"{pace.name}: {pace.rows:,} rows read {busy}, {len(results.rows[pace.name]):,} rows written")
-    return plot.draw(results.rows["carrier-delays"], results.rows["weather-delays"], output)
+    console.print(f"sent: {feeding.sent:,} events in {feeding.seconds:.1f} s, {rate:,.0f} a second")
+    for part in pace.parts.values():
+        each_us = 1e6 * part.busy_s / max(part.processed, 1)
+        done = f"{part.processed:,} records, {each_us:.0f} µs each, in {part.commits} transactions"
+        console.print(f"[dim]{part.reads}:[/dim] {done}")
+    for topic in feed.RESULTS:
+        console.print(f"{topic}: told {results.told[topic]:,} times, {len(results.rows(topic)):,} rows at the end")
+    return plot.draw(airlines, conditions, output)
 
 
-def conclude(console: Console, judged: list[referee.Verdict], paces: list[Pace], picture: Path, seconds: float) -> int:
+def conclude(console: Console, judged: list[referee.Verdict], pace: Pace, picture: Path, seconds: float) -> int:
     """Say whether everything is equal; the exit code."""
     console.print(screen.verdicts(judged))
     for verdict in judged:
         for difference in verdict.differences:
             console.print(Text(f"{verdict.topic}: {difference}", "red"))
-    dropped = sum(pace.dropped for pace in paces)
-    if dropped:
-        console.print(Text(f"{dropped} rows came too late for their windows", "red"))
+    if pace.dropped:
+        console.print(Text(f"{pace.dropped} records came too late for their windows", "red"))
     console.print(f"the picture is in {picture}; all of it took {seconds:.0f} s")
-    return 0 if not dropped and all(verdict.equal for verdict in judged) else 1
+    return 0 if not pace.dropped and all(verdict.equal for verdict in judged) else 1
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ def ticks(days: int = YEAR) -> list[list[Event]]:
 
 
 def closing(last_ms: int) -> list[Event]:
-    """One event a stream, long after the last: it moves the watermark past every window."""
+    """One event a stream, long after the last: it moves a watermark past every window."""
     nobody = b'{"carrier":"-","origin":"-"}'
     return [Event(topic, None, nobody, last_ms + CLOSING_MS) for topic in STREAMS]
 

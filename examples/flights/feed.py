@@ -37,6 +37,8 @@ class Feed:
     ticks: list[list[Event]]
     #: event time runs this many times as fast as the clock; None: as fast as it goes
     speed_up: float | None
+    #: end with events of long after, which close all windows
+    closes: bool = False
     sent: int = 0
     #: event time of what was sent last
     time_ms: int = 0
@@ -45,9 +47,9 @@ class Feed:
     thread: threading.Thread = field(init=False)
 
     def __post_init__(self) -> None:
-        self.producer = Producer(
-            {"bootstrap.servers": self.bootstrap_servers, "enable.idempotence": True, "linger.ms": 2, **QUIET}
-        )
+        # Java's partitioner: weather meets the flights of its airport in the partition where Streams puts those.
+        settings = {"enable.idempotence": True, "linger.ms": 2, "partitioner": "murmur2_random"}
+        self.producer = Producer({"bootstrap.servers": self.bootstrap_servers, **settings, **QUIET})
         self.thread = threading.Thread(target=self._run, name="feed", daemon=True)
 
     @property
@@ -83,7 +85,8 @@ class Feed:
                 self.sent += len(tick)
                 self.time_ms = tick[-1].timestamp_ms
                 self.seconds = time.monotonic() - began
-            self._send(data.closing(self.time_ms))
+            if self.closes:
+                self._send(data.closing(self.time_ms))
         except BaseException as failure:
             self.failure = failure
 

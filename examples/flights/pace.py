@@ -1,46 +1,87 @@
-"""How far a query has come, from the progress Spark reports after each batch."""
+"""How far the program has come: what its tasks tell of themselves, and whether all of the input is processed."""
 
-from dataclasses import dataclass, field
+import contextlib
+from dataclasses import dataclass
 
-from pyspark.sql.streaming.query import StreamingQuery
+from examples.streams_flights import CHANGED
+from ottla.client import Admin, OffsetSpec
+from ottla.spark.streams.query import NotReadable
+from ottla.spark.streams.running import Running
 
 
-@dataclass
-class Pace:
-    """One query's progress so far; `look` takes in what is new."""
+@dataclass(slots=True)
+class Part:
+    """A sub-topology, summed over its tasks."""
 
-    query: StreamingQuery
-    name: str
-    rows: int = 0
-    batches: int = 0
-    #: rows that came later than the watermark allows; the results lack them
+    reads: str
+    processed: int = 0
+    waiting: int = 0
     dropped: int = 0
-    #: milliseconds in which batches with input ran
-    busy_ms: int = 0
-    watermark: str = "-"
-    _last: int = field(default=-1)
+    #: Seconds in which its functions ran.
+    busy_s: float = 0.0
+    commits: int = 0
+    #: The newest time of its records, in ms since 1970.
+    seen_ms: int = 0
+
+
+class Pace:
+    """The program's parts, in their order. `look` takes in what the tasks told last."""
+
+    def __init__(self, running: Running, bootstrap_servers: str) -> None:
+        self.running = running
+        self._admin = Admin(bootstrap_servers)
+        application = running.program.application_id
+        self._topics: dict[int, str] = {}
+        for task in running.program.tasks:
+            names = dict.fromkeys(place.topic.removeprefix(f"{application}-") for place in task.sources)
+            self._topics[task.subtopology] = " + ".join(name.removesuffix("-repartition") for name in names)
+        self.parts: dict[int, Part] = {}
+        self.look()
 
     @property
-    def rate(self) -> float:
-        """Input rows a second of the time in which batches ran."""
-        return self.rows * 1000 / self.busy_ms if self.busy_ms else 0.0
+    def dropped(self) -> int:
+        """Records that came too late for their windows."""
+        return sum(part.dropped for part in self.parts.values())
 
     def look(self) -> None:
-        """Take in the batches since the last look. Raises what ended the query, if anything did."""
-        failure = self.query.exception()
-        if failure is not None:
-            raise failure
-        last = self.query.lastProgress
-        if last is None or last.batchId == self._last:
-            return
-        for progress in self.query.recentProgress:
-            if progress.batchId <= self._last or "addBatch" not in progress.durationMs:
-                continue  # seen, or a trigger that found nothing to do
-            self._last = progress.batchId
-            self.batches += 1
-            self.rows += progress.numInputRows
-            if progress.numInputRows:
-                self.busy_ms += progress.durationMs["triggerExecution"]
-            self.dropped += sum(state.numRowsDroppedByWatermark for state in progress.stateOperators)
-            if (mark := progress.eventTime.get("watermark", "1970")) > "1971":
-                self.watermark = mark[:10]
+        """Raises what ended the program, if anything did."""
+        if self.running.await_termination(0):
+            raise RuntimeError("the program has ended")
+        parts = {number: Part(reads) for number, reads in sorted(self._topics.items())}
+        for name, told in self.running.tasks.copy().items():
+            part = parts[int(name.partition("_")[0])]
+            part.processed += told["processed"]
+            part.waiting += told["lag"]
+            part.dropped += told["dropped"]
+            part.busy_s += told["process_s"]
+            part.commits += told["commits"]
+            part.seen_ms = max(part.seen_ms, int((told["stream_time_s"] or 0) * 1000))
+        self.parts = parts
+
+    def drain(self) -> None:
+        """Wait until all records in the topics are processed, and those that follow from them.
+
+        Results are told now and then: when all input is processed, some may still be in the stores `CHANGED`, and when
+        they are not, on their way to the ranking.
+        """
+        while not (self._is_drained() and self._all_told() and self._is_drained()):
+            self.running.await_termination(0.2)
+
+    def _all_told(self) -> bool:
+        with contextlib.suppress(NotReadable):
+            return not any(entry for name in CHANGED for entry in self.running.store(name).all())
+        return False
+
+    def _is_drained(self) -> bool:
+        """The group has committed the end of every partition.
+
+        All commits are read before all ends: an end that equals an older commit had nothing more on its way, as outputs
+        and offsets of a step are one transaction.
+        """
+        committed = self._admin.list_group_offsets(self.running.program.application_id)
+        places = [place for task in self.running.program.tasks for place in task.sources]
+        ends = self._admin.list_offsets(dict.fromkeys(places, OffsetSpec.LATEST)).check()
+        return all(place in committed and committed[place].offset == end.offset for place, end in ends.items())
+
+    def close(self) -> None:
+        self._admin.close()

@@ -76,8 +76,7 @@ def weather_delays(days: int) -> list[Row]:
     weather["hour"] = weather.time
     flights = data.flights(days).assign(hour=lambda frame: frame.time.dt.floor("h"))
     joined = flights.merge(weather[["origin", "hour", "weather"]], on=["origin", "hour"])
-    monday = joined.hour.dt.floor("D") - pd.to_timedelta(joined.hour.dt.dayofweek, unit="D")
-    joined["week"] = monday.dt.strftime("%Y-%m-%d")
+    joined["week"] = joined.hour.dt.floor("7D").dt.strftime("%Y-%m-%d")  # weeks begin on Thursday, as 1970 did
     joined["cancelled"] = joined.dep_delay.isna()
     joined = joined.merge(data.table("airports").rename(columns={"faa": "origin", "name": "airport"}), on="origin")
     by = joined.groupby(["week", "origin", "airport", "weather"])

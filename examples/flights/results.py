@@ -9,14 +9,34 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPar
 from examples.flights.feed import QUIET, RESULTS, WAIT_S
 
 Row = dict[str, Any]
+#: The fields that name a row where a value is one row.
+KEYS = {"carrier-delays": ("day", "carrier"), "weather-delays": ("week", "origin", "weather")}
 
 
-class Results:
-    """Every row of the result topics so far, by topic, in the order of arrival."""
+class Newest:
+    """What each result topic says now: the last value of each key, and how many values there were (`told`)."""
+
+    def __init__(self) -> None:
+        self.told = dict.fromkeys(RESULTS, 0)
+        self._newest: dict[str, dict[Any, list[Row]]] = {topic: {} for topic in RESULTS}
+
+    def add(self, topic: str, value: Any) -> None:
+        """A value: all rows of a day, or a single row."""
+        rows = value if isinstance(value, list) else [value]
+        self.told[topic] += 1
+        first = rows[0]
+        key = (first.get("day"), None) if isinstance(value, list) else tuple(map(first.get, KEYS[topic]))
+        self._newest[topic][key] = rows
+
+    def rows(self, topic: str) -> list[Row]:
+        return [row for rows in self._newest[topic].values() for row in rows]
+
+
+class Results(Newest):
+    """The result topics so far, committed records only."""
 
     def __init__(self, bootstrap_servers: str) -> None:
-        self.rows: dict[str, list[Row]] = {topic: [] for topic in RESULTS}
-        self._positions = dict.fromkeys(RESULTS, 0)
+        super().__init__()
         self._consumer = Consumer(
             {"bootstrap.servers": bootstrap_servers, "group.id": "flights-demo", "enable.auto.commit": False, **QUIET}
         )
@@ -28,10 +48,9 @@ class Results:
         for message in messages:
             if message.error():
                 raise KafkaException(message.error())
-            topic, value, offset = message.topic(), message.value(), message.offset()
-            assert topic is not None and value is not None and offset is not None
-            self.rows[topic].append(json.loads(value))
-            self._positions[topic] = offset + 1
+            topic, value = message.topic(), message.value()
+            assert topic is not None and value is not None
+            self.add(topic, json.loads(value))
         return len(messages)
 
     def finish(self) -> None:
@@ -39,7 +58,7 @@ class Results:
         for topic in RESULTS:
             _, end = self._consumer.get_watermark_offsets(TopicPartition(topic, 0), WAIT_S)
             deadline = time.monotonic() + WAIT_S
-            while self._positions[topic] < end:
+            while self._consumer.position([TopicPartition(topic, 0)])[0].offset < end - 1:  # the last is a marker
                 if not self.poll(0.1) and time.monotonic() > deadline:
                     raise TimeoutError(f"{topic} could not be read to its end, offset {end}")
         self._consumer.close()

@@ -21,8 +21,8 @@ LINE_EVERY_S = 5.0
 class Screen:
     """The view while it runs: redrawn on a terminal, a line now and then elsewhere."""
 
-    def __init__(self, console: Console, feed: Feed, results: Results, paces: list[Pace]) -> None:
-        self.console, self.feed, self.results, self.paces = console, feed, results, paces
+    def __init__(self, console: Console, feed: Feed, results: Results, pace: Pace) -> None:
+        self.console, self.feed, self.results, self.pace = console, feed, results, pace
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._line_due = 0.0
         self._began = time.monotonic()
@@ -43,15 +43,11 @@ class Screen:
             self.console.print(self._line(), soft_wrap=True)
 
     def _line(self) -> str:
-        read = ", ".join(f"{pace.name}: {self._progress(pace)}" for pace in self.paces)
         seconds = time.monotonic() - self._began
         sent = f"{self.feed.sent:,} of {self.feed.total:,} events sent"
-        return f"{seconds:5.0f} s  {date(self.feed.time_ms)}  {sent}; {read}"
-
-    def _progress(self, pace: Pace) -> str:
-        if not pace.batches:
-            return "in its first batch"
-        return f"{pace.rows:,} read, {len(self.results.rows[pace.name]):,} out"
+        processed = sum(part.processed for part in self.pace.parts.values())
+        told = ", ".join(f"{topic} told {count:,} times" for topic, count in self.results.told.items())
+        return f"{seconds:5.0f} s  {date(self.feed.time_ms)}  {sent}; {processed:,} records processed; {told}"
 
     def _view(self) -> RenderableType:
         head = Table.grid(padding=(0, 2))
@@ -61,20 +57,31 @@ class Screen:
             f"{self.feed.sent:>7,} events sent",
             f"{self.feed.sent / max(self.feed.seconds, 0.001):>7,.0f}/s",
         )
-        queries = Table("query", "read", "rows/s", "batches", "watermark", "results", box=None, header_style="dim")
-        for column in queries.columns[1:]:
+        parts = Table("reads", "records", "waiting", "commits", "time", box=None, header_style="dim")
+        for column in parts.columns[1:]:
             column.justify = "right"
-        for pace in self.paces:
-            written = len(self.results.rows[pace.name])
-            cells = (f"{pace.rows:,}", f"{pace.rate:,.0f}", str(pace.batches), pace.watermark, f"{written:,}")
-            queries.add_row(pace.name, *cells)
-        return Group(Panel(Group(head, Text(), queries), title="flights", border_style="cyan"), self._ranking())
+        for part in self.pace.parts.values():
+            seen = date(part.seen_ms) if part.seen_ms else "-"
+            parts.add_row(part.reads, f"{part.processed:,}", f"{part.waiting:,}", f"{part.commits:,}", seen)
+        body = Group(head, Text(), parts)
+        return Group(Panel(body, title="flights", border_style="cyan"), self._ranking(), self._conditions())
 
     def _ranking(self) -> RenderableType:
-        rows = self.results.rows["carrier-delays"]
+        """The newest day that has begun, as its airlines stand now."""
+        rows = self.results.rows("carrier-delays")
         last = max((row["day"] for row in rows), default=None)
         day = sorted((row for row in rows if row["day"] == last), key=lambda row: int(row["rank"]))
-        return ranking(day[:8], f"the last closed day: {last}" if last else "no day is closed yet")
+        told = f"told {self.results.told['carrier-delays']:,} times"
+        return ranking(day[:8], f"airlines on {last} ({told})" if last else "no airline has landed yet")
+
+    def _conditions(self) -> RenderableType:
+        rows = self.results.rows("weather-delays")
+        parts = []
+        for kind in WEATHER:
+            of = [row for row in rows if row["weather"] == kind]
+            parts.append(f"{kind} {average(of, 'flights', 'cancelled'):.1f}" if of else f"{kind} -")
+        told = f"told {self.results.told['weather-delays']:,} times"
+        return Panel(Text("   ".join(parts)), title=f"minutes late at departure ({told})", border_style="dim")
 
 
 def ranking(day: Iterable[Row], title: str) -> RenderableType:

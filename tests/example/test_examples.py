@@ -155,5 +155,5 @@ def test_the_package_log_is_counted_as_by_hand(tmp_path: Path) -> None:
     assert "equal to a count by hand: True" in printed
 
 
-def test_airlines_are_ranked_as_by_hand() -> None:
-    assert "equal to means by hand: True" in run("streams_flights", "1")
+def test_flights_are_ranked_and_meet_their_weather_as_in_pandas() -> None:
+    assert run("streams_flights", "1").count("all equal to pandas") == 2
