@@ -1,5 +1,6 @@
 """Indexes: who is wrong where one and its log do not agree, what is served, what a lookup costs, how far one grows."""
 
+import dataclasses
 from itertools import pairwise
 from random import Random
 
@@ -130,3 +131,33 @@ def test_the_last_entry_of_a_time_index_has_a_place_in_its_file() -> None:
     rolled = [each.time_index for each in log.segments if each is not log.active]
     assert rolled
     assert {disk.open(each.path).size() for each in rolled} == {bound}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_offset_index_that_a_truncation_has_emptied_stays_empty_over_a_power_cut(seed: int) -> None:
+    """Whatever the disk keeps of what was not synced: an old entry would lead into the middle of a new batch."""
+    disk = SimDisk(Random(seed))
+    settings = dataclasses.replace(_SETTINGS, segment_bytes=20_000)
+    log = Log.open(disk, "/d/t-0", settings, now_ms=_NOW_MS)
+    for path in ("/", "/d"):
+        disk.sync_directory(path)
+
+    def append(batches: int, records: int) -> None:
+        for _ in range(batches):
+            batch = build([(_NOW_MS, None, bytes(500), ())] * records)
+            log.append(batch, leader_epoch=0, now_ms=_NOW_MS)
+
+    append(30, 1)
+    log.close()
+    log = Log.open(disk, "/d/t-0", settings, now_ms=_NOW_MS, clean=True)
+    assert len(log.active.offset_index)
+    log.truncate(2, _NOW_MS)
+    # No entry is due before the one batch, and none after it: the segment ends there.
+    append(1, 34)
+    append(1, 30)
+    assert [segment.base_offset for segment in log.segments] == [0, 36]
+    log.close()
+    disk.crash()
+    log = Log.open(disk, "/d/t-0", settings, now_ms=_NOW_MS, clean=True)
+    assert log.segments[0].offset_index.entries() == []
+    assert [_served(log, offset) for offset in range(66)] == [0, 1, *[2] * 34, *[36] * 30]

@@ -39,13 +39,15 @@ class _Corrupt(ValueError):
 class OffsetIndex:
     """Offset -> position, sparse. `Segment` makes and ends it."""
 
-    __slots__ = ("_disk", "_offsets", "_positions", "_written", "base_offset", "entries_max", "path", "rebuild")
+    __slots__ = ("_disk", "_emptied", "_offsets", "_positions", "_written", "base_offset", "entries_max", "path", "rebuild")
 
     def __init__(self, disk: Disk, path: str, base_offset: int, bytes_max: int) -> None:
         self._disk = disk
         self.path = path
         self.base_offset = base_offset
         self.entries_max = bytes_max // OFFSET_ENTRY_BYTES
+        #: The file had entries and was cut to nothing, which a crash could undo until the file is synced.
+        self._emptied = False
         #: Relative offsets, strictly rising, or None while not loaded; `_positions` goes with it.
         self._offsets: array[int] | None = None
         self._positions: array[int] = array("i")
@@ -71,9 +73,9 @@ class OffsetIndex:
         return len(self._loaded()) >= self.entries_max
 
     @property
-    def is_known_empty(self) -> bool:
-        """True if it has no entries; False also when that is not known without reading its file."""
-        return self._offsets is not None and not len(self._offsets)
+    def never_had_content(self) -> bool:
+        """True if its file is empty and was never cut; False also when that is not known without reading the file."""
+        return self._offsets is not None and not len(self._offsets) and not self._emptied
 
     @property
     def file_bytes(self) -> int:
@@ -138,12 +140,10 @@ class OffsetIndex:
     def finish(self) -> None:
         """Write the file as it is to be: the segment will not grow any more, for now."""
         if self._offsets is not None:
-            self._written = (
-                _bring_up_to_date(
-                    self._disk, self.path, self.encoded(self._written), self._written * OFFSET_ENTRY_BYTES
-                )
-                // OFFSET_ENTRY_BYTES
-            )
+            data, position = self.encoded(self._written), self._written * OFFSET_ENTRY_BYTES
+            size, was = _bring_up_to_date(self._disk, self.path, data, position)
+            self._written = size // OFFSET_ENTRY_BYTES
+            self._emptied = self._emptied or (not size and was > 0)
 
     def _loaded_positions(self) -> "array[int]":
         self._loaded()
@@ -267,10 +267,8 @@ class TimeIndex:
 
     def finish(self) -> None:
         if self._timestamps is not None:
-            self._written = (
-                _bring_up_to_date(self._disk, self.path, self.encoded(self._written), self._written * TIME_ENTRY_BYTES)
-                // TIME_ENTRY_BYTES
-            )
+            data, position = self.encoded(self._written), self._written * TIME_ENTRY_BYTES
+            self._written = _bring_up_to_date(self._disk, self.path, data, position)[0] // TIME_ENTRY_BYTES
 
     def _loaded(self) -> "array[int]":
         if self._timestamps is None:
@@ -307,15 +305,15 @@ def _read(disk: Disk, path: str, entry_bytes: int) -> bytes:
         file.close()
 
 
-def _bring_up_to_date(disk: Disk, path: str, data: bytes, position: int) -> int:
-    """Write `data` at `position` and end the file there; its size. Not durable yet."""
+def _bring_up_to_date(disk: Disk, path: str, data: bytes, position: int) -> tuple[int, int]:
+    """Write `data` at `position` and end the file there: (its size, the size it had). Not durable yet."""
     file = disk.open(path, create=True)
     try:
+        was, size = file.size(), position + len(data)
         if data:
             file.write(data, position)
-        size = position + len(data)
-        if file.size() != size:
+        if max(was, size) != size:
             file.truncate(size)
-        return size
+        return size, was
     finally:
         file.close()

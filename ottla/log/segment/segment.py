@@ -388,7 +388,7 @@ class Segment:
     def sync_indexes(self) -> None:
         """Make the files of an inactive segment's indexes durable. Called on a thread."""
         # A small segment has no entry in its offset index: a file without content, whose name is synced.
-        offsets = () if self.offset_index.is_known_empty else (OFFSET_INDEX,)
+        offsets = () if self.offset_index.never_had_content else (OFFSET_INDEX,)
         for suffix in (*offsets, TIME_INDEX, TRANSACTION_INDEX):
             try:
                 file = self._disk.open(self.path(suffix))
