@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,13 @@ from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
 from ottla.sim.disk import Crashed
 from ottla.wire.api import create_topics, describe_log_dirs, incremental_alter_configs
+from ottla.wire.api.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    ResponseDirectoryData,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
 from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.broker.disk_scene import TOPIC, Scene
 
@@ -35,6 +43,54 @@ def test_the_controller_is_told_of_logs_that_threads_have_made() -> None:
     scene.machine.settle()
     for index, partition in enumerate(scene.node.image.topics[TOPIC].partitions):
         assert partition.directories == (scene.node.log_dirs._id_of(scene.lies_in(index)),)
+
+
+@pytest.mark.parametrize("refuses_all", [True, False])
+def test_the_controller_is_told_again_what_it_has_refused(refuses_all: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    node, refused = scene.node, 0
+    ask = node.controllers.ask
+
+    def refusing(request: Any, done: Any, *more: Any, **named: Any) -> None:
+        nonlocal refused
+        if not isinstance(request, AssignReplicasToDirsRequest) or refused == 3:
+            return ask(request, done, *more, **named)
+        refused += 1
+        if refuses_all:
+            return done(KafkaError(ErrorCode.STALE_BROKER_EPOCH))
+        answer = AssignReplicasToDirsResponse(
+            directories=[
+                ResponseDirectoryData(
+                    id=directory.id,
+                    topics=[
+                        ResponseTopicData(
+                            topic_id=topic.topic_id,
+                            partitions=[
+                                ResponsePartitionData(
+                                    partition_index=each.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_ID
+                                )
+                                for each in topic.partitions
+                            ],
+                        )
+                        for topic in directory.topics
+                    ],
+                )
+                for directory in request.directories
+            ]
+        )
+        return done(answer)
+
+    monkeypatch.setattr(node.controllers, "ask", refusing)
+
+    def known(index: int) -> bool:
+        [directory] = node.image.topics[TOPIC].partitions[index].directories
+        return bool(node.log_dirs._id_of(scene.lies_in(index)) == directory)
+
+    scene.create()
+    assert refused
+    assert not any(known(index) for index in range(4))
+    scene.machine.run(lambda: all(known(index) for index in range(4)))
+    assert refused == 3
 
 
 def test_a_partition_moves_while_it_is_written_and_stays_there() -> None:

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.metadata.topic_view import TopicStep
 from ottla.controller.directory import directories_left
@@ -140,12 +140,14 @@ class LogDirs:
         if broker is None or image.metadata_version < DIRECTORIES_FROM or node.closed:
             return
         found: dict[Uuid, dict[Uuid, list[int]]] = {}
+        told: dict[TopicPartition, Uuid] = {}
         for tp, directory in places.items():
             topic = image.topics.get(tp.topic)
             if topic is None or node.node_id not in topic.partitions[tp.partition].replicas:
                 continue
             if directory_of(topic.partitions[tp.partition], node.node_id) != directory:
                 found.setdefault(directory, {}).setdefault(topic.topic_id, []).append(tp.partition)
+                told[tp] = directory
         if not found:
             return
         directories = [
@@ -163,7 +165,38 @@ class LogDirs:
         request = AssignReplicasToDirsRequest(
             broker_id=node.node_id, broker_epoch=broker.epoch, directories=directories
         )
-        node.controllers.ask(request, _assigned)
+        node.controllers.ask(request, partial(self._assigned, told))
+
+    def _assigned(self, told: Mapping[TopicPartition, Uuid], response: Any) -> None:
+        """Tell the controller again in a while what it has refused: it may know more of this broker or topic then."""
+        refused = dict(told)
+        if isinstance(response, KafkaError):
+            why: object = response
+        else:
+            codes = {
+                (topic.topic_id, each.partition_index): each.error_code
+                for directory in response.directories
+                for topic in directory.topics
+                for each in topic.partitions
+            }
+            topics = self._node.image.topics
+            for tp in told:
+                topic = topics.get(tp.topic)
+                if topic is None or not codes.get((topic.topic_id, tp.partition), ErrorCode.NONE):
+                    del refused[tp]
+            why = ", ".join(sorted({ErrorCode(code).name for code in codes.values() if code}))
+        if refused and not self._node.closed:
+            _log.warning("the controller is told again where %d logs are: %s", len(refused), why)
+            self._node.loop.call_later(_RETRY_SECONDS, self._tell_again, refused)
+
+    def _tell_again(self, refused: Mapping[TopicPartition, Uuid]) -> None:
+        store = self._node.store
+        self._tell_places(
+            {
+                tp: directory if store.get(tp) is None else self._id_of(store.directory_of(tp))
+                for tp, directory in refused.items()
+            }
+        )
 
     def _id_of(self, path: str) -> Uuid:
         return parse_uuid(self._node.store.directory_id(path))
@@ -332,11 +365,6 @@ class LogDirs:
         records = directories_left(node.quorum.decided, node.node_id, self.online_ids())
         if records:
             node.quorum.append(records)
-
-
-def _assigned(response: object) -> None:
-    if isinstance(response, KafkaError):
-        _log.error("the controller does not know where logs are: %s", response)
 
 
 def _parent(path: str) -> str:
