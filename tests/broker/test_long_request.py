@@ -6,6 +6,7 @@ import gc
 import socket
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ import ottla
 from ottla.broker.dispatch import dispatch
 from ottla.broker.handlers.fetch import ParkedFetch
 from ottla.replica.fetch_session import Wanted
+from ottla.sim.machine import Machine
+from ottla.sim.net import SimConnection
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
@@ -74,6 +77,50 @@ def test_a_fetch_that_waited_leaves_nothing_for_the_collector(node: ottla.Node, 
     assert _alive(ParkedFetch) == 0
 
 
+def _many_topics() -> bytes:
+    topics = [MetadataRequestTopic(name=f"{number:06d}") for number in range(20_000)]
+    return frame(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9)
+
+
+def test_long_requests_that_wait_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One is read, two wait, and the next loses its connection; the request of a client that left takes no room."""
+    sent = _many_topics()[4:]
+    monkeypatch.setattr(dispatch, "_LONG_BYTES_AT_ONCE", len(sent))
+    monkeypatch.setattr(dispatch, "_LONG_BYTES_WAITING", 2 * len(sent))
+    machine = Machine(Random(1))
+    machine.start()
+    answers: list[tuple[str, int]] = []
+    lost: list[str] = []
+
+    def client(name: str) -> SimConnection:
+        return machine.connect(lambda reply: answers.append((name, len(reply))), lambda: lost.append(name))
+
+    clients = {name: client(name) for name in ("read", "waits", "leaves", "refused", "later", "too late")}
+    for name in ("read", "waits", "leaves", "refused"):
+        clients[name].send(sent)
+    machine.run(lambda: clients["refused"].closed)
+    assert [name for name, each in clients.items() if each.closed] == ["refused"]
+    clients["leaves"].close("it leaves")
+    for name in ("later", "too late"):
+        clients[name].send(sent)
+    machine.run(lambda: len(answers) == 3)
+    assert [name for name, size in answers if size > 10 * 20_000] == ["read", "waits", "later"]
+    assert sorted(lost) == ["leaves", "refused", "too late"]
+
+
+def test_one_long_request_may_wait_however_long_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = _many_topics()[4:]
+    monkeypatch.setattr(dispatch, "_LONG_BYTES_AT_ONCE", 1)
+    monkeypatch.setattr(dispatch, "_LONG_BYTES_WAITING", 1)
+    machine = Machine(Random(1))
+    machine.start()
+    answers: list[bytes] = []
+    for _ in range(2):
+        machine.connect(answers.append, lambda: None).send(sent)
+    machine.run(lambda: len(answers) == 2)
+    assert len(answers) == 2
+
+
 def test_long_requests_beyond_the_bound_are_read_one_after_another(
     node: ottla.Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,8 +138,7 @@ def test_long_requests_beyond_the_bound_are_read_one_after_another(
 
         return read
 
-    topics = [MetadataRequestTopic(name=f"{number:06d}") for number in range(20_000)]
-    sent = frame(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9)
+    sent = _many_topics()
     monkeypatch.setattr(dispatch, "step_decoder", watched)
 
     monkeypatch.setattr(dispatch, "_LONG_BYTES_AT_ONCE", len(sent))

@@ -43,6 +43,8 @@ _LONG_FRAME_BYTES = 64 << 10
 #: Long requests are read beside each other as long as they have no more bytes together: in memory a request is some ten
 #: times its frame. One that is longer is read alone.
 _LONG_BYTES_AT_ONCE = 8 << 20
+#: Long requests that wait for that have no more bytes together, unless there is only one. The next one is refused.
+_LONG_BYTES_WAITING = 32 << 20
 
 
 class Handlers(Mapping[int, Handler]):
@@ -187,6 +189,7 @@ class Dispatch:
     def _read_in_steps(self, route: _Route, connection: Connection, data: bytes, slot: Slot) -> None:
         """Read a request of many elements while others have their turns, and then handle it as any other."""
         if self._long_bytes and self._long_bytes + len(data) > _LONG_BYTES_AT_ONCE:
+            self._check_waiting(route, len(data))
             connection.pause()
             self._long_waiting.append((route, connection, data, slot))
             return
@@ -212,6 +215,15 @@ class Dispatch:
                 connection.close(str(error))
 
         in_turns(connection, work())
+
+    def _check_waiting(self, route: _Route, size: int) -> None:
+        """PeerError where the long requests that wait are too many bytes already. Those of peers that left go first."""
+        if sum(len(each[2]) for each in self._long_waiting) + size > _LONG_BYTES_WAITING:
+            self._long_waiting = deque(each for each in self._long_waiting if not each[1].closed)
+            waiting = sum(len(each[2]) for each in self._long_waiting)
+            if waiting and waiting + size > _LONG_BYTES_WAITING:
+                name = route.handler.api.name
+                raise PeerError(f"a {name} request of {size} bytes, while others of {waiting} bytes wait to be read")
 
     def _read_waiting(self) -> None:
         """Begin with the long requests that waited until others were read, as many as there is room for."""
