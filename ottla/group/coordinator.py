@@ -29,6 +29,7 @@ from ottla.group.event import (
     Effect,
     Event,
     HeldHeartbeat,
+    Hurry,
     Loaded,
     Resigned,
     SettingsChanged,
@@ -54,7 +55,14 @@ from ottla.group.records.replay_share import SHARE_RECORDS
 from ottla.group.records.replay_streams import STREAMS_RECORDS
 from ottla.group.setting import CoordinatorSettings
 from ottla.group.share.description import describe_share_groups
-from ottla.group.share.heartbeat import fence_share_member, resume_heartbeat, share_heartbeat, start_share_sessions
+from ottla.group.share.heartbeat import (
+    end_hold,
+    hurry,
+    resume_heartbeat,
+    share_deadline,
+    share_heartbeat,
+    start_share_sessions,
+)
 from ottla.group.share.state import alter_share_offsets, delete_share_offsets, forget_state
 from ottla.group.state.classic import ClassicGroup, ClassicState
 from ottla.group.state.consumer import ConsumerGroup
@@ -163,6 +171,10 @@ class GroupCoordinator:
                 turn = CommandContext(self.shard, now)
                 resume_heartbeat(turn, event)
                 return turn.effects()
+            case Hurry():
+                turn = CommandContext(self.shard, now)
+                hurry(turn, event.ticket)
+                return turn.effects()
             case Resigned():
                 return self._resigned(now)
 
@@ -189,12 +201,14 @@ class GroupCoordinator:
             return self._expire(now)
         turn = CommandContext(self.shard, now)
         group = self.shard.groups.get(key.group_id)
-        if isinstance(group, ClassicGroup):
+        if key.alarm is Alarm.SHARE_HOLD:
+            end_hold(turn, key.group_id, key.member_id)
+        elif isinstance(group, ClassicGroup):
             _classic_deadline(turn, group, key)
         elif isinstance(group, ConsumerGroup):
             _consumer_deadline(turn, group, key)
-        elif isinstance(group, ShareGroup) and key.alarm is Alarm.SESSION and key.member_id in group.members:
-            fence_share_member(turn, group, group.members[key.member_id])
+        elif isinstance(group, ShareGroup):
+            share_deadline(turn, group, key)
         elif isinstance(group, StreamsGroup):
             if key.alarm is Alarm.STREAMS_INITIAL:
                 end_initial_delay(turn, group)
@@ -268,10 +282,11 @@ class GroupCoordinator:
                 for member_id in list(group.syncs):
                     answer_sync_error(turn, group, member_id, ErrorCode.NOT_COORDINATOR)
         error = KafkaError(ErrorCode.NOT_COORDINATOR)
-        for asked in self.shard.share_calls.values():
-            for call in asked.calls:
-                turn.answer(call.ticket, failure(call.request, call.version, error))
+        asked = [call for each in self.shard.share_calls.values() for call in each.calls]
+        for call in (*asked, *(each.call for each in self.shard.held.values())):
+            turn.answer(call.ticket, failure(call.request, call.version, error))
         self.shard.share_calls.clear()
+        self.shard.held.clear()
         self.leading = False
         self.shard.timers.clear()
         return turn.effects()
@@ -307,6 +322,7 @@ class GroupCoordinator:
             if isinstance(group, ClassicGroup):
                 waiting += [*group.joins.values(), *group.syncs.values()]
         waiting += [call.ticket for asked in self.shard.share_calls.values() for call in asked.calls]
+        waiting += self.shard.held
         assert sorted(waiting) == sorted(self.open), "a request waits for nothing, or is answered and waits"
         assert set(self.shard.offsets.committed) <= set(self.shard.groups)
 

@@ -83,7 +83,24 @@ class HeldHeartbeat:
     response: Any
 
 
-Event = Called | Loaded | Resigned | TimePassed | TopicsChanged | SettingsChanged | ShareStateAnswered | HeldHeartbeat
+@frozen
+class Hurry:
+    """The client has sent more behind this request, or has gone: a heartbeat that is held is answered now."""
+
+    ticket: int
+
+
+Event = (
+    Called
+    | Loaded
+    | Resigned
+    | TimePassed
+    | TopicsChanged
+    | SettingsChanged
+    | ShareStateAnswered
+    | HeldHeartbeat
+    | Hurry
+)
 
 #: The key and value of a record as they stand in `__consumer_offsets`. A value of None is a tombstone.
 Entry = tuple[bytes, bytes | None]

@@ -30,6 +30,8 @@ class Alarm(IntEnum):
     RETENTION = 9
     #: The first members of a streams group have gathered (group.streams.initial.rebalance.delay.ms).
     STREAMS_INITIAL = 10
+    #: A share group's heartbeat was held for long enough.
+    SHARE_HOLD = 11
 
 
 _OF_GROUPS = (

@@ -54,10 +54,12 @@ def test_the_controller_is_told_again_what_it_has_refused(refuses_all: bool, mon
     def refusing(request: Any, done: Any, *more: Any, **named: Any) -> None:
         nonlocal refused
         if not isinstance(request, AssignReplicasToDirsRequest) or refused == 3:
-            return ask(request, done, *more, **named)
+            ask(request, done, *more, **named)
+            return
         refused += 1
         if refuses_all:
-            return done(KafkaError(ErrorCode.STALE_BROKER_EPOCH))
+            done(KafkaError(ErrorCode.STALE_BROKER_EPOCH))
+            return
         answer = AssignReplicasToDirsResponse(
             directories=[
                 ResponseDirectoryData(
@@ -78,7 +80,7 @@ def test_the_controller_is_told_again_what_it_has_refused(refuses_all: bool, mon
                 for directory in request.directories
             ]
         )
-        return done(answer)
+        done(answer)
 
     monkeypatch.setattr(node.controllers, "ask", refusing)
 

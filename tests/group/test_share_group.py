@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from ottla.group import CoordinatorSettings
+from ottla.group.event import Hurry
 from ottla.group.share.assignor import assign_simple
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
@@ -244,6 +245,69 @@ def test_state_that_could_not_begun_is_asked_for_again_and_the_member_is_answere
     host.pass_ms(5_000)
     one.beat()
     assert one.assigned == {ORDERS: [0, 1, 2, 3]}
+
+
+def held_host() -> tuple[Host, int]:
+    """A member's first heartbeat waits for the share coordinator; its ticket."""
+    host = Host()
+    host.share_waits = True
+    ticket = host.ask(
+        ShareGroupHeartbeatRequest(group_id="g", member_id="one", member_epoch=0, subscribed_topic_names=["orders"]), 1
+    )
+    assert host.waits(ticket)
+    return host, ticket
+
+
+def answer_share_calls(host: Host) -> None:
+    host.share_waits = False
+    host.answer_share_calls()
+    host.change_topics()
+
+
+def test_a_member_that_leaves_while_its_heartbeat_is_held_stays_away() -> None:
+    host, ticket = held_host()
+    Sharer(host, "one", ["orders"]).leave()
+    assert host.group().members == {}
+    written = len(host.log)
+    answer_share_calls(host)
+    assert host.answers[ticket].error_code == 0
+    assert host.group().members == {}
+    # What was begun is noted, and nothing else.
+    assert len(host.log) == written + 1
+    assert host.replayed_group().initialized[ORDERS].partitions == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("hurries", [True, False])
+def test_a_held_heartbeat_is_answered_when_more_comes_behind_it_or_after_two_seconds(hurries: bool) -> None:
+    host, ticket = held_host()
+    host.pass_ms(1_999)
+    assert host.waits(ticket)
+    host.send(Hurry(ticket)) if hurries else host.pass_ms(1)
+    answer = host.answers[ticket]
+    assert (answer.error_code, answer.member_epoch, answer.assignment.topic_partitions) == (0, 2, [])
+    # Late, and for no answer.
+    host.send(Hurry(ticket))
+    host.pass_ms(2_000)
+    answer_share_calls(host)
+    one = Sharer(host, "one", ["orders"])
+    one.epoch = answer.member_epoch
+    one.beat()
+    assert one.assigned == {ORDERS: [0, 1, 2, 3]}
+
+
+def test_a_hold_that_ended_in_time_says_nothing_about_the_next() -> None:
+    host, ticket = held_host()
+    host.pass_ms(1_500)
+    answer_share_calls(host)
+    host.share_waits = True
+    host.topics.grow("orders", 5)
+    host.change_topics(changed=["orders"])
+    epoch = host.answers[ticket].member_epoch
+    second = host.ask(ShareGroupHeartbeatRequest(group_id="g", member_id="one", member_epoch=epoch), 1)
+    host.pass_ms(1_999)
+    assert host.waits(second)
+    host.pass_ms(1)
+    assert not host.waits(second)
 
 
 def test_a_new_leader_asks_at_once_for_state_that_the_old_one_was_waiting_for() -> None:

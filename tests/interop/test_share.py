@@ -3,9 +3,12 @@
 import os
 import subprocess
 from itertools import count
+from pathlib import Path
 
 import pytest
 
+import ottla
+from ottla.broker.share.persister import Persister
 from tests.broker.wire_client import WireClient
 from tests.interop import toolchain
 from tests.interop.apache_tool import ApacheTools
@@ -36,9 +39,9 @@ def topic_with(server: Server, *sizes: int) -> str:
     return topic
 
 
-def share(server: Server, group: str, topic: str, *commands: str) -> list[str]:
+def share(bootstrap: str, group: str, topic: str, *commands: str) -> list[str]:
     """What the Java consumer says to each command."""
-    command = [*toolchain.java_peer("Share"), server.bootstrap, group, topic, *commands]
+    command = [*toolchain.java_peer("Share"), bootstrap, group, topic, *commands]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -47,7 +50,7 @@ def share(server: Server, group: str, topic: str, *commands: str) -> list[str]:
 def test_the_java_consumer_accepts_releases_rejects_and_renews(server: Server, group: str) -> None:
     topic = topic_with(server, 4, 2)
     said = share(
-        server,
+        server.bootstrap,
         group,
         topic,
         "open batch_optimized 500",
@@ -75,15 +78,33 @@ def test_the_java_consumer_accepts_releases_rejects_and_renews(server: Server, g
 
 def test_the_java_consumer_takes_over_what_another_had(server: Server, group: str) -> None:
     topic = topic_with(server, 2, 2)
-    first = share(server, group, topic, "open record_limit 3", "poll 3", "ACCEPT 0 0", "commit", "close")
+    first = share(server.bootstrap, group, topic, "open record_limit 3", "poll 3", "ACCEPT 0 0", "commit", "close")
     assert first[1:4] == ["poll 0x1 1x1 2x1", "accept", "commit ok"]
-    second = share(server, group, topic, "open batch_optimized 500", "take 3", "commit", "idle", "close")
+    second = share(server.bootstrap, group, topic, "open batch_optimized 500", "take 3", "commit", "idle", "close")
     assert second[1:4] == ["take 1x2 2x2 3x1", "commit ok", "idle 0"]
+
+
+def test_the_java_consumer_closes_while_its_first_heartbeat_is_held(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The answer to the leave must not wait behind the held heartbeat: the consumer waits for it, for 30 s at most."""
+    asked = tmp_path / "asked"
+    monkeypatch.setattr("ottla.group.share.heartbeat._HOLD_MS", 600_000)
+    # A share coordinator that answers nothing.
+    monkeypatch.setattr(Persister, "initialize", lambda *_: asked.touch())
+    with ottla.Node() as node:
+        with WireClient(node.bootstrap_servers) as client:
+            topic, _ = create(client)
+        said = share(node.bootstrap_servers, "held", topic, "open batch_optimized 500", f"until {asked}", "timed-close")
+    assert said[:2] == ["open", "until true"]
+    assert int(said[2].split()[2]) < 15_000, said
 
 
 def test_apaches_tools_list_describe_reset_and_delete_share_groups(server: Server, group: str) -> None:
     topic = topic_with(server, 5)
-    assert share(server, group, topic, "open batch_optimized 500", "poll 5", "ACCEPT 0 2", "commit", "close")[1:4]
+    assert share(server.bootstrap, group, topic, "open batch_optimized 500", "poll 5", "ACCEPT 0 2", "commit", "close")[
+        1:4
+    ]
     with ApacheTools() as tools:
 
         def run(*words: str) -> str:
@@ -98,7 +119,7 @@ def test_apaches_tools_list_describe_reset_and_delete_share_groups(server: Serve
         assert row[:3] == [group, topic, "0"] and row[-1] == "2", offsets
         reset = ["--reset-offsets", "--to-earliest", "--topic", topic, "--group", group, "--execute"]
         assert topic in run(*reset)
-        again = share(server, group, topic, "open batch_optimized 500", "poll 5", "close")
+        again = share(server.bootstrap, group, topic, "open batch_optimized 500", "poll 5", "close")
         assert again[1] == "poll 0x1 1x1 2x1 3x1 4x1"
         assert "successful" in run("--delete-offsets", "--group", group, "--topic", topic).lower()
         assert "successful" in run("--delete", "--group", group).lower()

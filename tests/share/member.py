@@ -202,6 +202,13 @@ class Member:
 
     def acknowledge(self, *said: Said, version: int = 2, **change: Any) -> Any:
         """One ShareAcknowledge; the response."""
+        self.send_acknowledge(*said, version=version, **change)
+        response = self.client.receive(79, version)
+        if response.error_code == 0 and self.session_epoch >= 0:
+            self.session_epoch += 1
+        return response
+
+    def send_acknowledge(self, *said: Said, version: int = 2, **change: Any) -> None:
         partitions = {index: ack.AcknowledgePartition(partition_index=index) for index, *_ in said}
         for index, first, last, types in said:
             partitions[index].acknowledgement_batches.append(
@@ -215,10 +222,7 @@ class Member:
         )
         for name, value in change.items():
             setattr(request, name, value)
-        response = self.client.ask(request, version)
-        if response.error_code == 0 and self.session_epoch >= 0:
-            self.session_epoch += 1
-        return response
+        self.client.send(request, version)
 
     def take(self, *said: Said, wait_ms: int = 0, tries: int = 20, **asked: Any) -> list[Got]:
         """Records, from as many fetches as it takes to get any."""

@@ -15,6 +15,7 @@ from ottla.group.event import (
     Called,
     Continue,
     DeleteShareState,
+    Hurry,
     InitializeShareState,
     Loaded,
     SettingsChanged,
@@ -107,12 +108,19 @@ class GroupDriver(Driver[GroupCoordinator]):
         client_id: str = "",
         client_host: str = "",
         principal: str = "User:ANONYMOUS",
-    ) -> None:
-        """Put a request to the coordinator; `answer` is called once with the response, now or later."""
+    ) -> int:
+        """Put a request to the coordinator, under a ticket; `answer` is called once with the response, now or later."""
         if _log.isEnabledFor(logging.DEBUG):
             group, member = getattr(request, "group_id", ""), getattr(request, "member_id", "")
             _log.debug("%s of group %r, member %r, client %r", type(request).__name__, group, member, client_id)
-        self.step(Called(self.expect(answer), request, version, client_id, client_host, principal))
+        ticket = self.expect(answer)
+        self.step(Called(ticket, request, version, client_id, client_host, principal))
+        return ticket
+
+    def hurry(self, ticket: int) -> None:
+        """The client has sent more behind this request: answer it now if it is only held."""
+        if not self.failed:
+            self.step(Hurry(ticket))
 
     def carry_out(self, effect: Append | InitializeShareState | DeleteShareState | Continue, now_ms: int) -> None:
         """Append, as part of the producer's transaction where the effect names one; or ask the share coordinators."""

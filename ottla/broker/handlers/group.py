@@ -139,6 +139,18 @@ def consumer_group_heartbeat(call: Call, request: Any) -> Later:
 
 
 @handles(ApiKey.SHARE_GROUP_HEARTBEAT, refuse=failure)
+def share_group_heartbeat(call: Call, request: Any) -> Later:
+    """Put the heartbeat to its group's coordinator, which may hold it (decision 0130) until anything comes behind."""
+    check_enabled(call.node, SHARE)
+    check_alone(call.node, "share groups")
+    driver = call.node.groups.driver_of(request.group_id)
+    later = Later()
+    ticket = _put(call, driver, request, later)
+    if not later.resolved:
+        later.superseded = lambda _: driver.hurry(ticket)
+    return later
+
+
 @handles(ApiKey.ALTER_SHARE_GROUP_OFFSETS, refuse=failure)
 @handles(ApiKey.DELETE_SHARE_GROUP_OFFSETS, refuse=failure)
 def ask_share_group(call: Call, request: Any) -> Later:
@@ -150,7 +162,12 @@ def ask_share_group(call: Call, request: Any) -> Later:
 
 def _ask(call: Call, driver: GroupDriver, request: Any) -> Later:
     later = Later()
-    driver.ask(
+    _put(call, driver, request, later)
+    return later
+
+
+def _put(call: Call, driver: GroupDriver, request: Any, later: Later) -> int:
+    return driver.ask(
         request,
         call.version,
         later.resolve,
@@ -158,7 +175,6 @@ def _ask(call: Call, driver: GroupDriver, request: Any) -> Later:
         client_host=call.client_host,
         principal=call.principal,
     )
-    return later
 
 
 # ---- many groups, many coordinators

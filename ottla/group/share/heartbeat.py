@@ -7,8 +7,9 @@ Rules:
   when the member joins or sends everything.
 - The group epoch rises when subscriptions or their topics change, and when partitions have got state that no member was
   given yet. No member waits for another: it takes its target at its next heartbeat.
-- A heartbeat that needs state to be begun is answered when that is done, with what it brought: otherwise the first
-  member of a group would wait for its first records until its second heartbeat.
+- A heartbeat that needs state to be begun is held until that is done, and answered with what it brought: otherwise the
+  first member of a group would wait for its first records until its second heartbeat. It is held for `_HOLD_MS` at
+  most, and only until the client sends something behind it: a member that leaves meanwhile is not kept waiting.
 - A group of another kind, with members or without, is no share group: GROUP_ID_NOT_FOUND.
 """
 
@@ -44,6 +45,8 @@ from ottla.wire.api.share_group_heartbeat import (
 #: Apache Kafka's numbers, not settings.
 _MEMBER_ID_MAX = 36
 _REFRESH_INTERVAL_MS = 2_147_483_647
+#: Less than between two heartbeats: a member whose heartbeat was answered early has its partitions with the next.
+_HOLD_MS = 2_000
 
 
 def share_heartbeat(turn: CommandContext, call: Called) -> None:
@@ -63,14 +66,40 @@ def share_heartbeat(turn: CommandContext, call: Called) -> None:
 
 
 def resume_heartbeat(turn: CommandContext, held: HeldHeartbeat) -> None:
-    """The state that a heartbeat needed was begun, or could not be: answer it now."""
-    response = held.response
-    try:
-        response = _go_on(turn, held.call, resumed=True) or response
-    except KafkaError:
-        # The member was fenced meanwhile. What it was to be told is still true; its next heartbeat tells it the rest.
-        turn.entries.clear()
+    """The state that a heartbeat needed was begun, or could not be: answer it now, if it still waits."""
+    if turn.shard.held.pop(held.call.ticket, None) is None:
+        return
+    response, request = held.response, held.call.request
+    turn.timers.cancel(TimerKey(Alarm.SHARE_HOLD, request.group_id, request.member_id))
+    group = turn.shard.groups.get(request.group_id)
+    # One that has left or was fenced meanwhile must not join by this.
+    if isinstance(group, ShareGroup) and request.member_id in group.members:
+        try:
+            response = _go_on(turn, held.call, resumed=True) or response
+        except KafkaError:
+            # What it was to be told is still true; its next heartbeat tells it the rest.
+            turn.entries.clear()
     turn.answer(held.call.ticket, response)
+
+
+def hurry(turn: CommandContext, ticket: int) -> None:
+    """Answer a heartbeat that is held, without what it waits for; nothing if it is not."""
+    held = turn.shard.held.pop(ticket, None)
+    if held is not None:
+        turn.answer(ticket, held.response)
+
+
+def end_hold(turn: CommandContext, group_id: str, member_id: str) -> None:
+    """The time of a member's held heartbeats is over."""
+    for ticket, held in list(turn.shard.held.items()):
+        if (held.call.request.group_id, held.call.request.member_id) == (group_id, member_id):
+            hurry(turn, ticket)
+
+
+def share_deadline(turn: CommandContext, group: ShareGroup, key: TimerKey) -> None:
+    """A member is silent for too long."""
+    if key.alarm is Alarm.SESSION and key.member_id in group.members:
+        fence_share_member(turn, group, group.members[key.member_id])
 
 
 def _check_request(request: ShareGroupHeartbeatRequest) -> None:
@@ -114,7 +143,9 @@ def _go_on(turn: CommandContext, call: Called, *, resumed: bool) -> ShareGroupHe
     if resumed:
         begin_state(turn, group, epoch, missing, lambda _: None)
         return response
-    begin_state(turn, group, epoch, missing, lambda later: later.then(Continue(held)), [call])
+    turn.shard.held[call.ticket] = held
+    turn.alarm_in(TimerKey(Alarm.SHARE_HOLD, group.group_id, member.member_id), _HOLD_MS)
+    begin_state(turn, group, epoch, missing, lambda later: later.then(Continue(held)))
     return None
 
 

@@ -89,7 +89,6 @@ def begin_state(
     epoch: int,
     missing: Mapping[Uuid, NamedPartitions],
     then: Callable[[CommandContext], None],
-    calls: Sequence[Called] = (),
 ) -> None:
     """Have the state of these partitions begun; `then` is called when that is done or has failed."""
     group.asked_ms.update(dict.fromkeys(missing, turn.monotonic_ms))
@@ -106,7 +105,7 @@ def begin_state(
         finish_begin(later, group_id, missing, errors)
         then(later)
 
-    call_id = _ask(turn, answered, calls)
+    call_id = _ask(turn, answered, ())
     turn.then(InitializeShareState(call_id, group_id, epoch, offsets))
 
 

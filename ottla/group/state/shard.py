@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ottla.group.event import Answer, Append, Called, Effect, Entry
+from ottla.group.event import Answer, Append, Called, Effect, Entry, HeldHeartbeat
 from ottla.group.setting import CoordinatorSettings, GroupOverride
 from ottla.group.state.classic import ClassicGroup
 from ottla.group.state.consumer import ConsumerGroup
@@ -48,6 +48,8 @@ class Shard:
     #: By the number under which the share coordinator was asked. Of this leader only.
     share_calls: dict[int, ShareCall] = field(default_factory=dict)
     share_calls_made: int = 0
+    #: Heartbeats of share groups that wait for the share coordinator, by ticket.
+    held: dict[int, HeldHeartbeat] = field(default_factory=dict)
 
     def override(self, group_id: str) -> GroupOverride:
         return self.overrides.get(group_id, _NO_OVERRIDE)

@@ -39,7 +39,17 @@ class _Corrupt(ValueError):
 class OffsetIndex:
     """Offset -> position, sparse. `Segment` makes and ends it."""
 
-    __slots__ = ("_disk", "_emptied", "_offsets", "_positions", "_written", "base_offset", "entries_max", "path", "rebuild")
+    __slots__ = (
+        "_disk",
+        "_emptied",
+        "_offsets",
+        "_positions",
+        "_written",
+        "base_offset",
+        "entries_max",
+        "path",
+        "rebuild",
+    )
 
     def __init__(self, disk: Disk, path: str, base_offset: int, bytes_max: int) -> None:
         self._disk = disk

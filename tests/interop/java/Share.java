@@ -1,3 +1,5 @@
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -17,7 +19,8 @@ import org.apache.kafka.common.serialization.StringDeserializer;
  * A share group of Apache's own consumer. Each argument is a command; what each gives is one line.
  *
  * <p>Commands: poll N (until N records came), take N (accept what comes until it is N records), idle (one poll that must
- * give nothing), TYPE FIRST LAST (say what became of records that were polled), commit, close, open MODE.
+ * give nothing), TYPE FIRST LAST (say what became of records that were polled), until FILE (polls until it is there), commit,
+ * close, timed-close, open MODE.
  */
 public final class Share {
     private static final Duration PATIENCE = Duration.ofSeconds(60);
@@ -57,12 +60,19 @@ public final class Share {
                 return take(Integer.parseInt(command[1]));
             case "idle":
                 return "idle " + (consumer.poll(Duration.ofMillis(600)).count());
+            case "until":
+                return until(Path.of(command[1]));
             case "commit":
                 return commit();
             case "close":
                 consumer.close();
                 held.clear();
                 return "close";
+            case "timed-close":
+                long began = System.nanoTime();
+                consumer.close();
+                held.clear();
+                return "closed after " + Duration.ofNanos(System.nanoTime() - began).toMillis() + " ms";
             default:
                 return acknowledge(AcknowledgeType.valueOf(command[0]), command[1], command[2]);
         }
@@ -78,6 +88,15 @@ public final class Share {
             }
         }
         return "poll " + String.join(" ", got);
+    }
+
+    /** Polls until this file is there. */
+    private String until(Path file) {
+        long deadline = System.nanoTime() + PATIENCE.toNanos();
+        while (!Files.exists(file) && System.nanoTime() < deadline) {
+            consumer.poll(Duration.ofMillis(50));
+        }
+        return "until " + Files.exists(file);
     }
 
     /** In any number of polls: what another consumer gives back may come later than what nobody had. */
