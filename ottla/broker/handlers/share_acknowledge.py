@@ -48,14 +48,14 @@ def share_acknowledge(call: Call, request: ShareAcknowledgeRequest) -> Reply:
     if request.share_session_epoch == INITIAL_EPOCH:
         raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
     if request.share_session_epoch == FINAL_EPOCH:
-        sessions.find(owner)
+        session = sessions.find(owner)
     else:
-        sessions.resume(owner, request.share_session_epoch)
+        session = sessions.resume(owner, request.share_session_epoch)
     later = Later()
 
     def done(outcomes: dict[Key, Outcome]) -> None:
         if request.share_session_epoch == FINAL_EPOCH:
-            call.node.shares.end_session(sessions.find(owner))
+            call.node.shares.end_session(session)
         later.resolve(_response(call, group_id, outcomes))
 
     acknowledge(call, owner, request.topics, done, renews=request.is_renew_ack)

@@ -79,7 +79,12 @@ class Shares:
     # -- sessions
 
     def end_session(self, session: ShareSession) -> None:
-        """What a member has is available again; a group without sessions is forgotten."""
+        """What a member has is available again; a group without sessions is forgotten.
+
+        Nothing where another request has ended it already, or the member has begun another one.
+        """
+        if not self.sessions.holds(session):
+            return
         group_id, member_id = session.owner
         self.sessions.end(session.owner)
         for topic_id, index in session.partitions:
