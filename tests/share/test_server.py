@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import ottla
-from ottla.broker.share.persister import Persister
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import NO_UUID, Uuid, uuid_text
 from ottla.wire.api import alter_share_group_offsets as alter
@@ -26,8 +25,6 @@ from ottla.wire.api.read_share_group_state_summary import (
     ReadShareGroupStateSummaryRequest,
     ReadStateSummaryData,
 )
-from ottla.wire.api.share_group_describe import ShareGroupDescribeRequest
-from ottla.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.broker.wire_client import WireClient, make_coordinators
 from tests.share.member import (
     ACCEPT,
@@ -202,56 +199,6 @@ def test_closing_a_session_gives_back_what_the_member_has(node: ottla.Node, clie
         assert outcomes(one.acknowledge((0, 0, 0, [ACCEPT]), share_session_epoch=-1)) == [(0, 0)]
         assert [each.offset for each in two.take()] == [1]
         assert one.fetch(share_session_epoch=5).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
-
-
-def _replay(node: ottla.Node, do: Any, calls: list[tuple[Any, ...]]) -> None:
-    """Make calls that were held, on the node's loop."""
-
-    def all_of_them() -> None:
-        for call in calls:
-            do(*call)
-
-    node._on_loop(all_of_them)
-
-
-def test_a_session_that_is_closed_twice_while_that_is_stored_answers_both(
-    node: ottla.Node, client: WireClient, group: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    topic, _ = create(client)
-    produce(client, topic, b"a", b"b")
-    held: list[tuple[Any, ...]] = []
-    write = Persister.write
-    with Member(node.bootstrap_servers, group, topic).join() as one:
-        assert len(one.take()) == 2
-        # The share coordinator takes its time.
-        monkeypatch.setattr(Persister, "write", lambda *call: held.append(call))
-        for offset in (0, 1):
-            one.send_acknowledge((0, offset, offset, [ACCEPT]), share_session_epoch=-1)
-        while len(held) < 2:
-            client.ask(FindCoordinatorRequest(coordinator_keys=[group]), 4)
-        monkeypatch.setattr(Persister, "write", write)
-        _replay(node, write, held)
-        assert [outcomes(one.client.receive(79, 2)) for _ in range(2)] == [[(0, 0)], [(0, 0)]]
-
-
-def test_a_member_that_leaves_while_its_join_is_held_is_answered_and_gone(
-    node: ottla.Node, client: WireClient, group: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    topic, _ = create(client)
-    client.ask(FindCoordinatorRequest(coordinator_keys=[group]), 4)
-    held: list[tuple[Any, ...]] = []
-    initialize = Persister.initialize
-    monkeypatch.setattr(Persister, "initialize", lambda *call: held.append(call))
-    monkeypatch.setattr("ottla.group.share.heartbeat._HOLD_MS", 600_000)
-    for epoch in (0, -1):
-        topics = [topic] if epoch == 0 else None
-        request = ShareGroupHeartbeatRequest(
-            group_id=group, member_id="m", member_epoch=epoch, subscribed_topic_names=topics
-        )
-        client.send(request, 1)
-    assert [client.receive(76, 1).error_code for _ in range(2)] == [0, 0]
-    _replay(node, initialize, held)
-    assert [each.members for each in client.ask(ShareGroupDescribeRequest(group_ids=[group]), 1).groups] == [[]]
 
 
 def test_a_session_must_carry_its_epoch(node: ottla.Node, client: WireClient, group: str) -> None:

@@ -72,7 +72,7 @@ def resume_heartbeat(turn: CommandContext, held: HeldHeartbeat) -> None:
     response, request = held.response, held.call.request
     turn.timers.cancel(TimerKey(Alarm.SHARE_HOLD, request.group_id, request.member_id))
     group = turn.shard.groups.get(request.group_id)
-    # One that has left or was fenced meanwhile must not join by this.
+    # A member that has left or was fenced meanwhile must not join by this.
     if isinstance(group, ShareGroup) and request.member_id in group.members:
         try:
             response = _go_on(turn, held.call, resumed=True) or response

@@ -1,0 +1,81 @@
+"""Members that end their session or membership while a share coordinator takes its time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import ottla
+from ottla.broker.share.persister import Persister
+from ottla.wire.api.find_coordinator import FindCoordinatorRequest
+from ottla.wire.api.share_group_describe import ShareGroupDescribeRequest
+from ottla.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
+from tests.broker.wire_client import WireClient
+from tests.share.member import ACCEPT, Member, create, outcomes, produce, set_group
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[ottla.Node]:
+    with ottla.Node(settings={"share.coordinator.state.topic.num.partitions": 3}) as node:
+        yield node
+
+
+@pytest.fixture
+def client(node: ottla.Node) -> Iterator[WireClient]:
+    with WireClient(node.bootstrap_servers) as client:
+        yield client
+
+
+def _replay(node: ottla.Node, do: Any, calls: list[tuple[Any, ...]]) -> None:
+    """Make calls that were held, on the node's loop."""
+
+    def all_of_them() -> None:
+        for call in calls:
+            do(*call)
+
+    node._on_loop(all_of_them)
+
+
+def test_a_session_that_is_closed_twice_while_that_is_stored_answers_both(
+    node: ottla.Node, client: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = "closes"
+    set_group(client, group, {"share.auto.offset.reset": "earliest"})
+    topic, _ = create(client)
+    produce(client, topic, b"a", b"b")
+    held: list[tuple[Any, ...]] = []
+    write = Persister.write
+    with Member(node.bootstrap_servers, group, topic).join() as one:
+        assert len(one.take()) == 2
+        # The share coordinator takes its time.
+        monkeypatch.setattr(Persister, "write", lambda *call: held.append(call))
+        for offset in (0, 1):
+            one.send_acknowledge((0, offset, offset, [ACCEPT]), share_session_epoch=-1)
+        while len(held) < 2:
+            client.ask(FindCoordinatorRequest(coordinator_keys=[group]), 4)
+        monkeypatch.setattr(Persister, "write", write)
+        _replay(node, write, held)
+        assert [outcomes(one.client.receive(79, 2)) for _ in range(2)] == [[(0, 0)], [(0, 0)]]
+
+
+def test_a_member_that_leaves_while_its_join_is_held_is_answered_and_gone(
+    node: ottla.Node, client: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = "leaves"
+    topic, _ = create(client)
+    client.ask(FindCoordinatorRequest(coordinator_keys=[group]), 4)
+    held: list[tuple[Any, ...]] = []
+    initialize = Persister.initialize
+    monkeypatch.setattr(Persister, "initialize", lambda *call: held.append(call))
+    monkeypatch.setattr("ottla.group.share.heartbeat._HOLD_MS", 600_000)
+    for epoch in (0, -1):
+        topics = [topic] if epoch == 0 else None
+        request = ShareGroupHeartbeatRequest(
+            group_id=group, member_id="m", member_epoch=epoch, subscribed_topic_names=topics
+        )
+        client.send(request, 1)
+    assert [client.receive(76, 1).error_code for _ in range(2)] == [0, 0]
+    _replay(node, initialize, held)
+    assert [each.members for each in client.ask(ShareGroupDescribeRequest(group_ids=[group]), 1).groups] == [[]]
