@@ -31,13 +31,13 @@ from ottla.broker.limits.quota import Quotas
 from ottla.broker.metadata.metadata_log import MetadataLog
 from ottla.host.clock import HostClock
 from ottla.host.disk import HostDisk
-from ottla.kernel.error import KafkaError, OttlaError
+from ottla.kernel.error import KafkaError
 from ottla.kernel.frozen import frozen
 from ottla.kernel.lazy import LazyModule
 from ottla.kernel.ports import Clock, Disk, Rng
 from ottla.log.directory.directory import LockingDisk
 from ottla.metadata.image import BROKER, Image
-from ottla.net.inbound import Connection
+from ottla.net.inbound import Connection, Slot
 from ottla.net.listener import Gate, ListeningSocket
 from ottla.net.peer import OutboundOptions
 from ottla.settings.listener import Listener
@@ -187,11 +187,6 @@ class MetadataNode(ABC):
 
     def _bind(self) -> None:
         for each in self.settings.listeners:
-            if each.security_protocol != "PLAINTEXT":
-                raise OttlaError(
-                    f"the listener {each.name} is {each.security_protocol}, and only PLAINTEXT is served for now; "
-                    "change it in listeners or in listener.security.protocol.map"
-                )
             if each.name in self.settings.controller_listener_names:
                 listener = self._listen(each, self.controller_dispatch, self.controller_admission.gate(each.name))
                 self.controller_listeners.append(listener)
@@ -202,12 +197,19 @@ class MetadataNode(ABC):
                 self._endpoints[each.name] = advertise(self.settings, each, listener.port)
 
     def _listen(self, at: Listener, dispatch: Dispatch, gate: Gate) -> ListeningSocket:
+        on_frame: Callable[[Connection, memoryview, Slot], None] = dispatch.on_frame
+        frame_bytes_max = self.settings.socket_request_max_bytes
+        if at.security_protocol.startswith("SASL"):
+            from ottla.broker.dispatch.sign_in import SignIns
+
+            on_frame = SignIns(self, dispatch, at).on_frame
+            frame_bytes_max = min(frame_bytes_max, self.settings.sasl_server_max_receive_size)
         listener = self._ports.listener(
             at.name,
             self.loop,
-            dispatch.on_frame,
+            on_frame,
             self._connection_closed,
-            frame_bytes_max=self.settings.socket_request_max_bytes,
+            frame_bytes_max=frame_bytes_max,
             idle_ms_max=self.settings.connections_max_idle_ms,
             gate=gate,
         )

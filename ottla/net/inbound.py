@@ -54,6 +54,8 @@ class FileRange(Protocol):
 Part = bytes | memoryview | FileRange
 
 
+#: Kafka's principal of a client that did not sign in.
+ANONYMOUS = "User:ANONYMOUS"
 #: Instead of the API key of a request: there is none, and will be none.
 NO_REQUEST = -1
 
@@ -114,6 +116,8 @@ class Connection:
         self.closed = False
         #: Clients say their software's name in ApiVersions (KIP-511).
         self.client_software = ("", "")
+        #: The client's principal; a listener with SASL sets another.
+        self.principal = ANONYMOUS
         #: when the last bytes came, in seconds of `Turns.now`; the idle sweep reads it.
         self.heard_at = self._now()
         #: The bytes of an incomplete frame with its length, or None between frames. `_partial_end` bytes are there.
@@ -268,7 +272,7 @@ class Connection:
                 self._cut(spill[taken:])
 
     def _wrong_size(self, size: int) -> PeerError:
-        return PeerError(f"a frame of {size} bytes; socket.request.max.bytes is {self._frame_bytes_max}")
+        return PeerError(f"a frame of {size} bytes; at most {self._frame_bytes_max} are taken")
 
     def _hand_over(self, frame: memoryview) -> None:
         if self._slots:
@@ -278,6 +282,14 @@ class Connection:
         slot = Slot(self)
         self._slots.append(slot)
         self._on_frame(self, frame, slot)
+
+    def hand_to(
+        self, on_frame: Callable[[Connection, memoryview, Slot], None], frame_bytes_max: int | None = None
+    ) -> None:
+        """From the next frame on they go there, and may be so long."""
+        self._on_frame = on_frame
+        if frame_bytes_max is not None:
+            self._frame_bytes_max = frame_bytes_max
 
     def mute(self, seconds: float) -> None:
         """Look at no other request of this peer for so long; replies go out. Twice is until the later end."""

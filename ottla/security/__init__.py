@@ -1,5 +1,5 @@
-"""Signing in and TLS: SASL mechanisms, SCRAM, OAuth tokens and TLS contexts.
+"""Signing in and TLS: both halves of SASL mechanisms, OAuth tokens and TLS contexts.
 
 Invariant: a mechanism is messages in and messages out; it opens no connection to the broker. Secrets appear in no error
-and no log. Read `sign_in` first, then `sasl` and the mechanism of interest.
+and no log. A client: read `sign_in` first, then `sasl`. A server: `authenticator`, then `verify` and `jaas`.
 """

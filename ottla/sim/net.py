@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import cast
 
-from ottla.net.inbound import NO_REQUEST, Part, PeerError, Slot
+from ottla.net.inbound import ANONYMOUS, NO_REQUEST, Part, PeerError, Slot
 from ottla.net.listener import Gate, ListeningSocket
 from ottla.net.turns import Turns
 from ottla.sim.loop import SimLoop
@@ -83,6 +83,7 @@ class SimConnection:
         self.listener_name = listener.name
         self.peer = (_HOST, port)
         self.client_software = ("", "")
+        self.principal = ANONYMOUS
         self.closed = False
         self.turns = listener.turns
         self._paused = 0

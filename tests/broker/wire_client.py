@@ -32,6 +32,10 @@ class WireClient:
 
     def send(self, request: Any, version: int) -> None:
         """Frame and send a request."""
+        self.send_raw(self.framed(request, version))
+
+    def framed(self, request: Any, version: int) -> bytes:
+        """The next request's frame with its length."""
         key = _key_of(request)
         self._correlation_id += 1
         header = RequestHeader(
@@ -41,7 +45,7 @@ class WireClient:
             client_id=self.client_id,
         )
         body = encode(header, request_header_version(key, version)) + encode(request, version)
-        self.send_raw(len(body).to_bytes(4, "big") + body)
+        return len(body).to_bytes(4, "big") + body
 
     def send_raw(self, data: bytes) -> None:
         """Send bytes as they are."""

@@ -111,4 +111,4 @@ class Call:
     @property
     def principal(self) -> str:
         """The client's principal. Without authentication everyone is Kafka's `User:ANONYMOUS`."""
-        return "User:ANONYMOUS"
+        return self.connection.principal

@@ -118,7 +118,6 @@ class NetworkDeclaration:
         "connections.max.reauth.ms",
         0,
         "How long a SASL session lasts before the client must sign in again; 0 forever.",
-        served=False,
     )
     connection_failed_authentication_delay_ms = integer(
         "connection.failed.authentication.delay.ms",
@@ -126,7 +125,6 @@ class NetworkDeclaration:
         "How long the answer to a failed sign-in is held back.",
         NOT_NEGATIVE,
         LOW,
-        served=False,
     )
     max_connections = integer(
         "max.connections",

@@ -177,7 +177,6 @@ class SecurityDeclaration:
         "The ways to sign in that are offered.",
         LIST,
         mode=PER_BROKER,
-        served=False,
     )
     sasl_mechanism_controller_protocol = string(
         "sasl.mechanism.controller.protocol",
@@ -194,7 +193,7 @@ class SecurityDeclaration:
         served=False,
     )
     sasl_jaas_config = password(
-        "sasl.jaas.config", None, "Users and passwords in the form of Java's JAAS.", mode=PER_BROKER, served=False
+        "sasl.jaas.config", None, "Users and passwords in the form of Java's JAAS.", mode=PER_BROKER
     )
     sasl_client_callback_handler_class = class_name(
         "sasl.client.callback.handler.class",
@@ -209,7 +208,7 @@ class SecurityDeclaration:
         served=False,
     )
     sasl_server_max_receive_size = integer(
-        "sasl.server.max.receive.size", 524_288, "The largest message of a sign-in in bytes.", served=False
+        "sasl.server.max.receive.size", 524_288, "The largest message of a sign-in in bytes."
     )
     sasl_login_callback_handler_class = class_name(
         "sasl.login.callback.handler.class", None, "A Java class that answers a login.", served=False

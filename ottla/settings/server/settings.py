@@ -210,6 +210,12 @@ class ServerSettings(
         text = next((layer.texts[own] for layer in self._layers if own in layer.texts), None)
         return self._given.get(name, setting.default) if text is None else setting.parse(text)
 
+    def of_mechanism(self, listener: str, mechanism: str, name: str) -> Any:
+        """The same for one SASL mechanism of a listener: `listener.name.X.plain.NAME` goes before all others."""
+        own = f"listener.name.{listener.lower()}.{mechanism.lower()}.{name}"
+        text = next((layer.texts[own] for layer in self._layers if own in layer.texts), None)
+        return self.of_listener(listener, name) if text is None else self.declared()[name].parse(text)
+
     def synonyms(self, name: str) -> list[Synonym]:
         """All places that give a value, names that mean the same included, the one that counts first.
 

@@ -49,6 +49,25 @@ def check_served(settings: ServerSettings) -> None:
     for name, why in STOPS.items():
         if settings.text(name) not in (declared[name].default_text, None):
             raise OttlaError(f"{name} is set, and this node does not serve it: {why}; remove it to start all the same")
+    _check_listeners(settings)
+
+
+def _check_listeners(settings: ServerSettings) -> None:
+    """TLS is not served, and nodes reach each other without TLS and SASL only."""
+    between = {settings.inter_broker_listener_name, *settings.controller_listener_names}
+    for each in settings.listeners:
+        if each.security_protocol.endswith("SSL"):
+            raise OttlaError(
+                f"the listener {each.name} is {each.security_protocol}, and TLS is not served for now; change it in "
+                "listeners or in listener.security.protocol.map"
+            )
+    if _is_of_many(settings):
+        for name, protocol in settings.protocols.items():
+            if name in between and protocol != "PLAINTEXT":
+                raise OttlaError(
+                    f"the listener {name} is {protocol}, and nodes reach each other over PLAINTEXT only for now; give "
+                    "clients a listener of their own, and name another in inter.broker.listener.name"
+                )
 
 
 def notices(settings: ServerSettings) -> list[str]:

@@ -1,0 +1,224 @@
+"""Sign-ins at a SASL listener: frames go to an `Authenticator` until there is a principal, then to the dispatch.
+
+Rules:
+- Before that a connection may send ApiVersions, SaslHandshake and SaslAuthenticate, none longer than
+  `sasl.server.max.receive.size`. Anything else closes it.
+- After a failure nothing more of the connection is looked at; its answer waits for
+  `connection.failed.authentication.delay.ms`, and then the connection is closed.
+- A session that has ended closes its connection at the next request, unless that renews it (KIP-368).
+- Settings and credentials are read when a sign-in begins: what was changed since counts for the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.dispatch.dispatch import Dispatch
+from ottla.kernel.error import OttlaError
+from ottla.net.inbound import Connection, PeerError, Slot
+from ottla.security.authenticator import Authenticator, SignInFailed, SignInState
+from ottla.security.jaas import parse_jaas
+from ottla.security.verify import Mechanism, verify_plain, verify_scram
+from ottla.settings.server.settings import ServerSettings
+from ottla.wire.api import API, ApiKey
+from ottla.wire.compile import decode, encode
+from ottla.wire.header import RequestHeader, ResponseHeader, request_header_version, response_header_version
+from ottla.wire.type import Malformed
+
+if TYPE_CHECKING:
+    from ottla.broker.metadata_node import MetadataNode
+    from ottla.settings.listener import Listener
+
+_log = logging.getLogger("ottla.security")
+_KEY_AND_VERSION = struct.Struct(">hh")
+#: Mechanism -> its number in the metadata.
+_SCRAM = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+SERVED = ("PLAIN", *_SCRAM)
+_NAMED_FROM = 3
+_NONCE_BYTES = 24
+_HANDSHAKE = int(ApiKey.SASL_HANDSHAKE).to_bytes(2, "big")
+
+
+class SignIns:
+    """The sign-ins of one listener. The node makes it; OttlaError if the settings do not say who may come in."""
+
+    def __init__(self, node: MetadataNode, dispatch: Dispatch, listener: Listener) -> None:
+        self._node = node
+        self.dispatch = dispatch
+        self._name = listener.name
+        self._settings = node.settings
+        self._mechanisms = self._read(node.settings)
+
+    def on_frame(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
+        """The first frame of a connection."""
+        sign_in = _SignIn(self, connection)
+        connection.hand_to(sign_in.on_frame)
+        sign_in.on_frame(connection, frame, slot)
+
+    def begin(self) -> Authenticator:
+        """A connection's authenticator, by the settings in force."""
+        if self._settings is not self._node.settings:
+            self._settings = self._node.settings
+            try:
+                self._mechanisms = self._read(self._settings)
+            except OttlaError as error:
+                _log.warning("the listener %s keeps its sign-ins as they were: %s", self._name, error)
+        return Authenticator(self._mechanisms, self._session_ms)
+
+    def _session_ms(self, mechanism: str) -> int:
+        return int(self._settings.of_mechanism(self._name, mechanism, ServerSettings.connections_max_reauth_ms.name))
+
+    @property
+    def now_ms(self) -> int:
+        return self._node.clock.monotonic_ms()
+
+    @property
+    def frame_bytes_max(self) -> int:
+        return self._node.settings.socket_request_max_bytes
+
+    @property
+    def delay_seconds(self) -> float:
+        return self._node.settings.connection_failed_authentication_delay_ms / 1000
+
+    @property
+    def later(self) -> Callable[..., Any]:
+        return self._node.loop.call_later
+
+    def _read(self, settings: ServerSettings) -> dict[str, Mechanism]:
+        return {each: self._mechanism(settings, each) for each in enabled(settings, self._name)}
+
+    def _mechanism(self, settings: ServerSettings, mechanism: str) -> Mechanism:
+        if mechanism in _SCRAM:
+            return partial(self._verify_scram, mechanism)
+        return partial(verify_plain, _passwords(settings, self._name))
+
+    def _verify_scram(self, mechanism: str) -> Any:
+        number, scram = _SCRAM[mechanism], self._node.quorum.image.scram
+        nonce = self._node.rng.randbytes(_NONCE_BYTES).hex()
+        return verify_scram(mechanism, lambda user: scram.get((user, number)), nonce)
+
+
+def enabled(settings: ServerSettings, listener: str) -> list[str]:
+    """The mechanisms that a listener offers. OttlaError for one that is not served."""
+    found = list(dict.fromkeys(settings.of_listener(listener, ServerSettings.sasl_enabled_mechanisms.name)))
+    for each in found:
+        if each not in SERVED:
+            raise OttlaError(
+                f"sasl.enabled.mechanisms={','.join(found)}: the listener {listener} does not serve {each}; it serves "
+                f"{', '.join(SERVED)}"
+            )
+    return found
+
+
+def _passwords(settings: ServerSettings, listener: str) -> Mapping[str, str]:
+    name = f"listener.name.{listener.lower()}.plain.sasl.jaas.config"
+    text = settings.of_mechanism(listener, "PLAIN", ServerSettings.sasl_jaas_config.name)
+    if text is None:
+        raise OttlaError(
+            f"{name} is missing: the listener {listener} offers PLAIN, and this line names its users "
+            '(org.apache.kafka.common.security.plain.PlainLoginModule required user_NAME="PASSWORD";)'
+        )
+    return parse_jaas(name, text).users
+
+
+class _SignIn:
+    """A connection's way in, and its session afterwards."""
+
+    __slots__ = ("_connection", "_of", "_way")
+
+    def __init__(self, of: SignIns, connection: Connection) -> None:
+        self._of = of
+        self._connection = connection
+        self._way = of.begin()
+
+    def on_frame(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
+        """A frame before there is a principal, or while a session is renewed."""
+        way = self._way
+        try:
+            if way.state is SignInState.EXCHANGING and way.bare:
+                answer = way.token(bytes(frame), self._of.now_ms)
+                slot.fill((len(answer).to_bytes(4, "big") + answer,))
+            else:
+                self._request(frame, slot)
+        except SignInFailed as failed:
+            return self._fail(slot, failed, frame)
+        if way.state is SignInState.DONE:
+            self._let_in()
+
+    def _request(self, frame: memoryview, slot: Slot) -> None:
+        try:
+            key, version = _KEY_AND_VERSION.unpack_from(frame)
+        except struct.error:
+            raise PeerError("a request without a whole header") from None
+        way = self._way
+        if key == ApiKey.API_VERSIONS and way.may_ask_versions:
+            return self._offer(frame, slot, version)
+        if key not in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE) or version not in API[key].versions:
+            raise PeerError(f"a request (API {key} v{version}) before it signed in")
+        try:
+            header, position = decode(RequestHeader, request_header_version(key, version), frame)
+            request, _ = decode(API[key].request, version, frame, position)
+        except Malformed as error:
+            raise PeerError(f"a sign-in that cannot be read: {error}") from error
+        if key == ApiKey.SASL_HANDSHAKE:
+            response: Any = way.handshake(request, version)
+        else:
+            response = way.authenticate(request, self._of.now_ms)
+        slot.fill((_framed(key, version, header.correlation_id, response),))
+
+    def _offer(self, frame: memoryview, slot: Slot, version: int) -> None:
+        connection = self._connection
+        self._of.dispatch.on_frame(connection, frame, slot)
+        if version in API[ApiKey.API_VERSIONS].versions and (version < _NAMED_FROM or connection.client_software[0]):
+            self._way.asked_versions()
+
+    def _fail(self, slot: Slot, failed: SignInFailed, frame: memoryview) -> None:
+        connection, response = self._connection, failed.response
+        _log.info("%s:%d is not let in: %s", *connection.peer, failed)
+        data = b""
+        if response is not None:
+            key, version = _KEY_AND_VERSION.unpack_from(frame)
+            header, _ = decode(RequestHeader, request_header_version(key, version), frame)
+            data = _framed(key, version, header.correlation_id, response)
+
+        def end() -> None:
+            if connection.closed:
+                return
+            if not data:
+                return connection.close(str(failed))
+            slot.close_after = True
+            slot.fill((data,))
+
+        # Nothing more of this peer is looked at.
+        connection.pause()
+        if self._of.delay_seconds:
+            self._of.later(self._of.delay_seconds, end)
+        else:
+            end()
+
+    def _let_in(self) -> None:
+        connection, way = self._connection, self._way
+        assert way.principal is not None
+        connection.principal = way.principal
+        whole = self._of.dispatch.on_frame if way.ends_at_ms is None else self._in_session
+        connection.hand_to(whole, self._of.frame_bytes_max)
+
+    def _in_session(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
+        """A frame of a session that ends."""
+        is_handshake = bytes(frame[:2]) == _HANDSHAKE
+        if is_handshake and self._way.may_renew(self._of.now_ms):
+            connection.hand_to(self.on_frame)
+            return self.on_frame(connection, frame, slot)
+        if self._way.is_over(self._of.now_ms):
+            raise PeerError("its session has ended (connections.max.reauth.ms)")
+        return self._of.dispatch.on_frame(connection, frame, slot)
+
+
+def _framed(key: int, version: int, correlation_id: int, response: Any) -> bytes:
+    head = encode(ResponseHeader(correlation_id=correlation_id), response_header_version(key, version))
+    body = head + encode(response, version)
+    return len(body).to_bytes(4, "big") + body

@@ -1,0 +1,162 @@
+"""A connection's way to a principal by SASL, on the server: handshake, tokens, sessions. Pure.
+
+    begun -- ApiVersions --> asked -- SaslHandshake --> exchanging -- tokens --> done
+    done  -- SaslHandshake (KIP-368) --> exchanging -- tokens --> done
+
+Rules:
+- Before the handshake ApiVersions may come once, and nothing else but the handshake.
+- SaslHandshake v0 is followed by bare tokens, later versions by SaslAuthenticate.
+- A session that is renewed keeps its mechanism and its principal.
+- What fails ends the connection (`SignInFailed`), after the answer that says so where there is one.
+
+States and words are those of Kafka's SaslServerAuthenticator. KIPs: 43, 152, 368.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+
+from ottla.kernel.error import ErrorCode
+from ottla.security.verify import Mechanism, SignInRefused, Verification
+from ottla.wire.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.wire.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+#: A session is renewed at most once in this time.
+RENEWAL_MS_MIN = 1000
+
+
+class SignInFailed(Exception):
+    """The connection has to go; `response` goes before it, if there is one."""
+
+    def __init__(self, why: str, response: SaslHandshakeResponse | SaslAuthenticateResponse | None = None) -> None:
+        super().__init__(why)
+        self.response = response
+
+
+class SignInState(Enum):
+    """Where a connection is on its way."""
+
+    BEGUN = "begun"
+    ASKED = "asked"
+    EXCHANGING = "exchanging"
+    DONE = "done"
+
+
+class Authenticator:
+    """A connection's sign-in: by the enabled `mechanisms`, for `session_ms` of one (0: forever)."""
+
+    __slots__ = (
+        "_exchange",
+        "_mechanisms",
+        "_renewed_at_ms",
+        "_session_ms",
+        "bare",
+        "ends_at_ms",
+        "mechanism",
+        "principal",
+        "state",
+    )
+
+    def __init__(self, mechanisms: Mapping[str, Mechanism], session_ms: Callable[[str], int]) -> None:
+        self._mechanisms = mechanisms
+        self._session_ms = session_ms
+        self._exchange: Verification | None = None
+        self._renewed_at_ms: int | None = None
+        self.state = SignInState.BEGUN
+        self.mechanism = ""
+        #: The principal, once there is one: `User:ann`.
+        self.principal: str | None = None
+        #: Do tokens come without a request around them?
+        self.bare = False
+        #: When the session ends, in monotonic ms; None for never.
+        self.ends_at_ms: int | None = None
+
+    def asked_versions(self) -> None:
+        """ApiVersions was asked and answered."""
+        self.state = SignInState.ASKED
+
+    @property
+    def may_ask_versions(self) -> bool:
+        return self.state is SignInState.BEGUN
+
+    def handshake(self, request: SaslHandshakeRequest, version: int) -> SaslHandshakeResponse:
+        """The client names its mechanism."""
+        if self.state is SignInState.EXCHANGING:
+            raise SignInFailed("a handshake in the middle of a sign-in")
+        offered = list(self._mechanisms)
+        begin = self._mechanisms.get(request.mechanism)
+        if begin is None:
+            why = f"it asks for the mechanism {request.mechanism[:40]!r}, which is not enabled"
+            code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
+            raise SignInFailed(why, SaslHandshakeResponse(error_code=code, mechanisms=offered))
+        if self.principal is not None and request.mechanism != self.mechanism:
+            # The handshake is answered all the same, and the first token ends it.
+            self._exchange = None
+        else:
+            self._exchange = begin()
+            next(self._exchange)
+            self.mechanism = request.mechanism
+        self.bare = version == 0
+        self.state = SignInState.EXCHANGING
+        return SaslHandshakeResponse(mechanisms=offered)
+
+    def authenticate(self, request: SaslAuthenticateRequest, now_ms: int) -> SaslAuthenticateResponse:
+        """The client's next token. `state` is DONE when it was the last."""
+        try:
+            answer = self._take(bytes(request.auth_bytes), now_ms)
+        except SignInRefused as refused:
+            again = "authentication" if self.principal is None else "re-authentication"
+            told = refused.told or (
+                f"Authentication failed during {again} due to invalid credentials with SASL mechanism {self.mechanism}"
+            )
+            code = ErrorCode.SASL_AUTHENTICATION_FAILED
+            response = SaslAuthenticateResponse(error_code=code, error_message=told)
+            raise SignInFailed(f"its {self.mechanism} sign-in failed", response) from None
+        lifetime_ms = 0
+        if self.state is SignInState.DONE and self.ends_at_ms is not None:
+            lifetime_ms = self.ends_at_ms - now_ms
+        return SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms)
+
+    def token(self, data: bytes, now_ms: int) -> bytes:
+        """A token without a request around it (after SaslHandshake v0), and what answers it in the same way."""
+        try:
+            return self._take(data, now_ms)
+        except SignInRefused:
+            raise SignInFailed(f"its {self.mechanism} sign-in failed") from None
+
+    def _take(self, data: bytes, now_ms: int) -> bytes:
+        if self.state is not SignInState.EXCHANGING:
+            raise SignInFailed("a token without a handshake")
+        if self._exchange is None:
+            raise SignInFailed(f"it renews its session by another mechanism than {self.mechanism}")
+        try:
+            return self._exchange.send(data)
+        except StopIteration as done:
+            user, last = done.value
+        principal = f"User:{user}"
+        if self.principal not in (None, principal):
+            raise SignInRefused(
+                "Cannot change principals during re-authentication from "
+                f"{self.principal.replace(':', '.', 1)}: {principal.replace(':', '.', 1)}"
+            )
+        self.principal = principal
+        self.state, self._exchange = SignInState.DONE, None
+        session_ms = self._session_ms(self.mechanism)
+        self.ends_at_ms = now_ms + session_ms if session_ms > 0 else None
+        return bytes(last)
+
+    # ---- sessions
+
+    def is_over(self, now_ms: int) -> bool:
+        """Has the session ended?"""
+        return self.ends_at_ms is not None and now_ms > self.ends_at_ms
+
+    def may_renew(self, now_ms: int) -> bool:
+        """Is a handshake now the beginning of a renewal? It counts as one, if so."""
+        if self.ends_at_ms is None:
+            return False
+        if self._renewed_at_ms is not None and now_ms - self._renewed_at_ms < RENEWAL_MS_MIN:
+            return False
+        self._renewed_at_ms = now_ms
+        return True
