@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("ottla.broker")
 #: As Apache Kafka's DefaultAlterPartitionManager.
 _RETRY_SECONDS = 0.05
+#: LeaderRecoveryState: a leader recovers by beginning its epoch, also after an unclean election (KIP-704).
+_RECOVERED = 0
 _Proposed = dict[tuple[Uuid, int], tuple[Partition, ProposeIsr]]
 
 
@@ -76,6 +78,7 @@ class IsrChanges:
                     new_isr_with_epochs=[
                         BrokerState(broker_id=broker_id, broker_epoch=epoch) for broker_id, epoch in proposal.members
                     ],
+                    leader_recovery_state=_RECOVERED,
                     partition_epoch=proposal.partition_epoch,
                 )
             )
