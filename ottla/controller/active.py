@@ -143,6 +143,12 @@ class BrokerSessions:
         heard = next(iter(self._heard.values()), None)
         return None if heard is None else heard + self._timeout_ms + 1
 
+    def expire_soon(self, broker: BrokerImage, now_ms: int) -> None:
+        """There is more to do before this silent broker is fenced: `expire` names it again next."""
+        key = broker.broker_id, broker.epoch
+        self._heard.pop(key, None)
+        self._heard = {key: now_ms + _SOON_MS - self._timeout_ms - 1, **self._heard}
+
     def expire(self, image: Image, now_ms: int) -> BrokerImage | None:
         """A broker that is to be fenced now because it was silent for too long."""
         while self._heard:

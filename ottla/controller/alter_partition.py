@@ -38,7 +38,7 @@ def alter_partition(draft: Draft, request: api.AlterPartitionRequest, version: i
                 _alter(draft, topic, request.broker_id, wanted, _isr(wanted, version), answer)
             answers.append(answer)
         response.topics.append(api.ResponseTopicData(topic_id=wanted_topic.topic_id, partitions=answers))
-    return Decision(draft.records, response)
+    return Decision(draft.records, response, atomic=False)
 
 
 def _isr(wanted: api.RequestPartitionData, version: int) -> list[tuple[int, int]]:

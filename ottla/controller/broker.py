@@ -94,7 +94,7 @@ def registered(
             draft.update(draft.index.in_isr(broker_id), gone=broker_id)
     records = [*draft.records, *decision.records]
     draft.active.registered(broker_id, decision.response.broker_epoch, image.offset + len(records))
-    return Decision(records, decision.response)
+    return Decision(records, decision.response, atomic=False)
 
 
 def register_broker(
@@ -156,7 +156,7 @@ def unregister_broker(draft: Draft, request: UnregisterBrokerRequest) -> Decisio
     draft.update(draft.index.in_elr(broker_id), gone=broker_id)
     draft.records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
     draft.active.forget(broker_id)
-    return Decision(draft.records, UnregisterBrokerResponse(error_message=""))
+    return Decision(draft.records, UnregisterBrokerResponse(error_message=""), atomic=False)
 
 
 def check_broker_epoch(image: Image, broker_id: int, broker_epoch: int) -> None:

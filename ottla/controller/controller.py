@@ -50,6 +50,8 @@ else:
 
 #: A request without a named version is as new as this program knows.
 NEWEST = 32767
+#: The partitions that a silent broker loses in one step: some milliseconds.
+FENCED_AT_ONCE = 1000
 
 
 class Ask(NamedTuple):
@@ -121,14 +123,15 @@ class Controller:
         active = draft.active
         silent = active.sessions.expire(image, now_ms)
         if silent is not None:
-            heartbeat.fence(draft, silent)
+            if not heartbeat.fence(draft, silent, FENCED_AT_ONCE):
+                active.sessions.expire_soon(silent, now_ms)
         elif active.preferred.is_due(now_ms):
             election.elect_preferred(draft)
             active.preferred.done(now_ms, soon=len(draft.records) >= election.AT_ONCE)
         elif active.unclean.is_due(now_ms):
             election.elect_unclean(draft)
             active.unclean.done(now_ms, soon=len(draft.records) >= election.AT_ONCE)
-        return Decision(draft.records, None)
+        return Decision(draft.records, None, atomic=False)
 
     def _draft(self, image: Image) -> Draft:
         assert self._active is not None, "only an active controller decides about brokers"

@@ -9,12 +9,15 @@ from ottla.kernel.error import KafkaError
 
 
 class Decision(NamedTuple):
-    """The records stand in the log together or not at all; the response leaves when they are committed."""
+    """What is written and what is answered; the response leaves when all records are committed."""
 
     records: list[Any]
     response: Any
     #: The kraft.version that the quorum must have from now on; None leaves it. It goes into the log before `records`.
     kraft_version: int | None = None
+    #: The records stand in the log together or not at all. Otherwise each of them may stand there without those after
+    #: it: many are written as several batches (Apache Kafka's ControllerResult).
+    atomic: bool = True
 
 
 #: Told how many partitions a command makes or deletes, before it does; a KafkaError refuses them (KIP-599).

@@ -48,7 +48,7 @@ def assign_replicas(draft: Draft, request: assign.AssignReplicasToDirsRequest) -
         response.directories.append(assign.ResponseDirectoryData(id=directory.id, topics=topics))
     # What was put into a directory that has failed since is offline.
     draft.update(list(offline), gone=request.broker_id)
-    return Decision(draft.records, response)
+    return Decision(draft.records, response, atomic=False)
 
 
 def _assign(draft: Draft, broker_id: int, directory: Uuid, key: PartitionKey) -> ErrorCode:

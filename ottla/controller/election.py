@@ -57,7 +57,7 @@ def elect_leaders(draft: Draft, request: ElectLeadersRequest) -> Decision:
                 answer.error_code, answer.error_message = error.code, message_or_none(error)
             answers.append(answer)
         response.replica_election_results.append(ReplicaElectionResult(topic=name, partition_result=answers))
-    return Decision(draft.records, response)
+    return Decision(draft.records, response, atomic=False)
 
 
 def _elect(draft: Draft, name: str, index: int, kind: ElectionKind) -> None:

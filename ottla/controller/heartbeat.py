@@ -4,8 +4,8 @@ Rules:
 - A broker is unfenced when it wants it and has read its own registration.
 - A broker that wants to stop first loses its leaders (controlled shutdown); it may stop when every active broker has
   read that. One that leads nothing, is fenced or wants to be fenced too may stop at once.
-- One silent broker is fenced at a time. One that was told to stop has no session any more: it may start again at once
-  (0411).
+- One silent broker is fenced at a time. One that is in many in-sync sets leaves them in several steps first.
+- One that was told to stop has no session any more: it may start again at once (0411).
 
 KIPs: 631 heartbeats, 858 directories, 1066 cordoned directories.
 """
@@ -18,7 +18,8 @@ from ottla.controller.broker import check_broker_epoch
 from ottla.controller.decision import Decision
 from ottla.controller.directory import directories_cordoned, directories_offline
 from ottla.controller.draft import Draft
-from ottla.metadata.image import BrokerImage
+from ottla.metadata.image import NO_LEADER, BrokerImage, Image
+from ottla.metadata.index import PartitionKey
 from ottla.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.wire.record.metadata import BrokerRegistrationChangeRecord
 
@@ -66,15 +67,34 @@ def broker_heartbeat(draft: Draft, request: BrokerHeartbeatRequest, now_ms: int)
             is_fenced=wanted in (_Next.FENCED, _Next.STOPPED),
             should_shut_down=wanted is _Next.STOPPED,
         ),
+        atomic=False,
     )
 
 
-def fence(draft: Draft, broker: BrokerImage) -> None:
-    """The broker leads nothing any more and leaves every ISR; then it is fenced."""
-    draft.update(draft.index.in_isr(broker.broker_id), gone=broker.broker_id)
+def fence(draft: Draft, broker: BrokerImage, at_once: int | None = None) -> bool:
+    """The broker leads nothing any more and leaves every ISR; then it is fenced.
+
+    At most `at_once` partitions are changed where that is given; False when there are others, and the broker is not
+    fenced yet.
+    """
+    partitions = draft.index.in_isr(broker.broker_id)
+    if at_once is not None:
+        partitions = [each for each in partitions if not _is_left(draft.image, each, broker.broker_id)]
+    draft.update(partitions[:at_once], gone=broker.broker_id)
+    if at_once is not None and len(partitions) > at_once:
+        return False
     draft.records.append(
         BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=_FENCE)
     )
+    return True
+
+
+def _is_left(image: Image, key: PartitionKey, broker_id: int) -> bool:
+    """Nothing leads the partition, and the broker stays in its in-sync set as the last one."""
+    topic = image.topic(key.topic_id)
+    assert topic is not None, key
+    partition = topic.partitions[key.partition]
+    return partition.leader == NO_LEADER and partition.isr == (broker_id,)
 
 
 def unfence(draft: Draft, broker: BrokerImage) -> None:

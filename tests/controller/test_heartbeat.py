@@ -1,7 +1,10 @@
 """Brokers register, live, fall silent, stop and come back."""
 
+from typing import Any
+
 import pytest
 
+from ottla.controller import controller
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import Uuid
 from ottla.wire.api.broker_heartbeat import BrokerHeartbeatRequest
@@ -336,3 +339,57 @@ def test_a_registration_stands_behind_what_it_cleans_up() -> None:
     assert isinstance(fleet.log[-1], RegisterBrokerRecord)
     assert fleet.image.brokers[1].fenced
     assert registration(1).cluster_id == CLUSTER_ID
+
+
+def _steps(fleet: Fleet, ms: int) -> list[list[Any]]:
+    """What the controller writes in each of its steps while time passes."""
+    steps = []
+    end_ms = fleet.now_ms + ms
+    while (due := fleet.controller.deadline_ms()) is not None and due <= end_ms:
+        fleet.now_ms = max(due, fleet.now_ms)
+        steps.append(fleet.controller.time_passed(fleet.image, fleet.now_ms).records)
+        fleet.append(steps[-1])
+    return [each for each in steps if each]
+
+
+@pytest.mark.parametrize("elr", [False, True])
+def test_a_silent_broker_in_many_in_sync_sets_leaves_them_in_steps_and_is_fenced_in_the_last(
+    elr: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller, "FENCED_AT_ONCE", 4)
+    features = None if elr else {"metadata.version": 24}
+    fleet = Fleet(2, features=features)
+    assert fleet.image.has_elr is elr
+    # In five of the sets the broker is the last one, and stays in them where there is no ELR.
+    fleet.topic("many", *[[1, 2]] * 9)
+    fleet.topic("own", *[[1]] * 5)
+    fleet.wait(6_000)
+    fleet.beat(2)
+    steps = _steps(fleet, 5_000)
+    changes = [[each for each in step if isinstance(each, PartitionChangeRecord)] for step in steps]
+    assert [len(each) for each in changes] == [4, 4, 4, 2]
+    assert [any(isinstance(each, BrokerRegistrationChangeRecord) for each in step) for step in steps] == [
+        False,
+        False,
+        False,
+        True,
+    ]
+    assert isinstance(steps[-1][-1], BrokerRegistrationChangeRecord)
+    assert fleet.image.brokers[1].fenced
+    assert [each.leader for each in fleet.image.topics["many"].partitions] == [2] * 9
+    assert [each.leader for each in fleet.image.topics["own"].partitions] == [-1] * 5
+
+
+def test_a_broker_that_is_heard_of_while_it_leaves_its_in_sync_sets_is_not_fenced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(controller, "FENCED_AT_ONCE", 4)
+    fleet = Fleet(2)
+    fleet.topic("many", *[[1, 2]] * 9)
+    fleet.wait(6_000)
+    fleet.beat(2)
+    fleet.now_ms = fleet.controller.deadline_ms() or 0
+    fleet.append(fleet.controller.time_passed(fleet.image, fleet.now_ms).records)
+    assert not fleet.beat(1).is_fenced
+    assert _steps(fleet, 3_000) == []
+    assert [each.leader for each in fleet.image.topics["many"].partitions] == [2] * 4 + [1] * 5

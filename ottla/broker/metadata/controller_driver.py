@@ -22,6 +22,9 @@ from ottla.kernel.ports import Clock, Rng
 from ottla.raft.event import VersionRaised
 from ottla.settings.server.settings import ServerSettings
 
+#: Apache Kafka's limit of a batch of metadata records (QuorumController.DEFAULT_MAX_RECORDS_PER_BATCH).
+_BATCH_RECORDS_MAX = 10_000
+
 
 class ControllerDriver:
     """`MetadataLog` makes it for a node with the controller role."""
@@ -98,9 +101,15 @@ class ControllerDriver:
             if refusal is not None:
                 raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, refusal)
             raft.step(VersionRaised(decision.kraft_version))
-        if decision.records:
-            raft.submit(decision.records)
+        self._submit(decision)
         return decision
+
+    def _submit(self, decision: Decision) -> None:
+        """Write down the records of a decision, in one batch or, where it may, in several."""
+        records = decision.records
+        at_once = len(records) if decision.atomic else _BATCH_RECORDS_MAX
+        for start in range(0, len(records), max(1, at_once)):
+            self._raft.submit(records[start : start + at_once])
 
     # ---- time
 
@@ -119,8 +128,7 @@ class ControllerDriver:
             self._controller.heard(own, now_ms)
         while (deadline_ms := self.deadline_ms()) is not None and deadline_ms <= now_ms:
             decision = self._controller.time_passed(self._raft.images.appended, now_ms)
-            if decision.records:
-                self._raft.submit(decision.records)
+            self._submit(decision)
 
     # ---- what becomes of decisions
 
