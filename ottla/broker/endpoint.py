@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from ottla.kernel.named import NamedTuple
 from ottla.settings.server.settings import Listener, ServerSettings
 
 _EVERYWHERE = ("", "0.0.0.0", "::")

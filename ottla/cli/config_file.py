@@ -50,8 +50,8 @@ def default_path(environment: Mapping[str, str]) -> Path:
 class ConfigFile:
     """The file as it was read. One that is not there has no profiles."""
 
-    def __init__(self, path: Path, *, must_exist: bool = False) -> None:
-        self.path = path
+    def __init__(self, path: str | Path, *, must_exist: bool = False) -> None:
+        self.path = path = Path(path)
         self.current: str | None = None
         self.profiles: dict[str, dict[str, str]] = {}
         try:

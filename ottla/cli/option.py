@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -80,7 +79,7 @@ def opened_config(*, to_change: bool = False) -> ConfigFile:
         return ConfigFile(default_path(os.environ), must_exist="OTTLA_CONFIG" in os.environ and not to_change)
     if "=" in named:
         raise click.UsageError(f"--config {named}: it takes a file; settings of a topic are --set KEY=VALUE")
-    return ConfigFile(Path(named), must_exist=not to_change)
+    return ConfigFile(named, must_exist=not to_change)
 
 
 def profile_name() -> str | None:

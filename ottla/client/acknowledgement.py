@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import Generic, NamedTuple
+from typing import Generic
 
 from ottla.kernel.error import OttlaError
 from ottla.kernel.ids import TopicPartition
+from ottla.kernel.named import NamedTuple
 from ottla.kernel.typevar import K, V
 from ottla.wire.batch import Header
 

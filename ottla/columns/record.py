@@ -13,9 +13,10 @@ import heapq
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic
 
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Buffer
 from ottla.kernel.typevar import K, V
 from ottla.wire.batch import (

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.named import NamedTuple
 from ottla.wire.varint import decode_varint, encode_varint
 
 Bytes = NDArray[np.uint8]

@@ -10,18 +10,18 @@ KIPs: 631 registration, 858 directories, 919 controllers, 966 clean stops.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.controller.decision import Decision
 from ottla.controller.draft import Draft
 from ottla.controller.election import take_over
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
+from ottla.kernel.lazy import LazyModule
 from ottla.metadata.feature import CONTROLLER_REGISTRATIONS_FROM, DIRECTORIES_FROM, KRAFT_VERSION
 from ottla.metadata.image import METADATA_VERSION, Image
 from ottla.wire.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from ottla.wire.api.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
-from ottla.wire.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from ottla.wire.record.metadata import (
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
@@ -29,6 +29,11 @@ from ottla.wire.record.metadata import (
     UnregisterBrokerRecord,
 )
 from ottla.wire.record.registration import BrokerEndpoint, BrokerFeature, ControllerEndpoint, ControllerFeature
+
+if TYPE_CHECKING:
+    from ottla.wire.api import unregister_broker as unregister
+else:
+    unregister = LazyModule("ottla.wire.api.unregister_broker")
 
 #: The first hundred ids are Kafka's own (DirectoryId).
 _RESERVED_BELOW = 100
@@ -141,7 +146,7 @@ def unfence(image: Image, broker_id: int, *, crashed: bool) -> list[Any]:
     return [change, *take_over(image, broker_id, crashed=crashed)]
 
 
-def unregister_broker(draft: Draft, request: UnregisterBrokerRequest) -> Decision:
+def unregister_broker(draft: Draft, request: unregister.UnregisterBrokerRequest) -> Decision:
     """Forget a broker that will not come back; others lead what it led, where one is in sync.
 
     This node is refused: Apache Kafka takes it, and the broker is then of no use until it is started again.
@@ -156,7 +161,7 @@ def unregister_broker(draft: Draft, request: UnregisterBrokerRequest) -> Decisio
     draft.update(draft.index.in_elr(broker_id), gone=broker_id)
     draft.records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
     draft.active.forget(broker_id)
-    return Decision(draft.records, UnregisterBrokerResponse(error_message=""), atomic=False)
+    return Decision(draft.records, unregister.UnregisterBrokerResponse(error_message=""), atomic=False)
 
 
 def check_broker_epoch(image: Image, broker_id: int, broker_epoch: int) -> None:

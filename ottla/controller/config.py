@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.controller.decision import Decision, message_or_none
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.named import NamedTuple
 from ottla.kernel.re2.pattern import Expression, InvalidExpression
 from ottla.kernel.topic_name import check_name
 from ottla.metadata.feature import CORDONED_DIRECTORIES_FROM, METADATA_VERSIONS

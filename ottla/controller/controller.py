@@ -12,13 +12,14 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ottla.controller import broker, directory, producer_ids
 from ottla.controller.active import Active
 from ottla.controller.decision import Decision, MutationQuota, unlimited
 from ottla.controller.draft import Draft
 from ottla.kernel.lazy import LazyModule
+from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Rng
 from ottla.metadata.image import BrokerImage, Image
 from ottla.settings.server.settings import ServerSettings

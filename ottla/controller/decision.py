@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.kernel.error import KafkaError
+from ottla.kernel.named import NamedTuple
 
 
 class Decision(NamedTuple):

@@ -10,7 +10,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.controller.broker import check_broker_epoch
 from ottla.controller.decision import Decision
@@ -18,11 +18,16 @@ from ottla.controller.draft import Draft
 from ottla.controller.placement import directory_is_online, lies_elsewhere
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
+from ottla.kernel.lazy import LazyModule
 from ottla.metadata.feature import CORDONED_DIRECTORIES_FROM, DIRECTORIES_FROM
 from ottla.metadata.image import NO_LEADER, BrokerImage, Image
 from ottla.metadata.index import PartitionKey
-from ottla.wire.api import assign_replicas_to_dirs as assign
 from ottla.wire.record.metadata import BrokerRegistrationChangeRecord, PartitionChangeRecord
+
+if TYPE_CHECKING:
+    from ottla.wire.api import assign_replicas_to_dirs as assign
+else:
+    assign = LazyModule("ottla.wire.api.assign_replicas_to_dirs")
 
 
 def assign_replicas(draft: Draft, request: assign.AssignReplicasToDirsRequest) -> Decision:

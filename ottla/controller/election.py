@@ -11,30 +11,32 @@ KIPs: 460 elections, 704 recovery state, 966 eligible leader replicas.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.controller.decision import Decision, message_or_none
 from ottla.controller.draft import Draft
 from ottla.controller.partition_change import RECOVERED, RECOVERING, ElectionKind
 from ottla.controller.placement import is_offline
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
+from ottla.kernel.lazy import LazyModule
 from ottla.metadata.image import NO_LEADER, Image, PartitionImage, TopicImage
-from ottla.wire.api.elect_leaders import (
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    PartitionResult,
-    ReplicaElectionResult,
-)
 from ottla.wire.record.metadata import PartitionChangeRecord
+
+if TYPE_CHECKING:
+    from ottla.wire.api import elect_leaders as elect_api
+else:
+    elect_api = LazyModule("ottla.wire.api.elect_leaders")
 
 _KINDS = {0: ElectionKind.PREFERRED, 1: ElectionKind.UNCLEAN}
 #: Elections that a check of all partitions makes in one batch (QuorumController.MAX_ELECTIONS_PER_IMBALANCE).
 AT_ONCE = 1000
 
 
-def elect_leaders(draft: Draft, request: ElectLeadersRequest) -> Decision:
+def elect_leaders(draft: Draft, request: elect_api.ElectLeadersRequest) -> Decision:
     """Elect the first replica, or any when none in sync is left."""
     if request.topic_partitions == []:
-        return Decision([], ElectLeadersResponse())
+        return Decision([], elect_api.ElectLeadersResponse())
     kind = _KINDS.get(request.election_type)
     if kind is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
@@ -44,11 +46,11 @@ def elect_leaders(draft: Draft, request: ElectLeadersRequest) -> Decision:
         if request.topic_partitions is None
         else [(topic.topic, list(topic.partitions)) for topic in request.topic_partitions]
     )
-    response = ElectLeadersResponse()
+    response = elect_api.ElectLeadersResponse()
     for name, indexes in wanted:
         answers = []
         for index in indexes:
-            answer = PartitionResult(partition_id=index, error_message=None)
+            answer = elect_api.PartitionResult(partition_id=index, error_message=None)
             try:
                 _elect(draft, name, index, kind)
             except KafkaError as error:
@@ -56,7 +58,7 @@ def elect_leaders(draft: Draft, request: ElectLeadersRequest) -> Decision:
                     continue
                 answer.error_code, answer.error_message = error.code, message_or_none(error)
             answers.append(answer)
-        response.replica_election_results.append(ReplicaElectionResult(topic=name, partition_result=answers))
+        response.replica_election_results.append(elect_api.ReplicaElectionResult(topic=name, partition_result=answers))
     return Decision(draft.records, response, atomic=False)
 
 

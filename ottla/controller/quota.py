@@ -11,17 +11,23 @@ KIPs: 13, 55 user and client quotas, 546 this API, 599 controller mutations, 612
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.controller.decision import Decision, message_or_none
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.lazy import LazyModule
 from ottla.kernel.validators import INT_MAX, LONG_MAX
 from ottla.metadata.image import Image, QuotaEntity
 from ottla.settings.quota import AddressQuotas, UserQuotas
 from ottla.settings.schema import ConfigType, Setting
-from ottla.wire.api import alter_client_quotas as alter
-from ottla.wire.api import describe_client_quotas as describe
 from ottla.wire.record.metadata import ClientQuotaRecord, EntityData
+
+if TYPE_CHECKING:
+    from ottla.wire.api import alter_client_quotas as alter
+    from ottla.wire.api import describe_client_quotas as describe
+else:
+    alter = LazyModule("ottla.wire.api.alter_client_quotas")
+    describe = LazyModule("ottla.wire.api.describe_client_quotas")
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 PRODUCER_BYTE_RATE = UserQuotas.producer_byte_rate.name

@@ -7,8 +7,7 @@ Rules:
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from ottla.kernel.named import NamedTuple
 from ottla.metadata.image import BROKER, TOPIC, Image, TopicImage
 from ottla.settings.server.settings import ServerSettings
 

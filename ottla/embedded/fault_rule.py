@@ -12,12 +12,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.call.handler import Call
 from ottla.broker.call.reply import Later, NoReply
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.frozen import frozen
+from ottla.kernel.named import NamedTuple
 from ottla.net.inbound import PeerError
 from ottla.wire.api import ApiKey
 from ottla.wire.schema import Struct, fields

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
+
+from ottla.kernel.named import NamedTuple
 
 #: Names with contents, in their order; a name may come twice.
 Headers = tuple[tuple[str, bytes | None], ...]

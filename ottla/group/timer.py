@@ -2,7 +2,8 @@
 
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
+
+from ottla.kernel.named import NamedTuple
 
 
 class Alarm(IntEnum):

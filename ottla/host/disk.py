@@ -9,14 +9,19 @@ Rules:
 import errno
 import fcntl
 import os
-import shutil
 import struct
 import sys
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ottla.host.descriptor import out_of_the_way
+from ottla.kernel.lazy import LazyModule
 from ottla.kernel.ports import Buffer
+
+if TYPE_CHECKING:
+    import shutil
+else:
+    shutil = LazyModule("shutil")
 
 #: What one pwritev takes (IOV_MAX on Linux and macOS).
 _PIECES_MAX = 1024

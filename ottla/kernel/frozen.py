@@ -1,4 +1,4 @@
-"""`@frozen`: a frozen dataclass with slots that costs nothing until it is used.
+"""`@frozen`: a frozen dataclass with slots that costs nothing until it is used; `@mutable` for fields that change.
 
     @frozen
     class Moved:
@@ -6,8 +6,10 @@
         epoch: int = 0
 
 Rules:
-- It is what `@dataclass(frozen=True, slots=True)` is, for `dataclasses.replace` and `fields`, for `match` and for mypy.
-- `__init__`, `__eq__`, `__hash__` and `__repr__` are compiled when they are first called.
+- It is what `@dataclass(frozen=True, slots=True)` is, for `dataclasses.replace` and `fields`, for `match` and for mypy;
+  `@mutable` is what `@dataclass(slots=True)` is, without a hash.
+- `__eq__`, `__hash__` and `__repr__` are compiled when they are first called, `__init__` at the third call:
+  most of what a start makes it makes once or twice, and to compile takes a hundred times as long as to call.
 - mypy sees that no field is assigned; at run time nothing prevents it, and nothing slows `__init__`.
 
 Not obvious: the standard decorator compiles seven functions for every class at import, 0.4 ms, and a node has a hundred
@@ -24,13 +26,25 @@ from typing import Any, TypeVar, dataclass_transform
 
 _T = TypeVar("_T")
 _MISSING = dataclasses.MISSING
+#: The call of `__init__` that compiles it.
+_COMPILED_AT = 3
 #: The default of what a factory makes.
-_MADE = object()
+_BY_FACTORY = object()
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 def frozen(cls: type[_T]) -> type[_T]:
     """Make the class. Its annotated names are its fields, in their order, behind those that it inherits."""
+    return _made(cls, {})
+
+
+@dataclass_transform(field_specifiers=(dataclasses.field,))
+def mutable(cls: type[_T]) -> type[_T]:
+    """The same for fields that change."""
+    return _made(cls, {"__hash__": None})
+
+
+def _made(cls: type[_T], fixed: dict[str, Any]) -> type[_T]:
     namespace = dict(cls.__dict__)
     own = {name: namespace.pop(name, _MISSING) for name, kind in _annotations(cls).items() if not _is_class_var(kind)}
     inherited: dict[str, Any] = getattr(cls, "__value_defaults__", {})
@@ -42,6 +56,7 @@ def frozen(cls: type[_T]) -> type[_T]:
         __match_args__=tuple(defaults),
         __value_defaults__=defaults,
         __dataclass_fields__=_Fields(),
+        **fixed,
     )
     owner: list[Any] = []
     for name in _SOURCES.keys() - namespace.keys():
@@ -93,14 +108,44 @@ def _is_class_var(kind: Any) -> bool:
 
 def _stub(name: str, owner: list[Any]) -> Callable[..., Any]:
     """The method before its first call: it puts the real one in its place, and calls that."""
+    calls = 0
 
     def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
         (cls,) = owner
+        if name == "__init__":
+            nonlocal calls
+            calls += 1
+            if calls < _COMPILED_AT and _assign(cls, self, arguments, keywords):
+                return None
         method = _compile(cls, name)
         setattr(cls, name, method)
         return method(self, *arguments, **keywords)
 
     return call
+
+
+def _assign(cls: Any, made: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
+    """What `__init__` does. False if the arguments do not fit: the compiled one says why."""
+    values = dict(zip(cls.__value_defaults__, arguments, strict=False))
+    if len(arguments) > len(cls.__value_defaults__) or values.keys() & keywords.keys():
+        return False
+    values |= keywords
+    for name, declared in cls.__value_defaults__.items():
+        if name not in values:
+            default = declared
+            if isinstance(declared, dataclasses.Field):
+                factory = declared.default_factory
+                default = declared.default if factory is _MISSING else factory()
+            if default is _MISSING:
+                return False
+            values[name] = default
+    if len(values) > len(cls.__value_defaults__):
+        return False
+    for name in cls.__value_defaults__:
+        setattr(made, name, values[name])
+    if hasattr(cls, "__post_init__"):
+        made.__post_init__()
+    return True
 
 
 def _compile(cls: Any, name: str) -> Any:
@@ -121,8 +166,8 @@ def _init(cls: Any, scope: dict[str, Any]) -> list[str]:
             assert declared.init, f"{name}: a field that is not given is not supported"
             default = declared.default
             if declared.default_factory is not _MISSING:
-                scope[f"_new_{name}"], default = declared.default_factory, _MADE
-                scope["_made"], made = _MADE, f"_new_{name}() if {name} is _made else {name}"
+                scope[f"_new_{name}"], default = declared.default_factory, _BY_FACTORY
+                scope["_made"], made = _BY_FACTORY, f"_new_{name}() if {name} is _made else {name}"
         if default is _MISSING:
             parameters.append(name)
         else:

@@ -4,7 +4,9 @@ A UUID is its 16 bytes (`Uuid`), as on the wire; people see Kafka's text form of
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import NamedTuple, NewType
+from typing import NewType
+
+from ottla.kernel.named import NamedTuple
 
 #: 16 bytes, big-endian, as on the wire.
 Uuid = NewType("Uuid", bytes)

@@ -9,8 +9,7 @@ Rules:
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Clock
 
 

@@ -1,7 +1,8 @@
 """The origins of an append, and its result."""
 
 from enum import Enum
-from typing import NamedTuple
+
+from ottla.kernel.named import NamedTuple
 
 
 class Origin(Enum):

@@ -9,9 +9,8 @@ Rules:
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ottla.kernel.error import OttlaError
+from ottla.kernel.named import NamedTuple
 from ottla.metadata.image import METADATA_VERSION
 from ottla.wire.record.metadata import FeatureLevelRecord
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
-from typing import NamedTuple
 
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import TopicPartition, Uuid
+from ottla.kernel.named import NamedTuple
 from ottla.wire.record.metadata import (
     AccessControlEntryRecord,
     DelegationTokenRecord,

@@ -10,9 +10,10 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from ottla.kernel.ids import Uuid
+from ottla.kernel.named import NamedTuple
 from ottla.metadata.image import NO_LEADER, Image, PartitionImage, TopicImage
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.kernel.frozen import frozen
+from ottla.kernel.named import NamedTuple
 from ottla.net.answer_frames import FRAME_BYTES_MAX
 from ottla.settings.server.network import NetworkDeclaration
 

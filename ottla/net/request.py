@@ -12,14 +12,19 @@ from __future__ import annotations
 
 import struct
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.lazy import LazyModule
 from ottla.wire.api import API, Api, ApiKey
-from ottla.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.compile import decode, encode, encoder
 from ottla.wire.header import RequestHeader, ResponseHeader, request_header_version, response_header_version
 from ottla.wire.type import Malformed
+
+if TYPE_CHECKING:
+    from ottla.wire.api import api_versions
+else:
+    api_versions = LazyModule("ottla.wire.api.api_versions")
 
 #: v5 (KIP-1242) carries whom we expect to meet, which we do not check; v4 is enough for all features.
 FIRST_VERSION = min(4, API[ApiKey.API_VERSIONS].versions[-1])
@@ -41,11 +46,11 @@ def api_of(request: object) -> Api:
     return found
 
 
-def first_request() -> ApiVersionsRequest:
+def first_request() -> api_versions.ApiVersionsRequest:
     """What is asked first on each connection."""
     # The package itself stands above this layer (it offers the embedded node), so its version is not imported.
     version: str = getattr(sys.modules["ottla"], "__version__", "unknown")
-    return ApiVersionsRequest(client_software_name="ottla", client_software_version=version)
+    return api_versions.ApiVersionsRequest(client_software_name="ottla", client_software_version=version)
 
 
 class PeerVersions:
@@ -53,7 +58,7 @@ class PeerVersions:
 
     __slots__ = ("features", "ranges")
 
-    def __init__(self, response: ApiVersionsResponse | None = None) -> None:
+    def __init__(self, response: api_versions.ApiVersionsResponse | None = None) -> None:
         #: API key -> (lowest, highest) version.
         self.ranges: dict[int, tuple[int, int]] = {}
         #: Feature -> its finalized level (`group.version`, `transaction.version`, ...).
@@ -78,7 +83,7 @@ class PeerVersions:
         return f"takes {key.name} v{low} to v{high}, this client speaks v{ours[0]} to v{ours[-1]}"
 
 
-def second_version(response: ApiVersionsResponse, asked: int) -> int | None:
+def second_version(response: api_versions.ApiVersionsResponse, asked: int) -> int | None:
     """In which version to ask ApiVersions again; None when the first answer is good. KafkaError if it is an error."""
     if response.error_code == ErrorCode.UNSUPPORTED_VERSION and asked > 0:
         known = {each.api_key: each.max_version for each in response.api_keys}
@@ -117,5 +122,5 @@ def decoded(api: Api, version: int, correlation_id: int, frame: memoryview) -> A
         # A broker that does not know our version answers in v0, error code first.
         code = int.from_bytes(frame[position : position + 2], "big")
         if code == ErrorCode.UNSUPPORTED_VERSION:
-            return decode(ApiVersionsResponse, 0, frame, position)[0]
+            return decode(api_versions.ApiVersionsResponse, 0, frame, position)[0]
     return decode(api.response, version, frame, position)[0]

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from ottla.kernel.error import KafkaError
 from ottla.kernel.ids import Uuid
+from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Buffer
 from ottla.raft.role import Voter
 from ottla.wire.batch import build, check, read

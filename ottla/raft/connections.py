@@ -8,8 +8,9 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Rng
 
 

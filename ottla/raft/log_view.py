@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from ottla.kernel.named import NamedTuple
 from ottla.raft.checkpoint import BOOTSTRAP_ID, SnapshotId
 
 

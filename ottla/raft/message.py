@@ -6,15 +6,22 @@ The node that a response names as the leader has its address in it, on the liste
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import METADATA_TOPIC, METADATA_TOPIC_ID
+from ottla.kernel.lazy import LazyModule
+from ottla.kernel.named import NamedTuple
 from ottla.raft.checkpoint import BOOTSTRAP_ID, SnapshotId, VoterEndpoint
 from ottla.raft.connections import QuorumPeer
 from ottla.raft.log_view import EpochEnd
 from ottla.raft.role import NO_NODE, UNKNOWN, Voter
-from ottla.wire.api import fetch, fetch_snapshot
+
+if TYPE_CHECKING:
+    from ottla.wire.api import fetch, fetch_snapshot
+else:
+    fetch = LazyModule("ottla.wire.api.fetch")
+    fetch_snapshot = LazyModule("ottla.wire.api.fetch_snapshot")
 
 #: The first versions of Fetch that name the leader, and that have its address.
 _FETCH_LEADER_FROM = 12

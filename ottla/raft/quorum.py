@@ -63,12 +63,13 @@ from ottla.raft.role import (
 from ottla.raft.serving import Serving
 from ottla.raft.snapshotting import SnapshotSchedule
 from ottla.raft.voters import VoterHistory, find_node
-from ottla.wire.api.fetch import FetchRequest
 
 if TYPE_CHECKING:
     from ottla.raft import others
+    from ottla.wire.api import fetch as fetch_api
 else:
     others = LazyModule("ottla.raft.others")
+    fetch_api = LazyModule("ottla.wire.api.fetch")
 
 __all__ = ["Quorum", "QuorumSettings", "ReplicaView"]
 
@@ -322,7 +323,7 @@ class Quorum:
     # ---- messages
 
     def _request(self, event: RequestReceived) -> None:
-        if not isinstance(event.request, FetchRequest):
+        if not isinstance(event.request, fetch_api.FetchRequest):
             return self._others.request(event)
         self._serving.fetch(event)
         if isinstance(self.role, Leader):

@@ -7,9 +7,10 @@ Rules:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ottla.kernel.ids import NO_UUID, Uuid
+from ottla.kernel.named import NamedTuple
 
 if TYPE_CHECKING:
     from ottla.raft.change import VoterChange

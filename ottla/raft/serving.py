@@ -9,9 +9,11 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ottla.kernel.error import ErrorCode
+from ottla.kernel.lazy import LazyModule
+from ottla.kernel.named import NamedTuple
 from ottla.raft.checkpoint import BOOTSTRAP_ID, SnapshotId
 from ottla.raft.discovery import check_leader_request
 from ottla.raft.effect import Answer, AnswerFetch, AnswerSnapshot
@@ -21,8 +23,13 @@ from ottla.raft.member import QuorumMember
 from ottla.raft.message import fetch_response, fetched_partition, only_partition, replica_id, snapshot_response
 from ottla.raft.role import NO_NODE, UNKNOWN, Leader, Voter
 from ottla.raft.snapshotting import SnapshotSchedule
-from ottla.wire.api.fetch import FetchPartition, FetchResponse
-from ottla.wire.api.fetch_snapshot import FetchSnapshotResponse
+
+if TYPE_CHECKING:
+    from ottla.wire.api import fetch as fetch_api
+    from ottla.wire.api import fetch_snapshot as snapshot_api
+else:
+    fetch_api = LazyModule("ottla.wire.api.fetch")
+    snapshot_api = LazyModule("ottla.wire.api.fetch_snapshot")
 
 #: What one answer holds at most, whatever was asked for; one batch may be larger.
 _ANSWER_BYTES_MAX = 16 * 1024 * 1024
@@ -32,7 +39,7 @@ class WaitingFetch(NamedTuple):
     """A fetch that found nothing yet."""
 
     event: RequestReceived
-    partition: FetchPartition
+    partition: fetch_api.FetchPartition
     deadline_ms: int
 
 
@@ -60,10 +67,10 @@ class Serving:
     def fetch(self, event: RequestReceived) -> None:
         member, request = self._member, event.request
         if request.cluster_id not in (None, member.settings.cluster_id):
-            return self._answer(event, FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
+            return self._answer(event, fetch_api.FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
         partition = fetched_partition(request.topics)
         if partition is None:
-            return self._answer(event, FetchResponse(error_code=ErrorCode.INVALID_REQUEST))
+            return self._answer(event, fetch_api.FetchResponse(error_code=ErrorCode.INVALID_REQUEST))
         if (
             request.max_wait_ms < 0
             or partition.fetch_offset < 0
@@ -139,7 +146,11 @@ class Serving:
         self._respond(waiting.event, partition, role, other)
 
     def _respond(
-        self, event: RequestReceived, partition: FetchPartition, role: Leader, other: EpochEnd | SnapshotId | None
+        self,
+        event: RequestReceived,
+        partition: fetch_api.FetchPartition,
+        role: Leader,
+        other: EpochEnd | SnapshotId | None,
     ) -> None:
         member = self._member
         response = fetch_response(
@@ -172,9 +183,9 @@ class Serving:
     def fetch_snapshot(self, event: RequestReceived) -> None:
         member, request = self._member, event.request
         if request.cluster_id not in (None, member.settings.cluster_id):
-            return self._answer(event, FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
+            return self._answer(event, snapshot_api.FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
         if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
-            return self._answer(event, FetchSnapshotResponse(error_code=ErrorCode.INVALID_REQUEST))
+            return self._answer(event, snapshot_api.FetchSnapshotResponse(error_code=ErrorCode.INVALID_REQUEST))
         partition = only_partition(request.topics, topic="name", index="partition")
         if partition is None:
             return self._answer(event, self._unknown_partition(event))
@@ -202,7 +213,7 @@ class Serving:
         member.effects.append(AnswerSnapshot(event.ticket, response, snapshot, partition.position, max_bytes))
         return None
 
-    def _unknown_partition(self, event: RequestReceived) -> FetchSnapshotResponse:
+    def _unknown_partition(self, event: RequestReceived) -> snapshot_api.FetchSnapshotResponse:
         asked = event.request.topics[0]
         response = snapshot_response(
             self._member.leader, event.listener, event.version, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

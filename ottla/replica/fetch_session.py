@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.frozen import mutable
 from ottla.kernel.ports import Rng
 from ottla.replica.hosted import HostedReplica
 
@@ -33,7 +33,7 @@ PARTITIONS_MAX = 150_000
 Key = tuple[str | bytes, int]
 
 
-@dataclass(slots=True)
+@mutable
 class Wanted:
     """What a client wants of one partition, and what it was last told."""
 

@@ -10,10 +10,10 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition, Uuid
+from ottla.kernel.named import NamedTuple
 from ottla.log.epoch import UNDEFINED_EPOCH
 from ottla.log.log import Log
 from ottla.log.segment.segment import Slice

@@ -25,10 +25,9 @@ KIPs: 101 epochs, 497 AlterPartition, 903 broker epochs, 966 min.insync.replicas
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.frozen import frozen
+from ottla.kernel.frozen import frozen, mutable
 from ottla.settings.server.replication import ReplicationDeclaration
 from ottla.settings.server.storage import StorageDeclaration
 
@@ -145,7 +144,7 @@ class ProposeIsr:
 Effect = RaiseHighWatermark | ProposeIsr
 
 
-@dataclass(slots=True)
+@mutable
 class Progress:
     """What the leader knows of one follower."""
 

@@ -16,9 +16,9 @@ import hashlib
 import struct
 import textwrap
 from pathlib import Path
-from typing import NamedTuple
 
 from ottla.kernel.error import OttlaError
+from ottla.kernel.named import NamedTuple
 
 _JKS = b"\xfe\xed\xfe\xed"
 _KEY, _TRUSTED = 1, 2

@@ -8,9 +8,9 @@ Rules:
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from ottla.kernel.error import OttlaError
+from ottla.kernel.named import NamedTuple
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 

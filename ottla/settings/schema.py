@@ -15,9 +15,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
-from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, NoReturn, TypeVar, cast, overload
+from typing import Any, ClassVar, Final, Generic, Literal, NoReturn, TypeVar, cast, overload
 
 from ottla.kernel.error import OttlaError
+from ottla.kernel.named import NamedTuple
 from ottla.kernel.validators import Check
 
 T = TypeVar("T")

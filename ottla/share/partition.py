@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
-from typing import NamedTuple
 
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.frozen import frozen
+from ottla.kernel.named import NamedTuple
 from ottla.settings.group.declaration import GroupOverrideDeclaration
 from ottla.share.state import UNSET_OFFSET, RecordState, StateBatch, combine
 from ottla.share.window import Run, Window

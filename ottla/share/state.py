@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import IntEnum
 from itertools import pairwise
-from typing import NamedTuple
 
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import Uuid, parse_uuid, uuid_text
+from ottla.kernel.named import NamedTuple
 
 #: No start offset was set: the partition's leader finds one by `share.auto.offset.reset`.
 UNSET_OFFSET = -1

@@ -13,9 +13,9 @@ KIPs: 98 (the format, producers, transactions), 110 (zstd), 32 (timestamps), 82 
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Buffer
 from ottla.wire.checksum import crc32c
 from ottla.wire.codec import PLAIN_BYTES_MAX, Codec, codec_of, compress, decompress

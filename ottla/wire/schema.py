@@ -12,7 +12,8 @@ Rules:
 - `| None` means nullable in all of the field's versions, unless `nullable` says in which.
 - A field with a `tag` is written only when it differs from its default (KIP-482).
 
-A declaration costs little at import: annotations stay text, and `__init__` is compiled when a class is first called.
+A declaration costs little at import: annotations stay text, and `__init__` is compiled when a class is called for the
+third time.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ _T = TypeVar("_T")
 LAST = 32767
 _ANNOTATION = re.compile(r"(list\[)?(\w+)\]?( \| None)?")
 _UNSET: Any = type("Unset", (), {"__repr__": lambda self: "default"})()
+#: The call of `__init__` that compiles it.
+_COMPILED_AT = 3
 _SIMPLE = {*FIXED, "String", "Bytes", "Records"}
 
 
@@ -114,7 +117,7 @@ def on(
 class Schema:
     """What `@wire` knows of a class."""
 
-    __slots__ = ("_resolved", "fields", "flexible", "module", "versions")
+    __slots__ = ("_resolved", "calls", "fields", "flexible", "module", "versions")
 
     def __init__(self, fields: list[WireField], module: str, versions: range | None, flexible: range) -> None:
         self.fields = fields
@@ -122,6 +125,8 @@ class Schema:
         #: None for a struct: it has those of the message around it.
         self.versions = versions
         self.flexible = flexible
+        #: How often `__init__` was called before it was compiled.
+        self.calls = 0
         self._resolved = False
 
     def resolved(self) -> Schema:
@@ -143,8 +148,12 @@ class Struct:
 
     def __init__(self, **values: Any) -> None:
         cls: Any = type(self)
-        cls.__init__ = _initializer(cls)
-        cls.__init__(self, **values)
+        cls.__wire__.calls += 1
+        if cls.__wire__.calls < _COMPILED_AT and not values.keys() - set(cls.__slots__):
+            _assign(cls, self, values)
+        else:
+            cls.__init__ = _initializer(cls)
+            cls.__init__(self, **values)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -256,6 +265,19 @@ def emit_struct(source: SchemaSource, target: str, cls: Any) -> None:
     for field in fields(cls):
         emit_default(source, f"{made}.{field.name}", field)
     source.add(f"{made}.unknown_tagged_fields = None")
+
+
+def _assign(cls: Any, made: Any, values: dict[str, Any]) -> None:
+    """What `__init__` does, for the first few calls: to compile takes much longer than to do it once."""
+    for field in fields(cls):
+        if field.name in values:
+            value = values[field.name]
+        elif field.factory is not None:
+            value = field.factory()
+        else:
+            value = field.default
+        setattr(made, field.name, value)
+    made.unknown_tagged_fields = values.get("unknown_tagged_fields")
 
 
 def _initializer(cls: type) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from ottla.kernel.frozen import frozen
+from ottla.kernel.frozen import frozen, mutable
 
 
 @frozen
@@ -140,7 +140,60 @@ def test_nothing_is_compiled_before_it_is_called() -> None:
     class Fresh:
         x: int
 
+    def changed() -> list[str]:
+        return [name for name, stub in stubs.items() if vars(Fresh)[name] is not stub]
+
     stubs = {name: vars(Fresh)[name] for name in ("__init__", "__eq__", "__hash__", "__repr__")}
-    Fresh(1)
-    changed = [name for name, stub in stubs.items() if vars(Fresh)[name] is not stub]
-    assert changed == ["__init__"]
+    first, second = Fresh(1), Fresh(x=1)
+    assert changed() == []
+    third = Fresh(1)
+    assert changed() == ["__init__"]
+    assert first == second == third == Fresh(1)
+
+
+WRONG: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...] = (
+    ((), {}),
+    (("a", 1, [], 2), {}),
+    (("a",), {"name": "b"}),
+    (("a",), {"colour": 1}),
+)
+
+
+@pytest.mark.parametrize(("arguments", "keywords"), WRONG)
+def test_a_first_call_refuses_what_later_ones_refuse(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+    @frozen
+    class Fresh:
+        name: str
+        size: int = 3
+        tags: list[str] = dataclasses.field(default_factory=list)
+
+    with pytest.raises(TypeError) as first:
+        Fresh(*arguments, **keywords)
+    for _ in range(3):
+        Fresh("a")
+    with pytest.raises(TypeError) as later:
+        Fresh(*arguments, **keywords)
+    assert str(first.value) == str(later.value)
+
+
+def test_fields_that_change_are_those_of_a_dataclass() -> None:
+    @mutable
+    class Progress:
+        offset: int
+        seen: list[int] = dataclasses.field(default_factory=list)
+
+    @dataclasses.dataclass(slots=True)
+    class Standard:
+        offset: int
+        seen: list[int] = dataclasses.field(default_factory=list)
+
+    for kind in (Progress, Standard):
+        made = [kind(1), kind(1), kind(offset=1), kind(1)]
+        made[0].seen.append(1)
+        made[0].offset += 1
+        assert made[0] != made[1] == made[2] == made[3]
+        assert repr(made[0]).endswith("(offset=2, seen=[1])")
+        with pytest.raises(TypeError, match="unhashable"):
+            hash(made[0])
+        with pytest.raises(AttributeError):
+            made[0].other = 1  # type: ignore[union-attr]

@@ -13,10 +13,11 @@ Rules:
 from __future__ import annotations
 
 import ipaddress
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.broker.call.handler import Call
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.named import NamedTuple
 from ottla.net.request import decoded, encoded
 from ottla.wire.api import API, Api, ApiKey
 from ottla.wire.api.envelope import EnvelopeRequest, EnvelopeResponse

@@ -33,12 +33,18 @@ KIPs: 631 (registration, fencing), 858 (directories), 966 (PreviousBrokerEpoch),
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import Uuid, uuid_text
+from ottla.kernel.lazy import LazyModule
 from ottla.settings.server.node import NodeDeclaration
-from ottla.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+
+if TYPE_CHECKING:
+    from ottla.wire.api import broker_heartbeat as heartbeat
+else:
+    heartbeat = LazyModule("ottla.wire.api.broker_heartbeat")
 
 #: After the first answer that says caught up, and after the first one to a broker that wants to stop.
 _SOON_MS = 10
@@ -90,7 +96,7 @@ class RegistrationFailed:
 class HeartbeatAnswered:
     """The controller took a heartbeat."""
 
-    response: BrokerHeartbeatResponse
+    response: heartbeat.BrokerHeartbeatResponse
 
 
 @frozen
@@ -161,9 +167,9 @@ class SendHeartbeat:
     offline: tuple[Uuid, ...]
     cordoned: tuple[Uuid, ...] | None
 
-    def request(self, broker_id: int, metadata_offset: int) -> BrokerHeartbeatRequest:
+    def request(self, broker_id: int, metadata_offset: int) -> heartbeat.BrokerHeartbeatRequest:
         """The heartbeat of a broker that has followed the metadata up to this offset."""
-        return BrokerHeartbeatRequest(
+        return heartbeat.BrokerHeartbeatRequest(
             broker_id=broker_id,
             broker_epoch=self.epoch,
             current_metadata_offset=metadata_offset,
@@ -296,7 +302,7 @@ class Lifecycle:
         self._telling = ()
         self._after(now_ms, self._settings.heartbeat_interval_ms)
 
-    def _answered(self, response: BrokerHeartbeatResponse, now_ms: int) -> list[LifeEffect]:
+    def _answered(self, response: heartbeat.BrokerHeartbeatResponse, now_ms: int) -> list[LifeEffect]:
         self._asking = False
         for each in self._telling:
             self._offline[each] = None

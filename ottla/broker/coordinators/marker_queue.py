@@ -11,10 +11,11 @@ import asyncio
 from collections.abc import Mapping
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import TopicPartition
+from ottla.kernel.named import NamedTuple
 from ottla.net.peer import Unanswered
 from ottla.txn.event import WriteMarkers
 from ottla.wire.api.write_txn_markers import (

@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING
 
 from ottla.controller.producer_ids import BLOCK_SIZE
 from ottla.kernel.error import KafkaError
-from ottla.wire.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from ottla.kernel.lazy import LazyModule
 
 if TYPE_CHECKING:
     from ottla.broker.node import BrokerNode
+    from ottla.wire.api import allocate_producer_ids as allocate
+else:
+    allocate = LazyModule("ottla.wire.api.allocate_producer_ids")
 
 _LOW = BLOCK_SIZE // 10
 
@@ -56,9 +59,11 @@ class ProducerIds:
         self._asked = True
         node = self._node
         epoch = node.life.epoch
-        node.controllers.ask(AllocateProducerIdsRequest(broker_id=node.node_id, broker_epoch=epoch), self._given)
+        node.controllers.ask(
+            allocate.AllocateProducerIdsRequest(broker_id=node.node_id, broker_epoch=epoch), self._given
+        )
 
-    def _given(self, response: AllocateProducerIdsResponse | KafkaError) -> None:
+    def _given(self, response: allocate.AllocateProducerIdsResponse | KafkaError) -> None:
         self._asked = False
         if not isinstance(response, KafkaError):
             first = response.producer_id_start

@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.coordinators.peers import BrokerPeers
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TRANSACTION_TOPIC, TopicPartition
+from ottla.kernel.named import NamedTuple
 from ottla.net.peer import Unanswered
 from ottla.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

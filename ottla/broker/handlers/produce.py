@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 from asyncio import TimerHandle
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.leader_hint import hint_to_producer
@@ -27,6 +27,7 @@ from ottla.broker.call.reply import NO_REPLY, Later, Reply
 from ottla.kernel.error import ErrorCode, KafkaError, RefusedBatch
 from ottla.kernel.ids import INTERNAL_TOPICS
 from ottla.kernel.lazy import LazyModule
+from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Buffer
 from ottla.net.inbound import PeerError
 from ottla.replica.commit_queue import CommitWaiter

@@ -14,17 +14,23 @@ An instance lives as long as its connection, and at most `_INSTANCES_MAX` are kn
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from ottla.broker.metadata.registration import random_uuid
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import NO_UUID, Uuid
+from ottla.kernel.lazy import LazyModule
+from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Rng
-from ottla.kernel.re2.pattern import Expression, InvalidExpression
 from ottla.metadata.image import CLIENT_METRICS, Image
 from ottla.settings.client_metrics import ClientMetricsSettings
 from ottla.wire.checksum import crc32c
 from ottla.wire.codec import codec_of, decompress
+
+if TYPE_CHECKING:
+    from ottla.kernel.re2 import pattern as expression
+else:
+    expression = LazyModule("ottla.kernel.re2.pattern")
 
 _INSTANCES_MAX = 16_384
 #: Longer ago than any interval: monotonic time may begin at 0.
@@ -76,8 +82,8 @@ class TelemetrySubscription(NamedTuple):
 
 def _matches(pattern: str, attribute: str) -> bool:
     try:
-        return Expression(pattern, attribute).matches(attribute)
-    except InvalidExpression:
+        return expression.Expression(pattern, attribute).matches(attribute)
+    except expression.InvalidExpression:
         # Written by an older version of this program, or too much work.
         return False
 

@@ -10,10 +10,10 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from ottla.controller.placement import is_offline
 from ottla.kernel.error import ErrorCode
+from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Rng
 from ottla.metadata.image import NO_LEADER, BrokerImage, Image, PartitionImage
 

@@ -8,8 +8,9 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from ottla.kernel.named import NamedTuple
 from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, Image
 from ottla.settings.client_metrics import ClientMetricsSettings
 from ottla.settings.group.settings import GroupSettings

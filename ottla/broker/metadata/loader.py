@@ -8,11 +8,12 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ottla.broker.metadata.file import MetadataFiles
 from ottla.kernel.error import OttlaError
+from ottla.kernel.frozen import mutable
 from ottla.log.checkpoint import CorruptCheckpoint
 from ottla.log.log import Log, LogSettings
 from ottla.metadata.delta import Fold
@@ -27,7 +28,7 @@ from ottla.wire.type import Malformed
 _READ_BYTES = 4 * 1024 * 1024
 
 
-@dataclass(slots=True)
+@mutable
 class LogRead:
     """What was read of the log, beside metadata."""
 
@@ -37,7 +38,7 @@ class LogRead:
     size: int = 0
 
 
-@dataclass(slots=True)
+@mutable
 class LoadedMetadata:
     """What the disk holds."""
 

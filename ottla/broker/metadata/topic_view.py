@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from ottla.kernel.ids import Uuid
+from ottla.kernel.named import NamedTuple
 from ottla.metadata.image import Image, TopicImage
 
 

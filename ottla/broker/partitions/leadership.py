@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING
 from ottla.controller.placement import directory_of, is_offline
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import NO_UUID, TopicPartition, uuid_text
+from ottla.kernel.lazy import LazyModule
 from ottla.log.directory.new_log import NewLog
 from ottla.log.log import Log
 from ottla.log.setting import LogSettings
 from ottla.metadata.image import BROKER, NO_LEADER, TOPIC, Image, PartitionImage, TopicImage
-from ottla.replica.followed import FollowedPartition
 from ottla.replica.hosted import HostedReplica
 from ottla.replica.leader import MetadataFollowed, PartitionState
 from ottla.replica.partition import Partition
@@ -36,6 +36,9 @@ from ottla.settings.topic.settings import TopicSettings
 
 if TYPE_CHECKING:
     from ottla.broker.node import BrokerNode
+    from ottla.replica import followed
+else:
+    followed = LazyModule("ottla.replica.followed")
 
 _log = logging.getLogger("ottla.broker")
 #: So many logs are made by one job of a thread.
@@ -198,7 +201,7 @@ class Leadership:
                 coordinators.resign(tp.partition)
             self._node.shares.resign(partition)
         replica.end(KafkaError(code))
-        if isinstance(replica, FollowedPartition):
+        if isinstance(replica, followed.FollowedPartition):
             self._node.replication.forget(replica)
 
     def drop(self, topic: TopicImage) -> None:
@@ -267,7 +270,7 @@ class Leadership:
         if known.leader == self._node.node_id:
             self._lead(tp, topic, log)
         else:
-            replica = FollowedPartition(tp, topic.topic_id, log, known.leader_epoch, known.leader)
+            replica = followed.FollowedPartition(tp, topic.topic_id, log, known.leader_epoch, known.leader)
             replica.on_readable = self._node.wake_later
             self.hosted[tp] = replica
             self._node.replication.follow(replica)

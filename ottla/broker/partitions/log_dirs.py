@@ -24,19 +24,17 @@ from ottla.controller.directory import directories_left
 from ottla.controller.placement import directory_of
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition, Uuid, parse_uuid, uuid_text
+from ottla.kernel.lazy import LazyModule
 from ottla.log.log import Log, Origin
 from ottla.metadata.feature import CORDONED_DIRECTORIES_FROM, DIRECTORIES_FROM
 from ottla.metadata.image import BROKER, Image
 from ottla.replica.hosted import HostedReplica
-from ottla.wire.api.assign_replicas_to_dirs import (
-    AssignReplicasToDirsRequest,
-    RequestDirectoryData,
-    RequestPartitionData,
-    RequestTopicData,
-)
 
 if TYPE_CHECKING:
     from ottla.broker.node import BrokerNode
+    from ottla.wire.api import assign_replicas_to_dirs as assign
+else:
+    assign = LazyModule("ottla.wire.api.assign_replicas_to_dirs")
 
 _log = logging.getLogger("ottla.broker")
 #: What a full disk, a file that may grow no more, or too many open ones say: nothing is broken.
@@ -151,18 +149,19 @@ class LogDirs:
         if not found:
             return
         directories = [
-            RequestDirectoryData(
+            assign.RequestDirectoryData(
                 id=directory,
                 topics=[
-                    RequestTopicData(
-                        topic_id=topic_id, partitions=[RequestPartitionData(partition_index=each) for each in indexes]
+                    assign.RequestTopicData(
+                        topic_id=topic_id,
+                        partitions=[assign.RequestPartitionData(partition_index=each) for each in indexes],
                     )
                     for topic_id, indexes in topics.items()
                 ],
             )
             for directory, topics in found.items()
         ]
-        request = AssignReplicasToDirsRequest(
+        request = assign.AssignReplicasToDirsRequest(
             broker_id=node.node_id, broker_epoch=broker.epoch, directories=directories
         )
         node.controllers.ask(request, partial(self._assigned, told))

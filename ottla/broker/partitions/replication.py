@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from ottla.kernel.lazy import LazyModule
 from ottla.metadata.image import NO_LEADER, Image
-from ottla.replica.followed import FollowedPartition
 from ottla.replica.leader import LeaderSettings, ProposeIsr, TimePassed
 from ottla.replica.partition import Partition
 from ottla.replica.replica_session import ReplicaSessions
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from ottla.broker.node import BrokerNode
     from ottla.broker.partitions import fetcher as replica_fetcher
     from ottla.broker.partitions import isr_changes
+    from ottla.replica.followed import FollowedPartition
 else:
     # A node that is alone has neither followers nor leaders elsewhere.
     replica_fetcher = LazyModule("ottla.broker.partitions.fetcher")

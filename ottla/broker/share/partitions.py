@@ -7,6 +7,7 @@ Rules:
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ottla.kernel.ids import Uuid
@@ -14,14 +15,16 @@ from ottla.kernel.lazy import LazyModule
 from ottla.metadata.image import GROUP
 from ottla.replica.partition import Partition
 from ottla.settings.group.settings import GroupSettings
-from ottla.share.session import ShareSession, ShareSessions
-from ottla.share.state import SharePartitionKey
 
 if TYPE_CHECKING:
     from ottla.broker.node import BrokerNode
     from ottla.broker.share import partition as share_leader
+    from ottla.share import session as share_session
+    from ottla.share import state as share_state
 else:
     share_leader = LazyModule("ottla.broker.share.partition")
+    share_session = LazyModule("ottla.share.session")
+    share_state = LazyModule("ottla.share.state")
 
 
 class Shares:
@@ -29,10 +32,14 @@ class Shares:
 
     def __init__(self, node: BrokerNode) -> None:
         self.node = node
-        self.sessions = ShareSessions()
-        self._leaders: dict[SharePartitionKey, share_leader.ShareLeader] = {}
+        self._leaders: dict[share_state.SharePartitionKey, share_leader.ShareLeader] = {}
         #: By group id; made on demand, forgotten when settings change.
         self._settings: dict[str, GroupSettings] = {}
+
+    @cached_property
+    def sessions(self) -> share_session.ShareSessions:
+        """The sessions of all members; most nodes never have one."""
+        return share_session.ShareSessions()
 
     def settings_of(self, group_id: str) -> GroupSettings:
         """The settings of a group as they are now."""
@@ -42,11 +49,11 @@ class Shares:
             settings = self._settings[group_id] = GroupSettings.resolve(overrides, self.node.settings)
         return settings
 
-    def find(self, key: SharePartitionKey) -> share_leader.ShareLeader | None:
+    def find(self, key: share_state.SharePartitionKey) -> share_leader.ShareLeader | None:
         """A share partition, if a fetch has made it."""
         return self._leaders.get(key)
 
-    def lead(self, key: SharePartitionKey, partition: Partition) -> share_leader.ShareLeader:
+    def lead(self, key: share_state.SharePartitionKey, partition: Partition) -> share_leader.ShareLeader:
         """A share partition; it is made if need be, and then not ready yet."""
         leader = self._leaders.get(key)
         if leader is None:
@@ -54,7 +61,7 @@ class Shares:
             leader.open()
         return leader
 
-    def drop(self, key: SharePartitionKey) -> None:
+    def drop(self, key: share_state.SharePartitionKey) -> None:
         """Forget a share partition: its stored state is all that counts."""
         leader = self._leaders.pop(key, None)
         if leader is not None:
@@ -78,7 +85,7 @@ class Shares:
 
     # -- sessions
 
-    def end_session(self, session: ShareSession) -> None:
+    def end_session(self, session: share_session.ShareSession) -> None:
         """What a member has is available again; a group without sessions is forgotten.
 
         Nothing where another request has ended it already, or the member has begun another one.
@@ -88,7 +95,7 @@ class Shares:
         group_id, member_id = session.owner
         self.sessions.end(session.owner)
         for topic_id, index in session.partitions:
-            leader = self._leaders.get(SharePartitionKey(group_id, topic_id, index))
+            leader = self._leaders.get(share_state.SharePartitionKey(group_id, topic_id, index))
             if leader is not None:
                 leader.release(member_id)
         if not self.sessions.of_group(group_id):
@@ -98,8 +105,9 @@ class Shares:
 
     def connection_closed(self, connection: Any) -> None:
         """The sessions of this connection are over."""
-        for session in self.sessions.of_connection(connection):
-            self.end_session(session)
+        if "sessions" in self.__dict__:
+            for session in self.sessions.of_connection(connection):
+                self.end_session(session)
 
     def close(self) -> None:
         """Stop the timers, and tell all waiters."""

@@ -9,9 +9,10 @@ Rules:
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
 from functools import partial
-from pathlib import Path
 
 import click
 
@@ -29,7 +30,8 @@ def read_file(path: str) -> dict[str, str]:
     from ottla.settings.properties import read
 
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
     except IsADirectoryError as error:
         raise OttlaError(f"{path} is a directory; give the server.properties in it") from error
     except (OSError, UnicodeDecodeError) as error:
@@ -38,6 +40,13 @@ def read_file(path: str) -> dict[str, str]:
         return read(text)
     except OttlaError as error:
         raise OttlaError(f"{path}, {error}") from error
+
+
+def _absolute(directory: str) -> str:
+    # pathlib takes a start as long as ten modules of ours; it leaves ".." behind links alone.
+    from pathlib import Path
+
+    return str(Path(directory).absolute())
 
 
 @click.command()
@@ -77,7 +86,7 @@ def start(
     overrides = pairs(changes, "--set")
     try:
         if file is None:
-            directory = str(Path(data or DATA).absolute())
+            directory = _absolute(data) if data else os.path.abspath(DATA)
             port = 9092 if port is None else port
             texts = single_node(directory, host or "127.0.0.1", port, port + 1 if port else 0)
         else:
@@ -85,6 +94,8 @@ def start(
         settings = ServerSettings.parse(texts | overrides)
     except OttlaError as error:
         raise _Wrong(str(error)) from error
+    # What a start imports and makes stays: the collector would look through it again and again. `run` switches it on.
+    gc.disable()
     from ottla.broker.log_output import configure
     from ottla.broker.serve import run
 
@@ -112,8 +123,6 @@ class _Wrong(click.ClickException):
 def _say(line: str, *, in_file: bool) -> None:
     import logging
 
-    from ottla.cli.screen import styled
-
     print(line, flush=True)
     if in_file:
         logging.getLogger("ottla.broker").info("%s", line.removeprefix("ottla: "))
@@ -121,5 +130,7 @@ def _say(line: str, *, in_file: bool) -> None:
         at = line.partition(" ready on ")[2].partition(" in ")[0].partition(",")[0]
         where = "" if at.endswith(":9092") and at.startswith(("127.0.0.1", "localhost")) else f" -b {at}"
         if sys.stderr.isatty():
+            from ottla.cli.screen import styled
+
             hint = f"Ctrl-C stops it. In another terminal: ottla topics create hello{where}"
             click.echo(styled(f"       {hint}", dim=True), err=True)

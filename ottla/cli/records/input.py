@@ -15,9 +15,10 @@ from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.kernel.error import OttlaError
+from ottla.kernel.named import NamedTuple
 
 #: What `consume --json` prints. Topic, partition and offset say where a record was; it is not written there again.
 _FIELDS = {"topic", "partition", "offset", "timestamp", "key", "value", "headers", "key_text", "value_text"}

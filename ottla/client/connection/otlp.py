@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+
+from ottla.kernel.named import NamedTuple
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
 #: AggregationTemporality.

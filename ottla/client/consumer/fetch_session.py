@@ -10,10 +10,10 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import TopicPartition, Uuid
+from ottla.kernel.named import NamedTuple
 
 NO_SESSION = 0
 FIRST_EPOCH = 0

@@ -12,7 +12,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from ottla.columns.uniform_layout import Ints, offsets_of, pieces_of, runs_of, t
 from ottla.kernel.client_error import RecordDeserializationError
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
+from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Buffer
 from ottla.serde.serde import Serde
 from ottla.wire.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader

@@ -10,12 +10,13 @@ import asyncio
 import struct
 import threading
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.columns.encode_records import Run, encode_records
 from ottla.kernel.argument import optional_seconds
 from ottla.kernel.client_error import RequestTimedOut
 from ottla.kernel.error import KafkaError
+from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Buffer
 from ottla.wire.batch import HEADER_BYTES, TRANSACTIONAL, Header, assemble, read, seal
 from ottla.wire.codec import Codec, compress

@@ -9,7 +9,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ from ottla.columns.header_column import HEADERS
 from ottla.columns.uniform_layout import Ints
 from ottla.kernel.error import OttlaError
 from ottla.kernel.memory import new_memory
+from ottla.kernel.named import NamedTuple
 from ottla.serde.serde import Serde, as_binary
 from ottla.wire.batch import HEADER_BYTES
 from ottla.wire.codec import Codec, compress

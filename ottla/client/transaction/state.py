@@ -26,12 +26,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import NamedTuple
 
 from ottla.client.membership.commit import CommittedAt, GroupMetadata
 from ottla.kernel.client_error import TransactionAborted, check, error_of
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
+from ottla.kernel.named import NamedTuple
 from ottla.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

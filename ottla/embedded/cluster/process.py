@@ -14,9 +14,9 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from ottla.kernel.error import OttlaError
+from ottla.kernel.named import NamedTuple
 
 _LOOK_SECONDS = 0.02
 _READY = " ready on "

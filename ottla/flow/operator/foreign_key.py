@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import IntEnum
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.flow.make_store import bound
 from ottla.flow.operator.view import Getter, value_of
@@ -22,6 +22,7 @@ from ottla.flow.processor import Context, Processor
 from ottla.flow.record import NO_TIMESTAMP, Change, Record
 from ottla.flow.serde import Serde, WrappingSerde
 from ottla.flow.store.ordered import after
+from ottla.kernel.named import NamedTuple
 
 
 class Instruction(IntEnum):

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.flow.record import Change, Headers, Record, RecordContext
 from ottla.flow.serde import Serde
 from ottla.flow.store.changelog import Cell, Log
 from ottla.flow.store.ordered import OrderedBytes
 from ottla.flow.store.spec import StoreSpec
+from ottla.kernel.named import NamedTuple
 
 _SLOT, _KEY = b"t", b"k"
 

@@ -7,12 +7,13 @@ gives them up. Its key-and-time holds a list of values there, in the order of ar
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.flow.serde import Serde
 from ottla.flow.store.changelog import Cell, Log
 from ottla.flow.store.ordered import OrderedBytes, after
 from ottla.flow.store.spec import StoreSpec
+from ottla.kernel.named import NamedTuple
 
 
 class Candidate(NamedTuple):

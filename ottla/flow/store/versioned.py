@@ -7,12 +7,13 @@ history retention behind the newest time cannot be read or written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.flow.serde import Serde
 from ottla.flow.store.changelog import Cell, Log
 from ottla.flow.store.ordered import OrderedBytes
 from ottla.flow.store.spec import StoreSpec
+from ottla.kernel.named import NamedTuple
 
 #: What `put` answers: the record is the latest of its key; it is older than the retention and was not stored.
 IS_LATEST, NOT_PUT = -1, -(1 << 63)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ottla.flow.error import StreamsError
 from ottla.flow.record import Headers, Input, Record
 from ottla.flow.serde import Serde
 from ottla.flow.topology import Extractor
+from ottla.kernel.named import NamedTuple
 
 if TYPE_CHECKING:
     from ottla.flow.context import NodeContext

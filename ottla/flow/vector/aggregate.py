@@ -7,7 +7,7 @@ take over wherever something here raises.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from ottla.flow.column.fold import FOLDS
 from ottla.flow.record import ValueAndTimestamp
 from ottla.flow.vector.evaluate import ARROW, Frame
+from ottla.kernel.named import NamedTuple
 
 #: A group's value and its newest time so far; None: there is none.
 Found = tuple[Any, int] | None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from ottla.flow.serde import BYTES, DOUBLE, LONG, STRING, Serde
 from ottla.flow.task.receive import Receiver
 from ottla.flow.task.rows import Rows
 from ottla.flow.vector.encode import decode
+from ottla.kernel.named import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -32,6 +32,7 @@ from ottla.flow.vector.columns import OutputColumns
 from ottla.flow.vector.encode import encode, fixed
 from ottla.flow.vector.evaluate import Frame, evaluate
 from ottla.flow.window import TimeWindows
+from ottla.kernel.named import NamedTuple
 
 if TYPE_CHECKING:
     from ottla.flow.engine import Task

@@ -11,12 +11,12 @@ What it has in common with other kinds of groups is in `server_assigned_group`.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import NamedTuple
 
 from ottla.group.state.classic import CONSUMER_PROTOCOL, Protocols
 from ottla.group.state.server_assigned_group import ModernGroup
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import Uuid
+from ottla.kernel.named import NamedTuple
 
 #: Topic id -> partition -> the epoch at which the member got it.
 Owned = Mapping[Uuid, Mapping[int, int]]

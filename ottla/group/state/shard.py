@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.group.event import Answer, Append, Called, Effect, Entry, HeldHeartbeat
 from ottla.group.setting import CoordinatorSettings, GroupOverride
@@ -15,6 +15,7 @@ from ottla.group.timer import TimerKey, Timers
 from ottla.group.topic import TopicView
 from ottla.kernel.error import KafkaError
 from ottla.kernel.ids import Uuid
+from ottla.kernel.named import NamedTuple
 from ottla.kernel.now import Now
 from ottla.kernel.ports import Rng
 

@@ -14,13 +14,13 @@ durable.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
 
 from ottla.group.state.consumer import Target
 from ottla.group.state.server_assigned_group import ModernGroup
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import Uuid
+from ottla.kernel.named import NamedTuple
 
 
 class ShareState(StrEnum):

@@ -5,7 +5,8 @@ a character. What is remembered took work, and all the work that one expression 
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+
+from ottla.kernel.named import NamedTuple
 
 #: How large an automaton may get; counted repetitions multiply.
 _STATES_MAX = 20_000

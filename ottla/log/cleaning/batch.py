@@ -11,9 +11,9 @@ Rules:
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Buffer
 from ottla.log.cleaning.offset_map import OffsetMap
 from ottla.wire.batch import (

@@ -10,9 +10,10 @@ Rules:
 """
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Buffer, Disk, File
 from ottla.log.cleaning.batch import Verdict, body_of, clean_batch, raw_records
 from ottla.log.cleaning.offset_map import OffsetMap

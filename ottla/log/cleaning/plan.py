@@ -16,8 +16,9 @@ KIPs: 58 (min.compaction.lag.ms), 354 (max.compaction.lag.ms), 534 (delete horiz
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from ottla.kernel.named import NamedTuple
 from ottla.log.segment.index import RELATIVE_OFFSET_MAX
 from ottla.log.setting import UNLIMITED
 

@@ -1,8 +1,8 @@
 """A log that is about to be made: its files on any thread, its place in the store on the loop's."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ottla.kernel.frozen import mutable
 from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.kernel.ports import Disk
 from ottla.log.directory.directory import Directory
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ottla.log.directory.store import Store
 
 
-@dataclass(slots=True)
+@mutable
 class NewLog:
     """A log that is to be: `begin` makes its files, on any thread; `adopt`, on the loop, makes it the store's."""
 

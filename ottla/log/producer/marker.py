@@ -4,9 +4,9 @@ Key: int16 version, int16 type (0 abort, 1 commit). Value: int16 version, int32 
 """
 
 import struct
-from typing import NamedTuple
 
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Buffer
 from ottla.log.producer.producer import Producers
 from ottla.log.segment.aborted import AbortedTransaction

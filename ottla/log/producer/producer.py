@@ -13,9 +13,8 @@ Who checks calls `check`/`check_marker` before the write and `add`/`end` after i
 KIPs: 98, 360 (sequence after state is lost), 890 (markers of transaction version 2).
 """
 
-from typing import NamedTuple
-
 from ottla.kernel.error import ErrorCode, KafkaError, RefusedBatch
+from ottla.kernel.named import NamedTuple
 
 #: Kafka's ProducerStateEntry.NUM_BATCHES_TO_RETAIN: a producer has at most five requests in flight.
 BATCHES_MAX = 5

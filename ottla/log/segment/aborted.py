@@ -8,8 +8,8 @@ Rules:
 """
 
 import struct
-from typing import NamedTuple
 
+from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Disk
 
 _ENTRY = struct.Struct(">hqqqq")

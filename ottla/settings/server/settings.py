@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.named import NamedTuple
 from ottla.settings.listener import (
     Listener,
     VoterAddress,

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.client.admin.client import Admin
 from ottla.client.admin.result import NewTopic
@@ -20,6 +20,7 @@ from ottla.flow.describe import describe
 from ottla.flow.store.spec import StoreSpec
 from ottla.kernel.error import ErrorCode, OttlaError
 from ottla.kernel.ids import TopicPartition
+from ottla.kernel.named import NamedTuple
 from ottla.spark.streams.layout import Program
 
 SUFFIX = "-ottla-plan-changelog"

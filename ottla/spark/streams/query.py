@@ -17,13 +17,14 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from ottla.flow.engine import Task
 from ottla.flow.make_store import bound
 from ottla.flow.record import TIME_MAX, ValueAndTimestamp, Window, Windowed
 from ottla.flow.store.spec import StoreSpec
 from ottla.kernel.error import OttlaError
+from ottla.kernel.named import NamedTuple
 from ottla.spark.streams.control import Message
 
 PAGE = 1_000

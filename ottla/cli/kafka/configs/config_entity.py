@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ottla.cli.kafka.program.option import Given
+from ottla.kernel.named import NamedTuple
 
 #: Types that have settings, and those that have quotas.
 RESOURCES = ("topics", "brokers", "broker-loggers", "client-metrics", "groups")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.program.option import Given
 from ottla.cli.kafka.program.tool import tell
+from ottla.kernel.named import NamedTuple
 
 if TYPE_CHECKING:
     from ottla.client import Admin, TopicPartition

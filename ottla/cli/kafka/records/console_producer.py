@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.program.error import caused
 from ottla.cli.kafka.program.option import Given, Option, Usage, key_values, require
 from ottla.cli.kafka.program.tool import Failed, check_addresses, command, load, settings_for, tell
+from ottla.kernel.named import NamedTuple
 
 if TYPE_CHECKING:
     from ottla.client import Producer
