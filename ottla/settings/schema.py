@@ -127,6 +127,7 @@ class Setting(Generic[T]):
         broker: str | None = None,
         served: bool = True,
         internal: bool = False,
+        differs: str = "",
     ) -> None:
         if isinstance(default, Setting):
             broker, default = default.name, default.default
@@ -145,6 +146,8 @@ class Setting(Generic[T]):
         self.derived = False
         #: Kafka keeps it out of its documentation.
         self.internal = internal
+        #: What differs from Apache Kafka's setting of this name; empty: nothing.
+        self.differs = differs
 
     def __set_name__(self, owner: type, attribute: str) -> None:
         self.attribute = attribute
@@ -222,7 +225,7 @@ class Setting(Generic[T]):
             return None
         if value is True or value is False:
             return "true" if value else "false"
-        if isinstance(value, tuple):
+        if isinstance(value, (tuple, list)):
             return ",".join(value)
         if isinstance(value, float):
             return _java_double(value)

@@ -7,9 +7,11 @@ from ottla.kernel.argument import topic_fault
 from ottla.kernel.error import OttlaError
 from ottla.serde.serializer import Deserializer, deserializer
 from ottla.settings.client.client import ClientSettings
-from ottla.settings.client.schema import flag, integer, one_of, optional_text, setting
+from ottla.settings.client.schema import Reader, flag, integer, one_of, optional_text, reads, setting
+from ottla.settings.schema import ConfigType
 
 
+@reads(ConfigType.LIST)
 def _assignors(value: object) -> list[str]:
     """Names, or the Java classes' names, whose last word says the same."""
     words = value.split(",") if isinstance(value, str) else value
@@ -26,6 +28,7 @@ def _assignors(value: object) -> list[str]:
     return found
 
 
+@reads(ConfigType.STRING)
 def _reset(value: object) -> str:
     takes = "earliest, latest, none, or by_duration: and a duration in seconds such as by_duration:PT3600S"
     if isinstance(value, str) and value in ("earliest", "latest", "none"):
@@ -39,10 +42,14 @@ def _reset(value: object) -> str:
     raise ValueError(takes)
 
 
+@reads(ConfigType.STRING)
 def _topic(value: object) -> str | None:
     if value is None or (isinstance(value, str) and topic_fault(value) is None):
         return value
     raise ValueError("a topic's name: 1 to 249 letters, digits, dots, _ and -")
+
+
+_DESERIALIZER = Reader(ConfigType.CLASS, deserializer)
 
 
 class ConsumerSettings(ClientSettings):
@@ -71,6 +78,7 @@ class ConsumerSettings(ClientSettings):
         ["range", "cooperative-sticky"],
         _assignors,
         "Assignors in order of preference: range, roundrobin, sticky, cooperative-sticky.",
+        differs="short names as well as classes",
     )
     session_timeout_ms: int = setting(
         "session.timeout.ms", 45_000, integer(1), "A member silent for so long is out (classic protocol)."
@@ -118,10 +126,18 @@ class ConsumerSettings(ClientSettings):
         "default.api.timeout.ms", 60_000, integer(1), "How long a call may take with all its retries."
     )
     key_deserializer: Deserializer | None = setting(
-        "key.deserializer", None, deserializer, "How a record's bytes are read; none: they stay bytes."
+        "key.deserializer",
+        None,
+        _DESERIALIZER,
+        "How a record's bytes are read; none: they stay bytes.",
+        differs="a function, not a class; Kafka has no default",
     )
     value_deserializer: Deserializer | None = setting(
-        "value.deserializer", None, deserializer, "How a record's bytes are read; none: they stay bytes."
+        "value.deserializer",
+        None,
+        _DESERIALIZER,
+        "How a record's bytes are read; none: they stay bytes.",
+        differs="a function, not a class; Kafka has no default",
     )
 
     on_decode_error: str = setting(
@@ -130,6 +146,7 @@ class ConsumerSettings(ClientSettings):
         one_of("raise", "skip", "dead-letter"),
         "When a deserializer fails: raise RecordDeserializationError and stay there; skip the record with a warning; "
         "or write it to dead.letter.topic and go on.",
+        differs="Ottla's own",
     )
     dead_letter_topic: str | None = setting(
         "dead.letter.topic",
@@ -137,6 +154,7 @@ class ConsumerSettings(ClientSettings):
         _topic,
         "The topic for records that cannot be read, with headers that say where each came from; implies "
         "on.decode.error=dead-letter.",
+        differs="Ottla's own",
     )
 
     def check(self, given: frozenset[str]) -> None:

@@ -8,12 +8,14 @@ from typing import Any
 from ottla.kernel.error import OttlaError
 from ottla.serde.serializer import Serializer, serializer
 from ottla.settings.client.client import ClientSettings
-from ottla.settings.client.schema import flag, integer, optional_text, setting
+from ottla.settings.client.schema import Reader, flag, integer, long, optional_text, reads, setting
+from ottla.settings.schema import ConfigType
 from ottla.wire.codec import CODEC_BY_NAME, Codec
 
 Partitioner = Callable[[str, bytes | None, int], int]
 
 
+@reads(ConfigType.STRING)
 def _acks(value: object) -> int:
     known = {"0": 0, "1": 1, "all": -1, "-1": -1}
     if str(value) not in known:
@@ -21,18 +23,23 @@ def _acks(value: object) -> int:
     return known[str(value)]
 
 
+@reads(ConfigType.STRING)
 def _codec(value: object) -> Codec:
     if isinstance(value, str) and value != "uncompressed" and value in CODEC_BY_NAME:
         return CODEC_BY_NAME[value]
     raise ValueError("one of none, gzip, snappy, lz4, zstd")
 
 
+@reads(ConfigType.CLASS)
 def _partitioner(value: object) -> Partitioner | str:
     if callable(value):
         return value
     if value in ("default", "round_robin"):
         return str(value)
     raise ValueError("default, round_robin, or a function (topic, key, partitions) to a number")
+
+
+_SERIALIZER = Reader(ConfigType.CLASS, serializer)
 
 
 class ProducerSettings(ClientSettings):
@@ -56,10 +63,10 @@ class ProducerSettings(ClientSettings):
         flag,
         "Push metrics to the cluster when its operator asks for them by a client-metrics subscription (KIP-714).",
     )
-    linger_ms: int = setting("linger.ms", 5, integer(0), "How long a batch waits for more records.")
-    buffer_memory: int = setting("buffer.memory", 33_554_432, integer(0), "Bytes of records that wait to be sent.")
+    linger_ms: int = setting("linger.ms", 5, long(0), "How long a batch waits for more records.")
+    buffer_memory: int = setting("buffer.memory", 33_554_432, long(0), "Bytes of records that wait to be sent.")
     max_block_ms: int = setting(
-        "max.block.ms", 60_000, integer(0), "How long send waits for metadata or for room in buffer.memory."
+        "max.block.ms", 60_000, long(0), "How long send waits for metadata or for room in buffer.memory."
     )
     max_request_size: int = setting("max.request.size", 1_048_576, integer(1), "The largest request, and record.")
     compression_type: Codec = setting("compression.type", Codec.NONE, _codec, "How batches are compressed.")
@@ -106,15 +113,21 @@ class ProducerSettings(ClientSettings):
         "default",
         _partitioner,
         "Where a record goes that names no partition; default: by its key, without one a batch at a time anywhere.",
+        differs="Ottla's own, in place of partitioner.class",
     )
     key_serializer: Serializer | None = setting(
-        "key.serializer", None, serializer, "How a record's part becomes bytes; none: bytes as they are, text as UTF-8."
+        "key.serializer",
+        None,
+        _SERIALIZER,
+        "How a record's part becomes bytes; none: bytes as they are, text as UTF-8.",
+        differs="a function, not a class; Kafka has no default",
     )
     value_serializer: Serializer | None = setting(
         "value.serializer",
         None,
-        serializer,
+        _SERIALIZER,
         "How a record's part becomes bytes; none: bytes as they are, text as UTF-8.",
+        differs="a function, not a class; Kafka has no default",
     )
 
     def check(self, given: frozenset[str]) -> None:

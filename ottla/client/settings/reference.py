@@ -13,7 +13,9 @@ from ottla.client.settings.share import NOT_OF_SHARE_CONSUMERS, ShareConsumerSet
 from ottla.kernel.error import OttlaError
 from ottla.kernel.frozen import frozen
 from ottla.settings.client.client import AdminSettings
-from ottla.settings.client.schema import Declared, DeclaredSettings
+from ottla.settings.client.schema import ClientSetting, DeclaredSettings
+from ottla.settings.reference import table
+from ottla.settings.since import since
 from ottla.wire.codec import Codec
 
 #: By the word that people use for a client what it declares.
@@ -36,6 +38,7 @@ class Explained:
     default: str
     meaning: str
     clients: tuple[str, ...]
+    setting: ClientSetting
 
 
 def explain(name: str) -> Explained:
@@ -50,7 +53,7 @@ def explain(name: str) -> Explained:
 
 def explained() -> list[Explained]:
     """All settings of all clients, by name."""
-    declared: dict[str, Declared] = {}
+    declared: dict[str, ClientSetting] = {}
     clients: dict[str, list[str]] = {}
     for client, kind in CLIENTS.items():
         for attribute, one in kind.declared.items():
@@ -59,7 +62,7 @@ def explained() -> list[Explained]:
             declared.setdefault(one.name, one)
             clients.setdefault(one.name, []).append(client)
     return [
-        Explained(name, one.attribute, _takes(one), _default(one), one.doc, tuple(clients[name]))
+        Explained(name, one.attribute, one.takes, _default(one), one.doc, tuple(clients[name]), one)
         for name, one in sorted(declared.items())
     ]
 
@@ -75,37 +78,22 @@ def reference() -> str:
         '`Producer("127.0.0.1:9092", linger_ms=5)`. Names end in',
         "their unit: `ms` is milliseconds, `bytes` bytes. An unknown name is refused with the nearest right one.",
         "",
-        "| setting | takes | default | clients | meaning |",
-        "|---|---|---|---|---|",
+        "*since*: the first release of Apache Kafka whose documentation has it (0.9 is the oldest that was looked at);",
+        "empty: Kafka does not have it. *here*: what differs from Apache Kafka; empty: nothing does.",
+        "",
     ]
-    for one in explained():
-        clients = "all" if len(one.clients) == len(CLIENTS) else ", ".join(one.clients)
-        cells = (f"`{one.name}`", one.takes, f"`{one.default}`" if one.default else "", clients, one.meaning)
-        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
-    return "\n".join(lines) + "\n"
+    head = ("setting", "type", "default", "takes", "clients", "since", "here", "meaning")
+    return "\n".join([*lines, *table(*head, rows=map(_row, explained()))]) + "\n"
 
 
-def _takes(one: Declared) -> str:
-    """What a value may be, in the words of the error for one that may not."""
-    try:
-        one.read(_Nothing())
-    except (ValueError, TypeError) as error:
-        return str(error)
-    return "any value"
+def _row(one: Explained) -> tuple[str, ...]:
+    clients = "all" if len(one.clients) == len(CLIENTS) else ", ".join(one.clients)
+    default = f"`{one.default}`" if one.default else ""
+    kind, differs = one.setting.type.name.lower(), one.setting.differs
+    return (f"`{one.name}`", kind, default, one.takes, clients, since("client", one.name), differs, one.meaning)
 
 
-class _Nothing:
-    """A value that no setting takes."""
-
-
-def _default(one: Declared) -> str:
-    value = one.default
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (list, tuple)):
-        return ",".join(map(str, value))
-    if isinstance(value, Codec):
-        return value.name.lower()
-    if one.name == "acks":
-        return "all"
-    return "" if value is None else str(value)
+def _default(one: ClientSetting) -> str:
+    if isinstance(one.default, Codec):
+        return one.default.name.lower()
+    return "all" if one.name == "acks" else one.default_text or ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.kernel.error import OttlaError
-from ottla.settings.client.schema import addresses, integer, one_of, setting, text
+from ottla.settings.client.schema import addresses, integer, long, one_of, setting, text
 from ottla.settings.client.security import SecuritySettings
 
 
@@ -13,47 +13,60 @@ class ClientSettings(SecuritySettings):
     bootstrap_servers: list[tuple[str, int]] = setting(
         "bootstrap.servers", None, addresses, "Brokers to ask first, host:port; the others are learnt from them."
     )
-    client_id: str = setting("client.id", "ottla", text, "The name that the broker's logs and quotas show.")
+    client_id: str = setting(
+        "client.id",
+        "ottla",
+        text,
+        "The name that the broker's logs and quotas show.",
+        differs="Kafka's default is empty, or made up",
+    )
     client_rack: str = setting(
         "client.rack",
         "",
         text,
         "The rack (broker.rack) where this client stands; a consumer reads from a replica there.",
+        differs="Kafka has it for consumers only",
     )
     request_timeout_ms: int = setting(
         "request.timeout.ms", 30_000, integer(1), "How long one request may take before its connection is given up."
     )
-    retry_backoff_ms: int = setting(
-        "retry.backoff.ms", 100, integer(0), "The first pause before a request is repeated."
-    )
+    retry_backoff_ms: int = setting("retry.backoff.ms", 100, long(0), "The first pause before a request is repeated.")
     retry_backoff_max_ms: int = setting(
-        "retry.backoff.max.ms", 1_000, integer(0), "The longest pause before a request is repeated."
+        "retry.backoff.max.ms", 1_000, long(0), "The longest pause before a request is repeated."
     )
     reconnect_backoff_ms: int = setting(
-        "reconnect.backoff.ms", 50, integer(0), "The first pause before a broker that failed is connected again."
+        "reconnect.backoff.ms", 50, long(0), "The first pause before a broker that failed is connected again."
     )
     reconnect_backoff_max_ms: int = setting(
         "reconnect.backoff.max.ms",
         1_000,
-        integer(0),
+        long(0),
         "The longest pause before a broker that failed is connected again.",
     )
     connections_max_idle_ms: int = setting(
-        "connections.max.idle.ms", 540_000, integer(-1), "An idle connection is closed after this time. -1: never."
+        "connections.max.idle.ms",
+        540_000,
+        long(-1),
+        "An idle connection is closed after this time. -1: never.",
+        differs="Kafka's default for admin clients is 300000",
     )
     socket_connection_setup_timeout_ms: int = setting(
-        "socket.connection.setup.timeout.ms", 10_000, integer(1), "How long connecting may take."
+        "socket.connection.setup.timeout.ms", 10_000, long(1), "How long connecting may take."
     )
     metadata_max_age_ms: int = setting(
-        "metadata.max.age.ms", 300_000, integer(1), "Metadata is asked again after this time even if nothing failed."
+        "metadata.max.age.ms", 300_000, long(1), "Metadata is asked again after this time even if nothing failed."
     )
     metadata_max_idle_ms: int = setting(
-        "metadata.max.idle.ms", 300_000, integer(5_000), "A topic that was not used for this time is forgotten."
+        "metadata.max.idle.ms",
+        300_000,
+        long(5_000),
+        "A topic that was not used for this time is forgotten.",
+        differs="Kafka has it for producers only",
     )
     metadata_recovery_rebootstrap_trigger_ms: int = setting(
         "metadata.recovery.rebootstrap.trigger.ms",
         300_000,
-        integer(0),
+        long(0),
         "When metadata could not be had for so long, the known brokers are forgotten and bootstrap.servers are asked.",
     )
     metadata_recovery_strategy: str = setting(

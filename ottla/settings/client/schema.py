@@ -11,51 +11,78 @@ Rules:
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ottla.kernel.error import OttlaError
+from ottla.settings.schema import ConfigType, Setting
 
-Reader = Callable[[object], Any]
 #: What the constructor of a client takes first: `"host:9092"`, `["a:9092", "b:9092"]` or `{"bootstrap.servers": ...}`.
 Given = str | Sequence[str] | Mapping[str, object] | None
 
 
-class Declared:
-    """A declared setting. `read` raises ValueError with what the setting takes."""
+class Reader:
+    """What makes a typed value of what a caller gave: text, as in Kafka's properties files, or the value itself.
 
-    __slots__ = ("attribute", "default", "doc", "name", "read")
+    Called with a value; raises ValueError or TypeError, with what it takes as the message.
+    """
 
-    def __init__(self, name: str, default: object, read: Reader, doc: str) -> None:
-        self.name = name
-        self.attribute = name.replace(".", "_")
-        self.default = default
+    __slots__ = ("read", "type")
+
+    def __init__(self, type: ConfigType, read: Callable[[object], Any]) -> None:
+        self.type = type
         self.read = read
-        self.doc = doc
+
+    def __call__(self, value: object) -> Any:
+        return self.read(value)
 
 
-def setting(name: str, default: object, read: Reader, doc: str) -> Any:
+def reads(type: ConfigType) -> Callable[[Callable[[object], Any]], Reader]:
+    """Make a reader of a function, for settings of this type."""
+    return lambda read: Reader(type, read)
+
+
+class ClientSetting(Setting[Any]):
+    """A client's setting: like a server's, with a reader in place of the check, and read from Python values, too."""
+
+    def __init__(self, name: str, default: object, reader: Reader, doc: str, differs: str) -> None:
+        super().__init__(reader.type, name, default, doc, differs=differs)
+        self.attribute = name.replace(".", "_")
+        self.read = reader
+
+    @property
+    def takes(self) -> str:
+        """What a value may be, in the words of the error for one that may not."""
+        try:
+            self.read(_Nothing())
+        except (ValueError, TypeError) as error:
+            return str(error)
+        return "any value"
+
+
+class _Nothing:
+    """A value that no setting takes."""
+
+
+def setting(name: str, default: object, reader: Reader, doc: str, *, differs: str = "") -> Any:
     """Declare one; the annotation beside it says the type that is read."""
-    return Declared(name, default, read, doc)
+    return ClientSetting(name, default, reader, doc, differs)
 
 
-#: What never stands in a log: passwords, keys, tokens.
-_SECRET = re.compile("password|secret|token$|keystore_key|jaas")
 S = TypeVar("S", bound="DeclaredSettings")
 
 
 class DeclaredSettings:
     """Declared settings with the values a caller gave. Subclasses declare and may override `check`."""
 
-    declared: Mapping[str, Declared] = {}
+    declared: Mapping[str, ClientSetting] = {}
     #: What the caller gave, by attribute.
     given: Mapping[str, object] = {}
 
     def __init_subclass__(cls) -> None:
         found = dict(cls.declared)
         for value in list(vars(cls).values()):
-            if isinstance(value, Declared):
+            if isinstance(value, ClientSetting):
                 found[value.attribute] = value
                 delattr(cls, value.attribute)
         cls.declared = found
@@ -86,7 +113,7 @@ class DeclaredSettings:
             try:
                 object.__setattr__(settings, attribute, declared.read(value))
             except (ValueError, TypeError) as error:
-                shows = "..." if _SECRET.search(attribute) else repr(value)
+                shows = "..." if declared.sensitive else repr(value)
                 raise OttlaError(f"invalid value for {declared.name}: {shows} (expected {error})") from None
         settings.check(frozenset(merged))
         return settings
@@ -101,7 +128,7 @@ class DeclaredSettings:
         changed = [
             f"{one.name}={getattr(self, attribute)!r}"
             for attribute, one in self.declared.items()
-            if getattr(self, attribute) != one.default and not _SECRET.search(attribute)
+            if getattr(self, attribute) != one.default and not one.sensitive
         ]
         return f"{type(self).__name__}({', '.join(changed)})"
 
@@ -116,7 +143,16 @@ def _unknown(attribute: str, cls: type[DeclaredSettings]) -> str:
 
 
 def integer(at_least: int | None = None, at_most: int | None = None) -> Reader:
-    """A whole number."""
+    """A whole number of 32 bits."""
+    return _whole(ConfigType.INT, at_least, at_most)
+
+
+def long(at_least: int | None = None, at_most: int | None = None) -> Reader:
+    """A whole number of 64 bits."""
+    return _whole(ConfigType.LONG, at_least, at_most)
+
+
+def _whole(type: ConfigType, at_least: int | None, at_most: int | None) -> Reader:
     takes = "a whole number"
     if at_least is not None:
         takes += f" of at least {at_least}"
@@ -134,9 +170,10 @@ def integer(at_least: int | None = None, at_most: int | None = None) -> Reader:
             raise ValueError(takes)
         return number
 
-    return read
+    return Reader(type, read)
 
 
+@reads(ConfigType.BOOLEAN)
 def flag(value: object) -> bool:
     """true or false."""
     if isinstance(value, bool):
@@ -146,6 +183,7 @@ def flag(value: object) -> bool:
     raise ValueError("true or false")
 
 
+@reads(ConfigType.STRING)
 def text(value: object) -> str:
     """Any text."""
     if not isinstance(value, str):
@@ -153,16 +191,16 @@ def text(value: object) -> str:
     return value
 
 
-def optional_text(value: object) -> str | None:
+@reads(ConfigType.STRING)
+def optional_text(value: object) -> Any:
     """Text, or None for none."""
     return None if value is None else text(value)
 
 
-def function(value: object) -> object:
-    """Something that can be called, or None."""
-    if value is not None and not callable(value):
-        raise ValueError("a function, or None")
-    return value
+#: Text that is not shown: a password, a key, a token.
+secret = Reader(ConfigType.PASSWORD, optional_text)
+#: A Python object that is used as it is.
+anything = Reader(ConfigType.CLASS, lambda value: value)
 
 
 def one_of(*names: str) -> Reader:
@@ -174,9 +212,10 @@ def one_of(*names: str) -> Reader:
                 return name
         raise ValueError(f"one of {', '.join(names)}")
 
-    return read
+    return Reader(ConfigType.STRING, read)
 
 
+@reads(ConfigType.LIST)
 def addresses(value: object) -> list[tuple[str, int]]:
     """`host:port`, several with commas or as a list. An IPv6 address stands in brackets."""
     takes = "host:port, several separated by commas"

@@ -14,12 +14,14 @@ import re
 from typing import Any
 
 from ottla.kernel.error import OttlaError
-from ottla.settings.client.schema import DeclaredSettings, one_of, optional_text, setting
+from ottla.settings.client.schema import DeclaredSettings, anything, one_of, optional_text, reads, secret, setting
+from ottla.settings.schema import ConfigType
 
 _TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 _JAAS = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 
+@reads(ConfigType.STRING)
 def _mechanism(value: object) -> str:
     if isinstance(value, str) and value.upper() == "GSSAPI":
         raise ValueError("PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; Kerberos (GSSAPI) is not there")
@@ -27,6 +29,7 @@ def _mechanism(value: object) -> str:
     return named
 
 
+@reads(ConfigType.LIST)
 def _versions(value: object) -> tuple[str, ...]:
     words = value.split(",") if isinstance(value, str) else value
     found = tuple(str(word).strip() for word in words) if isinstance(words, (list, tuple)) else ()
@@ -35,6 +38,7 @@ def _versions(value: object) -> tuple[str, ...]:
     return found
 
 
+@reads(ConfigType.PASSWORD)
 def _token(value: object) -> object:
     if value is None or isinstance(value, str) or callable(value):
         return value
@@ -52,52 +56,68 @@ class SecuritySettings(DeclaredSettings):
     )
 
     ssl_context: Any = setting(
-        "ssl.context", None, lambda value: value, "An ssl.SSLContext of the program's own, in place of all other ssl.*."
+        "ssl.context",
+        None,
+        anything,
+        "An ssl.SSLContext of the program's own, in place of all other ssl.*.",
+        differs="Ottla's own",
     )
     ssl_truststore_location: str | None = setting(
         "ssl.truststore.location", None, optional_text, "A file of the CAs to trust; none: the system's."
     )
     ssl_truststore_certificates: str | None = setting(
-        "ssl.truststore.certificates", None, optional_text, "The CAs to trust as PEM text."
+        "ssl.truststore.certificates", None, secret, "The CAs to trust as PEM text."
     )
     ssl_truststore_type: str = setting(
         "ssl.truststore.type",
         "PEM",
         one_of("PEM", "PKCS12", "JKS"),
         "The form of ssl.truststore.location; PKCS12 needs ottla[keystore].",
+        differs="Kafka's default is JKS",
     )
     ssl_truststore_password: str | None = setting(
-        "ssl.truststore.password", None, optional_text, "The password of a PKCS12 or JKS trust store."
+        "ssl.truststore.password", None, secret, "The password of a PKCS12 or JKS trust store."
     )
     ssl_ca_location: str | None = setting(
-        "ssl.ca.location", None, optional_text, "librdkafka's name: a PEM file, or a directory, of the CAs to trust."
+        "ssl.ca.location",
+        None,
+        optional_text,
+        "librdkafka's name: a PEM file, or a directory, of the CAs to trust.",
+        differs="librdkafka's, not Kafka's",
     )
     ssl_keystore_location: str | None = setting(
         "ssl.keystore.location", None, optional_text, "A file of the client's private key and certificate chain."
     )
-    ssl_keystore_key: str | None = setting(
-        "ssl.keystore.key", None, optional_text, "The client's private key as PEM text."
-    )
+    ssl_keystore_key: str | None = setting("ssl.keystore.key", None, secret, "The client's private key as PEM text.")
     ssl_keystore_certificate_chain: str | None = setting(
-        "ssl.keystore.certificate.chain", None, optional_text, "The client's certificate and its chain as PEM text."
+        "ssl.keystore.certificate.chain", None, secret, "The client's certificate and its chain as PEM text."
     )
     ssl_keystore_type: str = setting(
         "ssl.keystore.type",
         "PEM",
         one_of("PEM", "PKCS12", "JKS"),
         "The form of ssl.keystore.location; PKCS12 needs ottla[keystore].",
+        differs="Kafka's default is JKS",
     )
     ssl_keystore_password: str | None = setting(
-        "ssl.keystore.password", None, optional_text, "The password of a PKCS12 or JKS key store."
+        "ssl.keystore.password", None, secret, "The password of a PKCS12 or JKS key store."
     )
     ssl_key_location: str | None = setting(
-        "ssl.key.location", None, optional_text, "librdkafka's name: a PEM file of the client's private key."
+        "ssl.key.location",
+        None,
+        optional_text,
+        "librdkafka's name: a PEM file of the client's private key.",
+        differs="librdkafka's, not Kafka's",
     )
     ssl_certificate_location: str | None = setting(
-        "ssl.certificate.location", None, optional_text, "librdkafka's name: a PEM file of the client's certificate."
+        "ssl.certificate.location",
+        None,
+        optional_text,
+        "librdkafka's name: a PEM file of the client's certificate.",
+        differs="librdkafka's, not Kafka's",
     )
     ssl_key_password: str | None = setting(
-        "ssl.key.password", None, optional_text, "The password of the client's private key."
+        "ssl.key.password", None, secret, "The password of the client's private key."
     )
     ssl_endpoint_identification_algorithm: str = setting(
         "ssl.endpoint.identification.algorithm",
@@ -110,14 +130,22 @@ class SecuritySettings(DeclaredSettings):
     )
 
     sasl_mechanism: str | None = setting(
-        "sasl.mechanism", None, _mechanism, "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, with SASL_*."
+        "sasl.mechanism",
+        None,
+        _mechanism,
+        "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, with SASL_*.",
+        differs="Kafka's default is GSSAPI, which is not there",
     )
-    sasl_username: str | None = setting("sasl.username", None, optional_text, "Who signs in (librdkafka's name).")
-    sasl_password: str | None = setting("sasl.password", None, optional_text, "With which password.")
+    sasl_username: str | None = setting(
+        "sasl.username", None, optional_text, "Who signs in (librdkafka's name).", differs="librdkafka's, not Kafka's"
+    )
+    sasl_password: str | None = setting(
+        "sasl.password", None, secret, "With which password.", differs="librdkafka's, not Kafka's"
+    )
     sasl_jaas_config: str | None = setting(
         "sasl.jaas.config",
         None,
-        optional_text,
+        secret,
         'Java\'s way to say both: ... required username="u" password="p"; with tokenauth="true" they are of a token.',
     )
     sasl_oauthbearer_token: Any = setting(
@@ -125,6 +153,7 @@ class SecuritySettings(DeclaredSettings):
         None,
         _token,
         "The token, or a function that gives one (or token and its end in s since 1970); it may be async.",
+        differs="Ottla's own",
     )
     sasl_oauthbearer_token_endpoint_url: str | None = setting(
         "sasl.oauthbearer.token.endpoint.url", None, optional_text, "Where a token is had for a client's id and secret."
@@ -133,7 +162,7 @@ class SecuritySettings(DeclaredSettings):
         "sasl.oauthbearer.client.credentials.client.id", None, optional_text, "The id to show there."
     )
     sasl_oauthbearer_client_credentials_client_secret: str | None = setting(
-        "sasl.oauthbearer.client.credentials.client.secret", None, optional_text, "The secret to show there."
+        "sasl.oauthbearer.client.credentials.client.secret", None, secret, "The secret to show there."
     )
     sasl_oauthbearer_scope: str | None = setting(
         "sasl.oauthbearer.scope", None, optional_text, "The scope to ask for there."
@@ -141,8 +170,9 @@ class SecuritySettings(DeclaredSettings):
     sasl_oauthbearer_extensions: Any = setting(
         "sasl.oauthbearer.extensions",
         None,
-        lambda value: value,
+        anything,
         "Names to values, for the broker (KIP-342).",
+        differs="Ottla's own",
     )
 
     @property
