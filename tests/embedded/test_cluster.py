@@ -16,6 +16,7 @@ from ottla.embedded.cluster.process import NodeProcess
 from ottla.kernel.error import OttlaError
 from ottla.kernel.ids import TopicPartition
 from ottla.operations.drain import drained
+from ottla.operations.widen import widened
 
 
 def _plan(count: int, voters: int) -> ClusterPlan:
@@ -77,6 +78,14 @@ def test_a_drained_nodes_replica_goes_to_another_rack_first() -> None:
 def test_a_node_that_cannot_be_drained_is_told_why() -> None:
     with pytest.raises(OttlaError, match="t-0 has 3 replicas, and without node 2 there are 2 nodes: add a node first"):
         drained({TopicPartition("t", 0): [1, 2, 3]}, dict.fromkeys((1, 2, 3)), 2)
+
+
+def test_partitions_get_their_new_replicas_behind_the_old_ones_and_in_other_racks_first() -> None:
+    replicas = {TopicPartition("t", 0): [1], TopicPartition("t", 1): [1, 3], TopicPartition("u", 0): [2, 1, 3]}
+    racks = {1: "a", 2: "a", 3: "b", 4: "c"}
+    plan = widened(replicas, racks, 3)
+    assert plan == {TopicPartition("t", 0): [1, 4, 3], TopicPartition("t", 1): [1, 3, 4]}
+    assert widened({TopicPartition("t", 0): [1]}, dict.fromkeys((1, 2)), 3) == {TopicPartition("t", 0): [1, 2]}
 
 
 def test_a_process_with_the_same_number_that_began_at_another_time_is_left_alone() -> None:

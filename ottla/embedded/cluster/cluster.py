@@ -143,6 +143,18 @@ class Cluster:
         local.start([node.node_id])
         return node.node_id
 
+    def grow(self, nodes: int = 3) -> tuple[int, ...]:
+        """Have `nodes` nodes, each with its part of the data, while the cluster serves; the new nodes."""
+        from ottla.embedded.cluster.change import grow
+
+        return tuple(grow(self._made(), nodes))
+
+    def roll(self) -> None:
+        """Restart every node in good order, one after another, while the cluster serves."""
+        from ottla.embedded.cluster.change import roll
+
+        roll(self._made())
+
     def _made(self) -> LocalCluster:
         if self._local is None:
             raise OttlaError("the cluster is not running; use `with ottla.Cluster() as cluster:` or call start()")

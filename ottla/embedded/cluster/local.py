@@ -177,13 +177,23 @@ class LocalCluster:
         self.stop([node_id])
         self.start([node_id])
 
-    def add(self, rack: str = "") -> PlannedNode:
-        """Plan another broker and format it; `start` starts it."""
-        node = PlannedNode(max(each.node_id for each in self.plan.nodes) + 1, _free_ports(1)[0], rack=rack)
+    def add(self, rack: str = "", *, votes: bool = False) -> PlannedNode:
+        """Plan another node and format it; `start` starts it. `votes`: a controller, too, which joins the quorum."""
+        port, controller_port = _free_ports(2)
+        number = max(each.node_id for each in self.plan.nodes) + 1
+        node = PlannedNode(number, port, controller_port if votes else 0, rack=rack)
         self.plan.nodes.append(node)
         self._save()
         self._format(node, founds=False)
         return node
+
+    def has_old_settings(self, node: PlannedNode) -> bool:
+        """Do the settings of a node differ from what is planned now?"""
+        return (self._of(node.node_id) / "server.properties").read_text() != self._properties(node)
+
+    def refresh(self, node_id: int) -> None:
+        """Write the settings of a node as they are planned now; they count from its next start."""
+        (self._of(node_id) / "server.properties").write_text(self._properties(self.plan.node(node_id)))
 
     def remove(self) -> None:
         """Delete the directory, with all data. The nodes must have been stopped."""
@@ -226,16 +236,19 @@ class LocalCluster:
     def _format(self, node: PlannedNode, *, founds: bool) -> None:
         home = self._of(node.node_id)
         home.mkdir(exist_ok=True)
-        properties = self.plan.properties(node, str(home / "data"))
-        (home / "server.properties").write_text(write(properties))
+        self.refresh(node.node_id)
         format_directories(
             HostDisk(),
-            ServerSettings.parse(properties),
+            ServerSettings.parse(self.plan.properties(node, str(home / "data"))),
             self.plan.cluster_id,
             clock=HostClock(),
             rng=SystemRandom(),
             initial_controllers=self.plan.initial_controllers() if founds and node.is_controller else None,
+            no_initial_controllers=node.is_controller and not founds,
         )
+
+    def _properties(self, node: PlannedNode) -> str:
+        return write(self.plan.properties(node, str(self._of(node.node_id) / "data")))
 
 
 def _free_ports(count: int) -> list[int]:

@@ -15,7 +15,8 @@ from typing import Any
 from ottla.kernel.error import OttlaError
 
 HOST = "127.0.0.1"
-_REPLICAS_MAX = 3
+#: Replicas of a partition, if there are as many nodes.
+REPLICAS_MAX = 3
 _VOTERS_MAX = 3
 
 
@@ -71,8 +72,8 @@ class ClusterPlan:
 
     def properties(self, node: PlannedNode, log_dir: str) -> dict[str, str]:
         """The settings of a node by Kafka's names."""
-        replicas = str(min(_REPLICAS_MAX, len(self.nodes)))
-        in_sync = "2" if len(self.nodes) >= _REPLICAS_MAX else "1"
+        replicas = str(min(REPLICAS_MAX, len(self.nodes)))
+        in_sync = "2" if len(self.nodes) >= REPLICAS_MAX else "1"
         listeners = f"PLAINTEXT://{node.address}"
         if node.is_controller:
             listeners += f",CONTROLLER://{HOST}:{node.controller_port}"

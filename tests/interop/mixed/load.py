@@ -1,8 +1,8 @@
 """Clients at work on a mixed cluster while a story happens to its nodes, and the judgement of what they were told.
 
-Ours are the clients of the simulated world; the Java client's producer is Apache's kafka-verifiable-producer with
-idempotence, a process of its own. What every client was told is held against the topic as a client reads it, and
-against what the disks of all replicas hold.
+Ours are the clients of the simulated world. The Java client's producer and consumer are Apache's own verifiable ones,
+processes of their own, librdkafka's a thread (`Librdkafka`). What every client was told is held against the topic as a
+client reads it at the end.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 from random import Random
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ottla.client import Admin, NewTopic
 from ottla.kernel.error import KafkaError
@@ -29,35 +29,25 @@ _IN_FLIGHT_MAX = 2000
 
 
 class Load:
-    """Two producers and two members of a group on one topic, in a thread; a Java producer on request."""
+    """Two producers and two members of a group on one topic, in a thread."""
 
-    def __init__(self, servers: str, topic: str, *, seed: int = 1, java: Path | None = None) -> None:
+    def __init__(self, servers: str, topic: str, *, seed: int = 1) -> None:
         self._servers = servers
         self.ledger = WorkloadLedger(topic)
         self._seed = seed
         self._going = True
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="load")
-        #: Where the Java producer's output goes; None without one.
-        self._java = java
-        self._producer: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         self._thread.start()
-        if self._java is not None:
-            self._producer = _java_producer(self._servers, self.ledger.topic, self._java)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._going = False
-        if self._producer is not None:
-            self._producer.terminate()
-            self._producer.wait()
         self._thread.join()
-        if self._producer is not None and self._java is not None:
-            self.ledger.sent += _told(self._java)
         if kind is None and self._failure is not None:
             raise self._failure
 
@@ -131,35 +121,69 @@ def led_by(cluster: MixedCluster, topic: str) -> dict[int, int]:
     return {each.partition: -1 if each.leader is None else each.leader.id for each in partitions}
 
 
-def _java_producer(servers: str, topic: str, output: Path) -> subprocess.Popen[bytes]:
-    settings = output.with_suffix(".properties")
-    settings.write_text(
-        "enable.idempotence=true\nretries=2147483647\ndelivery.timeout.ms=60000\nrequest.timeout.ms=10000\n"
-    )
-    command = [*toolchain.java_peer()[:-1], "org.apache.kafka.tools.VerifiableProducer"]
-    words = ["--bootstrap-server", servers, "--topic", topic, "--throughput", "20", "--acks", "-1"]
-    values = ["--value-prefix", "7", "--command-config", str(settings)]
+class JavaClients:
+    """Apache's verifiable producer, which is idempotent here, and its verifiable consumer, at work in `with`."""
+
+    def __init__(self, servers: str, topic: str, directory: Path) -> None:
+        directory.mkdir()
+        self._topic = topic
+        self._produced, self._consumed = directory / "producer", directory / "consumer"
+        settings = directory / "producer.properties"
+        settings.write_text(
+            "enable.idempotence=true\nretries=2147483647\ndelivery.timeout.ms=60000\nrequest.timeout.ms=10000\n"
+        )
+        common = ["--bootstrap-server", servers, "--topic", topic]
+        produce = ["--throughput", "20", "--acks", "-1", "--value-prefix", "7", "--command-config", str(settings)]
+        consume = ["--group-id", "java", "--reset-policy", "earliest"]
+        self._processes = [
+            _java("VerifiableProducer", [*common, *produce], self._produced),
+            _java("VerifiableConsumer", [*common, *consume], self._consumed),
+        ]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            process.wait()
+
+    def sent(self) -> list[SentRecord]:
+        """What the producer was told, as our own producers note it. AssertionError when a request of either failed."""
+        sent = []
+        for event in _events(self._produced):
+            assert event["name"] != "producer_send_error", event
+            if event["name"] == "producer_send_success":
+                number = int(event["value"].partition(".")[2])
+                record = SentRecord("java", number, event["value"].encode())
+                record.partition, record.offset = event["partition"], event["offset"]
+                sent.append(record)
+        known = {each.number for each in sent}
+        assert known, f"the Java producer was told nothing: {self._produced.read_text(errors='replace')[-2000:]}"
+        # Those that it had sent without an answer when it was told to end.
+        unknown = set(range(max(known) + _IN_FLIGHT_MAX)) - known
+        return sent + [SentRecord("java", each, b"7.%d" % each) for each in sorted(unknown)]
+
+    def consumed(self) -> int:
+        """How many records the consumer got. AssertionError when a commit failed."""
+        events = _events(self._consumed)
+        failed = [each for each in events if each["name"] == "offsets_committed" and not each["success"]]
+        assert not failed, failed
+        return sum(each["count"] for each in events if each["name"] == "records_consumed")
+
+
+def _java(name: str, words: list[str], output: Path) -> subprocess.Popen[bytes]:
+    command = [*toolchain.java_peer()[:-1], f"org.apache.kafka.tools.{name}", *words]
     with output.open("wb") as said:
-        return subprocess.Popen([*command, *words, *values], stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
 
 
-def _told(output: Path) -> list[SentRecord]:
-    """What the Java producer was told, as our own producers note it. AssertionError when a record failed."""
-    sent = []
-    for line in output.read_text(errors="replace").splitlines():
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue
-        assert event["name"] != "producer_send_error", line
-        if event["name"] == "producer_send_success":
-            number = int(event["value"].partition(".")[2])
-            record = SentRecord("java", number, event["value"].encode())
-            record.partition, record.offset = event["partition"], event["offset"]
-            sent.append(record)
-    # Those that it had sent without an answer when it was told to end.
-    known = {each.number for each in sent}
-    last = max(known, default=0)
-    sent += [SentRecord("java", each, b"7.%d" % each) for each in range(last + _IN_FLIGHT_MAX) if each not in known]
-    assert known, f"the Java producer was told nothing: {output.read_text(errors='replace')[-2000:]}"
-    return sent
+def _events(output: Path) -> list[dict[str, Any]]:
+    return [
+        json.loads(line)
+        for line in output.read_text(errors="replace").splitlines()
+        if line.startswith("{") and line.endswith("}")
+    ]

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.sim.workload import PARTITIONS
 from tests.interop.apache_tool import ApacheTools
-from tests.interop.mixed.load import Load, create, judge, led_by, until_whole
+from tests.interop.mixed.load import JavaClients, Load, create, judge, led_by, until_whole
 from tests.interop.mixed.nodes import MixedCluster, MixedNode
 from tests.interop.mixed.replicas import assert_same
 
@@ -58,7 +58,8 @@ def test_leaders_of_both_kinds_die_under_load(tmp_path: Path, tools: ApacheTools
         create(nodes, _TOPIC)
         ours, theirs = nodes.brokers("ottla")[0], nodes.brokers("apache")[0]
         assert {ours, theirs} <= set(led_by(nodes, _TOPIC).values())
-        with Load(nodes.bootstrap_servers, _TOPIC, java=tmp_path / "java") as load:
+        servers = nodes.bootstrap_servers
+        with Load(servers, _TOPIC) as load, JavaClients(servers, _TOPIC, tmp_path / "java") as java:
             load.wait_for(40)
             for node in (theirs, ours):
                 nodes.kill(node)
@@ -66,6 +67,7 @@ def test_leaders_of_both_kinds_die_under_load(tmp_path: Path, tools: ApacheTools
                 nodes.start(node)
                 nodes.until_ready(node)
                 until_whole(nodes, _TOPIC)
+        load.ledger.sent += java.sent()
         assert judge(nodes, load.ledger) > 100
         stop_all(nodes)
         assert_replicas_are_the_same(nodes)
@@ -73,6 +75,7 @@ def test_leaders_of_both_kinds_die_under_load(tmp_path: Path, tools: ApacheTools
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     ("controllers", "brokers"),
     [("o", "oaa"), ("o", "ooa"), ("aaa", "ooa"), ("aaa", "oaa"), ("ooa", "ooa"), ("oaa", "oaa")],
@@ -80,7 +83,8 @@ def test_leaders_of_both_kinds_die_under_load(tmp_path: Path, tools: ApacheTools
 def test_every_node_dies_and_stops_under_load(tmp_path: Path, controllers: str, brokers: str) -> None:
     with cluster(tmp_path, controllers, brokers) as nodes:
         create(nodes, _TOPIC)
-        with Load(nodes.bootstrap_servers, _TOPIC, java=tmp_path / "java") as load:
+        servers = nodes.bootstrap_servers
+        with Load(servers, _TOPIC) as load, JavaClients(servers, _TOPIC, tmp_path / "java") as java:
             load.wait_for(50)
             for node in nodes.nodes:
                 if len(controllers) == 1 and nodes.nodes[node].is_controller:
@@ -91,6 +95,7 @@ def test_every_node_dies_and_stops_under_load(tmp_path: Path, controllers: str, 
                     nodes.start(node)
                     nodes.until_ready(node)
                     until_whole(nodes, _TOPIC)
+        load.ledger.sent += java.sent()
         assert judge(nodes, load.ledger) > 300
         stop_all(nodes)
         assert_replicas_are_the_same(nodes)

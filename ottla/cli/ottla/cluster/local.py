@@ -7,6 +7,7 @@ Rules:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -182,6 +183,36 @@ def drain(node: int, directory: str, as_json: bool) -> None:
 
 
 @click.command(cls=Tool)
+@click.option("-n", "--nodes", type=click.IntRange(2), default=3, show_default=True, help="How many it should have.")
+@_directory
+@as_json
+def grow(nodes: int, directory: str, as_json: bool) -> None:
+    """Make more nodes of a running cluster, of one that was alone, too: they vote, and get copies of every partition.
+
+    Nothing stops meanwhile; the nodes that were there are restarted last, one after another.
+    """
+    from ottla.cli import screen
+    from ottla.embedded.cluster.change import grow as grown
+
+    cluster = _opened(directory)
+    new = grown(cluster, nodes, _progress(as_json))
+    there = cluster.plan.bootstrap_servers
+    screen.told(as_json, {"new": new, "bootstrap_servers": there}, f"{len(cluster.plan.nodes)} nodes; -b {there}")
+
+
+@click.command(cls=Tool)
+@_directory
+@as_json
+def roll(directory: str, as_json: bool) -> None:
+    """Restart every node, one after another, each when all replicas are in sync; clients notice nothing."""
+    from ottla.cli import screen
+    from ottla.embedded.cluster.change import roll as rolled
+
+    done = rolled(_opened(directory), _progress(as_json))
+    screen.told(as_json, {"restarted": done}, f"{_nodes(done)} restarted")
+
+
+@click.command(cls=Tool)
 @_directory
 @click.option("--delete", is_flag=True, help="Delete the directory with all data, too.")
 @as_json
@@ -197,13 +228,19 @@ def down(directory: str, delete: bool, as_json: bool) -> None:
     screen.told(as_json, {"stopped": stopped, "deleted": delete}, f"{_nodes(stopped)} down; {kept}")
 
 
-LOCAL = (up, status, kill, stop, restart, add_node, drain, down)
+LOCAL = (up, status, kill, stop, restart, add_node, drain, grow, roll, down)
 
 
 def _opened(directory: str) -> LocalCluster:
     from ottla.embedded.cluster.local import LocalCluster
 
     return LocalCluster.open(directory)
+
+
+def _progress(as_json: bool) -> Callable[[str], None]:
+    from ottla.cli import screen
+
+    return (lambda _: None) if as_json else screen.hint
 
 
 def _bootstrap(cluster: LocalCluster) -> str:

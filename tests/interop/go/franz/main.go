@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -64,7 +65,7 @@ func produce(ctx context.Context, j *job.Job) error {
 	}
 	acks := map[string]kgo.Acks{"0": kgo.NoAck(), "1": kgo.LeaderAck(), "all": kgo.AllISRAcks()}
 	options := []kgo.Opt{
-		kgo.SeedBrokers(j.Bootstrap),
+		kgo.SeedBrokers(strings.Split(j.Bootstrap, ",")...),
 		kgo.ProducerBatchCompression(codecs[j.Codec]),
 		kgo.RequiredAcks(acks[j.Acks]),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
@@ -111,7 +112,7 @@ func produce(ctx context.Context, j *job.Job) error {
 
 func transact(ctx context.Context, j *job.Job) error {
 	client, err := kgo.NewClient(
-		kgo.SeedBrokers(j.Bootstrap),
+		kgo.SeedBrokers(strings.Split(j.Bootstrap, ",")...),
 		kgo.TransactionalID(j.ID),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 	)
@@ -205,7 +206,7 @@ func consume(ctx context.Context, j *job.Job) error {
 		isolation = kgo.ReadCommitted()
 	}
 	client, err := kgo.NewClient(
-		kgo.SeedBrokers(j.Bootstrap),
+		kgo.SeedBrokers(strings.Split(j.Bootstrap, ",")...),
 		kgo.FetchIsolationLevel(isolation),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{j.Topic: starts}),
 	)
@@ -243,7 +244,7 @@ func group(ctx context.Context, j *job.Job) error {
 		}
 	}
 	options := []kgo.Opt{
-		kgo.SeedBrokers(j.Bootstrap),
+		kgo.SeedBrokers(strings.Split(j.Bootstrap, ",")...),
 		kgo.ConsumerGroup(j.Group),
 		kgo.ConsumeTopics(j.Topics...),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
@@ -286,7 +287,7 @@ func group(ctx context.Context, j *job.Job) error {
 }
 
 func admin(ctx context.Context, j *job.Job) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(j.Bootstrap))
+	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(j.Bootstrap, ",")...))
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,159 @@
+"""A cluster of processes that changes while it serves: it grows, and its nodes are restarted one after another.
+
+Rules:
+- A node is stopped only when every partition has a leader and all its replicas in sync, so that the others can serve
+  what it leaves; its leaders move first (controlled shutdown).
+- `grow` can be cut short anywhere: calling it again goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ottla.client import Admin
+from ottla.client.admin.result import QuorumDescription, TopicDescription
+from ottla.embedded.cluster.local import LocalCluster
+from ottla.embedded.cluster.plan import HOST, REPLICAS_MAX, voters_of
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.ids import TopicPartition
+from ottla.operations.widen import widened
+
+_LOOK_SECONDS = 0.2
+_WAIT_SECONDS = 300.0
+#: A node that has only just come up is not caught up yet, or the quorum has no leader at the moment.
+_AGAIN = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+Tell = Callable[[str], None]
+
+
+def grow(cluster: LocalCluster, nodes: int, tell: Tell = lambda _: None) -> list[int]:
+    """Have `nodes` nodes where there were fewer, and copies of everything on them; the new ones.
+
+    The first three nodes vote in the metadata quorum, and partitions get three replicas, as in a cluster that began
+    with as many nodes. Last, the nodes that were there are restarted one by one, for their settings to count.
+    OttlaError when the cluster does not run or has as many nodes.
+    """
+    plan = cluster.plan
+    if nodes < len(plan.nodes):
+        raise OttlaError(f"the cluster has {len(plan.nodes)} nodes already; `ottla cluster drain` empties one")
+    if not cluster.running():
+        raise OttlaError("no node of this cluster is running; `ottla cluster up` starts them")
+    voters = voters_of(nodes, None)
+    new = []
+    while len(plan.nodes) < nodes:
+        votes = sum(each.is_controller for each in plan.nodes) < voters
+        new.append(cluster.add(votes=votes).node_id)
+    for node_id in new:
+        # The first of them was planned without the others.
+        cluster.refresh(node_id)
+    started = cluster.start()
+    if started:
+        tell(f"started node{'s' * (len(started) > 1)} {', '.join(map(str, started))}")
+    with _asking(cluster) as ask:
+        for each in plan.nodes:
+            if each.is_controller and _add_voter(ask, each.node_id, each.controller_port):
+                tell(f"node {each.node_id} votes in the metadata quorum")
+        racks = {each.node_id: each.rack or None for each in plan.nodes}
+        _until(lambda: set(racks) <= {each.id for each in ask.describe_cluster().nodes}, "all nodes to register")
+        wide = widened(_replicas(ask), racks, min(REPLICAS_MAX, nodes))
+        if wide:
+            ask.alter_partition_reassignments(wide).check()
+            tell(f"{len(wide):,} partitions get more replicas")
+    changed = [each.node_id for each in plan.nodes if cluster.has_old_settings(each)]
+    roll(cluster, tell, changed)
+    return new
+
+
+def roll(cluster: LocalCluster, tell: Tell = lambda _: None, nodes: list[int] | None = None) -> list[int]:
+    """Restart these nodes (all) one after another, the active controller last; in which order it was done."""
+    left = [each.node_id for each in cluster.plan.nodes] if nodes is None else list(nodes)
+    down = set(left) - set(cluster.running())
+    if down:
+        raise OttlaError(f"node {min(down)} is not running; `ottla cluster up` starts it")
+    done = []
+    while left:
+        with _asking(cluster) as ask:
+            _until(lambda: not behind(ask), "all replicas to be in sync")
+            leader = ask.describe_quorum().leader_id
+        node_id = min(left, key=lambda each: (each == leader, cluster.plan.node(each).is_controller, each))
+        left.remove(node_id)
+        cluster.stop([node_id])
+        cluster.refresh(node_id)
+        cluster.start([node_id])
+        done.append(node_id)
+        tell(f"node {node_id} was restarted")
+    with _asking(cluster) as ask:
+        _until(lambda: not behind(ask), "all replicas to be in sync")
+    return done
+
+
+def behind(ask: Admin) -> list[TopicPartition]:
+    """The partitions without a leader, with replicas that are not in sync, or on the move."""
+    moving = set(ask.list_partition_reassignments())
+    return [
+        TopicPartition(name, each.partition)
+        for name, topic in _topics(ask).items()
+        for each in topic.partitions
+        if each.leader is None or len(each.isr) < len(each.replicas) or TopicPartition(name, each.partition) in moving
+    ]
+
+
+@contextmanager
+def _asking(cluster: LocalCluster) -> Iterator[Admin]:
+    running = ",".join(cluster.plan.node(each).address for each in cluster.running())
+    with Admin(running) as ask:
+        yield ask
+
+
+def _add_voter(ask: Admin, node_id: int, port: int) -> bool:
+    """Let a controller vote, unless it does. OttlaError when it does not come to that."""
+    found: QuorumDescription
+
+    def known() -> bool:
+        nonlocal found
+        found = ask.describe_quorum()
+        return any(each.id == node_id for each in (*found.voters, *found.observers))
+
+    _until(known, f"node {node_id} to follow the metadata quorum")
+    if any(each.id == node_id for each in found.voters):
+        return False
+    (directory_id,) = (each.directory_id for each in found.observers if each.id == node_id)
+
+    def added() -> bool:
+        ask.add_raft_voter(node_id, directory_id, {"CONTROLLER": (HOST, port)})
+        return True
+
+    _until(added, f"node {node_id} to become a voter")
+    return True
+
+
+def _until(done: Callable[[], bool], what: str) -> None:
+    """Ask until it is done. OttlaError after `_WAIT_SECONDS`, with what the cluster said last."""
+    until, said = time.monotonic() + _WAIT_SECONDS, ""
+    while True:
+        try:
+            if done():
+                return
+        except KafkaError as error:
+            if error.code == ErrorCode.DUPLICATE_VOTER:
+                # An earlier try was committed after its answer was due.
+                return
+            if error.code not in _AGAIN:
+                raise
+            said = f": {error}"
+        if time.monotonic() > until:
+            raise OttlaError(f"the cluster took longer than {_WAIT_SECONDS:.0f} s for {what}{said}")
+        time.sleep(_LOOK_SECONDS)
+
+
+def _topics(ask: Admin) -> dict[str, TopicDescription]:
+    return dict(ask.describe_topics([topic.name for topic in ask.list_topics(internal=True)]).succeeded)
+
+
+def _replicas(ask: Admin) -> dict[TopicPartition, list[int]]:
+    return {
+        TopicPartition(name, each.partition): [node.id for node in each.replicas]
+        for name, topic in _topics(ask).items()
+        for each in topic.partitions
+    }
