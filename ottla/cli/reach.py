@@ -45,7 +45,7 @@ def reach(bootstrap: str, settings: Mapping[str, object]) -> None:
         except socket.gaierror:
             refused.append(f"no machine is called {host}")
         except (TimeoutError, OSError) as error:
-            reason = "does not answer" if isinstance(error, TimeoutError) else "nobody listens there"
+            reason = "does not answer" if isinstance(error, TimeoutError) else "nothing listens there"
             refused.append(f"{address}: {reason}")
     mend = (
         "start a node with `ottla start`, or name a cluster with -b HOST:PORT"

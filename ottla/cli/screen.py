@@ -236,9 +236,9 @@ _WORDS = {
     ErrorCode.UNKNOWN_MEMBER_ID: "the group has members; stop them first",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "members of the group read it now; stop them first",
     ErrorCode.OFFSET_OUT_OF_RANGE: "there is no such offset",
-    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "nobody has used it in a transaction",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "no transaction has used it",
     ErrorCode.SECURITY_DISABLED: (
-        "the nodes of this cluster have no authorizer, so everybody may do everything; Apache Kafka has one with "
+        "the nodes of this cluster have no authorizer, so every client may do everything; Apache Kafka has one with "
         "authorizer.class.name, an Ottla node has none yet"
     ),
 }

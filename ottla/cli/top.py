@@ -121,9 +121,9 @@ def look(ask: Admin, *, internal: bool) -> Look:
 @click.command(cls=Tool)
 @cluster
 @click.option("--interval", type=click.FloatRange(0.1), default=2.0, show_default=True, help="Seconds between looks.")
-@click.option("--once", is_flag=True, help="Two looks, one interval apart, and it ends.")
+@click.option("--once", is_flag=True, help="Look twice, one interval apart, and end.")
 @click.option("--sort", type=click.Choice(list(_SORTS)), default="rate", show_default=True, help="Which come first.")
-@click.option("-i", "--internal", is_flag=True, help="Kafka's own topics too.")
+@click.option("-i", "--internal", is_flag=True, help="Kafka's own topics, too.")
 @as_json
 def top(
     bootstrap: str,

@@ -62,7 +62,7 @@ def remove_member(turn: CommandContext, group: ClassicGroup, member_id: str) -> 
 
 
 def rebalance_or_complete(turn: CommandContext, group: ClassicGroup) -> None:
-    """Something changed: begin a rebalance, or, within one, see whether everybody is there now."""
+    """Something changed: begin a rebalance, or, within one, see whether all members are there now."""
     if group.can_rebalance:
         prepare_rebalance(turn, group)
     else:
@@ -70,7 +70,7 @@ def rebalance_or_complete(turn: CommandContext, group: ClassicGroup) -> None:
 
 
 def complete_if_all_joined(turn: CommandContext, group: ClassicGroup) -> None:
-    """End the join phase if everybody is there; the first rebalance of a group waits its delay all the same."""
+    """End the join phase if all members are there; the first rebalance of a group waits its delay all the same."""
     initial = group.previous_state is ClassicState.EMPTY
     if group.state is ClassicState.PREPARING_REBALANCE and not initial and group.all_have_joined:
         complete_join(turn, group)
@@ -119,7 +119,7 @@ def prolong_or_complete_initial(turn: CommandContext, group: ClassicGroup) -> No
 
 
 def complete_join(turn: CommandContext, group: ClassicGroup) -> None:
-    """End the join phase: drop who stayed away, start the next generation, tell everybody, the leader most."""
+    """End the join phase: drop members that stayed away, start the next generation, answer every join."""
     turn.timers.cancel(TimerKey(Alarm.CLASSIC_JOIN, group.group_id))
     turn.timers.cancel(TimerKey(Alarm.CLASSIC_INITIAL_JOIN, group.group_id))
     for member in list(group.members.values()):

@@ -38,7 +38,7 @@ class LazyModule:
 
 
 def load_all() -> Iterator[None]:
-    """Import every module that anybody stands ready to need, and what these stand ready to need, one a step."""
+    """Import every module that a `LazyModule` stands for, and what these stand ready to need, one a step."""
     # The list grows while modules are imported that have lazy ones of their own.
     for module in _made:
         module.load()

@@ -4,7 +4,7 @@ Rules:
 - `revise` is called only if `needs_revision` said so, or if the header's timestamps are out of bounds.
 - Records are looked at only where a topic's settings make every record count: keys on a compacted topic, and
   `message.timestamp.before.max.ms` when it is set. For all else the header, which its CRC covers, is believed
-  (decisions 0021, 0342).
+  (decision 0342).
 - LogAppendTime and another codec give a new header and so a new CRC; the records are never rebuilt.
 """
 

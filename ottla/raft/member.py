@@ -51,7 +51,7 @@ class QuorumSettings:
 
     snapshot_bytes: int = NodeDeclaration.metadata_log_max_record_bytes_between_snapshots.default
     snapshot_interval_ms: int = NodeDeclaration.metadata_log_max_snapshot_interval_ms.default
-    #: After how long without a record a NoOp is written; 0 writes none (docs/decisions/0031).
+    #: After how long without a record a NoOp is written; 0 writes none (docs/decisions/0420).
     idle_interval_ms: int = 0
     cluster_id: str = ""
     #: The listener on which controllers find each other, and where this node is found on its controller listeners.

@@ -2,7 +2,7 @@
 
 Rules:
 - All values are read in one call, each on a line of its own: as they are where all are objects, in an object of their
-  own, `{"v": value}`, where not (decisions 0111 and 0210). So each line begins with `{` and ends with `}`, and behind
+  own, `{"v": value}`, where not (decision 0210). So each line begins with `{` and ends with `}`, and behind
   the end of one object only a new one can begin: a broken value never runs into the next, and as many rows as values
   means that each value is one.
 - Columns are written compactly, in UTF-8, with their nulls as `null`: what `json.dumps` with the shortest separators

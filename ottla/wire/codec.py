@@ -4,7 +4,7 @@ Rules:
 - What we write, every client reads: snappy in the xerial framing that Java writes, lz4 frames with independent blocks
   (Java's reader refuses dependent ones), gzip and zstd plain.
 - What a client may send, we read: snappy with or without that framing.
-- What comes out is bounded: a few kilobytes can claim to be gigabytes (docs/decisions/0144).
+- What comes out is bounded: a few kilobytes can claim to be gigabytes (docs/decisions/0342).
 - cramjam is imported on first use: a broker that only passes batches on never loads it.
 
 KIPs: 57 (lz4 framing), 110 (zstd), 390 (levels).

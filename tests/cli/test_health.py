@@ -55,7 +55,7 @@ def test_a_node_says_whether_it_is_well_and_the_exit_code_too(tool: Tool, topic:
     assert said.json["partitions"] >= 2
     gone = tool("cluster", "health", "-b", "127.0.0.1:1")
     assert (gone.code, gone.out.splitlines()[0]) == (2, "failing")
-    assert "nobody listens there" in gone.out
+    assert "nothing listens there" in gone.out
 
 
 def test_rates_come_from_two_looks() -> None:

@@ -22,7 +22,7 @@ from tests.cli.tool import OTTLA, Said, Tool, in_process, on_terminal
         ("configs set broker 77 num.io.threads=3", 1, "there is no broker 77 now: these are 1"),
         ("configs show logger 77", 1, "there is no broker 77 now: these are 1"),
         ("features set metadata.version=7", 1, "add --downgrade, and it does if no metadata gets lost by it"),
-        ("transactions describe nobody", 1, "transactional id nobody: nobody has used it in a transaction"),
+        ("transactions describe nobody", 1, "transactional id nobody: no transaction has used it"),
         (
             "topics -X security.protocol=SSL",
             1,

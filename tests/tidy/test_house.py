@@ -164,6 +164,13 @@ def test_a_decision_has_a_number_of_its_own_and_says_why() -> None:
     assert len(set(numbers)) == len(numbers)
 
 
+def test_every_decision_stands_in_the_index_once_with_what_it_decides() -> None:
+    index = texts()["docs/decisions/README.md"]
+    rows = re.findall(r"^\| \[(\d{4}): .+\]\((\1-[a-z0-9-]+\.md)\) \| (?:decides|in force).*\|$", index, re.MULTILINE)
+    records = sorted(path for path in texts() if re.match(r"docs/decisions/\d", path))
+    assert sorted(f"docs/decisions/{file}" for _, file in rows) == records
+
+
 def test_the_base_install_is_all_that_a_node_imports() -> None:
     """What ottla imports at module level is standard library or in the base, outside of what belongs to an extra."""
     base = {re.split(r"[>=<;\[]", each)[0].strip().replace("-", "_") for each in _PYPROJECT["project"]["dependencies"]}

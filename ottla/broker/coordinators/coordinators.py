@@ -116,7 +116,7 @@ class Coordinators(ABC, Generic[D]):
             self.node.loop.call_soon(self._load_more)
 
     def _load_more(self) -> None:
-        """A piece of one of them a turn, so that everybody else has theirs."""
+        """A piece of one of them a turn, so that other work has its turns."""
         if self._loading:
             self._load(next(iter(self._loading)))
             self.node.loop.call_soon(self._load_more)

@@ -3,7 +3,7 @@
 Rules:
 - The append happens before `produce` returns: arrival order is log order.
 - A partition fails alone; the others of the request go on. A disk that does not take a batch is its partition's
-  KAFKA_STORAGE_ERROR: the log is as it was, and the producer tries again (docs/decisions/0090).
+  KAFKA_STORAGE_ERROR: the log is as it was, and the producer tries again (docs/decisions/0142).
 - acks=0 has no reply; when a part of it fails the connection is closed, which is all that such a client can notice.
 - With `flush.messages` or `flush.ms` set, acks 1 and all are answered after the fsync, which runs off the loop and
   serves everyone who came meanwhile (group commit).

@@ -5,7 +5,7 @@ Rules:
   The last piece is copied, made durable and swapped in without a turn in between.
 - A directory whose disk fails is left alone until the next start. Its partitions are offline (KAFKA_STORAGE_ERROR); all
   others go on. Without the metadata's directory there is no node, and it stops.
-- A disk that is full or a process without descriptors is no failure of a directory (docs/decisions/0090).
+- A disk that is full or a process without descriptors is no failure of a directory (docs/decisions/0142).
 
 KIPs: 113 moves, 858 directories in the metadata, 1066 cordoned ones.
 """

@@ -105,7 +105,7 @@ def complete_setting(context: click.Context, _: click.Parameter, incomplete: str
 @_kind
 @_name
 @click.argument("settings", nargs=-1, metavar="[SETTING...]", shell_complete=complete_setting)
-@click.option("-a", "--all", "everything", is_flag=True, help="Those that nobody set, too.")
+@click.option("-a", "--all", "everything", is_flag=True, help="Also settings at their defaults.")
 @as_json
 def show(
     bootstrap: str,
@@ -146,7 +146,7 @@ def show(
         source = _SOURCES.get(each.source.name, each.source.name.lower())
         rows.append((each.name, value, screen.coloured(source, "dim" if each.is_default else "cyan")))
     columns = [screen.Column("setting", "name"), screen.Column("value"), screen.Column("from")]
-    screen.table(columns, rows, empty=f"nobody set anything for {kind} {name}; --all shows the defaults")
+    screen.table(columns, rows, empty=f"nothing is set for {kind} {name}; --all shows the defaults")
 
 
 @configs.command("set")
@@ -262,7 +262,7 @@ def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
         return
     columns = [screen.Column("kind", "dim"), screen.Column("name", "name"), screen.Column("setting")]
     lines = [(each["kind"], each["name"], key, value) for each in rows for key, value in each["settings"].items()]
-    screen.table([*columns, screen.Column("value")], lines, empty="nobody has set anything")
+    screen.table([*columns, screen.Column("value")], lines, empty="nothing is set")
 
 
 def _declared(kind: str) -> type[Settings]:

@@ -34,18 +34,25 @@ def reading(function: F) -> F:
             metavar="WHERE",
             help="earliest, latest, an offset, -N (before the end), a time (2026-11-21T06:00Z, @MS), or 2h (ago).",
         ),
-        click.option("--until", metavar="WHERE", help="Stop before this offset or time (now: what is there)."),
+        click.option("--until", metavar="WHERE", help="Stop before this offset or time (now: at the end)."),
         click.option(
-            "-p", "--partition", "only", type=click.IntRange(0), multiple=True, help="Only this one; may be repeated."
+            "-p",
+            "--partition",
+            "only",
+            type=click.IntRange(0),
+            multiple=True,
+            help="Only this partition; may be repeated.",
         ),
-        click.option("--grep", metavar="PATTERN", help="Only records in whose key, value or headers this is found."),
+        click.option(
+            "--grep", metavar="PATTERN", help="Only records with this pattern in their key, value or headers."
+        ),
         click.option(
             "--where",
             "condition",
             metavar="EXPRESSION",
             help="Only records for which this holds, e.g. 'value.price > 50'.",
         ),
-        click.option("--committed", is_flag=True, help="Leave out what transactions have not committed."),
+        click.option("--committed", is_flag=True, help="Leave out records of transactions that are not committed."),
     )
     for option in reversed(options):
         function = option(function)
@@ -60,7 +67,7 @@ def reading(function: F) -> F:
 @reading
 @click.option("--from-beginning", is_flag=True, help="The same as --from earliest.")
 @click.option("--tail", type=click.IntRange(1), metavar="N", help="Begin with the last N of all partitions, by time.")
-@click.option("-n", "--count", type=click.IntRange(1), help="Stop after so many records.")
+@click.option("-n", "--count", type=click.IntRange(1), help="Stop after this many records.")
 @click.option("-e", "--exit", "stop_at_end", is_flag=True, help="Stop at the end instead of following.")
 @click.option("-k", "--keys", is_flag=True, help="In a pipe: KEY, a tab, VALUE.")
 @click.option("-o", "--output", metavar="TEMPLATE", help=r"A record's text, e.g. '{key} {value.price} {headers}\n'.")

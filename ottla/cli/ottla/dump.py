@@ -44,7 +44,7 @@ Show = Callable[["Record"], tuple[str | None, str | None]]
 @click.argument("paths", nargs=-1, required=True, metavar="FILE|DIRECTORY...", type=click.Path(exists=True))
 @click.option("-r", "--records", is_flag=True, help="The records too, not only the batches.")
 @click.option("-d", "--decoder", type=click.Choice(["text", *_DECODERS.values()]), help="How to read the records.")
-@click.option("-n", "--limit", type=click.IntRange(1), help="So many batches (or records) of a file at most.")
+@click.option("-n", "--limit", type=click.IntRange(1), help="The most batches (or records) to show of a file.")
 @click.option("--kafka", is_flag=True, help="In the words of Apache's kafka-dump-log.")
 @as_json
 def dump_log(

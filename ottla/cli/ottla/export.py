@@ -40,12 +40,12 @@ _ROWS = 50_000
 @click.argument("topic", shell_complete=complete_topic)
 @click.argument("path", metavar="FILE", type=click.Path(), default="-")
 @click.option(
-    "-F", "--format", "form", type=click.Choice(_FORMATS), help="By the file's ending if not given; else json."
+    "-F", "--format", "form", type=click.Choice(_FORMATS), help="The format (default: by the file's ending, else json)."
 )
 @click.option("-c", "--columns", metavar="FIELD,...", help="E.g. key,value.price,timestamp (see consume --help).")
 @reading
-@click.option("-n", "--limit", type=click.IntRange(1), help="So many records at most.")
-@click.option("--force", is_flag=True, help="A file that is there is replaced.")
+@click.option("-n", "--limit", type=click.IntRange(1), help="The most records to write.")
+@click.option("--force", is_flag=True, help="Replace a file that exists.")
 @as_json
 def export(
     bootstrap: str,

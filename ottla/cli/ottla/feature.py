@@ -56,7 +56,7 @@ def _release(feature: str, level: int) -> str | None:
 @click.argument("levels", nargs=-1, metavar="FEATURE=LEVEL...")
 @click.option("-r", "--release", metavar="VERSION", help="All features as this release has them, e.g. 4.3.")
 @click.option("--downgrade", is_flag=True, help="Levels may go down, if no metadata gets lost by it.")
-@click.option("-n", "--dry-run", is_flag=True, help="Only say whether it would work.")
+@click.option("-n", "--dry-run", is_flag=True, help="Say whether it would work, and change nothing.")
 @as_json
 def set_(
     bootstrap: str,

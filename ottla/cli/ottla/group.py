@@ -128,9 +128,11 @@ def _print_partitions(partitions: list[dict[str, Any]]) -> None:
 @click.argument("group", shell_complete=complete_group)
 @click.argument("topics", nargs=-1, metavar="[TOPIC...]", shell_complete=complete_topic)
 @click.option("--to", "target", metavar="WHERE", help="earliest, latest, an offset, -N, 2h (ago), or a time.")
-@click.option("--by", "shift", type=int, metavar="N", help="So many records on from where it is; -N: back.")
-@click.option("-p", "--partition", "only", type=int, multiple=True, help="Only this partition; may be given often.")
-@click.option("-n", "--dry-run", is_flag=True, help="Only show what would be.")
+@click.option(
+    "--by", "shift", type=int, metavar="N", help="Go this many records ahead of the committed offset; -N: back."
+)
+@click.option("-p", "--partition", "only", type=int, multiple=True, help="Only this partition; may be repeated.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 @yes_option
 @as_json
 def reset(

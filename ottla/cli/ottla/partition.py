@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 #: Between two looks at a move.
 _PAUSE_S = 0.2
 _partition = click.option(
-    "-p", "--partition", "only", type=click.IntRange(0), multiple=True, help="Only this one; may be repeated."
+    "-p", "--partition", "only", type=click.IntRange(0), multiple=True, help="Only this partition; may be repeated."
 )
-_no_wait = click.option("--no-wait", is_flag=True, help="Begin it, and do not wait for its end.")
+_no_wait = click.option("--no-wait", is_flag=True, help="Begin the move and do not wait for its end.")
 
 
 @click.group(cls=Commands, invoke_without_command=True)
@@ -40,7 +40,7 @@ def partitions(context: click.Context, bootstrap: str, client: tuple[str, ...], 
 
 @partitions.command("list")
 @cluster
-@click.option("-a", "--all", "everything", is_flag=True, help="Those without trouble, too.")
+@click.option("-a", "--all", "everything", is_flag=True, help="Partitions without trouble, too.")
 @as_json
 def list_(bootstrap: str, client: tuple[str, ...], everything: bool, as_json: bool) -> int:
     """Partitions without a leader or with replicas that are behind; exit code 1 when there is one."""

@@ -40,7 +40,7 @@ def _count(default: int) -> Callable[[F], F]:
 @_topic
 @_count(1_000_000)
 @click.option("-s", "--size", type=click.IntRange(1), default=100, show_default=True, help="Bytes of a record.")
-@click.option("-r", "--rate", type=float, default=0.0, help="At most so many records a second.")
+@click.option("-r", "--rate", type=float, default=0.0, help="The most records a second.")
 @click.option("-z", "--compression", default="none", help="gzip, snappy, lz4 or zstd.")
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", help="Who must have a record.")
 @as_json
@@ -109,7 +109,7 @@ def _spread(latencies: Latencies, unit: float, mean: float, most: float) -> dict
 @_topic
 @_count(1_000_000)
 @click.option(
-    "-g", "--group", help="As a member of this group; without one every partition is read from its beginning."
+    "-g", "--group", help="Read as a member of this group; without one every partition is read from its beginning."
 )
 @as_json
 def consume(bootstrap: str, client: tuple[str, ...], topic: str, count: int, group: str | None, as_json: bool) -> None:
@@ -167,7 +167,7 @@ def consume(bootstrap: str, client: tuple[str, ...], topic: str, count: int, gro
 def latency(
     bootstrap: str, client: tuple[str, ...], topic: str | None, count: int, size: int, acks: str, as_json: bool
 ) -> None:
-    """A record after the other from a producer to a consumer: how long each is under way.
+    """Measure how long a record takes from a producer to a consumer, one after the other.
 
     Without TOPIC it makes one of a single partition and deletes it again.
     """

@@ -53,7 +53,7 @@ def writing(function: F) -> F:
             multiple=True,
             help=f"What a CSV's column is: {', '.join(TYPES)} (text when not given).",
         ),
-        click.option("--delimiter", metavar="CHAR", help="What parts the cells of a CSV (a comma; of .tsv a tab)."),
+        click.option("--delimiter", metavar="CHAR", help="What separates the cells of a CSV (a comma; in .tsv a tab)."),
         click.option("-p", "--partition", type=click.IntRange(0), help="Write to this partition only."),
         click.option(
             "-z",
@@ -63,9 +63,11 @@ def writing(function: F) -> F:
             help="How batches are compressed.",
         ),
         click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", help="Who must have a record."),
-        click.option("--create", is_flag=True, help="Make the topic when it is not there."),
-        click.option("--skip", type=click.IntRange(0), default=0, help="Leave out the first so many: go on there."),
-        click.option("-n", "--limit", type=click.IntRange(1), help="Write so many records at most."),
+        click.option("--create", is_flag=True, help="Create the topic if it does not exist."),
+        click.option(
+            "--skip", type=click.IntRange(0), default=0, help="Skip this many records, to go on where a run ended."
+        ),
+        click.option("-n", "--limit", type=click.IntRange(1), help="The most records to write."),
         click.option("--dry-run", is_flag=True, help="Read and check everything, and write nothing."),
     )
     for option in reversed(options):
@@ -76,8 +78,8 @@ def writing(function: F) -> F:
 @click.command(cls=Tool)
 @cluster
 @click.argument("topic", shell_complete=complete_topic)
-@click.option("-f", "--file", "path", type=click.Path(), help="Read this file instead of what is typed or piped in.")
-@click.option("-F", "--format", "form", type=click.Choice(FORMATS), default="lines", help="What comes in.")
+@click.option("-f", "--file", "path", type=click.Path(), help="Read this file instead of stdin.")
+@click.option("-F", "--format", "form", type=click.Choice(FORMATS), default="lines", help="The form of the input.")
 @click.option("-K", "--key-separator", metavar="TEXT", help=r"A line is KEY, this, VALUE; e.g. -K : or -K '\t'")
 @click.option("-Z", "--null", "null", metavar="TEXT", help="A value that is this text is null (a tombstone).")
 @writing
@@ -115,7 +117,7 @@ def produce(
 @cluster
 @click.argument("path", metavar="FILE", type=click.Path())
 @click.argument("topic", shell_complete=complete_topic)
-@click.option("-F", "--format", "form", type=click.Choice(FORMATS), help="What it is; by its ending if not given.")
+@click.option("-F", "--format", "form", type=click.Choice(FORMATS), help="The file's format (default: by its ending).")
 @writing
 @as_json
 def import_(

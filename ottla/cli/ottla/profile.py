@@ -54,7 +54,7 @@ def list_(as_json: bool) -> None:
 @click.argument("name", required=False)
 @as_json
 def show(name: str | None, as_json: bool) -> None:
-    """The settings of a profile (the current one, when not named); secrets stay hidden."""
+    """Show the settings of a profile (the current one if none is named); secrets stay hidden."""
     from ottla.cli import screen
 
     file = _file()

@@ -103,7 +103,9 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 
 @click.group(cls=Tools, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @cluster
-@click.option("--version", is_flag=True, callback=_print_version, expose_value=False, is_eager=True, help="Say which.")
+@click.option(
+    "--version", is_flag=True, callback=_print_version, expose_value=False, is_eager=True, help="Show the version."
+)
 def ottla(bootstrap: str, client: tuple[str, ...]) -> None:
     """Apache Kafka's job done in Python: a node, and tools for any Kafka cluster.
 

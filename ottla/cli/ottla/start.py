@@ -51,10 +51,10 @@ def _absolute(directory: str) -> str:
 
 @click.command()
 @click.argument("file", required=False, metavar="[server.properties]", type=click.Path())
-@click.option("--set", "changes", metavar="KEY=VALUE", multiple=True, help="A setting that goes before the file's.")
+@click.option("--set", "changes", metavar="KEY=VALUE", multiple=True, help="A setting that overrides the file's.")
 @click.option("--port", type=click.IntRange(0, 65534), default=None, help="Without a file: the port (9092; 0: any).")
 @click.option("--host", default=None, help="Without a file: the address to listen on (127.0.0.1).")
-@click.option("--data", type=click.Path(), default=None, help=f"Without a file: where its data are (./{DATA}).")
+@click.option("--data", type=click.Path(), default=None, help=f"Without a file: the data directory (./{DATA}).")
 @click.option(
     "--log-level",
     type=click.Choice(["FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE"], case_sensitive=False),

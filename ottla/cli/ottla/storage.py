@@ -35,9 +35,9 @@ def storage() -> None:
     "scram",
     multiple=True,
     metavar="MECHANISM=[...]",
-    help="A credential that is there from the start, e.g. SCRAM-SHA-256=[name=ann,password=secret].",
+    help="A credential to begin with, e.g. SCRAM-SHA-256=[name=ann,password=secret].",
 )
-@click.option("-g", "--ignore-formatted", is_flag=True, help="Leave directories alone that are formatted already.")
+@click.option("-g", "--ignore-formatted", is_flag=True, help="Skip directories that are already formatted.")
 @click.option("-r", "--release-version", metavar="VERSION", help="The metadata version to begin with, e.g. 4.3.")
 @click.option("-f", "--feature", "features", metavar="NAME=LEVEL", multiple=True, help="A feature's level.")
 @as_json
@@ -99,7 +99,7 @@ def _levels(features: tuple[str, ...]) -> dict[str, int]:
 @_config
 @as_json
 def info(file: str, as_json: bool) -> int:
-    """Show what stands in the log directories; exit code 1 when one of them is not formatted."""
+    """Show what is in the log directories; exit code 1 when one of them is not formatted."""
     from ottla.cli import screen
     from ottla.host.disk import HostDisk
     from ottla.log.checkpoint import META_PROPERTIES, read_properties

@@ -38,7 +38,7 @@ def topics(context: click.Context, bootstrap: str, client: tuple[str, ...], as_j
 @topics.command("list")
 @cluster
 @click.argument("names", nargs=-1, metavar="[NAME|PATTERN...]", shell_complete=complete_topic)
-@click.option("-i", "--internal", is_flag=True, help="Kafka's own topics too.")
+@click.option("-i", "--internal", is_flag=True, help="Kafka's own topics, too.")
 @as_json
 def list_(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], internal: bool, as_json: bool) -> None:
     """All topics, or those named, with their partitions, replicas, records and sizes.
@@ -122,7 +122,7 @@ def _sizes(ask: Admin) -> dict[TopicPartition, int]:
 @click.argument("names", nargs=-1, required=True, metavar="NAME|PATTERN...", shell_complete=complete_topic)
 @as_json
 def describe(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> None:
-    """Topics: their partitions, who leads them, how many records they hold, and what was set for them."""
+    """Show topics: their partitions, leaders, numbers of records, and settings of their own."""
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
@@ -200,16 +200,14 @@ def _ids(ids: Iterable[int]) -> str:
 @topics.command()
 @cluster
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_topic)
-@click.option(
-    "-p", "--partitions", type=click.IntRange(1), default=None, help="How many; the cluster's default if not."
-)
+@click.option("-p", "--partitions", type=click.IntRange(1), default=None, help="How many (default: the cluster's).")
 @click.option(
     "-r",
     "--replicas",
     "--replication-factor",
     type=click.IntRange(1),
     default=None,
-    help="How many; the cluster's default if not.",
+    help="How many (default: the cluster's).",
 )
 @click.option(
     "-s",
@@ -220,7 +218,7 @@ def _ids(ids: Iterable[int]) -> str:
     shell_complete=_complete_setting,
     help="A setting, e.g. retention.ms=7d.",
 )
-@click.option("--if-not-exists", is_flag=True, help="Be content when it is there already.")
+@click.option("--if-not-exists", is_flag=True, help="Do not fail when the topic exists.")
 @as_json
 def create(
     bootstrap: str,
@@ -304,7 +302,7 @@ def _question(counts: list[tuple[str, int | None]]) -> str:
 @cluster
 @click.argument("name", shell_complete=complete_topic)
 @click.option("--before", "target", required=True, metavar="WHERE", help="latest (all), an offset, -N, or a time.")
-@click.option("-p", "--partition", "only", type=int, multiple=True, help="Only this partition; may be given often.")
+@click.option("-p", "--partition", "only", type=int, multiple=True, help="Only this partition; may be repeated.")
 @yes_option
 @as_json
 def trim(
@@ -335,7 +333,7 @@ def trim(
 @topics.command()
 @cluster
 @click.argument("name", shell_complete=complete_topic)
-@click.option("-p", "--partitions", type=click.IntRange(1), required=True, help="How many it will have.")
+@click.option("-p", "--partitions", type=click.IntRange(1), required=True, help="The new number of partitions.")
 @as_json
 def grow(bootstrap: str, client: tuple[str, ...], name: str, partitions: int, as_json: bool) -> None:
     """Give a topic more partitions. New records with a key may then go elsewhere than the old ones with it."""

@@ -149,7 +149,7 @@ class Analysis:
 @click.argument("topic", shell_complete=complete_topic)
 @reading
 @click.option(
-    "-n", "--limit", type=click.IntRange(1), default=100_000, show_default=True, help="Look at so many at most."
+    "-n", "--limit", type=click.IntRange(1), default=100_000, show_default=True, help="The most records to look at."
 )
 @as_json
 def analyze(

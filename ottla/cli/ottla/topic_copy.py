@@ -37,10 +37,10 @@ _DIFFERENCES_MAX = 10
 @click.option(
     "-s", "--from", "start", default="earliest", metavar="WHERE", help="Begin there (consume --from; P:N,...)."
 )
-@click.option("--until", metavar="WHERE", help="Stop before this offset or time; what is there now, when not given.")
-@click.option("--create", is_flag=True, help="Make the target as the source is, when it is not there.")
+@click.option("--until", metavar="WHERE", help="Stop before this offset or time (default: at the end).")
+@click.option("--create", is_flag=True, help="Create the target like the source if it does not exist.")
 @click.option("--append", is_flag=True, help="The target may have records already.")
-@click.option("--committed", is_flag=True, help="Leave out what transactions have not committed.")
+@click.option("--committed", is_flag=True, help="Leave out records of transactions that are not committed.")
 @as_json
 def copy(
     bootstrap: str,

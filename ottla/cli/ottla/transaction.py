@@ -67,7 +67,7 @@ def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
         (each["id"], _state(each["state"]), each["producer"], each["coordinator"], each["partitions"], _open(each))
         for each in found
     ]
-    screen.table(columns, rows, empty="nobody has used a transaction yet")
+    screen.table(columns, rows, empty="there are no transactions yet")
 
 
 def _open(listed: dict[str, Any]) -> object:
@@ -153,7 +153,7 @@ def producers(bootstrap: str, client: tuple[str, ...], topic: str, partition: in
     type=click.IntRange(0),
     default=_LONG_MINUTES,
     show_default=True,
-    help="Open for longer than this.",
+    help="Only transactions that are open for longer than this.",
 )
 @as_json
 def hanging(bootstrap: str, client: tuple[str, ...], topic: str | None, minutes: int, as_json: bool) -> int:

@@ -22,7 +22,7 @@ _mechanism = click.option(
     "mechanisms",
     multiple=True,
     type=click.Choice(_MECHANISMS, case_sensitive=False),
-    help="Only for this one; both when not given.",
+    help="Only the password of this mechanism (default: both).",
 )
 
 
@@ -82,7 +82,7 @@ def set_(
     """Give USER a password, a new user or one that is there.
 
     On a terminal it asks for the password twice; in a pipe the first line of stdin is the password. It is never an
-    option: other people of the machine could read it there.
+    option: other users of the machine could read it there.
     """
     from ottla.cli import screen
     from ottla.client.admin.credential import ScramCredential

@@ -131,7 +131,7 @@ def _terminated(number: int, frame: Any) -> NoReturn:
 @streams.command()
 @cluster
 @click.argument("application", metavar="APPLICATION|FILE[:NAME]")
-@click.option("-w", "--watch", is_flag=True, help="Look again and again, with rates, until Ctrl-C.")
+@click.option("-w", "--watch", is_flag=True, help="Refresh until Ctrl-C, with rates.")
 @click.option("--interval", type=click.FloatRange(0.1), default=2.0, show_default=True, help="Seconds between looks.")
 @click.option("--explain", is_flag=True, help="Of a FILE: the plan, step by step, instead of the topology.")
 @as_json

@@ -49,7 +49,7 @@ class ProducerSettings(ClientSettings):
         "acks",
         -1,
         _acks,
-        "Who must have a record before it counts as sent: nobody (0), the leader (1), all in-sync replicas (all).",
+        "Who must have a record before it counts as sent: no broker (0), the leader (1), all in-sync replicas (all).",
     )
     batch_size: int = setting(
         "batch.size",

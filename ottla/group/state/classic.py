@@ -258,7 +258,7 @@ class ClassicGroup:
         if self.state is ClassicState.PREPARING_REBALANCE:
             assert not self.syncs
         else:
-            assert not self.joins, f"{self.group_id} is {self.state} and somebody waits for a join"
+            assert not self.joins, f"{self.group_id} is {self.state} and a member waits for a join"
         if self.state is ClassicState.STABLE:
             assert not self.syncs and self.members and self.protocol_name in self.protocol_counts
         if self.state is ClassicState.COMPLETING_REBALANCE:

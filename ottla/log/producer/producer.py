@@ -134,7 +134,7 @@ class Producers:
         return known is not None and known.token is token
 
     def check_epoch(self, producer_id: int, epoch: int) -> None:
-        """An epoch that is known to be old is refused before anybody is asked about its transaction."""
+        """An epoch that is known to be old is refused before the coordinator is asked about its transaction."""
         producer = self.by_id.get(producer_id)
         if producer is not None and epoch < producer.epoch:
             why = f"producer {producer_id} has epoch {epoch}, its last one is {producer.epoch}"

@@ -151,7 +151,7 @@ def _check_limits(settings: ServerSettings) -> None:
     )
     _require(
         settings.max_connections_per_ip != 0 or bool(settings.max_connections_per_ip_overrides),
-        "max.connections.per.ip=0 lets nobody in; give max.connections.per.ip.overrides or a number above 0",
+        "max.connections.per.ip=0 refuses every client; give max.connections.per.ip.overrides or a number above 0",
     )
     for each in filter(None, settings.max_connections_per_ip_overrides.split(",")):
         address, _, count = each.strip().rpartition(":")

@@ -41,7 +41,7 @@ class TransactionDeclaration:
     transaction_remove_expired_transaction_cleanup_interval_ms = integer(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
         3_600_000,
-        "How often transactional ids that nobody uses are looked for.",
+        "How often unused transactional ids are looked for.",
         POSITIVE,
         LOW,
     )
@@ -131,7 +131,7 @@ class TransactionDeclaration:
     share_coordinator_cold_partition_snapshot_interval_ms = integer(
         "share.coordinator.cold.partition.snapshot.interval.ms",
         300_000,
-        "How often partitions that nobody reads get a snapshot of their share state.",
+        "How often share partitions without new state get a snapshot of it.",
         POSITIVE,
         LOW,
         internal=True,

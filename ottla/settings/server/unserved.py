@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 #: Setting -> what a node that ignored it would do.
 STOPS = {
-    "authorizer.class.name": "it has no authorizer and would let everybody do everything",
+    "authorizer.class.name": "it has no authorizer and would allow every request",
     "create.topic.policy.class.name": "it runs no Java policy and would make topics that the policy forbids",
     "alter.config.policy.class.name": "it runs no Java policy and would take settings that the policy forbids",
     "client.quota.callback.class": "it runs no Java quotas and would hold clients to other limits",
-    "principal.builder.class": "it runs no Java principal builder and would take everybody for ANONYMOUS",
+    "principal.builder.class": "it runs no Java principal builder and would take every client for ANONYMOUS",
     "config.providers": "it asks no provider and would take ${...} for the values themselves",
     "remote.log.storage.system.enable": "it has no tiered storage and would keep or delete everything here",
 }

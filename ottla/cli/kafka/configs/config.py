@@ -16,7 +16,7 @@ OPTIONS = (
     COMMAND_CONFIG,
     Option("alter", "Change settings."),
     Option("describe", "Show settings."),
-    Option("all", "Show those too that nobody set."),
+    Option("all", "Show settings at their defaults, too."),
     Option("entity-type", "topics, clients, users, brokers, broker-loggers, ips, client-metrics or groups.", ""),
     Option("entity-name", "The name of the entity.", ""),
     Option("entity-default", "What holds for all without a setting of their own."),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 RELEASE = Option("release-version", "The release, e.g. 4.3 or 4.3-IV0.", "RELEASE_VERSION")
 FEATURE = Option("feature", "A feature and its level, e.g. metadata.version=5; may be repeated.", "FEATURE", often=True)
-_DRY_RUN = Option("dry-run", "Only say whether it would work.")
+_DRY_RUN = Option("dry-run", "Say whether it would work, and change nothing.")
 _UNSAFE = Option("unsafe", "Even if metadata may get lost by it.")
 _METADATA = Option("metadata", "The older way to say metadata.version.", "METADATA")
 COMMANDS = (

@@ -26,7 +26,7 @@ COMMANDS = (
                 short="S",
                 often=True,
             ),
-            Option("ignore-formatted", "Leave directories alone that are formatted already.", short="g"),
+            Option("ignore-formatted", "Skip directories that are already formatted.", short="g"),
             _SHORT_RELEASE,
             _SHORT_FEATURE,
         ),
