@@ -20,6 +20,7 @@ from ottla.client import (
     TopicPartition,
     serde,
 )
+from ottla.client.decode import DeadLetters
 
 STAMP_MS = 1_700_000_000_000
 GOOD = [b'{"n":%d}' % number for number in range(5)]
@@ -252,6 +253,38 @@ def test_the_asynchronous_consumer_writes_dead_letters(
 
     assert asyncio.run(read()) == [0, 1, 2, 3, 4, 6, 7]
     assert [record.value for record in everything(letters, 1)] == [b"oops"]
+
+
+def test_commits_are_of_where_the_poll_began_while_its_dead_letter_is_under_way(
+    bootstrap: str, one: TopicPartition, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another task may commit meanwhile: a crash then must lose neither the record nor the others of the poll."""
+    write = DeadLetters.write
+
+    async def read() -> tuple[list[int | None], list[int]]:
+        begun, may_go_on = asyncio.Event(), asyncio.Event()
+
+        async def held(letters: DeadLetters, errors: Any) -> None:
+            begun.set()
+            await may_go_on.wait()
+            await write(letters, errors)
+
+        monkeypatch.setattr(DeadLetters, "write", held)
+        given = settings(name, dead_letter_topic=f"{one.topic}.dead", max_poll_records=3)
+        async with AsyncConsumer(bootstrap, **given) as consumer:
+            consumer.assign([one])
+            seen = numbers(await consumer.poll(20))
+            polled = asyncio.create_task(consumer.poll(20))
+            committed = []
+            await begun.wait()
+            for _ in range(2):
+                await consumer.commit()
+                committed.append((await consumer.committed([one]))[one])
+                may_go_on.set()
+                seen += numbers(await polled)
+        return committed, seen[:3] + seen[-2:]
+
+    assert asyncio.run(read()) == ([3, 6], [0, 1, 2, 3, 4])
 
 
 def table_rows(consumer: Consumer, count: int) -> list[int]:
