@@ -15,6 +15,7 @@ from typing import Any
 
 from ottla.controller.decision import Decision
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.metadata.feature import SCRAM_FROM
 from ottla.metadata.image import Image
 from ottla.wire.api import alter_user_scram_credentials as alter
 from ottla.wire.api import describe_user_scram_credentials as describe
@@ -40,6 +41,9 @@ def alter_user_scram_credentials(image: Image, request: alter.AlterUserScramCred
             if records.pop(user, None) is not None:
                 why = "A user credential cannot be altered twice in the same request"
                 raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, why)
+            if image.metadata_version < SCRAM_FROM:
+                why = "The current metadata.version does not support SCRAM"
+                raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, why)
             if isinstance(change, alter.ScramCredentialDeletion):
                 records[user] = _deleted(image, change)
             else:

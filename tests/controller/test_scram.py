@@ -91,3 +91,13 @@ def test_a_bad_credential_is_refused(cluster: Cluster, one: alter.ScramCredentia
 
 def test_what_is_not_there_cannot_be_deleted(cluster: Cluster) -> None:
     assert change(cluster, delete=(("ann", SHA_256),)) == {"ann": "RESOURCE_NOT_FOUND"}
+
+
+def test_levels_before_3_5_know_no_credentials() -> None:
+    cluster = Cluster(features={"metadata.version": 10})
+    assert change(cluster, credential("user"), delete=(("other", SHA_256),)) == {
+        "user": "UNSUPPORTED_VERSION",
+        "other": "UNSUPPORTED_VERSION",
+    }
+    assert not cluster.image.scram
+    assert change(Cluster(features={"metadata.version": 11}), credential("user")) == {"user": "NONE"}
