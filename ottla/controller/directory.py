@@ -96,7 +96,12 @@ def directories_cordoned(draft: Draft, broker: BrokerImage, directories: Sequenc
 
 
 def directories_left(image: Image, broker_id: int, online: Sequence[Uuid]) -> list[Any]:
-    """A broker has only these directories left: what it led in the others has no leader."""
+    """A broker has only these directories left: what it led in the others has no leader.
+
+    Nothing at levels whose records know no directories.
+    """
+    if image.metadata_version < DIRECTORIES_FROM:
+        return []
     broker = image.brokers[broker_id]
     records: list[Any] = []
     if tuple(online) != broker.log_dirs:

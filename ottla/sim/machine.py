@@ -48,9 +48,12 @@ _SETTINGS = {
 
 
 class Machine:
-    """A machine with one node. `settings` go before those of a node that is alone."""
+    """A machine with one node. `settings` go before those of a node that is alone.
 
-    def __init__(self, rng: Random, settings: Mapping[str, str] | None = None) -> None:
+    With a `release` it is formatted as of that, for a quorum that `controller.quorum.voters` fixes.
+    """
+
+    def __init__(self, rng: Random, settings: Mapping[str, str] | None = None, release: str | None = None) -> None:
         self.rng = rng
         self.disk = SimDisk(rng)
         self.clock = SimClock()
@@ -62,7 +65,15 @@ class Machine:
         for directory in self.settings.log_dirs:
             self.disk.make_directory(directory)
         self.disk.sync_directory("/")
-        format_directories(self.disk, self.settings, _CLUSTER_ID, clock=self.clock, rng=rng, standalone=True)
+        format_directories(
+            self.disk,
+            self.settings,
+            _CLUSTER_ID,
+            clock=self.clock,
+            rng=rng,
+            standalone=release is None,
+            release_version=release,
+        )
 
     def start(self) -> None:
         """A new process. What the disk raises comes out, and then it is dead."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from ottla.client import Admin, NewTopic, Producer
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
 from ottla.sim.disk import Crashed
+from ottla.sim.machine import Machine
 from ottla.wire.api import create_topics, describe_log_dirs, incremental_alter_configs
 from ottla.wire.api.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -22,6 +24,7 @@ from ottla.wire.api.assign_replicas_to_dirs import (
     ResponseTopicData,
 )
 from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.broker.disk_scene import TOPIC, Scene
 
 MOVED = TopicPartition(TOPIC, 1)
@@ -43,6 +46,27 @@ def test_the_controller_is_told_of_logs_that_threads_have_made() -> None:
     scene.machine.settle()
     for index, partition in enumerate(scene.node.image.topics[TOPIC].partitions):
         assert partition.directories == (scene.node.log_dirs._id_of(scene.lies_in(index)),)
+
+
+def test_the_controller_hears_of_the_directories_when_the_level_brings_them() -> None:
+    settings = {"log.dirs": "/a,/b", "controller.quorum.voters": "1@localhost:9093"}
+    machine = Machine(Random(1), settings, release="3.7-IV1")
+    machine.start()
+    machine.create_topic(TOPIC, 4)
+    machine.settle()
+    node = machine.node
+    assert node is not None
+    before = node.image.brokers[1]
+    assert before.log_dirs == ()
+    raised = FeatureUpdateKey(feature="metadata.version", max_version_level=17, upgrade_type=1)
+    machine.ask(UpdateFeaturesRequest(feature_updates=[raised]))
+    machine.settle()
+    after = node.image.brokers[1]
+    assert set(after.log_dirs) == set(node.log_dirs.online_ids())
+    assert (after.epoch, after.incarnation_id, after.fenced) == (before.epoch, before.incarnation_id, False)
+    for partition, known in enumerate(node.image.topics[TOPIC].partitions):
+        place = node.store.directory_of(TopicPartition(TOPIC, partition))
+        assert known.directories == (node.log_dirs._id_of(place),)
 
 
 @pytest.mark.parametrize("refuses_all", [True, False])

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ottla.broker.node import BrokerNode
 
 _log = logging.getLogger("ottla.broker")
+_AGAIN_SECONDS = 1.0
 
 
 class BrokerLife:
@@ -111,6 +112,17 @@ class BrokerLife:
         leader = node.quorum.leader
         is_own = leader is not None and leader.node_id == node.node_id
         return is_own and not set(node.quorum.decided.brokers) - {node.node_id}
+
+    def register_again(self) -> None:
+        """Have the registration say what its level did not have: the log directories. The broker epoch stays."""
+
+        def answered(response: Any) -> None:
+            if isinstance(response, KafkaError) and not self._closed:
+                _log.warning("the controller does not take the log directories of this broker: %s", response)
+                self._node.loop.call_later(_AGAIN_SECONDS, self.register_again)
+
+        if not self._closed:
+            self._node.controllers.ask_of_life(self._registration(), answered)
 
     def recovered(self) -> None:
         """The logs are open."""

@@ -114,6 +114,9 @@ class LogDirs:
     def follow(self, old: Image, new: Image, step: TopicStep) -> None:
         """The metadata changed, and perhaps what it says of where logs are."""
         newly = old.metadata_version < DIRECTORIES_FROM <= new.metadata_version
+        broker = new.brokers.get(self._node.node_id)
+        if newly and broker is not None and not broker.log_dirs and broker.epoch == self._node.life.epoch:
+            self._node.life.register_again()
         for name in new.topics if newly else step.changed:
             for index in range(len(new.topics[name].partitions)):
                 self.assign_later(TopicPartition(name, index))
