@@ -33,8 +33,9 @@ class OldServer(Server):
         return f"{text}controller.quorum.voters=1@127.0.0.1:{controller_port}\n"
 
 
-def old(kind: servers.Kind, directory: Path) -> Server:
-    command = (*(part for part in kind.format if part != "--standalone"), "--release-version", "3.8")
+def old(kind: servers.Kind, directory: Path, release: str = "3.8") -> Server:
+    """A server that is formatted at an older release."""
+    command = (*(part for part in kind.format if part != "--standalone"), "--release-version", release)
     settings = {
         **SETTINGS,
         "group.coordinator.rebalance.protocols": "classic",
