@@ -293,6 +293,8 @@ class BrokerNode(MetadataNode):
         self.replication.follow_brokers(old, new)
         if new.brokers is not old.brokers:
             self.transactions.follow_brokers()
+            if "persister" in vars(self):
+                self.persister.peers.follow()
         self.leadership.configure(old, new)
         event = topics_changed(old, new)
         for name, topic_id in event.deleted:

@@ -85,15 +85,3 @@ def test_a_node_says_it_at_its_start(caplog: pytest.LogCaptureFixture) -> None:
             "no server setting of Kafka, and ignored: foo.bar",
             "settings that have no effect on this node: num.io.threads",
         ]
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"process.roles": "broker", "listeners": "PLAINTEXT://127.0.0.1:9092"},
-        {"controller.quorum.bootstrap.servers": "127.0.0.1:9093,127.0.0.1:9094"},
-    ],
-)
-def test_a_node_of_a_cluster_says_what_a_cluster_does_not_serve(given: dict[str, str]) -> None:
-    (line,) = notices(ServerSettings.parse(single_node("/data", "127.0.0.1", 9092) | given))
-    assert line == "share groups are refused as long as the cluster has several brokers"

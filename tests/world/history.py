@@ -94,9 +94,9 @@ class History:
 
     # ---- faults
 
-    def _fail_for(self, ms: int) -> None:
-        end_us = self.world.now_us + ms * 1000
-        kinds: list[Callable[[NodeHost], None]] = [
+    @property
+    def kinds(self) -> list[Callable[[NodeHost], None]]:
+        return [
             self._kill,
             self._stop,
             self._crash_in_an_effect,
@@ -106,9 +106,12 @@ class History:
             self._crawl,
             self._step_clock,
         ]
+
+    def _fail_for(self, ms: int) -> None:
+        end_us = self.world.now_us + ms * 1000
         while self.world.now_us < end_us:
             self.world.run_for(self.rng.randrange(_BETWEEN_MS))
-            self.rng.choice(kinds)(self.rng.choice(self.nodes))
+            self.rng.choice(self.kinds)(self.rng.choice(self.nodes))
             for node in self.nodes:
                 assert node.failure is None, f"{node.host.name}: {node.failure}"
 

@@ -35,10 +35,10 @@ _REPLICATED = {
 class ReplicatedHistory(ClusterHistory):
     """Everything of a cluster history, three times."""
 
-    def __init__(self, seed: int, *, power: bool) -> None:
+    def __init__(self, seed: int, *, power: bool, settings: dict[str, str] | None = None) -> None:
         super().__init__(seed, power=power)
         self.world = world = World(seed)
-        settings = _SETTINGS | _REPLICATED | ({"log.flush.interval.messages": "1"} if power else {})
+        settings = _SETTINGS | (settings or _REPLICATED) | ({"log.flush.interval.messages": "1"} if power else {})
         self.controller, self.brokers = cluster(world, 3, settings)
         self.nodes = [self.controller, *self.brokers]
         self.ledgers = [WorkloadLedger(_TOPIC)]

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.client import AsyncAdmin, AsyncConsumer, AsyncProducer, Downgrade, TopicPartition
+from ottla.client import (
+    AsyncAdmin,
+    AsyncConsumer,
+    AsyncProducer,
+    AsyncShareConsumer,
+    ConfigResource,
+    Downgrade,
+    ResourceType,
+    TopicPartition,
+)
 from ottla.kernel.ids import TRANSACTION_TOPIC
 from ottla.sim.node import Clients, NodeHost
 from ottla.sim.world import World
@@ -99,3 +108,30 @@ def test_a_transaction_over_partitions_of_three_brokers_is_seen_whole_or_not_at_
         scene.client.run(work(), limit_ms=120_000)
         assert {scene.leader(TOPIC, index) for index in range(PARTITIONS)} == {0, 1, 2}
         assert scene.client.run(scene.read(), limit_ms=60_000) == all_of(b"yes")
+
+
+def test_a_share_group_over_three_brokers_gives_each_record_to_one_member_until_it_is_accepted() -> None:
+    scene = TransactionScene(3, {"share.coordinator.state.topic.num.partitions": "3"})
+    with Clients(scene.world):
+        taken: list[bytes] = []
+
+        async def work() -> None:
+            async with AsyncAdmin(scene.servers) as admin:
+                group = ConfigResource(ResourceType.GROUP, "sharers")
+                (await admin.alter_configs({group: {"share.auto.offset.reset": "earliest"}})).check()
+            async with AsyncProducer(scene.servers) as producer:
+                for number in range(30):
+                    await producer.send(TOPIC, b"%d" % number, partition=number % PARTITIONS)
+            async with AsyncShareConsumer(scene.servers, group_id="sharers") as consumer:
+                consumer.subscribe([TOPIC])
+                while len(taken) < 30:
+                    taken.extend(each.value for each in await consumer.poll(1.0))
+                await consumer.commit()
+            async with AsyncAdmin(scene.servers) as admin:
+                told = await admin.list_share_group_offsets("sharers")
+                lags.update({each.partition: position.lag for each, position in told.items()})
+
+        lags: dict[int, int | None] = {}
+        scene.client.run(work(), limit_ms=120_000)
+        assert sorted(taken) == sorted(b"%d" % number for number in range(30))
+        assert lags == dict.fromkeys(range(PARTITIONS), 0)

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ottla.broker.call.alone import check_alone
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later, Reply
 from ottla.broker.coordinators.coordinators import Coordinators
@@ -142,7 +141,6 @@ def consumer_group_heartbeat(call: Call, request: Any) -> Later:
 def share_group_heartbeat(call: Call, request: Any) -> Later:
     """Put the heartbeat to its group's coordinator, which may hold it (decision 0130) until anything comes behind."""
     check_enabled(call.node, SHARE)
-    check_alone(call.node, "share groups")
     driver = call.node.groups.driver_of(request.group_id)
     later = Later()
     ticket = _put(call, driver, request, later)
@@ -156,7 +154,6 @@ def share_group_heartbeat(call: Call, request: Any) -> Later:
 def ask_share_group(call: Call, request: Any) -> Later:
     """Put the request to its share group's coordinator (KIP-932)."""
     check_enabled(call.node, SHARE)
-    check_alone(call.node, "share groups")
     return ask_one(call, request)
 
 

@@ -42,7 +42,8 @@ def _init(call: Call, request: InitProducerIdRequest, later: Later) -> None:
     """There is an id, or none can be had now."""
 
     def answered(response: Any) -> None:
-        if call.version < _FENCED_SINCE and response.error_code == ErrorCode.PRODUCER_FENCED:
+        failed = isinstance(response, KafkaError)
+        if call.version < _FENCED_SINCE and not failed and response.error_code == ErrorCode.PRODUCER_FENCED:
             response.error_code = ErrorCode.INVALID_PRODUCER_EPOCH
         later.resolve(response)
 

@@ -18,7 +18,7 @@ from ottla.broker.call.reply import Later, Reply
 from ottla.broker.coordinators.group_protocol import SHARE, check_enabled
 from ottla.group.state.share import ShareGroup
 from ottla.kernel.error import KafkaError
-from ottla.kernel.ids import NO_UUID, Uuid
+from ottla.kernel.ids import NO_UUID, TopicPartition, Uuid
 from ottla.share.state import UNSET_COUNT, UNSET_OFFSET, SharePartitionKey
 from ottla.wire.api import ApiKey
 from ottla.wire.api.describe_share_group_offsets import (
@@ -71,8 +71,10 @@ class _Described:
         left = 1
 
         def answered(key: SharePartitionKey, answer: DescribeShareGroupOffsetsResponsePartition, result: Any) -> None:
+            self._fill(key, answer, result, one_less)
+
+        def one_less() -> None:
             nonlocal left
-            self._fill(key, answer, result)
             left -= 1
             if not left:
                 done()
@@ -87,9 +89,7 @@ class _Described:
                     left += 1
                     key = SharePartitionKey(self._asked.group_id, topic_id, index)
                     self._call.node.persister.summary(key, partial(answered, key, answer))
-        left -= 1
-        if not left:
-            done()
+        one_less()
 
     def _wanted(self) -> list[tuple[str, Uuid, Sequence[int]]]:
         node = self._call.node
@@ -108,18 +108,27 @@ class _Described:
             return []
         return [(each.name, topic_id, sorted(each.partitions)) for topic_id, each in group.initialized.items()]
 
-    def _fill(self, key: SharePartitionKey, answer: DescribeShareGroupOffsetsResponsePartition, result: Any) -> None:
+    def _fill(
+        self,
+        key: SharePartitionKey,
+        answer: DescribeShareGroupOffsetsResponsePartition,
+        result: Any,
+        done: Callable[[], None],
+    ) -> None:
         if isinstance(result, KafkaError):
             answer.error_code, answer.error_message = result.code, result.message or None
-            return
+            return done()
         answer.start_offset, answer.leader_epoch = result.start_offset, result.leader_epoch
         if result.start_offset == UNSET_OFFSET or result.delivery_complete_count == UNSET_COUNT:
-            return
-        name = self._call.node.topic_name(key.topic_id)
-        try:
-            partition = self._call.node.leader_of(name or "", key.partition)
-        except KafkaError as error:
-            answer.error_code, answer.error_message = error.code, error.message or None
-            answer.start_offset, answer.lag = UNSET_OFFSET, _UNKNOWN_LAG
-            return
-        answer.lag = partition.high_watermark - result.start_offset - result.delivery_complete_count
+            return done()
+
+        def found(high_watermark: int | KafkaError) -> None:
+            if isinstance(high_watermark, KafkaError):
+                answer.error_code, answer.error_message = high_watermark.code, high_watermark.message or None
+                answer.start_offset, answer.lag = UNSET_OFFSET, _UNKNOWN_LAG
+            else:
+                answer.lag = high_watermark - result.start_offset - result.delivery_complete_count
+            done()
+
+        name = self._call.node.topic_name(key.topic_id) or ""
+        return self._call.node.persister.high_watermark(TopicPartition(name, key.partition), found)

@@ -274,13 +274,16 @@ def _refuse_guarded(call: Call, request: TxnOffsetCommitRequest, code: ErrorCode
 def _commit_offsets(call: Call, request: TxnOffsetCommitRequest, group: GroupDriver, later: Later) -> None:
     """Have the group's coordinator write the offsets."""
 
-    def answered(response: TxnOffsetCommitResponse) -> None:
+    def answered(response: TxnOffsetCommitResponse | KafkaError) -> None:
+        if isinstance(response, KafkaError):
+            # The coordinator has ended, or its record was not committed in time.
+            return later.resolve(_refuse_offsets(call, request, response.code))
         # Whatever is said of the group, what is not there is not there.
         for topic, answer in zip(request.topics, response.topics, strict=True):
             for each, result in zip(topic.partitions, answer.partitions, strict=True):
                 if not _is_there(call, topic, each):
                     result.error_code = _unknown(call, topic)
-        later.resolve(response)
+        return later.resolve(response)
 
     group.ask(
         request,

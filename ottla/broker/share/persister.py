@@ -1,20 +1,26 @@
 """How the others reach the share coordinators: each question goes to the one that holds the share partition's state.
 
 Rules:
-- Answers come by a call, at once or later. What fails because a coordinator moves, loads or has just failed is asked
-  again a few times, ever later; then the request is told.
+- The coordinator is where its partition of `__share_group_state` is led: here, by a call, or at another broker.
+- Answers come by a call, at once or later. What fails because a coordinator moves, loads, cannot be reached or has just
+  failed is asked again a few times, ever later; then the request is told. All requests may be carried out twice.
+- The writes of a share partition go one after the other: one that is asked again must not come behind a later one.
 - Of many partitions the answer comes when the last one has answered.
 """
 
 from __future__ import annotations
 
 from asyncio import TimerHandle
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.coordinators.peers import BrokerPeers
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.ids import Uuid
+from ottla.kernel.ids import TopicPartition, Uuid
+from ottla.metadata.image import NO_LEADER
+from ottla.net.peer import Unanswered
 from ottla.share.partition import Write
 from ottla.share.state import SharePartitionKey
 from ottla.wire.api import delete_share_group_state as delete
@@ -22,6 +28,7 @@ from ottla.wire.api import initialize_share_group_state as initialize
 from ottla.wire.api import read_share_group_state as read
 from ottla.wire.api import read_share_group_state_summary as summary
 from ottla.wire.api import write_share_group_state as write
+from ottla.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 if TYPE_CHECKING:
     from ottla.broker.node import BrokerNode
@@ -29,8 +36,10 @@ if TYPE_CHECKING:
 _PASSING = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
-#: A failed coordinator is made again after a second: it takes two attempts to see it again.
-_RETRY_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0)
+_LATEST = -1
+#: A failed coordinator is made again after a second: it takes two attempts to see it again. One whose broker has died
+#: moves when the broker's session is over.
+_RETRY_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0)
 
 Errors = dict[tuple[Uuid, int], KafkaError]
 
@@ -41,9 +50,13 @@ class Persister:
     def __init__(self, node: BrokerNode) -> None:
         self._node = node
         self._retries: set[TimerHandle] = set()
+        self.peers = BrokerPeers(node)
+        #: The writes that wait for an earlier one of their share partition, while one is on its way.
+        self._writes: dict[SharePartitionKey, deque[tuple[Any, Callable[[Any], None]]]] = {}
 
     def close(self) -> None:
         """Ask nothing again."""
+        self.peers.close()
         for retry in self._retries:
             retry.cancel()
         self._retries.clear()
@@ -150,7 +163,45 @@ class Persister:
             ],
         )
         topic = write.WriteStateData(topic_id=key.topic_id, partitions=[partition])
-        self._ask(key, write.WriteShareGroupStateRequest(group_id=key.group_id, topics=[topic]), done)
+        request = write.WriteShareGroupStateRequest(group_id=key.group_id, topics=[topic])
+        waiting = self._writes.get(key)
+        if waiting is not None:
+            waiting.append((request, done))
+        else:
+            self._writes[key] = deque()
+            self._write(key, request, done)
+
+    def _write(self, key: SharePartitionKey, request: Any, done: Callable[[Any], None]) -> None:
+        def written(result: Any) -> None:
+            waiting = self._writes[key]
+            if waiting:
+                self._node.loop.call_soon(self._write, key, *waiting.popleft())
+            else:
+                del self._writes[key]
+            done(result)
+
+        self._ask(key, request, written)
+
+    def high_watermark(self, tp: TopicPartition, done: Callable[[int | KafkaError], None]) -> None:
+        """Where a partition is committed up to, as its leader has it, here or at another broker."""
+        topic = self._node.image.topics.get(tp.topic)
+        known = topic is not None and 0 <= tp.partition < len(topic.partitions)
+        leader = topic.partitions[tp.partition].leader if topic is not None and known else NO_LEADER
+        if leader in (NO_LEADER, self._node.node_id):
+            try:
+                return done(self._node.leader_of(*tp).high_watermark)
+            except KafkaError as error:
+                return done(error)
+
+        def listed(answer: Any) -> None:
+            if isinstance(answer, Unanswered):
+                return done(KafkaError(ErrorCode.NETWORK_EXCEPTION, str(answer)))
+            part = answer.topics[0].partitions[0]
+            return done(KafkaError(ErrorCode(part.error_code)) if part.error_code else part.offset)
+
+        wanted = ListOffsetsPartition(partition_index=tp.partition, timestamp=_LATEST)
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=tp.topic, partitions=[wanted])])
+        return self.peers.ask(leader, request, listed)
 
     def summary(self, key: SharePartitionKey, done: Callable[[Any], None]) -> None:
         """A state without its batches: a `PartitionResult`, or the KafkaError."""
@@ -168,15 +219,28 @@ class Persister:
             else:
                 done(result)
 
+        def came(answer: Any) -> None:
+            if isinstance(answer, Unanswered):
+                answer = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(answer))
+            answered(answer)
+
         def ask() -> None:
+            leader = self._leader(key)
+            if leader not in (NO_LEADER, self._node.node_id):
+                return self.peers.ask(leader, request, came)
             try:
                 driver = self._node.share_states.driver_of(key.text)
             except KafkaError as error:
-                answered(error)
-            else:
-                driver.ask(request, answered)
+                return answered(error)
+            return driver.ask(request, answered)
 
         self._node.share_states.when_there(ask)
+
+    def _leader(self, key: SharePartitionKey) -> int:
+        """The broker that coordinates a share partition."""
+        states = self._node.share_states
+        topic = self._node.image.topics.get(states.topic)
+        return NO_LEADER if topic is None else topic.partitions[states.partition_of(key.text)].leader
 
     def _ask_again(self, key: SharePartitionKey, request: Any, done: Callable[[Any], None], attempt: int) -> None:
         def again() -> None:

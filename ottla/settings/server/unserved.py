@@ -80,8 +80,6 @@ def notices(settings: ServerSettings) -> list[str]:
     idle = _without_effect(settings)
     if idle:
         lines.append(f"settings that have no effect on this node: {', '.join(idle)}")
-    if settings.is_broker and _is_of_many(settings):
-        lines.append("share groups are refused as long as the cluster has several brokers")
     return lines
 
 
