@@ -91,14 +91,13 @@ async def _commit(consumer: AsyncConsumer, group: str, ledger: WorkloadLedger, p
         ledger.committed[group, index] = max(offset, ledger.committed.get((group, index), 0))
 
 
-async def read_all(
-    servers: str, topic: str, isolation_level: str = "read_uncommitted"
-) -> dict[int, list[tuple[int, bytes]]]:
-    """Every record of a topic: partition -> (offset, value)."""
+async def read_all(servers: str, topic: str, *, committed: bool = False) -> dict[int, list[tuple[int, bytes]]]:
+    """Every record of a topic: partition -> (offset, value); with `committed` those of transactions that are."""
+    isolation = "read_committed" if committed else "read_uncommitted"
     partitions = [TopicPartition(topic, index) for index in range(PARTITIONS)]
     found: dict[int, list[tuple[int, bytes]]] = {index: [] for index in range(PARTITIONS)}
     async with AsyncConsumer(
-        servers, auto_offset_reset="earliest", fetch_max_wait_ms=50, isolation_level=isolation_level
+        servers, auto_offset_reset="earliest", fetch_max_wait_ms=50, isolation_level=isolation
     ) as consumer:
         consumer.assign(partitions)
         ends = await consumer.end_offsets(partitions)
