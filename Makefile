@@ -50,7 +50,7 @@ help:
 	@echo 'make bench-streams  stream programs beside Kafka Streams and PySpark, an hour or two (ARGS=--quick: minutes)'
 	@echo 'make sim      the simulated disk, crashes before any effect (SEEDS=200)'
 	@echo 'make scenes   text scenes of the quorum (REWRITE=1: write their traces down), and random histories of it (SEEDS=200)'
-	@echo 'make world    nodes and clients on simulated hosts with links and clocks that fail (SEEDS=50 FIRST=1)'
+	@echo 'make world    nodes and clients on simulated hosts with links and clocks that fail (SEEDS=50 FIRST=1 PROFILE=replicated; RESUME=1 goes on)'
 	@echo 'make chaos    three nodes as processes, cut off, killed, paused, disks full (MINUTES=5 SEED=1 NODES=ottla FAULTS=)'
 	@echo 'make crash    kill a node under load again and again (KILLS=100 SEED=1; JOBS=2 side by side, RESUME=1 goes on)'
 	@echo 'make env      the environment of all of these, in $(VENV)'
@@ -163,7 +163,7 @@ scenes: $(VENV)/.dev
 	@$(PY) -m tests.raft.random_history --seeds 1-$(SEEDS)
 
 world: $(VENV)/.dev
-	@$(PY) -m tests.world --seeds $(if $(filter-out file,$(origin SEEDS)),$(SEEDS),50) --first $(or $(FIRST),1) $(ARGS)
+	@$(PY) -m tests.world --profile $(or $(PROFILE),alone) --seeds $(if $(filter-out file,$(origin SEEDS)),$(SEEDS),50) --first $(or $(FIRST),1) $(if $(RESUME),--resume --once) $(ARGS)
 
 # Network namespaces: it needs root, iproute2 and nftables. NODES=apache runs the same against Apache Kafka.
 chaos: $(VENV)/.dev

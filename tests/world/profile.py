@@ -1,0 +1,22 @@
+"""The histories of `make world` by name, and what each seed of one is run as."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from tests.world.cluster import run_cluster_history
+from tests.world.history import History, run_history
+from tests.world.replicated import run_replicated
+
+#: Name -> a history by a seed.
+PROFILES: dict[str, Callable[[int], History]] = {
+    # Three nodes that are each alone.
+    "alone": run_history,
+    # A controller and two brokers, a replica a partition.
+    "cluster": run_cluster_history,
+    # Three nodes that are broker and voter, a replica a partition.
+    "voters": partial(run_cluster_history, voters=3),
+    # A controller and three brokers, three replicas a partition.
+    "replicated": run_replicated,
+}
