@@ -32,7 +32,7 @@ else
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: help env demo docs test abuse fuzz mutants check bench bench-client bench-streams bench-cluster sim world chaos crash interop interop-cluster suites wander fmt clean
+.PHONY: help env demo docs test abuse fuzz mutants check bench bench-client bench-streams bench-cluster sim world chaos broken crash interop interop-cluster suites wander fmt clean
 
 help:
 	@echo 'make demo     a node, a real data set and a Streams program over it on Spark, checked and plotted'
@@ -52,6 +52,7 @@ help:
 	@echo 'make scenes   text scenes of the quorum (REWRITE=1: write their traces down), and random histories of it (SEEDS=200)'
 	@echo 'make world    nodes and clients on simulated hosts with links and clocks that fail (SEEDS=50 FIRST=1 PROFILE=replicated; RESUME=1 goes on)'
 	@echo 'make chaos    three nodes as processes, cut off, killed, paused, disks full (MINUTES=5 SEED=1 NODES=ottla FAULTS=)'
+	@echo 'make broken   brokers that are wrong on purpose, at which the checker must cry'
 	@echo 'make crash    kill a node under load again and again (KILLS=100 SEED=1; JOBS=2 side by side, RESUME=1 goes on)'
 	@echo 'make env      the environment of all of these, in $(VENV)'
 	@echo 'make fmt      format and mend what can be mended'
@@ -168,6 +169,10 @@ world: $(VENV)/.dev
 # Network namespaces: it needs root, iproute2 and nftables. NODES=apache runs the same against Apache Kafka.
 chaos: $(VENV)/.dev
 	@$(PY) -m tests.chaos --minutes $(or $(MINUTES),5) --seed $(SEED) --nodes $(or $(NODES),ottla) --faults '$(FAULTS)' $(ARGS)
+
+# Bugs planted in a copy of the product, each of which must make the checker of the world cry.
+broken: $(VENV)/.dev
+	@$(PY) -m tests.chaos.broken $(ARGS)
 
 crash: $(VENV)/.dev
 	@$(PY) -m tests.crash --kills $(KILLS) --seed $(SEED) --jobs $(JOBS) $(if $(RESUME),--resume) $(ARGS)

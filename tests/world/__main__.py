@@ -36,8 +36,9 @@ def main() -> int:
     logging.getLogger("ottla").setLevel(logging.CRITICAL)
     began, cpu = time.monotonic(), time.process_time()
     seeds = list(range(asked.first, asked.first + asked.seeds))
-    ran = _RAN / f"{asked.profile}-{evidence.commit()}.txt"
+    ran = _RAN
     if asked.resume:
+        ran = _RAN / f"{asked.profile}-{evidence.commit()}.txt"
         ran.parent.mkdir(parents=True, exist_ok=True)
         known = ran.read_text().split("\n") if ran.exists() else []
         before = {int(line.split()[0]) for line in known if line}

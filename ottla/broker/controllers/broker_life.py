@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.controllers.lifecycle import (
@@ -41,7 +42,7 @@ from ottla.broker.controllers.lifecycle import (
     Unfenced,
 )
 from ottla.broker.metadata import registration
-from ottla.kernel.error import KafkaError
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.error_message import words
 from ottla.kernel.ids import Uuid
 from ottla.log.checkpoint import clean_shutdown_epoch
@@ -190,7 +191,8 @@ class BrokerLife:
                 self._end(failure)
 
     def _register(self) -> None:
-        self._node.controllers.ask_of_life(self._registration(), self._registration_answered)
+        request = self._registration()
+        self._node.controllers.ask_of_life(request, partial(self._registration_answered, request))
 
     def _registration(self) -> BrokerRegistrationRequest:
         node, store = self._node, self._node.store
@@ -203,12 +205,26 @@ class BrokerLife:
             node.bound(),
         )
 
-    def _registration_answered(self, response: Any) -> None:
+    def _registration_answered(self, request: BrokerRegistrationRequest, response: Any) -> None:
         if isinstance(response, KafkaError):
+            if response.code is ErrorCode.UNSUPPORTED_VERSION:
+                response = KafkaError(response.code, self._unsupported(request) or response.message)
             self.last_error = response
             _log.info("the controller does not register this broker: %s", response)
             return self._tell(RegistrationFailed(response))
         return self._tell(Registered(response.broker_epoch))
+
+    def _unsupported(self, request: BrokerRegistrationRequest) -> str:
+        """Which of the cluster's feature levels this broker does not have: the controller's answer has no words."""
+        ranges = {each.name: (each.min_supported_version, each.max_supported_version) for each in request.features}
+        for name, level in self._node.quorum.image.features.items():
+            low, high = ranges.get(name, (0, 0))
+            if not low <= level <= high:
+                return (
+                    f"the cluster is at {name} {level}, and this broker runs {low} to {high}: "
+                    "start a version of the program that runs it, or set the cluster's level before it joins"
+                )
+        return ""
 
     def _heartbeat_answered(self, response: Any) -> None:
         if isinstance(response, KafkaError):

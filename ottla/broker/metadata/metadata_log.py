@@ -164,7 +164,13 @@ class MetadataLog:
     @property
     def trouble(self) -> str:
         """Why no leader is known: which controllers cannot be reached; "" if there is nothing to say."""
-        return "; ".join(self.raft.network.failures) if self.leader is None else ""
+        failures = self.raft.network.failures
+        if self.leader is not None or not failures:
+            return ""
+        said, count = "; ".join(failures), len(self.voters)
+        if count > 1:
+            said += f" (the quorum needs {count // 2 + 1} of its {count} voters: start them, or check their addresses)"
+        return said
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Call `subscriber(old, new)` after each commit that changed something."""

@@ -89,6 +89,8 @@ class ReplicaFetcher:
         self._busy = False
         self._backoff: asyncio.TimerHandle | None = None
         self._answers: deque[tuple[_Key, PartitionData]] = deque()
+        #: What was said of a leader that does not answer; "" while it does.
+        self._silent = ""
         self.closed = False
 
     def __len__(self) -> int:
@@ -253,9 +255,10 @@ class ReplicaFetcher:
             self._begin_again()
             return self._next()
         if isinstance(response, Unanswered):
-            _log.info("broker %d does not answer a fetch: %s", self._leader_id, response)
+            self._say_silent(str(response))
             self._begin_again()
             return self._wait()
+        self._silent = ""
         if response.error_code:
             _log.info("broker %d refuses a fetch: %s", self._leader_id, ErrorCode(response.error_code).name)
             self._begin_again()
@@ -268,6 +271,22 @@ class ReplicaFetcher:
                 self._answers.append(((topic.topic_id, part.partition_index), part))
         self._work([])
         return None
+
+    def _say_silent(self, why: str) -> None:
+        """Say once why the leader cannot be fetched from, until it answers or the reason is another."""
+        if why == self._silent:
+            return
+        self._silent = why
+        peer = self._peer
+        where = f"{peer.host}:{peer.port}" if peer is not None else "an unknown address"
+        _log.warning(
+            "broker %d, whose partitions this broker follows, does not answer a fetch at %s: %s; if that broker runs, "
+            "check that its advertised.listeners for %s can be reached from here",
+            self._leader_id,
+            where,
+            why,
+            self._node.settings.inter_broker_listener_name,
+        )
 
     def _begin_again(self) -> None:
         """The session is gone."""

@@ -76,7 +76,10 @@ def take(disk: LockingDisk, path: str, node_id: int, cluster_id: str | None) -> 
             raise OttlaError(f"the log directory {path} is not formatted (ottla storage format)")
         found = properties.get("node.id", properties.get("broker.id", ""))
         if found != str(node_id):
-            raise OttlaError(f"the log directory {path} belongs to node {found}, and this is node {node_id}")
+            raise OttlaError(
+                f"the log directory {path} belongs to node {found}, and this is node {node_id}; "
+                f"set node.id={found}, or give this node log.dirs of its own"
+            )
         directory.cluster_id = properties.get("cluster.id", "")
         directory.directory_id = properties.get("directory.id", "")
         if cluster_id is not None and directory.cluster_id != cluster_id:
@@ -143,7 +146,7 @@ class Directories:
             if each.cluster_id != first.cluster_id:
                 raise OttlaError(
                     f"log directories of two clusters: {first.path} is of {first.cluster_id}, "
-                    f"{each.path} of {each.cluster_id}"
+                    f"{each.path} of {each.cluster_id}; take one of them out of log.dirs"
                 )
 
     def _let_go_of_all(self) -> None:
