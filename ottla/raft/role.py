@@ -1,5 +1,19 @@
 """What a node of the quorum is at one time, and what it must not forget.
 
+| from | to | when |
+|---|---|---|
+| UNATTACHED, FOLLOWER | PROSPECTIVE | a voter heard nothing of a leader for its election or fetch timeout |
+| UNATTACHED, FOLLOWER | CANDIDATE | the same, and it is the only voter |
+| PROSPECTIVE | CANDIDATE | a majority would vote for it, or a voter does not know pre-votes |
+| PROSPECTIVE | FOLLOWER, UNATTACHED | too few would, or the time is over: it follows the leader it knew, or none |
+| CANDIDATE | LEADER | a majority has voted for it |
+| CANDIDATE | PROSPECTIVE | its election time is over |
+| UNATTACHED, PROSPECTIVE, CANDIDATE, RESIGNED_LEADER | FOLLOWER | a leader of its epoch or a newer one shows itself |
+| FOLLOWER, PROSPECTIVE, CANDIDATE, LEADER, RESIGNED_LEADER | UNATTACHED | a newer epoch, whose leader is not known |
+| LEADER | RESIGNED_LEADER | no majority fetches, it is no voter any more, or the node stops |
+| UNATTACHED | RESIGNED_LEADER | it starts, and led the epoch that it had saved |
+| RESIGNED_LEADER | UNATTACHED | its time to tell the others is over |
+
 Rules:
 - A role is made when the node takes it and dropped when the node leaves it; only the machine changes what is in it.
 - Times are the machine's `now_ms`: monotonic.

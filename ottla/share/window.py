@@ -1,5 +1,13 @@
 """The records of a partition that a share group has begun and not finished: runs of offsets that fare alike.
 
+| from | to | when |
+|---|---|---|
+| AVAILABLE | ACQUIRED | a member fetches them |
+| AVAILABLE | ARCHIVED | the group may not see them, or the log begins behind them |
+| ACQUIRED | ACKNOWLEDGED | their member accepted them, and that is stored |
+| ACQUIRED | ARCHIVED | their member rejected them, and that is stored; or they were delivered often enough |
+| ACQUIRED | AVAILABLE | their member released them; its lock ran out; it left |
+
 Rules:
 - The runs are neighbours: together they are every offset from `start_offset` to `end_offset`.
 - The first run is not over, unless what ended it is not stored yet: when it is, the window begins behind it.

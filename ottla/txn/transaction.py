@@ -1,7 +1,18 @@
 """The state of a transactional id, and the steps from one state to the next.
 
+| from | to | when |
+|---|---|---|
+| NONE | EMPTY | a producer asks for a producer id (InitProducerId) |
+| EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT | ONGOING | the first partition is added |
+| ONGOING | PREPARE_COMMIT | EndTxn: commit |
+| ONGOING | PREPARE_ABORT | EndTxn: abort; a new producer asks for an id; the timeout is over |
+| EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT | PREPARE_ABORT | EndTxn: abort, with version 2, of nothing |
+| PREPARE_COMMIT | COMPLETE_COMMIT | all markers are written |
+| PREPARE_ABORT | COMPLETE_ABORT | all markers are written |
+| COMPLETE_COMMIT, COMPLETE_ABORT | EMPTY | a producer asks for a producer id |
+| EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT | NONE | it was not used for `transactional.id.expiration.ms` |
+
 Rules:
-- Empty -> Ongoing -> PrepareCommit | PrepareAbort -> CompleteCommit | CompleteAbort -> Ongoing …
 - With transaction version 2 (KIP-890) every end raises the epoch, so that a late record of the ended transaction
   cannot slip into the next; an abort is then also legal when nothing was begun.
 - The last epoch before the maximum is never handed out: the end of that transaction brings a new producer id.

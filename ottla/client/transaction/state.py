@@ -1,11 +1,16 @@
 """A producer's transactions, as the producer sees them: what it may do next, and what an answer means. Pure.
 
-    NEW -> READY -> OPEN -> COMMITTING -> READY
-                    OPEN -> ABORTING -> READY
-                    OPEN, COMMITTING -> FAILED -> ABORTING
-                                    OPEN -> PREPARED -> COMMITTING, ABORTING
-                    NEW -> PREPARED, for a transaction that is taken over
-                    anything -> FATAL
+| from | to | when |
+|---|---|---|
+| NEW | READY | the coordinator gave a producer id |
+| READY | OPEN | the program begins a transaction |
+| READY | PREPARED | with the producer id came the prepared transaction of an earlier producer (KIP-939) |
+| OPEN | PREPARED | the program prepares it, and everything is delivered |
+| OPEN, PREPARED | COMMITTING | the program commits |
+| OPEN, PREPARED, COMMITTING, FAILED | ABORTING | the program aborts |
+| OPEN, COMMITTING | FAILED | a record is not delivered, or a request is refused for good |
+| COMMITTING, ABORTING | READY | the coordinator has ended it |
+| NEW, READY, OPEN, PREPARED, COMMITTING, ABORTING, FAILED | FATAL | the id is another producer's, or not allowed |
 
 `Transactor` carries out the requests and feeds the answers back, `Sender` asks whether a batch may leave.
 
