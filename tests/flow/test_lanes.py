@@ -128,7 +128,7 @@ def step(rng: Random, builder: StreamsBuilder, streams: list[KStream[Any, Any]],
         on: Any = grouped
         if rng.random() < 0.6:
             windows = TimeWindows.of(10).grace(rng.choice((0, 15)))
-            on = grouped.windowed_by(windows if rng.random() < 0.8 else windows.advance_by(5))
+            on = grouped.windowed_by(windows if rng.random() < 0.5 else windows.advance_by(rng.choice((5, 4, 3, 1))))
             if rng.random() < 0.2:
                 on = on.emit_strategy(EmitStrategy.on_window_close())
         end(getattr(on, kind)(*arguments).to_stream(), made)
@@ -165,6 +165,12 @@ FORMS: list[Any] = [
     lambda stream: stream.map_values(batch(lambda rows: rows["x"] * 2, returns="double", form="pandas")),
     lambda stream: stream.map_values(batch(lambda rows: rows[["card"]], returns={"card": "string"}, form="pandas")),
     lambda stream: stream.map_values(batch(lambda rows: rows.select(["n", "x"]), returns={"n": "long", "x": "double"})),
+    lambda stream: stream.filter(batch(lambda rows: rows["x"] > 0, form="polars")),
+    lambda stream: stream.map_values(batch(lambda rows: rows["x"] * 2, returns="double", form="polars")),
+    lambda stream: stream.map_values(
+        batch(lambda rows: rows.select("n", "card"), returns={"n": "long", "card": "string"}, form="polars")
+    ),
+    lambda stream: stream.flat_map(batch(lambda rows: polars_odd(rows), returns="long", key="long", form="polars")),
 ]
 
 
@@ -173,6 +179,11 @@ def keep_odd(rows: Any) -> Any:
     picked = [row for row, n in enumerate(rows["n"].to_pylist()) for _ in range(n or 0)]
     numbers = [rows["n"][row].as_py() for row in picked]
     return {"row": picked, "key": numbers, "value": numbers}
+
+
+def polars_odd(rows: Any) -> Any:
+    """The records with an odd number, under that number."""
+    return rows.with_row_index("row").filter(rows["n"] % 2 == 1).select("row", key="n", value="n")
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -114,15 +114,16 @@ def by_key(operator: Any, name: str, frame: Frame, kind: str) -> Aggregated:
 
 
 def by_window(operator: Any, name: str, frame: Frame, kind: str) -> Aggregated:
-    """In tumbling windows: records without a key and those of closed windows are dropped."""
+    """In tumbling or hopping windows: records without a key and those of closed windows are dropped."""
     store, windows, time = operator._store, operator._windows, operator._time
     keyed = frame.where(pc.is_valid(frame.keys))
     if not len(keyed):
         return Aggregated(_windowed(keyed, keyed.timestamps, [], kind, []), len(frame), lambda: None)
     running = np.maximum.accumulate(np.maximum(keyed.timestamps, time.value))
-    starts = keyed.timestamps - keyed.timestamps % windows.size_ms
-    live = starts + windows.size_ms > running - windows.grace_ms
-    kept = keyed.where(pa.array(live))
+    index, starts = windows_of(keyed.timestamps, windows.size_ms, windows.advance_ms)
+    each = keyed if index is None else keyed.take(index)
+    live = starts + windows.size_ms > (running if index is None else running[index]) - windows.grace_ms
+    kept = each.where(pa.array(live))
     starts = starts[live]
     groups = groups_of(kept.keys, starts)
     assert groups.starts is not None
@@ -136,7 +137,20 @@ def by_window(operator: Any, name: str, frame: Frame, kind: str) -> Aggregated:
             assert pair is not None
             store.put(key, ValueAndTimestamp(*pair), start)
 
-    return Aggregated(_windowed(kept, starts, values, kind, times), len(frame) - len(kept), apply)
+    dropped = len(frame) - len(keyed) + len(each) - len(kept)
+    return Aggregated(_windowed(kept, starts, values, kind, times), dropped, apply)
+
+
+def windows_of(timestamps: Any, size: int, advance: int) -> tuple[Any | None, Any]:
+    """The starts of each record's windows, ascending, and the record of each start; None: a window for each record."""
+    last = timestamps - timestamps % advance
+    if advance == size:
+        return None, last
+    first = np.maximum(timestamps - size + advance, 0) // advance * advance
+    counts = (last - first) // advance + 1
+    index = np.repeat(np.arange(len(timestamps)), counts)
+    number = np.arange(len(index)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return index, first[index] + number * advance
 
 
 def _windowed(kept: Frame, starts: Any, values: list[Any], kind: str, times: list[int]) -> Frame:

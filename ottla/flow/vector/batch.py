@@ -58,7 +58,7 @@ def _table(function: BatchFunction, frame: Frame) -> Any:
     if function.form == "pandas":
         return table.to_pandas()
     if function.form == "polars":
-        import polars  # type: ignore[import-not-found]
+        import polars
 
         return polars.from_arrow(table)
     return table

@@ -215,12 +215,7 @@ class _Compiler:
             return None
         windowed = isinstance(processor, _WindowAggregate)
         if isinstance(processor, _WindowAggregate):
-            windows = processor._windows
-            if (
-                processor._table.on_close
-                or not isinstance(windows, TimeWindows)
-                or windows.advance_ms != windows.size_ms
-            ):
+            if processor._table.on_close or not isinstance(processor._windows, TimeWindows):
                 return None
         elif processor._store.versioned:
             return None
