@@ -14,12 +14,16 @@ import pytest
 import ottla
 from ottla.broker.dispatch import dispatch
 from ottla.broker.handlers.fetch import ParkedFetch
+from ottla.kernel.error import ErrorCode
 from ottla.replica.fetch_session import Wanted
 from ottla.sim.machine import Machine
 from ottla.sim.net import SimConnection
+from ottla.wire.api import ApiKey
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.batch import build, read
 from ottla.wire.compile import step_decoder
 from tests.abuse.served import frame
 from tests.broker.wire_client import WireClient
@@ -150,3 +154,87 @@ def test_long_requests_beyond_the_bound_are_read_one_after_another(
         socks.pop(2).close()
         assert all(len(_answer(sock)) > 10 * 20_000 for sock in socks)
     assert (reading, most) == (0, 1)
+
+
+# ---- Produce
+
+
+def _produced(*parts: PartitionProduceData, topic: str, acks: int = 1) -> ProduceRequest:
+    return ProduceRequest(
+        acks=acks, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=[*parts])]
+    )
+
+
+def _record(value: bytes, **more: Any) -> bytes:
+    return build([(1, None, value, [])], **more)
+
+
+def _wide_produce(topic: str, count: int, value: bytes, acks: int = 1, **more: Any) -> ProduceRequest:
+    """Partitions that are not there, and the one that is in their middle."""
+    parts = [PartitionProduceData(index=7 + number, records=None) for number in range(count)]
+    parts[count // 2] = PartitionProduceData(index=0, records=_record(value, **more))
+    return _produced(*parts, topic=topic, acks=acks)
+
+
+#: More than a step, in a frame below and in one above 64 KiB.
+WIDE = (2_000, 20_000)
+
+
+def _values(client: WireClient, topic: str) -> list[bytes]:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    answer = client.ask(FetchRequest(topics=[FetchTopic(topic=topic, partitions=[partition])], max_bytes=1 << 20), 11)
+    return [
+        record.value or b"" for batch in read(answer.responses[0].partitions[0].records) for record in batch.records()
+    ]
+
+
+@pytest.mark.parametrize("count", WIDE)
+def test_a_produce_of_very_many_partitions_is_appended_in_its_place(
+    node: ottla.Node, client: WireClient, count: int
+) -> None:
+    topic = f"wide-{count}"
+    node.create_topic(topic)
+    # The second request is there before the first is done, and lies in the buffer where the first one lay.
+    client.send(_wide_produce(topic, count, b"first"), 9)
+    client.send(_produced(PartitionProduceData(index=0, records=_record(b"second" * 9_000)), topic=topic), 9)
+    answers = client.receive(ApiKey.PRODUCE, 9).responses[0].partition_responses
+    assert [each.index for each in answers] == [7 + n if n != count // 2 else 0 for n in range(count)]
+    assert {each.error_code for each in answers if each.index} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert (answers[count // 2].error_code, answers[count // 2].base_offset) == (0, 0)
+    assert client.receive(ApiKey.PRODUCE, 9).responses[0].partition_responses[0].base_offset == 1
+    assert _values(client, topic) == [b"first", b"second" * 9_000]
+
+
+@pytest.mark.parametrize("count", WIDE)
+def test_a_wide_produce_without_acks_loses_its_connection_when_a_part_fails(
+    node: ottla.Node, client: WireClient, count: int
+) -> None:
+    topic = f"unacknowledged-{count}"
+    node.create_topic(topic)
+    with WireClient(node.bootstrap_servers) as other:
+        other.send(_wide_produce(topic, count, b"v", acks=0), 9)
+        with pytest.raises(ConnectionError):
+            other.receive_frame()
+    assert _values(client, topic) == [b"v"]
+
+
+def test_a_wide_produce_of_a_transaction_without_an_id_is_refused_whole(node: ottla.Node, client: WireClient) -> None:
+    node.create_topic("refused")
+    sent = _wide_produce("refused", 2_000, b"v", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    answers = client.ask(sent, 9).responses[0].partition_responses
+    assert {each.error_code for each in answers} == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+    assert len(answers) == 2_000
+    assert _values(client, "refused") == []
+
+
+@pytest.mark.parametrize("count", WIDE)
+def test_others_have_their_turns_during_a_wide_produce(count: int) -> None:
+    machine = Machine(Random(1))
+    machine.start()
+    answers: list[str] = []
+    wide = machine.connect(lambda reply: answers.append("wide"), lambda: None)
+    other = machine.connect(lambda reply: answers.append("other"), lambda: None)
+    wide.send(frame(_wide_produce("wide", count, b"v"), 9)[4:])
+    other.send(frame(MetadataRequest(topics=[]), 9)[4:])
+    machine.run(lambda: len(answers) == 2)
+    assert answers == ["other", "wide"]

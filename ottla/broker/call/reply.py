@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.net.inbound import Connection
+from ottla.net.inbound import Connection, PeerError
 
 _log = logging.getLogger("ottla.broker")
 
@@ -103,6 +103,9 @@ class _InTurns:
             self._end(done.value)
         except KafkaError as error:
             self._end(error)
+        except PeerError as error:
+            self.later.superseded = None
+            self._connection.close(str(error))
         except Exception:
             _log.exception("a request that is answered in turns failed")
             self._end(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))

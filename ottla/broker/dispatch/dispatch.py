@@ -38,7 +38,7 @@ _log = logging.getLogger("ottla.broker")
 _FIXED_HEADER = struct.Struct(">hhih")
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
 _SIZE_BYTES = 4
-#: A frame longer than this is read and answered in steps, unless it is long because of its records.
+#: A frame longer than this is read and answered in steps, unless it is long because of its records alone.
 _LONG_FRAME_BYTES = 64 << 10
 #: Long requests are read beside each other as long as they have no more bytes together: in memory a request is some ten
 #: times its frame. One that is longer is read alone.
@@ -134,7 +134,13 @@ class Dispatch:
             return self._read_in_steps(route, connection, bytes(frame), slot)
         try:
             client_id, position = _client_id(frame, id_length, route.flexible_header)
-            request = decoded or route.decode(frame, position)[0]
+            if decoded is not None or len(frame) <= _LONG_FRAME_BYTES:
+                request = decoded or route.decode(frame, position)[0]
+            else:
+                # Mostly because of its records, and then it is read in the first step.
+                request = _first_step(step_decoder(route.handler.api.request, version)(frame, position))
+                if request is None:
+                    return self._read_in_steps(route, connection, bytes(frame), slot)
         except (Malformed, UnicodeDecodeError) as error:
             raise PeerError(f"a {route.handler.api.name} v{version} request that cannot be read: {error}") from error
         call = (_LongCall if decoded else Call)(self._node, connection, version, correlation_id, client_id)
@@ -285,6 +291,15 @@ class Dispatch:
         response.api_keys = [each for each in response.api_keys if each.api_key == ApiKey.API_VERSIONS]
         response.error_code = ErrorCode.UNSUPPORTED_VERSION
         slot.fill(_frame(correlation_id, encoder(handler.api.response, 0)(response), tagged_header=False))
+
+
+def _first_step(steps: Generator[None, None, tuple[Any, int]]) -> Any:
+    """The request, if it is read in the first step; None if it has more elements than that."""
+    try:
+        next(steps)
+    except StopIteration as done:
+        return done.value[0]
+    return None
 
 
 def _client_id(frame: memoryview, length: int, flexible: bool) -> tuple[str, int]:

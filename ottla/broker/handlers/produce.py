@@ -1,7 +1,8 @@
 """Produce (key 0): append batches, and answer when they count as written.
 
 Rules:
-- The append happens before `produce` returns: arrival order is log order.
+- The append happens before `produce` returns: arrival order is log order. A request of very many partitions is done in
+  steps; its connection waits for the last one.
 - A partition fails alone; the others of the request go on. A disk that does not take a batch is its partition's
   KAFKA_STORAGE_ERROR: the log is as it was, and the producer tries again (docs/decisions/0142).
 - acks=0 has no reply; when a part of it fails the connection is closed, which is all that such a client can notice.
@@ -18,12 +19,13 @@ from __future__ import annotations
 
 import logging
 from asyncio import TimerHandle
+from collections.abc import Generator
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.leader_hint import hint_to_producer
-from ottla.broker.call.reply import NO_REPLY, Later, Reply
+from ottla.broker.call.reply import NO_REPLY, Later, Reply, in_turns
 from ottla.kernel.error import ErrorCode, KafkaError, RefusedBatch
 from ottla.kernel.ids import INTERNAL_TOPICS
 from ottla.kernel.lazy import LazyModule
@@ -60,6 +62,8 @@ _IMPLICIT_FROM = 12
 _ATTRIBUTES_LOW = 22
 _CODEC_MASK = 7
 _ALL = -1
+#: About a millisecond of work, if each is refused.
+_PARTITIONS_A_STEP = 200
 #: Errors of transaction coordinators that older producers do not know as passing.
 _COMES_AGAIN = (
     ErrorCode.NOT_COORDINATOR,
@@ -87,6 +91,8 @@ def _refuse(request: ProduceRequest, version: int, error: KafkaError) -> Produce
 @handles(ApiKey.PRODUCE, refuse=_refuse)
 def produce(call: Call, request: ProduceRequest) -> Reply:
     """Append each partition's batches now; reply when they are as safe as the settings ask."""
+    if _is_wide(call, request):
+        return in_turns(call.connection, _wide(call, request))
     if request.transactional_id is None:
         if _has_transactional(request):
             if request.acks == 0:
@@ -113,6 +119,63 @@ def _write(call: Call, request: ProduceRequest, verified: held_produce.Verified 
             if topic.partition_data
         ]
     )
+    return _reply(call, request, response, pending)
+
+
+def _is_wide(call: Call, request: ProduceRequest) -> bool:
+    """Does it name so many partitions that it is handled in steps?"""
+    if call.is_long or len(request.topic_data) > _PARTITIONS_A_STEP:
+        return True
+    for topic in request.topic_data:  # noqa: SIM110 (a generator would cost every request more than the loop)
+        if len(topic.partition_data) > _PARTITIONS_A_STEP:
+            return True
+    return False
+
+
+def _wide(call: Call, request: ProduceRequest) -> Generator[None, None, Reply]:
+    """The same for very many partitions, while other connections have their turns; this one waits for the end."""
+    refused = None
+    if request.transactional_id is None and _has_transactional(request):
+        if request.acks == 0:
+            raise PeerError("a produce request with acks=0 failed")
+        refused = KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not call.is_long:
+        # After the first step the receive buffer has other bytes.
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                data.records = data.records and bytes(data.records)
+    if refused is None and request.transactional_id is not None and call.node.transactions.is_shared:
+
+        def go_on(verified: held_produce.Verified) -> Reply:
+            return in_turns(call.connection, _write_wide(call, request, verified, None))
+
+        return held_produce.hold(call, request, _partition_of, go_on)
+    return (yield from _write_wide(call, request, None, refused))
+
+
+def _write_wide(
+    call: Call, request: ProduceRequest, verified: held_produce.Verified | None, refused: KafkaError | None
+) -> Generator[None, None, Reply]:
+    pending: list[_Pending] = []
+    response = ProduceResponse()
+    number = 0
+    for topic in request.topic_data:
+        answers: list[PartitionProduceResponse] = []
+        for data in topic.partition_data:
+            if refused is None:
+                answers.append(_append(call, request, topic, data, pending, verified))
+            else:
+                answers.append(_failed(data.index, refused))
+            number += 1
+            if not number % _PARTITIONS_A_STEP:
+                yield
+        if answers or refused is not None:
+            answered = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+            response.responses.append(answered)
+    return _reply(call, request, response, pending)
+
+
+def _reply(call: Call, request: ProduceRequest, response: ProduceResponse, pending: list[_Pending]) -> Reply:
     later = _Answer(call, response, pending, request.timeout_ms).later if pending else None
     if request.acks == 0:
         for each in response.responses:
