@@ -48,13 +48,30 @@ def sync(log: "Log", *, closing: bool) -> int:
 
 def close(log: "Log") -> None:
     """Sync what is to be synced, leave the files as Kafka does on a clean shutdown, and let go of them."""
-    if not (_is_whole(log) or _never_held_anything(log)):
-        if log.end_offset > log.start_offset:
-            log.snapshots.take(log.producers)
-        log.active.deactivate()
-        log.directory_dirty = True
-        log.generation_synced = sync(log, closing=True)
-        log.synced(log.end_offset)
+    if begin_close(log):
+        sync_closed(log)
+    let_go(log)
+
+
+def begin_close(log: "Log") -> bool:
+    """Write what a clean shutdown leaves behind. Is there something to sync?"""
+    if _is_whole(log) or _never_held_anything(log):
+        return False
+    if log.end_offset > log.start_offset:
+        log.snapshots.take(log.producers)
+    log.active.deactivate()
+    log.directory_dirty = True
+    return True
+
+
+def sync_closed(log: "Log") -> None:
+    """Sync what `begin_close` has written, and all that was before it. It may run on a thread."""
+    log.generation_synced = sync(log, closing=True)
+    log.synced(log.end_offset)
+
+
+def let_go(log: "Log") -> None:
+    """Close the files: the last step."""
     for segment in log.segments:
         segment.close()
     log.due.clear()

@@ -22,6 +22,7 @@ from contextlib import suppress
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import METADATA_TOPIC, NO_UUID, TopicPartition, Uuid
 from ottla.log import checkpoint
+from ottla.log.directory.closing import close_logs
 from ottla.log.directory.directory import Directories, Directory, LockingDisk
 from ottla.log.directory.new_log import NewLog
 from ottla.log.directory.opening import Begun, Opening, begin, best_last, opened, read_checkpoints
@@ -318,7 +319,7 @@ class Store(Directories):
     def close(self, broker_epoch: int = -1, pool: Executor | None = None) -> None:
         """Flush and close all logs, write the checkpoints and the mark of a clean shutdown, let go of the locks.
 
-        The logs are closed on the threads of `pool`, several at a time, if there is one.
+        The logs are synced on the threads of `pool`, several at a time, if there is one.
 
         The mark carries the epoch of the broker's registration: by it the controller knows the same broker again
         (KIP-966).
@@ -327,16 +328,7 @@ class Store(Directories):
             return self._let_go()
         try:
             self._sync_names()
-            try:
-                closing = [] if pool is None else [pool.submit(log.close) for log in self._logs.values()]
-            except RuntimeError:
-                # The interpreter ends, and starts no threads any more.
-                closing = []
-            if not closing:
-                for log in self._logs.values():
-                    log.close()
-            # Every one comes to its end before the first failure is told.
-            failed = [error for each in closing if (error := each.exception()) is not None]
+            failed = close_logs(self._logs.values(), pool)
             if failed:
                 raise failed[0]
             for directory in self._online():
