@@ -1,0 +1,174 @@
+"""What the hot paths cost in instructions, which a busy machine does not change: `python -m bench.instructions`.
+
+Each work runs under callgrind twice, with few and with many rounds; the difference is what a round costs. With
+`--beside TREE` the same runs on another work tree of this repository, for a table of before and after. Wants valgrind.
+
+- append: `Log.append` of a batch of ten records of 100 B, checksum and write included.
+- produce: one record of 1 KiB to a partition, from the frame to the response (`Dispatch`), without sockets.
+- produce 6 x 16 KiB: six partitions, as a producer of 100 B records with its defaults fills them.
+- fetch: the 16 KiB at the end of a partition, as above.
+- replica fetch: a follower's fetch with a session in which nothing has changed, in a simulated node, whose own work is
+  part of it.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_FEW, _MANY = 100, 500
+
+
+class _Peer:
+    """A connection and its slot at once: what a handler asks of them."""
+
+    closed = False
+    listener_name = "PLAINTEXT"
+    principal = "User:ANONYMOUS"
+    peer = ("127.0.0.1", 1)
+    superseded = None
+    turns: Any = None
+
+    def fill(self, parts: Any) -> None:
+        """The answer."""
+        assert parts
+
+    def pause(self) -> None:
+        """Nothing else comes."""
+
+    resume = pause
+
+
+def _append(directory: str) -> Callable[[], object]:
+    from ottla.host.disk import HostDisk
+    from ottla.log.log import Log, LogSettings
+    from ottla.wire.batch import build
+
+    log = Log.open(HostDisk(), f"{directory}/t-0", LogSettings(), now_ms=0)
+    batch = build([(1, None, b"v" * 100, [])] * 10)
+    return lambda: log.append(bytearray(batch), leader_epoch=0, now_ms=1)
+
+
+def _node(directory: str) -> Any:
+    """A node that has a topic of six partitions, on a loop that only ran for that."""
+    import asyncio
+
+    from ottla.broker.coordinators.topic_spec import new_topic
+    from ottla.broker.metadata.format import format_if_empty
+    from ottla.broker.node import BrokerNode
+    from ottla.host.descriptor import allow_many
+    from ottla.host.disk import HostDisk
+    from ottla.settings.server.settings import ServerSettings
+    from ottla.settings.server.single_node import single_node
+
+    allow_many()
+    loop = asyncio.new_event_loop()
+    settings = ServerSettings.parse(single_node(directory, "127.0.0.1", 0, 0))
+    format_if_empty(HostDisk(), settings)
+    node = BrokerNode(settings, loop)
+    node.open()
+    node.make_topics([new_topic("t", 6, {})], lambda _: loop.stop())
+    loop.run_forever()
+    while len(node.partitions) < 6:
+        loop.call_later(0.05, loop.stop)
+        loop.run_forever()
+    return node
+
+
+def _dispatched(node: Any, request: bytes) -> Callable[[], object]:
+    peer: Any = _Peer()
+    return lambda: node.dispatch.on_frame(peer, memoryview(bytearray(request)), peer)
+
+
+def _produce(directory: str) -> Callable[[], object]:
+    from bench.raw import produce_frame
+
+    return _dispatched(_node(directory), bytes(produce_frame("t", [0], 1, 1024))[4:])
+
+
+def _produce_six(directory: str) -> Callable[[], object]:
+    from bench.raw import produce_frame
+
+    return _dispatched(_node(directory), bytes(produce_frame("t", [*range(6)], 150, 100))[4:])
+
+
+def _fetch(directory: str) -> Callable[[], object]:
+    from bench.raw import frame, produce_frame
+    from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
+    from ottla.wire.compile import encode
+
+    node = _node(directory)
+    _dispatched(node, bytes(produce_frame("t", [0], 150, 100))[4:])()
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    topics = [FetchTopic(topic="t", partitions=[partition])]
+    request = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=topics, session_epoch=-1)
+    return _dispatched(node, bytes(frame(1, 11, encode(request, 11)))[4:])
+
+
+def _replica_fetch(directory: str) -> Callable[[], object]:
+    from tests.broker.test_replica_fetch import Follower, at
+    from tests.broker.test_replicated_produce import Pair
+
+    follower = Follower(Pair())
+    follower.told(at(0))
+    return lambda: follower.told()
+
+
+WORKS: dict[str, Callable[[str], Callable[[], object]]] = {
+    "append": _append,
+    "produce": _produce,
+    "produce 6 x 16 KiB": _produce_six,
+    "fetch": _fetch,
+    "replica fetch": _replica_fetch,
+}
+
+
+def _run(work: str, rounds: int) -> None:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
+        once = WORKS[work](directory)
+        for _ in range(rounds):
+            once()
+        sys.stdout.flush()
+        # What a clean end would cost is no part of it.
+        os._exit(0)
+
+
+def counted(tree: Path, work: str, rounds: int) -> int:
+    """Instructions of a whole run in a work tree."""
+    callgrind = ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null")
+    # This file, with the modules of that tree.
+    command = [*callgrind, sys.executable, __file__, "--run", work, str(rounds)]
+    environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": str(tree)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment, cwd=tree)
+    found = re.search(r"Collected : (\d+)", done.stderr)
+    if done.returncode or found is None:
+        raise RuntimeError(f"{work} in {tree} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    return int(found[1])
+
+
+def main() -> int:
+    """The table."""
+    parser = argparse.ArgumentParser(prog="bench.instructions", description="What the hot paths cost in instructions.")
+    parser.add_argument("--beside", type=Path, help="another work tree, to compare with")
+    parser.add_argument("--only", choices=WORKS, action="append", help="this work; may be repeated")
+    options = parser.parse_args()
+    here = Path(__file__).resolve().parent.parent
+    trees = [here] if options.beside is None else [options.beside.resolve(), here]
+    print("| work |" + " | ".join(tree.name for tree in trees) + " |" + (" |" if len(trees) == 2 else ""))
+    for work in options.only or WORKS:
+        costs = [(counted(tree, work, _MANY) - counted(tree, work, _FEW)) / (_MANY - _FEW) for tree in trees]
+        change = f" {100 * (costs[1] / costs[0] - 1):+.1f} % |" if len(costs) == 2 else ""
+        print(f"| {work} | " + " | ".join(f"{cost:,.0f}" for cost in costs) + f" |{change}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--run"]:
+        _run(sys.argv[2], int(sys.argv[3]))
+    else:
+        sys.exit(main())
