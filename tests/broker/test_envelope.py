@@ -6,11 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.broker.controllers.channel import is_from_elsewhere
 from ottla.broker.controllers.envelope import FORWARDABLE, Requester, opened, seal, unwrap, wrap
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api import API, ApiKey
-from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from ottla.wire.api.create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from ottla.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
+from ottla.wire.api.unregister_broker import UnregisterBrokerResponse
 from ottla.wire.compile import decoder
 
 CREATE = API[ApiKey.CREATE_TOPICS]
@@ -87,3 +94,10 @@ def test_garbage_is_refused(data: bytes) -> None:
 def test_controllers_take_all_that_brokers_forward() -> None:
     for key in FORWARDABLE:
         assert "controller" in API[key].listeners
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_CONTROLLER, ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS])
+def test_a_part_of_an_answer_may_say_that_it_is_not_the_controllers(code: ErrorCode) -> None:
+    parts = [CreatableTopicResult(name="a"), CreatableTopicResult(name="b", error_code=code)]
+    assert is_from_elsewhere(CreateTopicsResponse(topics=parts)) == (code is ErrorCode.NOT_CONTROLLER)
+    assert is_from_elsewhere(UnregisterBrokerResponse(error_code=code)) == (code is ErrorCode.NOT_CONTROLLER)

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import OFFSETS_TOPIC, TopicPartition
-from ottla.replica.leader import MetadataFollowed, PartitionState
+from ottla.replica.leader import MetadataFollowed, PartitionState, Progress
 from ottla.replica.partition import Partition
 from ottla.wire.api import API, delete_records, offset_commit, offset_fetch, produce
 from ottla.wire.batch import build
@@ -142,6 +142,24 @@ def test_a_batch_counts_when_it_is_synced_here_and_held_there() -> None:
     assert not waits and pair.partition.log.recovery_point == 1
     pair.follower_has(1)
     assert code(waits) == "NONE"
+
+
+@pytest.mark.parametrize("slow", [0, 1])
+def test_the_low_watermark_is_that_of_the_slowest_live_replica(slow: int) -> None:
+    pair = Pair()
+    machine = pair.partition.machine
+    assert machine is not None
+    starts = [7, 7]
+    starts[slow] = 3
+    pair.partition.log.start_offset = 9
+    machine.followers = {
+        broker_id: Progress(log_start_offset=start) for broker_id, start in zip((7, 8), starts, strict=True)
+    }
+    machine.brokers = {7: 1, 8: 1}
+    assert pair.partition.low_watermark == 3
+    # A broker that is gone is not waited for.
+    machine.brokers = {8 - slow: 1}
+    assert pair.partition.low_watermark == 7
 
 
 def test_deleted_records_are_gone_when_every_live_replica_begins_behind_them() -> None:

@@ -26,6 +26,13 @@ def test_an_isr_shrinks_and_grows_without_a_new_leader_epoch(fleet: Fleet, versi
     assert (answer.error_code, answer.isr, answer.partition_epoch) == (0, [1, 2, 3], 2)
 
 
+@pytest.mark.parametrize(("version", "isr"), [(2, [1, 2]), (3, [1, 3])])
+def test_a_version_has_its_own_field_for_the_isr(fleet: Fleet, version: int, isr: list[int]) -> None:
+    brokers = fleet.image.brokers
+    epochs = [BrokerState(broker_id=each, broker_epoch=brokers[each].epoch) for each in (1, 3)]
+    assert fleet.alter("flights", [1, 2], version=version, new_isr_with_epochs=epochs).isr == isr
+
+
 def test_until_3_5_a_shrink_begins_a_leader_epoch() -> None:
     fleet = Fleet(2, features={"metadata.version": 11})
     fleet.topic("flights", [1, 2])

@@ -191,6 +191,28 @@ def test_a_controlled_shutdown_waits_until_every_active_broker_knows_the_new_lea
     assert fleet.image.brokers[1].fenced
 
 
+def test_what_is_written_during_a_shutdown_is_not_waited_for() -> None:
+    fleet = Fleet(2)
+    fleet.topic("flights", [1, 2])
+    fleet.beat(1, want_shut_down=True)
+    moved = fleet.image.offset
+    fleet.topic("trains", [2])
+    assert fleet.image.offset > moved
+    fleet.beat(2, offset=moved - 1)
+    assert not fleet.beat(1, want_shut_down=True).should_shut_down
+    fleet.beat(2, offset=moved)
+    assert fleet.beat(1, want_shut_down=True).should_shut_down
+
+
+def test_a_registration_whose_records_were_lost_says_nothing_of_the_life_before() -> None:
+    fleet = Fleet(1)
+    active, broker = fleet.controller._active, fleet.image.brokers[1]
+    assert active is not None
+    active.registered(1, broker.epoch + 100, fleet.image.offset + 100)
+    assert active.state(broker).epoch == broker.epoch
+    assert active.state(broker).registered_at <= fleet.image.offset
+
+
 def test_the_last_broker_leads_until_the_end_and_is_not_waited_for() -> None:
     fleet = Fleet(1)
     fleet.topic("flights", [1])

@@ -394,6 +394,16 @@ def test_an_update_that_cannot_be_is_refused(feature: str, level: int, upgrade_t
     assert cluster.image.features == before.features
 
 
+def test_a_downgrade_does_not_raise_a_level() -> None:
+    cluster = Cluster()
+    assert update(cluster, "transaction.version", 0, 2) == ("NONE", None)
+    for downgrade in (2, 3):
+        code, why = update(cluster, "transaction.version", 1, downgrade)
+        assert code == "INVALID_UPDATE_VERSION"
+        assert (why or "").endswith("Can't downgrade to a newer version.")
+    assert "transaction.version" not in cluster.image.features
+
+
 def test_metadata_goes_up_and_down_where_no_record_is_lost() -> None:
     cluster = Cluster()
     cluster.append([FeatureLevelRecord(name="metadata.version", feature_level=28)])

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from ottla.controller.placement import place
+from ottla.controller.placement import LOST_DIRECTORY, directory_is_online, place
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.metadata.image import BROKER
@@ -127,3 +127,10 @@ def test_eligible_leaders_need_one_least_isr_for_the_cluster() -> None:
     assert update(fleet, "eligible.leader.replicas.version", 1) is None
     assert fleet.image.config(BROKER, "") == {"min.insync.replicas": "2"}
     assert fleet.image.config(BROKER, "1") == {}
+
+
+@pytest.mark.parametrize("known", [(), (Uuid(b"d" * 16),)])
+def test_what_lies_in_a_lost_directory_is_offline(known: tuple[Uuid, ...]) -> None:
+    """Also where the controller does not know what directories the broker has."""
+    assert not directory_is_online(LOST_DIRECTORY, known)
+    assert directory_is_online(Uuid(b"d" * 16), known)

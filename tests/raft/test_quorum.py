@@ -131,6 +131,12 @@ def test_what_is_submitted_is_written_in_the_leaders_epoch() -> None:
     assert led().step(Submitted(["a record"])) == [AppendEntries(1, ["a record"])]
 
 
+def test_kraft_version_may_be_set_to_what_it_is() -> None:
+    quorum = led().quorum
+    assert quorum.membership.kraft_version == 0
+    assert quorum.version_refusal(0) is None
+
+
 # ---- snapshots
 
 
@@ -143,6 +149,17 @@ def test_a_snapshot_is_due_after_so_many_bytes() -> None:
     assert scene.step(SnapshotWritten(5)) == [CleanLog(5)]
     scene.append(size=999)
     assert scene.sync() == [Commit(6)]
+
+
+def test_a_snapshot_that_ends_behind_a_newer_one_is_not_the_newest() -> None:
+    """One was installed from elsewhere while an older one was written."""
+    scene = led(snapshot_bytes=200)
+    scene.append()
+    assert WriteSnapshot(4) in scene.sync()
+    snapshots = scene.quorum._snapshots
+    snapshots.end_offset = 9
+    scene.quorum.step(SnapshotWritten(4), scene.now_ms)
+    assert snapshots.end_offset == 9
 
 
 def test_one_snapshot_is_written_at_a_time() -> None:
