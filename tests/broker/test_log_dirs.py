@@ -332,6 +332,40 @@ def test_a_cordoned_directory_gets_nothing_new() -> None:
     assert raised.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
+def _cordon(scene: Scene, operation: int) -> None:
+    change = incremental_alter_configs.AlterableConfig(
+        name="cordoned.log.dirs", config_operation=operation, value="/b" if operation == 0 else None
+    )
+    resource = incremental_alter_configs.AlterConfigsResource(resource_type=4, resource_name="1", configs=[change])
+    request = incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource])
+    assert scene.ask(request, 1).responses[0].error_code == 0
+
+
+def test_a_cordon_that_is_taken_back_before_the_metadata_has_it_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The heartbeat that says it is still on its way."""
+    scene = Scene()
+    told: list[list[Any]] = []
+    monkeypatch.setattr(scene.node.life, "cordoned", told.append)
+    for operation in (0, 1):
+        _cordon(scene, operation)
+        scene.machine.settle()
+    assert told == [[scene.node.log_dirs._id_of("/b")], []]
+
+
+def test_a_cordoned_directory_of_the_settings_is_told_when_the_level_knows_of_it() -> None:
+    settings = {"log.dirs": "/a,/b", "cordoned.log.dirs": "/b"}
+    machine = Machine(Random(1), settings | {"controller.quorum.voters": "1@localhost:9093"}, release="4.2")
+    machine.start()
+    machine.settle()
+    node = machine.node
+    assert node is not None
+    assert not node.image.brokers[1].cordoned_log_dirs
+    raised = FeatureUpdateKey(feature="metadata.version", max_version_level=30, upgrade_type=1)
+    machine.ask(UpdateFeaturesRequest(feature_updates=[raised]))
+    machine.settle()
+    assert node.image.brokers[1].cordoned_log_dirs == (node.log_dirs._id_of("/b"),)
+
+
 def test_a_directory_that_a_file_has_replaced_has_failed(tmp_path: Path) -> None:
     """On a real disk: what is to be made there ends in ENOTDIR."""
     kept, lost = tmp_path / "kept", tmp_path / "lost"

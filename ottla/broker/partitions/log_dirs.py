@@ -67,6 +67,8 @@ class LogDirs:
         self._preferred: dict[TopicPartition, str] = {}
         #: Partitions whose place the controller may not know: led since a moment, moved, or changed in the metadata.
         self._unassigned: dict[TopicPartition, None] = {}
+        #: The cordoned directories as heartbeats say them; None while they say nothing of it.
+        self._cordons: set[Uuid] | None = None
         #: How much of a log that is being filled was synced or is about to be.
         self._synced_bytes: dict[TopicPartition, int] = {}
 
@@ -108,12 +110,17 @@ class LogDirs:
         broker = node.image.brokers.get(node.node_id)
         if broker is None or node.image.metadata_version < CORDONED_DIRECTORIES_FROM:
             return
-        if set(ids) != set(broker.cordoned_log_dirs or ()):
+        # What was told last may not be in the metadata yet.
+        known = set(broker.cordoned_log_dirs or ()) if self._cordons is None else self._cordons
+        if set(ids) != known:
+            self._cordons = set(ids)
             node.life.cordoned(ids)
 
     def follow(self, old: Image, new: Image, step: TopicStep) -> None:
         """The metadata changed, and perhaps what it says of where logs are."""
         newly = old.metadata_version < DIRECTORIES_FROM <= new.metadata_version
+        if old.metadata_version < CORDONED_DIRECTORIES_FROM <= new.metadata_version:
+            self.cordon_later()
         broker = new.brokers.get(self._node.node_id)
         if newly and broker is not None and not broker.log_dirs and broker.epoch == self._node.life.epoch:
             self._node.life.register_again()
