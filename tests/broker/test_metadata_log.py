@@ -7,18 +7,19 @@ from random import Random
 import pytest
 
 from ottla.broker.metadata.format import format_directories
+from ottla.broker.metadata.loader import image_of
 from ottla.broker.metadata.metadata_log import MetadataLog
 from ottla.host.disk import HostDisk
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import NO_UUID
 from ottla.metadata.image import Image
-from ottla.raft.checkpoint import VoterEndpoint
+from ottla.raft.checkpoint import Checkpoint, Membership, SnapshotId, VoterEndpoint
 from ottla.raft.role import Voter
 from ottla.sim.disk import Crashed, SimDisk
 from ottla.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.wire.batch import read
 from ottla.wire.record import control
-from ottla.wire.record.metadata import FeatureLevelRecord, NoOpRecord, parse
+from ottla.wire.record.metadata import FeatureLevelRecord, NoOpRecord, pack, parse
 from tests.controller.place import Place, allocate, ask, create
 from tests.controller.scene import without_place
 
@@ -175,6 +176,12 @@ def test_a_snapshot_and_the_tail_are_the_whole_log(place: Place) -> None:
         assert log.image.configs == before.configs
     newest = snapshots(place)[-1]
     assert int(newest[:20]) > 15
+
+
+def test_the_image_of_a_snapshot_ends_right_before_it() -> None:
+    found = Checkpoint(1, Membership(0), [pack(FeatureLevelRecord(name="metadata.version", feature_level=20))])
+    image = image_of(found, SnapshotId(9, 2))
+    assert (image.offset, image.epoch, image.metadata_version) == (8, 2, 20)
 
 
 def test_old_snapshots_and_segments_go(place: Place) -> None:

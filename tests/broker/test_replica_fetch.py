@@ -185,6 +185,18 @@ def test_a_partition_that_is_led_no_more_ends_the_wait() -> None:
     assert ErrorCode(follower.of(parked)[0].error_code).name == "NOT_LEADER_OR_FOLLOWER"
 
 
+def test_the_fetch_of_a_follower_that_has_gone_does_not_wait_on() -> None:
+    pair = Pair()
+    follower = Follower(pair)
+    follower.told(at(0))
+    parked = follower.ask(wait_ms=60_000)
+    (session,) = pair.scene.node.replication.sessions._sessions.values()
+    assert session.on_news is not None and not parked
+    for each in list(pair.scene.node.listeners[0].connections):
+        each.close("its process has ended")
+    assert session.on_news is None
+
+
 def test_sessions_are_bounded_and_of_one_broker() -> None:
     pair = Pair()
     for _ in range(100):

@@ -17,7 +17,6 @@ from ottla.broker.metadata.loader import LoadedMetadata, replay
 from ottla.log.log import Log
 from ottla.metadata.delta import Fold
 from ottla.metadata.image import Image
-from ottla.raft.checkpoint import SnapshotId
 
 Subscriber = Callable[[Image, Image], None]
 
@@ -55,11 +54,6 @@ class Images:
     def has_uncommitted(self) -> bool:
         """Is something appended that is not committed?"""
         return bool(self._uncommitted)
-
-    @property
-    def snapshot_id(self) -> SnapshotId:
-        """What a snapshot of the committed metadata is called; within a transaction it ends before that."""
-        return SnapshotId(self.committed.offset + 1, self.committed.epoch)
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Call `subscriber(old, new)` after each commit that changed something."""
