@@ -24,8 +24,6 @@ from tests.interop.server import Server
 
 _LEAST, _HIGHEST = min(METADATA_VERSIONS), max(METADATA_VERSIONS)
 _UPGRADE = 1
-#: INVALID_REPLICATION_FACTOR: the one broker registers anew, and is fenced for a moment.
-_FENCED = 38
 _QUIET_S, _PATIENCE_S = 1.0, 30.0
 #: Written as time passes.
 _ANY_TIME = ("NoOpRecord",)
@@ -94,7 +92,7 @@ def _change_others(side: Side, name: str) -> None:
     side.ask("AlterClientQuotas", 1, entries=[quota])
     scram = {"name": name, "mechanism": 1, "iterations": 4096, "salt": b"salt", "salted_password": b"x" * 32}
     side.ask("AlterUserScramCredentials", 0, upsertions=[scram], deletions=[])
-    side.settle()
+    _await_broker(side)
     side.ask("DescribeUserScramCredentials", 0, users=[{"name": name}])
     side.ask("UnregisterBroker", 0, broker_id=9)
     side.ask("AddRaftVoter", 0, cluster_id=None, timeout_ms=1000, voter_id=9, voter_directory_id=bytes(15) + b"9")
@@ -107,19 +105,25 @@ def _change_others(side: Side, name: str) -> None:
 
 def settle(side: Side) -> None:
     """Until the node's log of the metadata has not grown for a while: brokers register anew at some levels."""
-    probe = {"name": "probe", "num_partitions": 1, "replication_factor": 1}
-    deadline = monotonic() + _PATIENCE_S
-    while monotonic() < deadline:
-        asked = side.ask("CreateTopics", 7, note=False, topics=[probe], timeout_ms=15_000, validate_only=True)
-        if asked.topics[0].error_code != _FENCED:
-            break
-    side.settle()
+    _await_broker(side)
     deadline, since, size = monotonic() + _PATIENCE_S, monotonic(), -1
     while monotonic() < min(deadline, since + _QUIET_S):
         now = sum(1 for record, _ in _written(side) if type(record).__name__ not in _ANY_TIME)
         if now != size:
             since, size = monotonic(), now
         sleep(0.2)
+
+
+def _await_broker(side: Side) -> None:
+    """Until the broker takes topics: it may be fenced, or its directory cordoned, until its next heartbeats."""
+    deadline = monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return side.settle()
+        except AssertionError:
+            if monotonic() > deadline:
+                raise
+            sleep(0.2)
 
 
 def _written(side: Side) -> list[tuple[Any, int]]:
