@@ -36,6 +36,8 @@ _GUIDES = sorted(
 )
 #: A Spark session takes half a minute on a busy machine, and Java.
 _LONG = {"spark.md", "streams.md"}
+#: A day of a cluster of processes, a minute and a half: with `make interop`.
+_WITH_OTHERS = {"OPERATIONS.md"}
 _OF_OTHERS = (
     "pip ",
     "docker ",
@@ -66,6 +68,10 @@ def _environment(node: ottla.Node, here: Path) -> dict[str, str]:
         "COLUMNS": "120",
         "TZ": "UTC",
     }
+
+
+def _marks(name: str) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.long] * (name in _LONG) + [pytest.mark.interop] * (name in _WITH_OTHERS)
 
 
 class Page:
@@ -169,10 +175,7 @@ def node() -> Iterator[ottla.Node]:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "path",
-    [
-        pytest.param(path, id=path.relative_to(DOCS).as_posix(), marks=[pytest.mark.long] if path.name in _LONG else [])
-        for path in _GUIDES
-    ],
+    [pytest.param(path, id=path.relative_to(DOCS).as_posix(), marks=_marks(path.name)) for path in _GUIDES],
 )
 def test_the_blocks_of_a_page_run(path: Path, tmp_path: Path, node: ottla.Node) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")

@@ -233,6 +233,9 @@ class Leadership:
         node = self._node
         directory = directory_of(known, node.node_id)
         gone = directory is not None and directory not in node.log_dirs.online_ids()
+        if gone and not node.store.failed_directories and self._may_copy(known):
+            # The disk was replaced, or the directory taken out of log.dirs for good.
+            gone = False
         if directory is None and self._starts and node.store.failed_directories:
             # The log may lie there, though the controller has heard nothing of it yet.
             self._lost.add(tp)
@@ -240,6 +243,12 @@ class Leadership:
             _log.error("%s is offline: its log lies in a directory that does not work or is not in log.dirs", tp)
             return False
         return True
+
+    def _may_copy(self, known: PartitionImage) -> bool:
+        """Does another replica lead, while nothing counts on what this node had?"""
+        own = self._node.node_id
+        counted = own in known.isr or own in known.eligible_leader_replicas or own in known.last_known_elr
+        return known.leader not in (NO_LEADER, own) and not counted
 
     def _claim(self, tp: TopicPartition, topic: TopicImage) -> Log | None:
         """The log that the store has for this partition."""
