@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from ottla.cli.kafka.groups.consumer_group_reset import SPECIFICATIONS, reset
+from ottla.cli.kafka.groups.consumer_group_reset import RESET_OPTIONS, SPECIFICATIONS, reset
 from ottla.cli.kafka.groups.consumer_group_view import describe
 from ottla.cli.kafka.program.error import caused, java_class, message, standard
 from ottla.cli.kafka.program.option import BOOTSTRAP, COMMAND_CONFIG, Given, Option, Refused, Usage, forbid, require
@@ -47,14 +47,7 @@ OPTIONS = (
     Option("dry-run", "Only show what --reset-offsets would do."),
     Option("execute", "Do what --reset-offsets shows."),
     Option("export", "Show the offsets as CSV."),
-    Option("to-offset", "Reset to this offset.", "offset", int),
-    Option("from-file", "Reset to the offsets of a CSV file.", "path to CSV file"),
-    Option("to-datetime", "Reset to a time, YYYY-MM-DDThh:mm:ss.sss.", "datetime"),
-    Option("by-duration", "Reset to so long ago, PnDTnHnMnS.", "duration"),
-    Option("to-earliest", "Reset to the first offsets."),
-    Option("to-latest", "Reset to the ends."),
-    Option("to-current", "Reset to what is committed, or the end."),
-    Option("shift-by", "Reset by so many offsets, back with a minus.", "number-of-offsets", int),
+    *RESET_OPTIONS,
     Option("members", "Describe the members.", only_with=("describe",)),
     Option("verbose", "Describe more of it.", only_with=("describe",)),
     Option("offsets", "Describe the offsets; so it is without --members and --state.", only_with=("describe",)),

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.program.error import standard_message
-from ottla.cli.kafka.program.option import Given, Usage
+from ottla.cli.kafka.program.option import Given, Option, Usage
 from ottla.cli.kafka.program.tool import Failed, read_text, tell
 from ottla.kernel.error import ErrorCode, KafkaError
 
@@ -28,6 +28,17 @@ SPECIFICATIONS = (
     "to-latest",
     "to-current",
     "from-file",
+)
+#: The options that say where to.
+RESET_OPTIONS = (
+    Option("to-offset", "Reset to this offset.", "offset", int),
+    Option("from-file", "Reset to the offsets of a CSV file.", "path to CSV file"),
+    Option("to-datetime", "Reset to a time, YYYY-MM-DDThh:mm:ss.sss.", "datetime"),
+    Option("by-duration", "Reset to so long ago, PnDTnHnMnS.", "duration"),
+    Option("to-earliest", "Reset to the first offsets."),
+    Option("to-latest", "Reset to the ends."),
+    Option("to-current", "Reset to what is committed, or the end."),
+    Option("shift-by", "Reset by so many offsets, back with a minus.", "number-of-offsets", int),
 )
 #: Jackson, which writes the CSV of Apache's tool, quotes what is longer.
 _UNQUOTED_MAX = 24

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.cli.kafka.groups.consumer_group_reset import RESET_OPTIONS, SPECIFICATIONS
 from ottla.cli.kafka.program.error import caused
 from ottla.cli.kafka.program.option import (
     BOOTSTRAP,
@@ -25,16 +26,6 @@ if TYPE_CHECKING:
 
 _ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 _STATES = ("Empty", "NotReady", "Stable", "Assigning", "Reconciling", "Dead")
-SPECIFICATIONS = (
-    "to-offset",
-    "shift-by",
-    "to-datetime",
-    "by-duration",
-    "to-earliest",
-    "to-latest",
-    "to-current",
-    "from-file",
-)
 OPTIONS = (
     BOOTSTRAP,
     COMMAND_CONFIG,
@@ -52,14 +43,7 @@ OPTIONS = (
     Option("offsets", "Describe the offsets; so it is without --members and --state.", only_with=("describe",)),
     Option("verbose", "Describe more of it.", only_with=("describe",)),
     Option("reset-offsets", "Set where an application that does not run goes on."),
-    Option("to-offset", "Reset to an offset.", "offset", int),
-    Option("from-file", "Reset to what a CSV file says.", "path to CSV file"),
-    Option("to-datetime", "Reset to a time, YYYY-MM-DDThh:mm:ss.sss.", "datetime"),
-    Option("by-duration", "Reset by a duration back from now, PnDTnHnMnS.", "duration"),
-    Option("to-earliest", "Reset to the first offsets."),
-    Option("to-latest", "Reset to the ends."),
-    Option("to-current", "Reset to where it is."),
-    Option("shift-by", "Reset by a number of offsets, forwards or back.", "number-of-offsets", int),
+    *RESET_OPTIONS,
     Option("delete-internal-topic", "An internal topic to delete with it; may be repeated.", ""),
     Option("delete-all-internal-topics", "Delete all internal topics of the group with it."),
     Option("dry-run", "Only show what --reset-offsets would do."),

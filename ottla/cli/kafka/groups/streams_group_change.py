@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.groups.consumer_group import delete_offsets as delete_group_offsets
 from ottla.cli.kafka.groups.consumer_group import delete_offsets_of
-from ottla.cli.kafka.groups.consumer_group_reset import RESETS, check_partitions, csv_text, partitions_in
-from ottla.cli.kafka.groups.streams_group import SPECIFICATIONS, chosen, streams_groups
+from ottla.cli.kafka.groups.consumer_group_reset import (
+    RESETS,
+    SPECIFICATIONS,
+    check_partitions,
+    csv_text,
+    partitions_in,
+)
+from ottla.cli.kafka.groups.streams_group import chosen, streams_groups
 from ottla.cli.kafka.groups.streams_group_view import source_topics
 from ottla.cli.kafka.program.error import caused, java_class, message
 from ottla.cli.kafka.program.option import Given, Usage

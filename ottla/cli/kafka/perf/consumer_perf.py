@@ -26,6 +26,15 @@ def whole(text: str) -> int:
     return int(text)
 
 
+#: How long to read, and how to report.
+RUN_OPTIONS = (
+    Option("timeout", "Stop when no record came for so long.", "milliseconds", int, default=10000, optional=True),
+    Option("messages", "The older name of --num-records.", "count", int),
+    Option("num-records", "REQUIRED: how many records.", "count", int),
+    Option("reporting-interval", "Milliseconds between two lines.", "interval_ms", whole, default=5000),
+    Option("date-format", "How times are shown, as in Java.", "date format", default="yyyy-MM-dd HH:mm:ss:SSS"),
+    Option("hide-header", "No heading."),
+)
 OPTIONS = (
     Option("bootstrap-server", "REQUIRED: the brokers to ask first, HOST:PORT,HOST:PORT.", "server to connect to"),
     Option("topic", "The topic to read.", "topic"),
@@ -39,12 +48,7 @@ OPTIONS = (
     Option("command-config", "A file of settings of the consumer.", "config file"),
     Option("print-metrics", "Show the client's figures at the end."),
     Option("show-detailed-stats", "A line an interval instead of one at the end."),
-    Option("timeout", "Stop when no record came for so long.", "milliseconds", int, default=10000, optional=True),
-    Option("messages", "The older name of --num-records.", "count", int),
-    Option("num-records", "REQUIRED: how many records.", "count", int),
-    Option("reporting-interval", "Milliseconds between two lines.", "interval_ms", whole, default=5000),
-    Option("date-format", "How times are shown, as in Java.", "date format", default="yyyy-MM-dd HH:mm:ss:SSS"),
-    Option("hide-header", "No heading."),
+    *RUN_OPTIONS,
 )
 
 

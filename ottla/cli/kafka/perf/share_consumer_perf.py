@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from ottla.cli.kafka.perf.consumer_perf import check_run, whole
+from ottla.cli.kafka.perf.consumer_perf import RUN_OPTIONS, check_run
 from ottla.cli.kafka.program.java_date import DateFormat
 from ottla.cli.kafka.program.option import BOOTSTRAP, Given, Option, key_values, require
 from ottla.cli.kafka.program.tool import command, load, settings_for, tell
@@ -29,12 +29,7 @@ OPTIONS = (
     Option("command-config", "A file of settings of the consumers.", "config file"),
     Option("print-metrics", "Without effect: our share consumer keeps no figures."),
     Option("show-detailed-stats", "A line an interval too."),
-    Option("timeout", "Stop when no record came for so long.", "milliseconds", int, default=10000, optional=True),
-    Option("messages", "The older name of --num-records.", "count", int),
-    Option("num-records", "REQUIRED: how many records.", "count", int),
-    Option("reporting-interval", "Milliseconds between two lines.", "interval_ms", whole, default=5000),
-    Option("date-format", "How times are shown, as in Java.", "date format", default="yyyy-MM-dd HH:mm:ss:SSS"),
-    Option("hide-header", "No heading."),
+    *RUN_OPTIONS,
     Option("threads", "How many members.", "count", int, default=1),
     Option("show-consumer-stats", "A line for each member."),
 )
