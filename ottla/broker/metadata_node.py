@@ -45,6 +45,7 @@ from ottla.settings.server.settings import ServerSettings
 from ottla.settings.server.unserved import check_served, notices
 
 if TYPE_CHECKING:
+    from ottla.broker.guard.authorizer import Authorizer
     from ottla.broker.metadata.registration import LogDirectories
     from ottla.broker.partitions import clean_worker
     from ottla.net import outbound
@@ -122,6 +123,8 @@ class MetadataNode(ABC):
         self.quorum: MetadataLog
         #: The way to the active controller, wherever it is.
         self.controllers = Controllers(loop, settings, self.rng, lambda: self.quorum, ports.outbound)
+        #: What clients may do is asked here; None: everyone may do everything.
+        self.authorizer: Authorizer | None = None
         #: Does it serve?
         self.is_ready = False
         self._waiting: asyncio.TimerHandle | None = None
@@ -139,12 +142,20 @@ class MetadataNode(ABC):
             _log.warning("%s", notice)
         try:
             self._undo.callback(self.pool.shutdown)
+            if self.settings.authorizer_class_name:
+                from ottla.broker.guard.authorizer import Authorizer
+
+                self.authorizer = Authorizer(self)
             self._bind()
             directories = self._take_directories()
             self.quorum = MetadataLog.open(
                 self.disk, self.settings, directories, self.clock, self.rng, self._dial_controller
             )
             self._undo.callback(self.quorum.close)
+            if self.authorizer is not None:
+                authorizer = self.authorizer
+                authorizer.follow(self.quorum.image)
+                self.quorum.subscribe(lambda old, new: authorizer.follow(new))
             self.quorum.subscribe_leader(self.controllers.leader_changed)
             self.quorum.subscribe_leader(self._register_controller)
             self.quorum.subscribe(lambda old, new: self._register_controller())

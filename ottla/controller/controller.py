@@ -26,6 +26,7 @@ from ottla.settings.server.settings import ServerSettings
 
 if TYPE_CHECKING:
     from ottla.controller import (
+        acl,
         alter_partition,
         config,
         create_topics,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         update_features,
     )
 else:
+    acl = LazyModule("ottla.controller.acl")
     alter_partition = LazyModule("ottla.controller.alter_partition")
     config = LazyModule("ottla.controller.config")
     create_topics = LazyModule("ottla.controller.create_topics")
@@ -178,6 +180,12 @@ class Controller:
     def _alter_scram(self, ask: Ask) -> Decision:
         return scram.alter_user_scram_credentials(ask.image, ask.request)
 
+    def _create_acls(self, ask: Ask) -> Decision:
+        return acl.create_acls(ask.image, self._rng, ask.request)
+
+    def _delete_acls(self, ask: Ask) -> Decision:
+        return acl.delete_acls(ask.image, ask.request)
+
     def _assign_replicas(self, ask: Ask) -> Decision:
         return directory.assign_replicas(self._draft(ask.image), ask.request)
 
@@ -209,8 +217,10 @@ _DECIDE: dict[str, Callable[[Controller, Ask], Decision]] = {
     "BrokerHeartbeatRequest": Controller._broker_heartbeat,
     "BrokerRegistrationRequest": Controller._register_broker,
     "ControllerRegistrationRequest": Controller._register_controller,
+    "CreateAclsRequest": Controller._create_acls,
     "CreatePartitionsRequest": Controller._create_partitions,
     "CreateTopicsRequest": Controller._create_topics,
+    "DeleteAclsRequest": Controller._delete_acls,
     "DeleteTopicsRequest": Controller._delete_topics,
     "ElectLeadersRequest": Controller._elect_leaders,
     "IncrementalAlterConfigsRequest": Controller._incremental_alter_configs,

@@ -36,6 +36,7 @@ class Delta:
         #: In the order in which they were touched.
         self._touched_topics: dict[str, None] = {}
         self._touched_configs: dict[tuple[int, str], None] = {}
+        self._touched_acls: dict[Uuid, None] = {}
         self._copied_quotas: set[QuotaEntity] = set()
 
     def replay(self, change: object) -> None:
@@ -68,7 +69,9 @@ class Delta:
             acls=changed.get("acls", base.acls),
             scram=changed.get("scram", base.scram),
             tokens=changed.get("tokens", base.tokens),
-            step=Step(base.offset, tuple(self._touched_topics), tuple(self._touched_configs)),
+            step=Step(
+                base.offset, tuple(self._touched_topics), tuple(self._touched_configs), tuple(self._touched_acls)
+            ),
         )
 
     def _own(self, part: str) -> Any:
@@ -240,9 +243,11 @@ class Delta:
 
     def _acl(self, change: record.AccessControlEntryRecord) -> None:
         self._own("acls")[change.id] = change
+        self._touched_acls[change.id] = None
 
     def _remove_acl(self, change: record.RemoveAccessControlEntryRecord) -> None:
         del self._own("acls")[change.id]
+        self._touched_acls[change.id] = None
 
     def _scram(self, change: record.UserScramCredentialRecord) -> None:
         self._own("scram")[change.name, change.mechanism] = change

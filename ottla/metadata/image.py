@@ -102,6 +102,7 @@ class Step(NamedTuple):
     topics: tuple[str, ...]
     #: (kind, name) of resources.
     configs: tuple[tuple[int, str], ...]
+    acls: tuple[Uuid, ...] = ()
 
 
 #: A client quota's entity: (type, name or None for the default) of each part, sorted by type.
@@ -180,6 +181,13 @@ class Image:
             return ()
         step = self._step_from(old)
         return step.topics if step is not None else dict.fromkeys([*self.topics, *old.topics])
+
+    def touched_acls(self, old: Image) -> Iterable[Uuid]:
+        """The ids of all ACLs that may differ from those in `old`."""
+        if self.acls is old.acls:
+            return ()
+        step = self._step_from(old)
+        return step.acls if step is not None else dict.fromkeys([*self.acls, *old.acls])
 
     def _step_from(self, old: Image) -> Step | None:
         return self.step if self.step is not None and self.step.since == old.offset else None

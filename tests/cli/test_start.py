@@ -5,6 +5,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -156,3 +157,14 @@ def test_a_file_that_is_not_there_is_one_line_and_exit_code_2(tmp_path: Path) ->
     said = in_process("start", str(tmp_path / "nowhere.properties"))
     assert said.code == 2
     assert "nowhere.properties cannot be read" in said.err
+
+
+def test_a_node_without_security_imports_none_of_it() -> None:
+    program = (
+        "import sys, ottla\n"
+        "with ottla.Node() as node:\n"
+        "    print([name for name in sys.modules if name.startswith(('ottla.security', 'ottla.broker.guard')) "
+        "or name == 'ottla.broker.dispatch.sign_in'])\n"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert said.stdout.strip() == "[]", said

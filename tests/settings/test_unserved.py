@@ -19,7 +19,6 @@ def settings(**texts: str) -> ServerSettings:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "allow every request"),
         ("create.topic.policy.class.name", "a.Policy", "make topics that the policy forbids"),
         ("alter.config.policy.class.name", "a.Policy", "take settings that the policy forbids"),
         ("client.quota.callback.class", "a.Quota", "other limits"),

@@ -21,7 +21,10 @@ BY_ID_FROM = 13
 #: Below this a copy is cheaper than a sendfile call of its own.
 _COPY_BYTES_MAX = 16 << 10
 _NO_RECORDS = b""
-_UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+#: What is not looked up in the log at all.
+_UNKNOWN = frozenset(
+    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+)
 
 
 def wanted_of(request: FetchRequest, by_id: bool) -> Iterator[Wanted]:

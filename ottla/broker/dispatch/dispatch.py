@@ -280,8 +280,17 @@ class Dispatch:
             raise PeerError(f"the handler of {api.name} cannot be imported: {error}") from error
         if self._around is not None:
             handler = self._around(handler)
+        handler = self.guarded(handler)
         route = self._routes[key << 16 | version] = _Route(handler, key, version)
         return route
+
+    def guarded(self, handler: Handler) -> Handler:
+        """The handler, behind the questions to the authorizer where there is one."""
+        if self._node.authorizer is None:
+            return handler
+        from ottla.broker.guard.guards import guarded
+
+        return guarded(self._node.authorizer, handler)
 
     def _offer_versions(self, correlation_id: int, slot: Slot) -> None:
         from ottla.broker.handlers.api_versions import offer

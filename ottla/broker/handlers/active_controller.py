@@ -83,7 +83,7 @@ def open_envelope(call: Call, request: EnvelopeRequest) -> Later:
         unstable=node.settings.unstable_api_versions_enable
     ):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{api.name} v{origin.version} is not served here")
-    handler = handlers[api.key]
+    handler = node.controller_dispatch.guarded(handlers[api.key])
     try:
         inner, _ = decoder(api.request, origin.version)(memoryview(bytes(request.request_data)), position)
     except Malformed as error:

@@ -265,6 +265,10 @@ class ParkedFetch:
                 raise KafkaError(_gone(self.node, wanted))
         else:
             name = str(wanted.topic)
+        authorizer = self.node.authorizer
+        if authorizer is not None:
+            # Here, since a session has partitions that the request does not name.
+            authorizer.check_read(self.call, name)
         try:
             return self.node.leader_of(name, wanted.partition)
         except KafkaError as error:

@@ -1,9 +1,9 @@
-"""SASL, ACLs, delegation tokens and SCRAM credentials, as a broker without authentication and authorizer has them.
+"""SASL after its end, ACLs, delegation tokens and SCRAM credentials.
 
 Rules:
-- On a PLAINTEXT listener everyone is authenticated from the first byte, so a SASL request comes too late.
+- A request of SASL that comes here comes too late: the listener's own sign-in is over, or it has none.
 - Without an authorizer there is nothing to say of ACLs: SECURITY_DISABLED, each thing of the request alone.
-- Tokens are given to authenticated clients only: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
+- Tokens are not served: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, or DELEGATION_TOKEN_AUTH_DISABLED.
 - SCRAM credentials are kept in the metadata all the same, for listeners that are to have SASL (KIP-554).
 
 An ACL whose kind of resource, pattern, operation or permission is "unknown" (0) closes the connection, as in Apache
@@ -12,11 +12,14 @@ Kafka.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ottla.broker.call.handler import Call, handles
-from ottla.controller import scram
+from ottla.broker.call.reply import Later, Reply
+from ottla.controller import acl, scram
 from ottla.kernel.error import ErrorCode
-from ottla.net.inbound import PeerError
-from ottla.wire.api import BOTH, ApiKey
+from ottla.net.inbound import ANONYMOUS, PeerError
+from ottla.wire.api import BOTH, CONTROLLER, ApiKey
 from ottla.wire.api import create_acls as creation
 from ottla.wire.api import create_delegation_token as token
 from ottla.wire.api import delete_acls as deletion
@@ -35,7 +38,6 @@ _NO_AUTHORIZER = "No Authorizer is configured."
 #: The number of "unknown" in Kafka's ACL enumerations. Numbers that they do not have are taken.
 _UNKNOWN = 0
 _REQUESTER_FROM = 3
-_NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 
 @handles(ApiKey.SASL_HANDSHAKE, on=BOTH)
@@ -58,29 +60,67 @@ def sasl_authenticate(call: Call, request: SaslAuthenticateRequest) -> SaslAuthe
 
 @handles(ApiKey.DESCRIBE_ACLS, on=BOTH)
 def describe_acls(call: Call, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    """There is no authorizer."""
+    """The rules that a filter takes; there are none without an authorizer."""
     _check(request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
-    return DescribeAclsResponse(
-        error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured on the broker"
-    )
+    if call.node.authorizer is None:
+        return DescribeAclsResponse(
+            error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured on the broker"
+        )
+    return acl.describe_acls(call.node.image.acls.values(), acl.filter_of(request))
 
 
-@handles(ApiKey.CREATE_ACLS, on=BOTH)
-def create_acls(call: Call, request: creation.CreateAclsRequest) -> creation.CreateAclsResponse:
-    """There is no authorizer."""
+@handles(ApiKey.CREATE_ACLS)
+def create_acls(call: Call, request: creation.CreateAclsRequest) -> Reply:
+    """The active controller writes the rules."""
+    return _not_created(call, request) or _forward(call, request)
+
+
+@handles(ApiKey.CREATE_ACLS, on=CONTROLLER)
+def create_acls_here(call: Call, request: creation.CreateAclsRequest) -> Reply:
+    """This node's controller writes the rules."""
+    return _not_created(call, request) or _decide(call, request)
+
+
+@handles(ApiKey.DELETE_ACLS)
+def delete_acls(call: Call, request: deletion.DeleteAclsRequest) -> Reply:
+    """The active controller deletes the rules."""
+    return _not_deleted(call, request) or _forward(call, request)
+
+
+@handles(ApiKey.DELETE_ACLS, on=CONTROLLER)
+def delete_acls_here(call: Call, request: deletion.DeleteAclsRequest) -> Reply:
+    """This node's controller deletes the rules."""
+    return _not_deleted(call, request) or _decide(call, request)
+
+
+def _not_created(call: Call, request: creation.CreateAclsRequest) -> creation.CreateAclsResponse | None:
     for each in request.creations:
         _check(each.resource_type, each.resource_pattern_type, each.operation, each.permission_type)
+    if call.node.authorizer is not None:
+        return None
     refused = creation.AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER)
     return creation.CreateAclsResponse(results=[refused] * len(request.creations))
 
 
-@handles(ApiKey.DELETE_ACLS, on=BOTH)
-def delete_acls(call: Call, request: deletion.DeleteAclsRequest) -> deletion.DeleteAclsResponse:
-    """There is no authorizer."""
+def _not_deleted(call: Call, request: deletion.DeleteAclsRequest) -> deletion.DeleteAclsResponse | None:
     for each in request.filters:
         _check(each.resource_type_filter, each.pattern_type_filter, each.operation, each.permission_type)
+    if call.node.authorizer is not None:
+        return None
     refused = deletion.DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER)
     return deletion.DeleteAclsResponse(filter_results=[refused] * len(request.filters))
+
+
+def _forward(call: Call, request: Any) -> Later:
+    later = Later()
+    call.node.controllers.forward(call, request, later.resolve)
+    return later
+
+
+def _decide(call: Call, request: Any) -> Later:
+    later = Later()
+    call.node.quorum.ask(request, later.resolve, call.version)
+    return later
 
 
 def _check(*elements: int) -> None:
@@ -91,12 +131,19 @@ def _check(*elements: int) -> None:
 # ---- delegation tokens
 
 
+def _no_tokens(call: Call) -> ErrorCode:
+    """Kafka refuses those who did not sign in first, then all as long as there is no delegation.token.secret.key."""
+    if call.principal == ANONYMOUS:
+        return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+
+
 @handles(ApiKey.CREATE_DELEGATION_TOKEN, on=BOTH)
 def create_token(call: Call, request: token.CreateDelegationTokenRequest) -> token.CreateDelegationTokenResponse:
     """Not without authentication."""
     kind, name = call.principal.split(":", 1)
     response = token.CreateDelegationTokenResponse(
-        error_code=_NOT_ALLOWED,
+        error_code=_no_tokens(call),
         principal_type=kind,
         principal_name=name,
         issue_timestamp_ms=-1,
@@ -114,19 +161,19 @@ def create_token(call: Call, request: token.CreateDelegationTokenRequest) -> tok
 @handles(ApiKey.RENEW_DELEGATION_TOKEN, on=BOTH)
 def renew_token(call: Call, request: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
     """Not without authentication."""
-    return RenewDelegationTokenResponse(error_code=_NOT_ALLOWED, expiry_timestamp_ms=-1)
+    return RenewDelegationTokenResponse(error_code=_no_tokens(call), expiry_timestamp_ms=-1)
 
 
 @handles(ApiKey.EXPIRE_DELEGATION_TOKEN, on=BOTH)
 def expire_token(call: Call, request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
     """Not without authentication."""
-    return ExpireDelegationTokenResponse(error_code=_NOT_ALLOWED, expiry_timestamp_ms=-1)
+    return ExpireDelegationTokenResponse(error_code=_no_tokens(call), expiry_timestamp_ms=-1)
 
 
 @handles(ApiKey.DESCRIBE_DELEGATION_TOKEN, on=BOTH)
 def describe_tokens(call: Call, request: DescribeDelegationTokenRequest) -> DescribeDelegationTokenResponse:
     """Not without authentication."""
-    return DescribeDelegationTokenResponse(error_code=_NOT_ALLOWED)
+    return DescribeDelegationTokenResponse(error_code=_no_tokens(call))
 
 
 # ---- SCRAM

@@ -116,6 +116,8 @@ def _one(
     name = call.node.topic_name(topic_id)
     if name is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    if call.node.authorizer is not None:
+        call.node.authorizer.check_read(call, name)
     call.node.leader_of(name, index)
     if not said:
         done(None)

@@ -172,6 +172,7 @@ class ParkedShareFetch:
 
     def __init__(self, call: Call, request: ShareFetchRequest, session: ShareSession, whole: _Whole) -> None:
         self.node: BrokerNode = call.node
+        self._call = call
         self._request = request
         self._session = session
         self._whole = whole
@@ -247,6 +248,8 @@ class ParkedShareFetch:
         name = self.node.topic_name(topic_id)
         if name is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        if self.node.authorizer is not None:
+            self.node.authorizer.check_read(self._call, name)
         partition = self.node.leader_of(name, index)
         known = self._leaders.get(key)
         if known is not None and known.error is not None:

@@ -243,7 +243,6 @@ class NetworkDeclaration:
         "The Java class that decides who may do what; empty lets everyone do everything.",
         NOT_NULL,
         LOW,
-        served=False,
     )
     client_quota_callback_class = class_name(
         "client.quota.callback.class",

@@ -199,6 +199,10 @@ class ServerSettings(
         """The names that were given and not declared: listeners' own settings, those of plug-ins."""
         return sorted({name for layer in self._layers for name in layer.texts} - self.declared().keys())
 
+    def plain_text(self, name: str) -> str | None:
+        """What was written of a setting that is not declared: an authorizer's."""
+        return next((layer.texts[name] for layer in self._layers if name in layer.texts), None)
+
     def unknown(self) -> list[str]:
         """The names that were given and that belong to nothing Kafka knows: it takes them and does nothing."""
         given = [name for name in self.undeclared() if name not in _UNDECLARED and self.behind(name) is None]

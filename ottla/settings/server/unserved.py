@@ -16,9 +16,10 @@ from ottla.settings.schema import SettingSource, nearest
 if TYPE_CHECKING:
     from ottla.settings.server.settings import ServerSettings
 
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
 #: Setting -> what a node that ignored it would do.
 STOPS = {
-    "authorizer.class.name": "it has no authorizer and would allow every request",
     "create.topic.policy.class.name": "it runs no Java policy and would make topics that the policy forbids",
     "alter.config.policy.class.name": "it runs no Java policy and would take settings that the policy forbids",
     "client.quota.callback.class": "it runs no Java quotas and would hold clients to other limits",
@@ -45,6 +46,11 @@ REMOVED = {
 
 def check_served(settings: ServerSettings) -> None:
     """Raise OttlaError for the first setting that this node must not ignore."""
+    if settings.authorizer_class_name not in ("", STANDARD_AUTHORIZER):
+        raise OttlaError(
+            f"authorizer.class.name={settings.authorizer_class_name}: this node runs no Java authorizer and would let "
+            f"everybody do everything; give {STANDARD_AUTHORIZER}, or remove it to start all the same"
+        )
     declared = settings.declared()
     for name, why in STOPS.items():
         if settings.text(name) not in (declared[name].default_text, None):
@@ -109,4 +115,6 @@ def _without_effect(settings: ServerSettings) -> list[str]:
     ]
     given = settings.undeclared()
     found += [name for name in given if (of := settings.behind(name)) is not None and not of.served]
-    return sorted(found + [name for name in _OF_AUTHORIZERS if name in given])
+    if not settings.authorizer_class_name:
+        found += [name for name in _OF_AUTHORIZERS if name in given]
+    return sorted(found)

@@ -1,0 +1,103 @@
+"""The node's authorizer: Kafka's StandardAuthorizer, with the rules of the metadata.
+
+Rules:
+- It follows the committed metadata: a rule counts from when the node has it.
+- Denials are logged at INFO by `ottla.authorizer`, what is allowed at DEBUG, unless a question only filters a list.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from typing import TYPE_CHECKING
+
+from ottla.broker.call.handler import Call
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.metadata.image import Image
+from ottla.security.acl import CLUSTER_NAME, AclKind, Operation, Rules
+from ottla.settings.server.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from ottla.broker.metadata_node import MetadataNode
+
+_log = logging.getLogger("ottla.authorizer")
+
+#: What is answered where something of a kind may not be done.
+CODES = {
+    AclKind.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    AclKind.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    AclKind.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    AclKind.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+
+
+class Authorizer:
+    """Made by a node that is told to have one."""
+
+    def __init__(self, node: MetadataNode) -> None:
+        self.node = node
+        self.rules = _rules(node.settings)
+        self._image = Image.empty()
+
+    def follow(self, image: Image) -> None:
+        """The metadata is now this."""
+        old, self._image = self._image, image
+        if image.acls is old.acls:
+            return
+        step = image.touched_acls(old)
+        for each in step:
+            if each in old.acls:
+                self.rules.remove(old.acls[each])
+            if each in image.acls:
+                self.rules.add(image.acls[each])
+
+    def allows(
+        self, call: Call, operation: Operation, kind: AclKind, name: str = CLUSTER_NAME, *, told: bool = True
+    ) -> bool:
+        """May the client do this? `told`: does it show in the log?"""
+        principal, host = call.principal, java_host(call.client_address)
+        allowed = self.rules.allows(principal, host, operation, kind, name)
+        if told and _log.isEnabledFor(logging.INFO):
+            level = logging.DEBUG if allowed else logging.INFO
+            said = "is allowed" if allowed else "is denied"
+            _log.log(level, "%s %s %s on %s %.200s from %s", principal, said, operation.name, kind.name, name, host)
+        return allowed
+
+    def check(self, call: Call, operation: Operation, kind: AclKind, name: str = CLUSTER_NAME) -> None:
+        """KafkaError with the kind's code, if the client may not."""
+        if not self.allows(call, operation, kind, name):
+            raise KafkaError(CODES[kind])
+
+    def check_read(self, call: Call, topic: str) -> None:
+        """KafkaError, if the client may not read a topic."""
+        self.check(call, Operation.READ, AclKind.TOPIC, topic)
+
+    def allows_any(self, call: Call, operation: Operation, kind: AclKind) -> bool:
+        """May the client do this to any one resource of the kind?"""
+        return self.rules.allows_any(call.principal, java_host(call.client_address), operation, kind)
+
+    def operations(self, call: Call, kind: AclKind, name: str = CLUSTER_NAME) -> int:
+        """The authorized operations of a resource, a bit each (KIP-430)."""
+        return self.rules.operations(call.principal, java_host(call.client_address), kind, name)
+
+
+def java_host(address: str) -> str:
+    """An address as Java's getHostAddress writes it, which is how rules have it: 0:0:0:0:0:0:0:1."""
+    if ":" not in address:
+        return address
+    packed = ipaddress.IPv6Address(address.partition("%")[0])
+    if packed.ipv4_mapped is not None:
+        return str(packed.ipv4_mapped)
+    return ":".join(f"{int(each, 16):x}" for each in packed.exploded.split(":"))
+
+
+def _rules(settings: ServerSettings) -> Rules:
+    users = [each.strip() for each in (settings.plain_text("super.users") or "").split(";") if each.strip()]
+    for each in users:
+        kind, colon, name = each.partition(":")
+        if not (kind and colon and name):
+            raise OttlaError(f"super.users: {each} is not TYPE:NAME (User:admin); users are separated by ;")
+    otherwise = (settings.plain_text("allow.everyone.if.no.acl.found") or "false").strip().lower()
+    if otherwise not in ("true", "false"):
+        raise OttlaError(f"allow.everyone.if.no.acl.found={otherwise}: it takes true or false")
+    return Rules(users, otherwise=otherwise == "true")

@@ -1,0 +1,153 @@
+"""Which question each API asks of the authorizer.
+
+Rules:
+- `GUARDS` has an entry for every API that a node serves. One without is refused.
+- What is about one thing is one question (`whole`), about several one question each (`parts`); what hides parts of an
+  answer is in `topics` and `groups`.
+
+The questions are those of Kafka's KafkaApis, ControllerApis and AclApis.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ottla.broker.call.handler import Call, Handler
+from ottla.broker.call.reply import Reply
+from ottla.broker.guard import groups, topics, transactions
+from ottla.broker.guard.authorizer import Authorizer
+from ottla.broker.guard.parts import Guard, both, cluster, free, parts, whole
+from ottla.broker.guard.refusal import refusal_of
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.security.acl import AclKind, Operation
+from ottla.wire.api import ApiKey
+
+
+def guarded(authorizer: Authorizer, handler: Handler) -> Handler:
+    """The handler behind its guard."""
+    guard = GUARDS.get(handler.api.key, _refused)
+    handler = Handler(handler.api, handler.function, refusal_of(handler))
+    return Handler(handler.api, partial(guard, authorizer, handler), handler.refuse)
+
+
+def _refused(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
+    raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+_alter, _describe = cluster(Operation.ALTER), cluster(Operation.DESCRIBE)
+_act = cluster(Operation.CLUSTER_ACTION)
+_in_group = whole(Operation.READ, AclKind.GROUP, "group_id")
+
+
+def _topic_parts(operation: Operation, name: str, out: str = "topics", *, by_id: bool = False) -> Guard:
+    return parts(operation, AclKind.TOPIC, "topics", name, out, by_id=by_id)
+
+
+GUARDS: dict[int, Guard] = {
+    ApiKey.API_VERSIONS: free,
+    ApiKey.SASL_HANDSHAKE: free,
+    ApiKey.SASL_AUTHENTICATE: free,
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: free,
+    ApiKey.PUSH_TELEMETRY: free,
+    # They are refused to everyone.
+    ApiKey.CREATE_DELEGATION_TOKEN: free,
+    ApiKey.RENEW_DELEGATION_TOKEN: free,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: free,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: free,
+    # ---- topics and records
+    ApiKey.PRODUCE: topics.produce,
+    ApiKey.FETCH: topics.fetch,
+    ApiKey.METADATA: topics.metadata,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: topics.describe_topic_partitions,
+    ApiKey.LIST_OFFSETS: _topic_parts(Operation.DESCRIBE, "name"),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: topics.leader_epochs,
+    ApiKey.DELETE_RECORDS: _topic_parts(Operation.DELETE, "name"),
+    ApiKey.DESCRIBE_PRODUCERS: _topic_parts(Operation.READ, "name"),
+    ApiKey.CREATE_TOPICS: topics.create_topics,
+    ApiKey.DELETE_TOPICS: topics.delete_topics,
+    ApiKey.CREATE_PARTITIONS: parts(Operation.ALTER, AclKind.TOPIC, "topics", "name", "results"),
+    ApiKey.DESCRIBE_CONFIGS: topics.describe_configs,
+    ApiKey.ALTER_CONFIGS: topics.alter_configs,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: topics.alter_configs,
+    # ---- groups
+    ApiKey.FIND_COORDINATOR: groups.find_coordinator,
+    ApiKey.JOIN_GROUP: _in_group,
+    ApiKey.SYNC_GROUP: groups.sync,
+    ApiKey.HEARTBEAT: _in_group,
+    ApiKey.LEAVE_GROUP: _in_group,
+    ApiKey.OFFSET_COMMIT: both(_in_group, _topic_parts(Operation.READ, "name", by_id=True)),
+    ApiKey.OFFSET_FETCH: groups.offset_fetch,
+    ApiKey.OFFSET_DELETE: both(whole(Operation.DELETE, AclKind.GROUP, "group_id"), groups.offset_delete),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: both(_in_group, groups.subscribe),
+    ApiKey.SHARE_GROUP_HEARTBEAT: both(_in_group, groups.subscribe),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: both(_in_group, groups.streams_heartbeat),
+    ApiKey.DESCRIBE_GROUPS: groups.describe("groups"),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: groups.describe("group_ids"),
+    ApiKey.SHARE_GROUP_DESCRIBE: groups.describe("group_ids"),
+    ApiKey.STREAMS_GROUP_DESCRIBE: groups.describe("group_ids"),
+    ApiKey.DELETE_GROUPS: parts(Operation.DELETE, AclKind.GROUP, "groups_names", None, "results"),
+    ApiKey.LIST_GROUPS: groups.list_groups,
+    ApiKey.SHARE_FETCH: _in_group,
+    ApiKey.SHARE_ACKNOWLEDGE: _in_group,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: both(_in_group, _topic_parts(Operation.READ, "topic_name", "responses")),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: both(
+        whole(Operation.DELETE, AclKind.GROUP, "group_id"), _topic_parts(Operation.READ, "topic_name", "responses")
+    ),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: groups.share_offsets,
+    # ---- transactions
+    ApiKey.INIT_PRODUCER_ID: transactions.init_producer_id,
+    ApiKey.ADD_PARTITIONS_TO_TXN: transactions.add_partitions,
+    ApiKey.ADD_OFFSETS_TO_TXN: both(whole(Operation.WRITE, AclKind.TRANSACTIONAL_ID, "transactional_id"), _in_group),
+    ApiKey.END_TXN: whole(Operation.WRITE, AclKind.TRANSACTIONAL_ID, "transactional_id"),
+    ApiKey.TXN_OFFSET_COMMIT: both(
+        whole(Operation.WRITE, AclKind.TRANSACTIONAL_ID, "transactional_id"),
+        both(_in_group, _topic_parts(Operation.READ, "name", by_id=True)),
+    ),
+    ApiKey.WRITE_TXN_MARKERS: transactions.write_markers,
+    ApiKey.DESCRIBE_TRANSACTIONS: transactions.describe,
+    ApiKey.LIST_TRANSACTIONS: transactions.list_transactions,
+    # ---- the cluster
+    ApiKey.DESCRIBE_CLUSTER: topics.describe_cluster,
+    ApiKey.DESCRIBE_QUORUM: _describe,
+    ApiKey.ADD_RAFT_VOTER: _alter,
+    ApiKey.REMOVE_RAFT_VOTER: _alter,
+    ApiKey.DESCRIBE_LOG_DIRS: _describe,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: _alter,
+    ApiKey.LIST_CONFIG_RESOURCES: cluster(Operation.DESCRIBE_CONFIGS),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: cluster(Operation.DESCRIBE_CONFIGS),
+    ApiKey.ALTER_CLIENT_QUOTAS: cluster(Operation.ALTER_CONFIGS),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _describe,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter,
+    ApiKey.DESCRIBE_ACLS: _describe,
+    ApiKey.CREATE_ACLS: _alter,
+    ApiKey.DELETE_ACLS: _alter,
+    ApiKey.UNREGISTER_BROKER: _alter,
+    ApiKey.ELECT_LEADERS: _alter,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _alter,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _describe,
+    ApiKey.UPDATE_FEATURES: _alter,
+    # ---- nodes among themselves
+    **dict.fromkeys(
+        (
+            ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+            ApiKey.READ_SHARE_GROUP_STATE,
+            ApiKey.WRITE_SHARE_GROUP_STATE,
+            ApiKey.DELETE_SHARE_GROUP_STATE,
+            ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+            ApiKey.BROKER_REGISTRATION,
+            ApiKey.BROKER_HEARTBEAT,
+            ApiKey.CONTROLLER_REGISTRATION,
+            ApiKey.ALTER_PARTITION,
+            ApiKey.ALLOCATE_PRODUCER_IDS,
+            ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+            ApiKey.ENVELOPE,
+            ApiKey.FETCH_SNAPSHOT,
+            ApiKey.VOTE,
+            ApiKey.BEGIN_QUORUM_EPOCH,
+            ApiKey.END_QUORUM_EPOCH,
+            ApiKey.UPDATE_RAFT_VOTER,
+        ),
+        _act,
+    ),
+}

@@ -1,0 +1,107 @@
+"""Guards of requests that name several things: what may not be done is refused, the rest goes to the handler.
+
+A guard is a function (authorizer, handler, call, request) -> reply. The refusals are made by the handler's own
+`refuse`, from a request that names only what is refused, and stand behind the handler's own answers.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ottla.broker.call.handler import Call, Handler
+from ottla.broker.call.reply import Later, NoReply, Reply
+from ottla.broker.guard.authorizer import CODES, Authorizer
+from ottla.kernel.error import KafkaError
+from ottla.security.acl import CLUSTER_NAME, AclKind, Operation
+
+Guard = Callable[[Authorizer, Handler, Call, Any], Reply]
+
+
+def free(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
+    """Everyone may; or the handler itself asks."""
+    return handler.function(call, request)
+
+
+def whole(operation: Operation, kind: AclKind, field: str | None = None) -> Guard:
+    """Ask one question for the whole request: about the cluster, or about what a field names."""
+
+    def guard(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
+        name = CLUSTER_NAME if field is None else getattr(request, field)
+        authorizer.check(call, operation, kind, name or "")
+        return handler.function(call, request)
+
+    return guard
+
+
+def cluster(operation: Operation) -> Guard:
+    """The same for the cluster."""
+    return whole(operation, AclKind.CLUSTER)
+
+
+def both(first: Guard, second: Guard) -> Guard:
+    """The second guard stands behind the first."""
+
+    def guard(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
+        inner = Handler(handler.api, lambda call, request: second(authorizer, handler, call, request), handler.refuse)
+        return first(authorizer, inner, call, request)
+
+    return guard
+
+
+def parts(operation: Operation, kind: AclKind, field: str, name: str | None, out: str, *, by_id: bool = False) -> Guard:
+    """A question about each element of the list `field`, by its attribute `name`; answers are in the list `out`."""
+
+    def guard(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
+        def may(each: Any) -> bool:
+            asked = each if name is None else getattr(each, name)
+            if by_id and not asked:
+                # A topic that is named by an id which is not known: the handler says so.
+                asked = call.node.topic_name(each.topic_id)
+                if asked is None:
+                    return True
+            return authorizer.allows(call, operation, kind, asked)
+
+        return split(handler, call, request, field, out, may, KafkaError(CODES[kind]))
+
+    return guard
+
+
+def split(
+    handler: Handler, call: Call, request: Any, field: str, out: str, may: Callable[[Any], bool], error: KafkaError
+) -> Reply:
+    """Have the handler answer about what may be done, and add refusals of the rest."""
+    asked: Sequence[Any] = getattr(request, field) or ()
+    refused = [each for each in asked if not may(each)]
+    if not refused:
+        return handler.function(call, request)
+    told = handler.refuse(with_field(request, field, refused), call.version, error)
+    if len(refused) == len(asked):
+        return told
+    gone = set(map(id, refused))
+    kept = [each for each in asked if id(each) not in gone]
+
+    def add(response: Any) -> Any:
+        setattr(response, out, [*getattr(response, out), *getattr(told, out)])
+        return response
+
+    return amended(handler.function(call, with_field(request, field, kept)), add)
+
+
+def with_field(request: Any, field: str, value: Any) -> Any:
+    """The request with another value of one field."""
+    made = copy.copy(request)
+    setattr(made, field, value)
+    return made
+
+
+def amended(reply: Reply, amend: Callable[[Any], Any]) -> Reply:
+    """The reply with its response changed, now or when it comes; errors of the whole stay."""
+    if isinstance(reply, Later):
+        if not reply.resolved:
+            later = Later(reply.superseded)
+            reply.then(lambda value: later.resolve(amended(value, amend)))
+            return later
+        reply = reply.value
+    return reply if isinstance(reply, KafkaError | NoReply) else amend(reply)

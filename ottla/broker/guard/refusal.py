@@ -1,0 +1,134 @@
+"""How a refusal looks where it is not the answer's own form with a code in it: Apache Kafka's details, API by API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.broker.call.handler import Handler
+from ottla.broker.call.reply import Refusal
+from ottla.broker.guard.authorizer import CODES
+from ottla.kernel.error import KafkaError
+from ottla.kernel.error_message import standard
+from ottla.wire.api import ApiKey
+from ottla.wire.api.alter_partition_reassignments import ReassignablePartitionResponse, ReassignableTopicResponse
+from ottla.wire.api.alter_replica_log_dirs import AlterReplicaLogDirPartitionResult, AlterReplicaLogDirTopicResult
+from ottla.wire.api.describe_user_scram_credentials import DescribeUserScramCredentialsResult
+from ottla.wire.api.list_partition_reassignments import (
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+
+_CODES = frozenset(CODES.values())
+_NO_PROTOCOL_FROM = 7
+_BATCHED_FROM = 4
+_SHARE = 2
+#: The words that are always said of the code stand beside it.
+_WORDED = {
+    ApiKey.DESCRIBE_PRODUCERS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.ALTER_CONFIGS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.ALTER_CLIENT_QUOTAS,
+}
+
+
+def refusal_of(handler: Handler) -> Refusal:
+    """The handler's own refusal; of what is not authorized, as Apache says it."""
+    key = ApiKey(handler.api.key)
+    shape = _SHAPES.get(key)
+
+    def refuse(request: Any, version: int, error: KafkaError) -> Any:
+        if error.code not in _CODES:
+            return handler.refuse(request, version, error)
+        if not error.message and key in _WORDED:
+            error = KafkaError(error.code, standard(error.code))
+        elif not error.message and key == ApiKey.CREATE_TOPICS:
+            error = KafkaError(error.code, "Authorization failed.")
+        response = handler.refuse(request, version, error)
+        if shape is not None:
+            shape(request, version, error, response)
+        return response
+
+    return refuse
+
+
+def _delete_records(request: Any, version: int, error: KafkaError, response: Any) -> None:
+    for topic in response.topics:
+        for each in topic.partitions:
+            each.low_watermark = -1
+
+
+def _find_coordinator(request: Any, version: int, error: KafkaError, response: Any) -> None:
+    for each in response.coordinators if version >= _BATCHED_FROM else (response,):
+        each.node_id = each.port = -1
+        if request.key_type == _SHARE:
+            each.error_message = standard(error.code)
+
+
+def _join_group(request: Any, version: int, error: KafkaError, response: Any) -> None:
+    if version >= _NO_PROTOCOL_FROM:
+        response.protocol_name = None
+
+
+def _create_topics(request: Any, version: int, error: KafkaError, response: Any) -> None:
+    for each in response.topics:
+        each.configs = []
+
+
+def _log_dirs(request: Any, version: int, error: KafkaError, response: Any) -> None:
+    topics: dict[str, list[int]] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            topics.setdefault(topic.name, []).extend(topic.partitions)
+    response.results = [
+        AlterReplicaLogDirTopicResult(
+            topic_name=name,
+            partitions=[
+                AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error.code)
+                for index in dict.fromkeys(indexes)
+            ],
+        )
+        for name, indexes in topics.items()
+    ]
+
+
+def _credentials(request: Any, version: int, error: KafkaError, response: Any) -> None:
+    response.results = [DescribeUserScramCredentialsResult(error_code=error.code, error_message=None)]
+
+
+def _reassignments(request: Any, version: int, error: KafkaError, response: Any) -> None:
+    response.topics = [
+        OngoingTopicReassignment(
+            name=topic.name,
+            partitions=[OngoingPartitionReassignment(partition_index=index) for index in topic.partition_indexes],
+        )
+        for topic in request.topics or ()
+    ]
+
+
+def _reassigned(request: Any, version: int, error: KafkaError, response: Any) -> None:
+    response.responses = [
+        ReassignableTopicResponse(
+            name=topic.name,
+            partitions=[
+                ReassignablePartitionResponse(
+                    partition_index=each.partition_index, error_code=error.code, error_message=None
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+
+
+_SHAPES: dict[int, Callable[[Any, int, KafkaError, Any], None]] = {
+    ApiKey.DELETE_RECORDS: _delete_records,
+    ApiKey.FIND_COORDINATOR: _find_coordinator,
+    ApiKey.JOIN_GROUP: _join_group,
+    ApiKey.CREATE_TOPICS: _create_topics,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: _log_dirs,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _credentials,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _reassigned,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _reassignments,
+}

@@ -1,0 +1,305 @@
+"""Guards of requests about topics, their records and their settings.
+
+A topic that a client may not describe is refused in the same way whether it is there or not; where all topics are asked
+for it is left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.call.handler import Call, Handler
+from ottla.broker.call.reply import NO_REPLY, Reply
+from ottla.broker.guard.authorizer import CODES, Authorizer
+from ottla.broker.guard.parts import amended, split, with_field
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import NO_UUID
+from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from ottla.net.inbound import PeerError
+from ottla.security.acl import AclKind, Operation
+from ottla.wire.api import ApiKey
+from ottla.wire.api.create_topics import CreateTopicsRequest
+from ottla.wire.api.describe_cluster import DescribeClusterRequest
+from ottla.wire.api.describe_topic_partitions import DescribeTopicPartitionsRequest
+from ottla.wire.api.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from ottla.wire.api.produce import ProduceRequest
+from ottla.wire.batch import HEADER_BYTES, TRANSACTIONAL
+
+_BY_ID_FROM = 12
+#: The low byte of a batch's attributes.
+_ATTRIBUTES_LOW = 22
+_DENIED = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+def produce(authorizer: Authorizer, handler: Handler, call: Call, request: ProduceRequest) -> Reply:
+    """Write on each topic, and on the transactional id of what is transactional."""
+    if request.transactional_id is not None and _has_transactional(request):
+        authorizer.check(call, Operation.WRITE, AclKind.TRANSACTIONAL_ID, request.transactional_id)
+
+    def may(topic: Any) -> bool:
+        name = topic.name or call.node.topic_name(topic.topic_id)
+        return name is None or authorizer.allows(call, Operation.WRITE, AclKind.TOPIC, name)
+
+    reply = split(handler, call, request, "topic_data", "responses", may, _DENIED)
+    if request.acks == 0 and reply is not NO_REPLY:
+        raise PeerError("a produce request with acks=0 failed")
+    return reply
+
+
+def _has_transactional(request: ProduceRequest) -> bool:
+    return any(
+        data.records is not None
+        and len(data.records) >= HEADER_BYTES
+        and bool(data.records[_ATTRIBUTES_LOW] & TRANSACTIONAL)
+        for topic in request.topic_data
+        for data in topic.partition_data
+    )
+
+
+def fetch(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
+    """Followers and observers act for the cluster; of a consumer's partitions the handler asks each time it reads."""
+    replica_id = request.replica_id if request.replica_id >= 0 else request.replica_state.replica_id
+    is_controllers = call.connection.listener_name in call.node.settings.controller_listener_names
+    if replica_id >= 0 or is_controllers:
+        authorizer.check(call, Operation.CLUSTER_ACTION, AclKind.CLUSTER)
+    return handler.function(call, request)
+
+
+def leader_epochs(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
+    """Nodes may ask about all, clients about what they may describe."""
+    if authorizer.allows(call, Operation.CLUSTER_ACTION, AclKind.CLUSTER, told=False):
+        return handler.function(call, request)
+
+    def may(topic: Any) -> bool:
+        return authorizer.allows(call, Operation.DESCRIBE, AclKind.TOPIC, topic.topic)
+
+    return split(handler, call, request, "topics", "topics", may, _DENIED)
+
+
+# ---- what there is
+
+
+def metadata(authorizer: Authorizer, handler: Handler, call: Call, request: MetadataRequest) -> Reply:
+    """The topics that the client may describe; it makes those that it may create."""
+    refused: list[MetadataResponseTopic] = []
+    everything = request.topics is None or (call.version == 0 and not request.topics)
+
+    def describes(name: str, *, told: bool = True) -> bool:
+        return authorizer.allows(call, Operation.DESCRIBE, AclKind.TOPIC, name, told=told)
+
+    if not everything:
+        request = with_field(request, "topics", _kept(authorizer, call, request, refused))
+
+    def amend(response: MetadataResponse) -> MetadataResponse:
+        # In version 0 the handler takes no topics for all of them.
+        shown = list(response.topics) if everything or request.topics else []
+        if everything:
+            shown = [each for each in shown if describes(each.name or "", told=False)]
+        for topic in shown:
+            if request.include_topic_authorized_operations and topic.name is not None:
+                topic.topic_authorized_operations = authorizer.operations(call, AclKind.TOPIC, topic.name)
+        response.topics = [*shown, *refused]
+        if request.include_cluster_authorized_operations:
+            response.cluster_authorized_operations = _of_cluster(authorizer, call)
+        return response
+
+    return amended(handler.function(call, request), amend)
+
+
+def _kept(
+    authorizer: Authorizer, call: Call, request: MetadataRequest, refused: list[MetadataResponseTopic]
+) -> list[Any]:
+    """The topics of a request that the handler is asked about; refusals of the others go to `refused`."""
+    node = call.node
+    creates = request.allow_auto_topic_creation and node.settings.auto_create_topics_enable
+    kept: list[Any] = []
+    by_id = call.version >= _BY_ID_FROM and any(each.topic_id != NO_UUID for each in request.topics or ())
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    for each in request.topics or ():
+        if by_id:
+            name = node.topic_name(each.topic_id) if each.topic_id != NO_UUID else None
+            if name is None or authorizer.allows(call, Operation.DESCRIBE, AclKind.TOPIC, name):
+                kept.append(each)
+            else:
+                refused.append(MetadataResponseTopic(error_code=code, name=None, topic_id=each.topic_id))
+            continue
+        name = each.name or ""
+        may = authorizer.allows(call, Operation.DESCRIBE, AclKind.TOPIC, name)
+        if may and creates and name not in node.image.topics:
+            may = authorizer.allows(call, Operation.CREATE, AclKind.CLUSTER, told=False) or authorizer.allows(
+                call, Operation.CREATE, AclKind.TOPIC, name
+            )
+        if may:
+            kept.append(each)
+        else:
+            refused.append(MetadataResponseTopic(error_code=code, name=name))
+    return kept
+
+
+def describe_topic_partitions(
+    authorizer: Authorizer, handler: Handler, call: Call, request: DescribeTopicPartitionsRequest
+) -> Reply:
+    """The topics that the client may describe, as if there were no others."""
+
+    def may(name: str, *, told: bool = True) -> bool:
+        return authorizer.allows(call, Operation.DESCRIBE, AclKind.TOPIC, name, told=told)
+
+    refused: Any = None
+    if request.topics:
+        hidden = [each for each in request.topics if not may(each.name)]
+        if hidden:
+            refused = handler.refuse(with_field(request, "topics", hidden), call.version, _DENIED)
+            shown = [each for each in request.topics if each not in hidden]
+            if not shown:
+                return refused
+            request = with_field(request, "topics", shown)
+    else:
+        names = [name for name in call.node.image.topics if may(name, told=False)]
+        if not names:
+            return handler.refuse(request, call.version, _DENIED)
+        topic = _named(DescribeTopicPartitionsRequest)
+        request = with_field(request, "topics", [topic(name=name) for name in names])
+
+    def amend(response: Any) -> Any:
+        if refused is not None:
+            response.topics = [*response.topics, *refused.topics]
+        return response
+
+    def with_operations(response: Any) -> Any:
+        for each in response.topics:
+            each.topic_authorized_operations = authorizer.operations(call, AclKind.TOPIC, each.name)
+        return amend(response)
+
+    return amended(handler.function(call, request), with_operations)
+
+
+def _named(request: type[Any]) -> type[Any]:
+    from ottla.wire.schema import fields
+
+    struct = next(field.struct for field in fields(request) if field.name == "topics")
+    assert struct is not None
+    return struct
+
+
+def describe_cluster(authorizer: Authorizer, handler: Handler, call: Call, request: DescribeClusterRequest) -> Reply:
+    """Anyone may know the brokers; the operations are the client's own."""
+
+    def amend(response: Any) -> Any:
+        if request.include_cluster_authorized_operations and not response.error_code:
+            response.cluster_authorized_operations = _of_cluster(authorizer, call)
+        return response
+
+    return amended(handler.function(call, request), amend)
+
+
+def _of_cluster(authorizer: Authorizer, call: Call) -> int:
+    """The operations on the cluster; none for a client that may not describe it."""
+    if not authorizer.allows(call, Operation.DESCRIBE, AclKind.CLUSTER):
+        return 0
+    return authorizer.operations(call, AclKind.CLUSTER)
+
+
+# ---- changes
+
+
+def create_topics(authorizer: Authorizer, handler: Handler, call: Call, request: CreateTopicsRequest) -> Reply:
+    """Create on the cluster or on each topic; settings are told to those who may see them."""
+    everywhere = authorizer.allows(call, Operation.CREATE, AclKind.CLUSTER, told=False)
+
+    def may(topic: Any) -> bool:
+        return everywhere or authorizer.allows(call, Operation.CREATE, AclKind.TOPIC, topic.name)
+
+    def amend(response: Any) -> Any:
+        for each in response.topics:
+            if not each.error_code and not authorizer.allows(
+                call, Operation.DESCRIBE_CONFIGS, AclKind.TOPIC, each.name, told=False
+            ):
+                each.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                each.num_partitions = each.replication_factor = -1
+                each.configs = []
+        return response
+
+    return amended(split(handler, call, request, "topics", "topics", may, _DENIED), amend)
+
+
+def delete_topics(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
+    """Delete on the cluster or on each topic. What may not be described is refused without its name."""
+    everywhere = authorizer.allows(call, Operation.DELETE, AclKind.CLUSTER, told=False)
+
+    def may(each: Any) -> bool:
+        if everywhere:
+            return True
+        name = each if isinstance(each, str) else each.name or call.node.topic_name(each.topic_id)
+        if name is None:
+            return True
+        if not authorizer.allows(call, Operation.DESCRIBE, AclKind.TOPIC, name):
+            return False
+        # A client that may describe a topic may know that it is not there.
+        return name not in call.node.image.topics or authorizer.allows(call, Operation.DELETE, AclKind.TOPIC, name)
+
+    field = "topics" if request.topics else "topic_names"
+
+    def amend(response: Any) -> Any:
+        for each in response.responses:
+            if each.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED and each.topic_id != NO_UUID:
+                name = call.node.topic_name(each.topic_id)
+                shows = name is not None and authorizer.allows(
+                    call, Operation.DESCRIBE, AclKind.TOPIC, name, told=False
+                )
+                each.name = name if shows else None
+        return response
+
+    return amended(split(handler, call, request, field, "responses", may, _DENIED), amend)
+
+
+_CONFIG_KINDS = {TOPIC: AclKind.TOPIC, GROUP: AclKind.GROUP}
+
+
+def describe_configs(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
+    """DescribeConfigs on topics, groups and, for brokers, on the cluster."""
+    return _configs(authorizer, handler, call, request, Operation.DESCRIBE_CONFIGS, "results")
+
+
+def alter_configs(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
+    """AlterConfigs on the same."""
+    return _configs(authorizer, handler, call, request, Operation.ALTER_CONFIGS, "responses")
+
+
+def _configs(
+    authorizer: Authorizer, handler: Handler, call: Call, request: Any, operation: Operation, out: str
+) -> Reply:
+    def kind_of(each: Any) -> AclKind:
+        return _CONFIG_KINDS.get(each.resource_type, AclKind.CLUSTER)
+
+    known = {TOPIC, GROUP, BROKER, BROKER_LOGGER, CLIENT_METRICS}
+    if handler.api.key == ApiKey.ALTER_CONFIGS:
+        known.remove(BROKER_LOGGER)
+
+    def may(each: Any) -> bool:
+        if each.resource_type not in known:
+            # The handler refuses it.
+            return True
+        kind = kind_of(each)
+        if kind is AclKind.CLUSTER:
+            return authorizer.allows(call, operation, kind)
+        return authorizer.allows(call, operation, kind, each.resource_name)
+
+    refused = {kind_of(each) for each in request.resources if not may(each)}
+    if len(refused) < 2:
+        code = CODES[next(iter(refused))] if refused else ErrorCode.NONE
+        return split(handler, call, request, "resources", out, may, KafkaError(code))
+    parts = [
+        _configs(authorizer, handler, call, with_field(request, "resources", [each]), operation, out)
+        for each in request.resources
+        if not may(each)
+    ]
+    kept = [each for each in request.resources if may(each)]
+
+    def add(response: Any) -> Any:
+        setattr(response, out, [*getattr(response, out), *(one for each in parts for one in getattr(each, out))])
+        return response
+
+    if not kept:
+        first = parts.pop(0)
+        return add(first)
+    return amended(handler.function(call, with_field(request, "resources", kept)), add)

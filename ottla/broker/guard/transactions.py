@@ -1,0 +1,104 @@
+"""Guards of requests about transactions and producers' ids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.call.handler import Call, Handler
+from ottla.broker.call.reply import Reply
+from ottla.broker.guard.authorizer import Authorizer
+from ottla.broker.guard.parts import amended, split
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.security.acl import AclKind, Operation
+from ottla.wire.api import add_partitions_to_txn as add
+
+_BATCHED_FROM = 4
+
+
+def init_producer_id(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
+    """Write on the transactional id; without one IdempotentWrite on the cluster, or Write on any topic."""
+    name = request.transactional_id
+    if name is not None:
+        authorizer.check(call, Operation.WRITE, AclKind.TRANSACTIONAL_ID, name)
+        if getattr(request, "enable2_pc", False):
+            authorizer.check(call, Operation.TWO_PHASE_COMMIT, AclKind.TRANSACTIONAL_ID, name)
+    elif not authorizer.allows(
+        call, Operation.IDEMPOTENT_WRITE, AclKind.CLUSTER, told=False
+    ) and not authorizer.allows_any(call, Operation.WRITE, AclKind.TOPIC):
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return handler.function(call, request)
+
+
+def add_partitions(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
+    """A producer's own: Write on the id and on every topic, or none joins. Brokers' batches act for the cluster."""
+    if call.version >= _BATCHED_FROM:
+        authorizer.check(call, Operation.CLUSTER_ACTION, AclKind.CLUSTER)
+        return handler.function(call, request)
+    authorizer.check(call, Operation.WRITE, AclKind.TRANSACTIONAL_ID, request.v3_and_below_transactional_id)
+    topics = request.v3_and_below_topics
+    refused = {each.name for each in topics if not authorizer.allows(call, Operation.WRITE, AclKind.TOPIC, each.name)}
+    if not refused:
+        return handler.function(call, request)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def code(name: str, index: int) -> ErrorCode:
+        if name in refused:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        topic = call.node.image.topics.get(name)
+        there = topic is not None and 0 <= index < len(topic.partitions)
+        return ErrorCode.OPERATION_NOT_ATTEMPTED if there else unknown
+
+    return add.AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=[
+            add.AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    add.AddPartitionsToTxnPartitionResult(
+                        partition_index=index, partition_error_code=code(topic.name, index)
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for topic in topics
+        ]
+    )
+
+
+def write_markers(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
+    """Nodes write them, and those who may alter the cluster."""
+    if not authorizer.allows(call, Operation.ALTER, AclKind.CLUSTER, told=False):
+        authorizer.check(call, Operation.CLUSTER_ACTION, AclKind.CLUSTER)
+    return handler.function(call, request)
+
+
+def describe(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
+    """Describe on each id; topics that the client may not describe are left out."""
+
+    def may(name: str) -> bool:
+        return authorizer.allows(call, Operation.DESCRIBE, AclKind.TRANSACTIONAL_ID, name)
+
+    def amend(response: Any) -> Any:
+        for each in response.transaction_states:
+            each.topics = [
+                topic
+                for topic in each.topics
+                if authorizer.allows(call, Operation.DESCRIBE, AclKind.TOPIC, topic.topic, told=False)
+            ]
+        return response
+
+    denied = KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    return amended(split(handler, call, request, "transactional_ids", "transaction_states", may, denied), amend)
+
+
+def list_transactions(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
+    """The ids that the client may describe."""
+
+    def amend(response: Any) -> Any:
+        response.transaction_states = [
+            each
+            for each in response.transaction_states
+            if authorizer.allows(call, Operation.DESCRIBE, AclKind.TRANSACTIONAL_ID, each.transactional_id, told=False)
+        ]
+        return response
+
+    return amended(handler.function(call, request), amend)

@@ -1,0 +1,176 @@
+"""ACLs in the metadata: CreateAcls (key 30), DeleteAcls (31) and DescribeAcls (29).
+
+Rules:
+- A rule that is there already, or twice in a request, is made once; each of a request fails alone.
+- A filter deletes every rule that it takes; one that two filters take is told to both.
+- Names and texts of errors are those of Kafka's AclControlManager.
+
+KIPs: 140, 290 (patterns).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ottla.controller.decision import Decision
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import Uuid
+from ottla.kernel.ports import Rng
+from ottla.metadata.image import Image
+from ottla.security.acl import ALLOW, CLUSTER_NAME, DENY, LITERAL, PREFIXED, AclKind, Operation, RuleFilter
+from ottla.wire.api import create_acls as create
+from ottla.wire.api import delete_acls as delete
+from ottla.wire.api import describe_acls as describe
+from ottla.wire.record.security import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+
+_KINDS, _OPERATIONS = frozenset(map(int, AclKind)), frozenset(map(int, Operation))
+#: What a rule says, without its id.
+_Content = tuple[int, str, int, str, str, int, int]
+#: At most so many records are written for one request: what one batch of the metadata takes.
+_DELETIONS_MAX = 10_000
+_WORDS = {1: "ANY", 2: "MATCH"}
+
+
+def create_acls(image: Image, rng: Rng, request: create.CreateAclsRequest) -> Decision:
+    """Make each rule that is not there."""
+    there: set[_Content] | None = None
+    records: list[Any] = []
+    results = []
+    for each in request.creations:
+        try:
+            _check(each)
+        except KafkaError as error:
+            results.append(create.AclCreationResult(error_code=error.code, error_message=error.message))
+            continue
+        results.append(create.AclCreationResult(error_message=None))
+        if there is None:
+            there = {_content(rule) for rule in image.acls.values()}
+        made = AccessControlEntryRecord(
+            id=_new_id(image, rng),
+            resource_type=each.resource_type,
+            resource_name=each.resource_name,
+            pattern_type=each.resource_pattern_type,
+            principal=each.principal,
+            host=each.host,
+            operation=each.operation,
+            permission_type=each.permission_type,
+        )
+        if _content(made) not in there:
+            there.add(_content(made))
+            records.append(made)
+    return Decision(records, create.CreateAclsResponse(results=results))
+
+
+def delete_acls(image: Image, request: delete.DeleteAclsRequest) -> Decision:
+    """Delete every rule that one of the filters takes."""
+    gone: dict[Uuid, None] = {}
+    results = []
+    for each in request.filters:
+        wanted = filter_of(each)
+        found = [rule for rule in image.acls.values() if wanted.takes(rule)]
+        gone.update((rule.id, None) for rule in found)
+        if len(gone) > _DELETIONS_MAX:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"more than {_DELETIONS_MAX} ACLs would go in one request; delete them by narrower filters",
+            )
+        results.append(
+            delete.DeleteAclsFilterResult(
+                error_message=None,
+                matching_acls=[
+                    delete.DeleteAclsMatchingAcl(
+                        error_message=None,
+                        resource_type=rule.resource_type,
+                        resource_name=rule.resource_name,
+                        pattern_type=rule.pattern_type,
+                        principal=rule.principal,
+                        host=rule.host,
+                        operation=rule.operation,
+                        permission_type=rule.permission_type,
+                    )
+                    for rule in found
+                ],
+            )
+        )
+    records = [RemoveAccessControlEntryRecord(id=each) for each in gone]
+    return Decision(records, delete.DeleteAclsResponse(filter_results=results))
+
+
+def describe_acls(rules: Iterable[AccessControlEntryRecord], wanted: RuleFilter) -> describe.DescribeAclsResponse:
+    """The rules that a filter takes, by resource."""
+    resources: dict[tuple[int, str, int], list[describe.AclDescription]] = {}
+    for rule in rules:
+        if wanted.takes(rule):
+            key = (rule.resource_type, rule.resource_name, rule.pattern_type)
+            resources.setdefault(key, []).append(
+                describe.AclDescription(
+                    principal=rule.principal,
+                    host=rule.host,
+                    operation=rule.operation,
+                    permission_type=rule.permission_type,
+                )
+            )
+    return describe.DescribeAclsResponse(
+        resources=[
+            describe.DescribeAclsResource(resource_type=kind, resource_name=name, pattern_type=pattern, acls=acls)
+            for (kind, name, pattern), acls in resources.items()
+        ],
+    )
+
+
+def filter_of(asked: delete.DeleteAclsFilter | describe.DescribeAclsRequest) -> RuleFilter:
+    """A filter as the two requests have it."""
+    return RuleFilter(
+        asked.resource_type_filter,
+        asked.resource_name_filter,
+        asked.pattern_type_filter,
+        asked.principal_filter,
+        asked.host_filter,
+        asked.operation,
+        asked.permission_type,
+    )
+
+
+def _check(each: create.AclCreation) -> None:
+    def require(holds: bool, why: str) -> None:
+        if not holds:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+
+    if each.resource_type == AclKind.CLUSTER:
+        require(each.resource_name == CLUSTER_NAME, f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+    require(bool(each.resource_name), "Invalid empty resource name")
+    require(each.resource_type in _KINDS, f"Invalid resourceType {_word(each.resource_type)}")
+    require(
+        each.resource_pattern_type in (LITERAL, PREFIXED), f"Invalid patternType {_word(each.resource_pattern_type)}"
+    )
+    require(each.operation in _OPERATIONS, f"Invalid operation {_word(each.operation, match=False)}")
+    require(each.permission_type in (DENY, ALLOW), f"Invalid permissionType {_word(each.permission_type, match=False)}")
+    require(
+        ":" in each.principal,
+        f"Could not parse principal from `{each.principal}` (no colon is present separating the principal type from "
+        "the principal name)",
+    )
+
+
+def _word(number: int, *, match: bool = True) -> str:
+    return _WORDS.get(number, "UNKNOWN") if match or number == 1 else "UNKNOWN"
+
+
+def _content(rule: AccessControlEntryRecord) -> _Content:
+    return (
+        rule.resource_type,
+        rule.resource_name,
+        rule.pattern_type,
+        rule.principal,
+        rule.host,
+        rule.operation,
+        rule.permission_type,
+    )
+
+
+def _new_id(image: Image, rng: Rng) -> Uuid:
+    while True:
+        made = Uuid(rng.randbytes(16))
+        if made not in image.acls and any(made[:-1]):
+            return made

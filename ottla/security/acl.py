@@ -1,0 +1,257 @@
+"""ACLs: which rules there are, and what they decide. Pure.
+
+    rules = Rules(super_users={"User:admin"}, otherwise=False)
+    rules.add(record)
+    rules.decide("User:ann", "10.0.0.1", READ, TOPIC, "orders")     # AccessDecision(allowed=True, rule=record)
+
+Rules:
+- A super user may do everything. Otherwise a rule that denies goes before all that allow, and what no rule allows is
+  denied. Where no rule speaks of a resource at all, `otherwise` decides (allow.everyone.if.no.acl.found).
+- A rule speaks of a resource by its name, by "*", or by a prefix of the name; to a principal by its name or `User:*`;
+  to an address by itself or "*".
+- Read, Write, Delete and Alter, where they are allowed, allow Describe; AlterConfigs allows DescribeConfigs. What is
+  denied implies nothing.
+
+A decision looks at the principal's rules and everyone's, of the resource's own name, of "*", and of each length of
+prefixes that there is: it does not grow with the rules of others.
+
+KIPs: 11, 290 (prefixes). Rules are those of Kafka's StandardAuthorizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+
+WILDCARD = "*"
+EVERY_USER = "User:*"
+CLUSTER_NAME = "kafka-cluster"
+LITERAL, PREFIXED = 3, 4
+DENY, ALLOW = 2, 3
+_MATCH, _ANY_PATTERN = 2, 1
+_ANY = 1
+
+
+class AclKind(IntEnum):
+    """Kinds of resources (ResourceType)."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class Operation(IntEnum):
+    """What is done to a resource (AclOperation)."""
+
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+#: The operations that each kind knows: the bits of "authorized operations" (KIP-430).
+OPERATIONS = {
+    AclKind.TOPIC: (3, 4, 5, 6, 7, 8, 10, 11),
+    AclKind.GROUP: (3, 6, 8, 10, 11),
+    AclKind.CLUSTER: (5, 7, 8, 9, 10, 11, 12),
+}
+#: Operation -> those which allow it, too.
+_IMPLIED: dict[int, frozenset[int]] = {
+    Operation.DESCRIBE: frozenset(
+        (Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER)
+    ),
+    Operation.DESCRIBE_CONFIGS: frozenset((Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)),
+}
+
+
+class Rule(Protocol):
+    """A rule, as AccessControlEntryRecord has it."""
+
+    @property
+    def id(self) -> bytes: ...
+    @property
+    def resource_type(self) -> int: ...
+    @property
+    def resource_name(self) -> str: ...
+    @property
+    def pattern_type(self) -> int: ...
+    @property
+    def principal(self) -> str: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def operation(self) -> int: ...
+    @property
+    def permission_type(self) -> int: ...
+
+
+#: The rules of a pattern: principal -> id -> rule.
+_Place = dict[str, dict[bytes, Rule]]
+_NONE: dict[bytes, Rule] = {}
+
+
+class AccessDecision(NamedTuple):
+    """A decision and the rule that made it; None for a super user, or where no rule allows or speaks of it."""
+
+    allowed: bool
+    rule: Rule | None = None
+    #: Did any rule speak of the resource?
+    is_known: bool = True
+
+
+class RuleFilter(NamedTuple):
+    """Which rules are asked for: null and 1 (ANY) take every value; a pattern of 2 (MATCH) takes what covers a name."""
+
+    resource_type: int
+    resource_name: str | None
+    pattern_type: int
+    principal: str | None
+    host: str | None
+    operation: int
+    permission_type: int
+
+    def takes(self, rule: Rule) -> bool:
+        """Is the rule one of them?"""
+        return (
+            self.resource_type in (_ANY, rule.resource_type)
+            and self.pattern_type in (_ANY_PATTERN, _MATCH, rule.pattern_type)
+            and (self.resource_name is None or self._covers(rule))
+            and self.principal in (None, rule.principal)
+            and self.host in (None, rule.host)
+            and self.operation in (_ANY, rule.operation)
+            and self.permission_type in (_ANY, rule.permission_type)
+        )
+
+    def _covers(self, rule: Rule) -> bool:
+        name = self.resource_name
+        assert name is not None
+        if self.pattern_type != _MATCH:
+            return name == rule.resource_name
+        if rule.pattern_type == PREFIXED:
+            return name.startswith(rule.resource_name)
+        return rule.resource_name in (name, WILDCARD)
+
+
+class Rules:
+    """All rules, found by what they speak of. The authorizer keeps it up to date."""
+
+    def __init__(self, super_users: Iterable[str] = (), *, otherwise: bool = False) -> None:
+        self.super_users = frozenset(super_users)
+        self.otherwise = otherwise
+        self._literal: dict[tuple[int, str], _Place] = {}
+        self._prefixed: dict[tuple[int, str], _Place] = {}
+        #: AclKind -> length of prefix -> how many prefixes have it.
+        self._lengths: dict[int, dict[int, int]] = {}
+        self._by_principal: dict[str, dict[bytes, Rule]] = {}
+
+    def add(self, rule: Rule) -> None:
+        """A rule is there."""
+        key = (rule.resource_type, rule.resource_name)
+        if rule.pattern_type == PREFIXED:
+            if key not in self._prefixed:
+                lengths = self._lengths.setdefault(key[0], {})
+                lengths[len(key[1])] = lengths.get(len(key[1]), 0) + 1
+            place = self._prefixed.setdefault(key, {})
+        else:
+            place = self._literal.setdefault(key, {})
+        place.setdefault(rule.principal, {})[rule.id] = rule
+        self._by_principal.setdefault(rule.principal, {})[rule.id] = rule
+
+    def remove(self, rule: Rule) -> None:
+        """A rule is gone."""
+        key = (rule.resource_type, rule.resource_name)
+        places = self._prefixed if rule.pattern_type == PREFIXED else self._literal
+        _drop(places[key], rule)
+        if not places[key]:
+            del places[key]
+            if rule.pattern_type == PREFIXED:
+                lengths = self._lengths[key[0]]
+                lengths[len(key[1])] -= 1
+                if not lengths[len(key[1])]:
+                    del lengths[len(key[1])]
+        _drop(self._by_principal, rule)
+
+    def _about(self, kind: int, name: str) -> Iterator[_Place]:
+        """Every pattern that covers a resource: its rules by principal."""
+        for own in (name, WILDCARD) if name != WILDCARD else (name,):
+            place = self._literal.get((kind, own))
+            if place is not None:
+                yield place
+        for length in self._lengths.get(kind, ()):
+            if length <= len(name):
+                place = self._prefixed.get((kind, name[:length]))
+                if place is not None:
+                    yield place
+
+    def decide(self, principal: str, host: str, operation: int, kind: int, name: str) -> AccessDecision:
+        """May this principal, from this address, do this?"""
+        if principal in self.super_users:
+            return AccessDecision(True)
+        allowing = _IMPLIED.get(operation, (operation,))
+        allowed: Rule | None = None
+        known = False
+        for place in self._about(kind, name):
+            known = True
+            for who in (principal, EVERY_USER):
+                for rule in place.get(who, _NONE).values():
+                    if rule.host not in (host, WILDCARD):
+                        continue
+                    if rule.permission_type == DENY:
+                        if rule.operation in (operation, Operation.ALL):
+                            return AccessDecision(False, rule)
+                    elif allowed is None and (rule.operation == Operation.ALL or rule.operation in allowing):
+                        allowed = rule
+        if allowed is not None:
+            return AccessDecision(True, allowed)
+        return AccessDecision(self.otherwise and not known, None, known)
+
+    def allows(self, principal: str, host: str, operation: int, kind: int, name: str) -> bool:
+        """The verdict alone."""
+        return self.decide(principal, host, operation, kind, name).allowed
+
+    def allows_any(self, principal: str, host: str, operation: int, kind: int) -> bool:
+        """May it do this to any resource of a kind, whichever (Authorizer.authorizeByResourceType)?"""
+        if self.allows(principal, host, operation, kind, "hardcode"):
+            return True
+        denied: dict[int, set[str]] = {LITERAL: set(), PREFIXED: set()}
+        allowed: dict[int, set[str]] = {LITERAL: set(), PREFIXED: set()}
+        for who in (principal, EVERY_USER):
+            for rule in self._by_principal.get(who, {}).values():
+                about = rule.resource_type == kind and rule.host in (host, WILDCARD)
+                if about and rule.operation in (operation, Operation.ALL):
+                    side = denied if rule.permission_type == DENY else allowed
+                    side[rule.pattern_type].add(rule.resource_name)
+        if WILDCARD in denied[LITERAL]:
+            return False
+        if WILDCARD in allowed[LITERAL]:
+            return True
+        names = [name for name in allowed[LITERAL] if name not in denied[LITERAL]]
+        return any(
+            not any(name[:length] in denied[PREFIXED] for length in range(1, len(name) + 1))
+            for name in (*names, *allowed[PREFIXED])
+        )
+
+    def operations(self, principal: str, host: str, kind: AclKind, name: str) -> int:
+        """A bit for each operation that it may do."""
+        return sum(1 << each for each in OPERATIONS[kind] if self.allows(principal, host, each, kind, name))
+
+
+def _drop(place: _Place, rule: Rule) -> None:
+    rules = place[rule.principal]
+    del rules[rule.id]
+    if not rules:
+        del place[rule.principal]
