@@ -151,8 +151,9 @@ class EosHistory(ReplicatedHistory):
         return ends, [dict(sorted(each.committed.items())) for each in self.moves], taken
 
 
-def run_eos(seed: int) -> EosHistory:
+def run_eos(seed: int, faults_ms: int | None = None) -> EosHistory:
     """A history by a seed; AssertionError when a promise is broken. Odd seeds lose power, too."""
     history = EosHistory(seed, power=seed % 2 == 1)
+    history.faults_ms = faults_ms or history.faults_ms
     history.run()
     return history

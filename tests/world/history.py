@@ -53,6 +53,7 @@ class History:
         self.going = True
         self.tasks: list[asyncio.Task[None]] = []
         self.faults: dict[str, int] = {}
+        self.faults_ms = _FAULTS_MS
 
     def run(self) -> None:
         """Work under faults, end the faults, check."""
@@ -61,7 +62,7 @@ class History:
                 self._guard(node)
                 node.start()
             self._begin()
-            self._fail_for(_FAULTS_MS)
+            self._fail_for(self.faults_ms)
             self._heal()
             self._end()
 

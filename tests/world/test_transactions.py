@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.broker.coordinators.markers import write_marker
 from ottla.client import (
     AsyncAdmin,
     AsyncConsumer,
@@ -14,6 +15,7 @@ from ottla.client import (
     ResourceType,
     TopicPartition,
 )
+from ottla.kernel.error import KafkaError
 from ottla.kernel.ids import TRANSACTION_TOPIC
 from ottla.sim.node import Clients, NodeHost
 from ottla.sim.world import World
@@ -56,12 +58,14 @@ class TransactionScene:
         return self.brokers[self.leader(TRANSACTION_TOPIC, 0)]
 
     def transaction(self, name: str = NAME) -> Transaction | None:
-        """What the coordinator that answers has."""
-        for each in self.brokers:
-            if each.node is not None and each.host.loop is not None:
-                for driver in each.node.transactions.loaded():
-                    return driver.machine.transactions.get(name)
-        return None
+        """What the coordinator has, if it answers."""
+        running = self.controller.running
+        known = None if running is None else running.quorum.image.topics.get(TRANSACTION_TOPIC)
+        if known is None or known.partitions[0].leader < 0:
+            return None
+        node = self.coordinator.node
+        driver = None if node is None else node.transactions.find(0)
+        return None if driver is None else driver.machine.transactions.get(name)
 
     def is_in(self, *states: State) -> bool:
         known = self.transaction()
@@ -108,6 +112,91 @@ def test_a_transaction_over_partitions_of_three_brokers_is_seen_whole_or_not_at_
         scene.client.run(work(), limit_ms=120_000)
         assert {scene.leader(TOPIC, index) for index in range(PARTITIONS)} == {0, 1, 2}
         assert scene.client.run(scene.read(), limit_ms=60_000) == all_of(b"yes")
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_decided_transaction_is_ended_by_the_next_coordinator(cut: bool) -> None:
+    """The coordinator dies, or is cut off, when its decision is committed and no other broker has a marker."""
+    scene = TransactionScene(5)
+    with Clients(scene.world):
+        world, network = scene.world, scene.world.network
+
+        async def begin() -> None:
+            producer = AsyncProducer(scene.servers, transactional_id=NAME, request_timeout_ms=2_000)
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            for index in range(PARTITIONS):
+                await producer.send(TOPIC, b"yes", partition=index)
+            await producer.flush()
+            await producer.commit_transaction()
+            await producer.close()
+
+        loop = scene.client.loop
+        assert loop is not None
+        task = loop.create_task(begin())
+        assert world.run_until(lambda: scene.is_in(State.PREPARE_COMMIT), limit_ms=30_000)
+        first = scene.coordinator
+        node = first.node
+        assert node is not None
+        # The decision is in the log of the coordinator and on its way to the others: no marker goes out before.
+        assert "markers" not in vars(node.transactions)
+        partition = node.transactions.loaded()[0].partition
+        assert world.run_until(lambda: partition.high_watermark == partition.log.end_offset, limit_ms=5_000)
+        if cut:
+            for other in (*scene.brokers, scene.controller):
+                if other is not first:
+                    network.cut(first.host, other.host)
+                    network.cut(other.host, first.host)
+        else:
+            first.kill()
+        others = {0, 1, 2} - {first.settings.node_id}
+        assert world.run_until(lambda: scene.leader(TRANSACTION_TOPIC, 0) in others, limit_ms=30_000)
+        network.heal_all()
+        if not cut:
+            first.start()
+        assert world.run_until(task.done, limit_ms=120_000)
+        task.result()
+        assert world.run_until(lambda: scene.is_in(State.COMPLETE_COMMIT), limit_ms=60_000)
+        # The broker that was cut off leads nothing any more, and has to hear of it: until then it serves what it has.
+        world.run_for(10_000)
+        assert scene.client.run(scene.read(), limit_ms=120_000) == all_of(b"yes")
+
+
+def test_a_marker_of_a_coordinator_that_was_replaced_is_refused() -> None:
+    scene = TransactionScene(6)
+    with Clients(scene.world):
+
+        async def commit() -> None:
+            async with AsyncProducer(scene.servers, transactional_id=NAME) as producer:
+                for _ in range(2):
+                    await producer.init_transactions()
+                    await producer.begin_transaction()
+                    for index in range(PARTITIONS):
+                        await producer.send(TOPIC, b"yes", partition=index)
+                    await producer.commit_transaction()
+
+        scene.client.run(commit(), limit_ms=60_000)
+        first = scene.coordinator
+        first.kill()
+        others = {0, 1, 2} - {first.settings.node_id}
+        assert scene.world.run_until(lambda: scene.leader(TRANSACTION_TOPIC, 0) in others, limit_ms=30_000)
+        scene.client.run(commit(), limit_ms=60_000)
+        known = scene.transaction()
+        assert known is not None
+        leader = scene.brokers[scene.leader(TOPIC, 0)].node
+        assert leader is not None
+        partition = leader.partitions[TOPIC, 0]
+        entry = partition.log.producers.by_id[known.producer_id]
+        with pytest.raises(KafkaError, match="TRANSACTION_COORDINATOR_FENCED"):
+            write_marker(
+                leader,
+                partition,
+                known.producer_id,
+                known.producer_epoch + 1,
+                committed=False,
+                coordinator_epoch=entry.coordinator_epoch - 1,
+                transaction_version=2,
+            )
 
 
 def test_a_share_group_over_three_brokers_gives_each_record_to_one_member_until_it_is_accepted() -> None:

@@ -236,10 +236,13 @@ class ConsumerMembership:
     def heartbeat_request(
         self, topics: Iterable[str], pattern: str | None, owned: dict[Uuid, tuple[int, ...]]
     ) -> ConsumerGroupHeartbeatRequest:
-        """Everything when we join, else what is new since the last one."""
+        """Everything when we join, or when the last answer did not come, else what is new since the last one.
+
+        The coordinator answers everything with the assignment: one that was in the lost answer comes again.
+        """
         settings = self._settings
         subscription = (tuple(sorted(topics)), pattern)
-        full = self.epoch == _JOIN
+        full = self.epoch == _JOIN or self.told_owned is None
         request = ConsumerGroupHeartbeatRequest(
             group_id=settings.group_id or "", member_id=self.member_id, member_epoch=self.epoch
         )
@@ -254,7 +257,7 @@ class ConsumerMembership:
                 request.subscribed_topic_regex = pattern or ""
             self._told_subscription = subscription
         if full or owned != self.told_owned:
-            own = {} if full else owned
+            own = {} if self.epoch == _JOIN else owned
             request.topic_partitions = [
                 modern.TopicPartitions(topic_id=topic_id, partitions=list(numbers)) for topic_id, numbers in own.items()
             ]
