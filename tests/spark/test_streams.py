@@ -234,6 +234,13 @@ def test_the_example_finds_the_stolen_cards(spark: SparkSession, capsys: pytest.
     ]
 
 
+def test_real_time_mode_is_refused_in_one_line() -> None:
+    app = word_count("lines", "counts", "app")
+    told = r"^spark\.sql\.streaming\.realTimeMode\.minBatchDuration cannot be used: [^\n]+$"
+    with pytest.raises(OttlaError, match=told):
+        app.start(spark_settings={"spark.sql.streaming.realTimeMode.minBatchDuration": "5s"})
+
+
 def test_states_pauses_and_a_worker_that_starts_again(
     spark: SparkSession, bootstrap_servers: str, names: tuple[str, str, str], tmp_path: Path
 ) -> None:

@@ -252,6 +252,12 @@ def start(
             )
     if spark is not None and (master or spark_settings):
         raise OttlaError("spark= is a session that runs: give it, or master= and spark_settings=, not both")
+    for name in spark_settings or ():
+        if name.startswith("spark.sql.streaming.realTimeMode"):
+            raise OttlaError(
+                f"{name} cannot be used: Spark's real-time mode runs no Python functions, and at least once only; "
+                "leave it out"
+            )
     program = prepare(topology, settings, bootstrap_servers, dict(client or {}), accept_changes=accept_changes)
     spark = spark or driver.session(settings.application_id, master=master, settings=spark_settings)
     ship(spark, topology, py_files)
