@@ -26,7 +26,7 @@ from tests.interop import toolchain
 from tests.interop.server import free_ports, serves
 
 CLUSTER_ID = "Ottla-Interop-Mixed-01"
-WAIT_S = 120.0
+WAIT_S = 180.0
 _STOP_S = 60.0
 #: Sessions that a busy machine can keep, and small internal topics.
 SETTINGS: Mapping[str, str] = {

@@ -13,6 +13,8 @@ from tests.interop.mixed.load import JavaClients, Load, create, judge, led_by, u
 from tests.interop.mixed.nodes import MixedCluster, MixedNode
 from tests.interop.mixed.replicas import assert_same
 
+pytestmark = pytest.mark.timeout(600)
+
 _TOPIC = "records"
 #: Snapshots of the metadata all the time: a node that comes back begins with one.
 _SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "2800"}

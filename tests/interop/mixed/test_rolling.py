@@ -25,6 +25,8 @@ from tests.interop.mixed.nodes import until
 from tests.interop.mixed.replicas import assert_same
 from tests.interop.peer import KINDS, Crew, Peer, Record
 
+pytestmark = pytest.mark.timeout(600)
+
 _TOPIC = "records"
 _BURST = 20
 

@@ -14,6 +14,8 @@ from tests.cli.tool import Said, in_process
 from tests.interop.apache_tool import ApacheTools
 from tests.interop.mixed.nodes import MixedCluster, MixedNode, until
 
+pytestmark = pytest.mark.timeout(600)
+
 _KINDS = {"a": "apache", "o": "ottla"}
 
 
