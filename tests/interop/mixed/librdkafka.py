@@ -11,6 +11,7 @@ import confluent_kafka
 from ottla.sim.checker import SentRecord
 
 _PAUSE_S = 0.05
+_MOVING = (confluent_kafka.KafkaError.COORDINATOR_LOAD_IN_PROGRESS, confluent_kafka.KafkaError.NOT_COORDINATOR)
 
 
 class Librdkafka:
@@ -22,6 +23,8 @@ class Librdkafka:
         self.sent: list[SentRecord] = []
         self.consumed = 0
         self.failures: list[str] = []
+        #: Commits that had to be sent again by the program.
+        self.repeated = 0
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._work, name="librdkafka")
 
@@ -61,12 +64,25 @@ class Librdkafka:
                         self.failures.append(str(problem))
                     else:
                         self.consumed += 1
-                        consumer.commit(message=message, asynchronous=False)
+                        self._commit(consumer, message)
         finally:
             left = producer.flush(60)
             if left:
                 self.failures.append(f"{left} records without an answer")
             consumer.close()
+
+    def _commit(self, consumer: confluent_kafka.Consumer, message: Any) -> None:
+        """Commit, again as long as the coordinator moves: librdkafka tries a few times and leaves the rest to us."""
+        while True:
+            try:
+                consumer.commit(message=message, asynchronous=False)
+            except confluent_kafka.KafkaException as error:
+                if error.args[0].code() not in _MOVING:
+                    raise
+                self.repeated += 1
+                self._ending.wait(_PAUSE_S)
+            else:
+                return
 
     def _send(self, producer: confluent_kafka.Producer) -> None:
         record = SentRecord("librdkafka", len(self.sent), b"librdkafka %d" % len(self.sent))

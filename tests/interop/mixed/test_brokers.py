@@ -78,10 +78,7 @@ def test_leaders_of_both_kinds_die_under_load(tmp_path: Path, tools: ApacheTools
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize(
-    ("controllers", "brokers"),
-    [("o", "oaa"), ("o", "ooa"), ("aaa", "ooa"), ("aaa", "oaa"), ("ooa", "ooa"), ("oaa", "oaa")],
-)
+@pytest.mark.parametrize(("controllers", "brokers"), [("o", "oaa"), ("aaa", "ooa"), ("ooa", "ooa"), ("oaa", "oaa")])
 def test_every_node_dies_and_stops_under_load(tmp_path: Path, controllers: str, brokers: str) -> None:
     with cluster(tmp_path, controllers, brokers) as nodes:
         create(nodes, _TOPIC)
