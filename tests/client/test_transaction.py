@@ -13,6 +13,7 @@ from ottla.client import (
     Consumer,
     Downgrade,
     Fenced,
+    KafkaError,
     OttlaError,
     Producer,
     ProducerFenced,
@@ -221,6 +222,18 @@ def test_offsets_count_with_their_transaction_only(
             transaction.send_offsets(consumer, {one: (2, "back")})
         eventually(lambda: consumer.committed([one])[one] == 2)
     assert admin.list_group_offsets(group)[one].metadata == "back"
+
+
+def test_offsets_of_an_open_transaction_are_waited_for_by_every_consumer(
+    bootstrap: str, producer: Producer, topic: str
+) -> None:
+    one, group = TopicPartition(topic, 0), f"{topic}-group"
+    with Consumer(bootstrap, group_id=group, default_api_timeout_ms=1_500) as consumer:
+        with producer.transaction() as transaction:
+            transaction.send_offsets(group, {one: 1})
+            with pytest.raises(KafkaError, match="UNSTABLE_OFFSET_COMMIT"):
+                consumer.committed([one])
+        eventually(lambda: consumer.committed([one])[one] == 1)
 
 
 def test_a_member_of_a_past_generation_commits_no_offsets(bootstrap: str, producer: Producer, topic: str) -> None:

@@ -42,6 +42,8 @@ _log = logging.getLogger("ottla.client")
 
 #: The last versions of OffsetCommit and OffsetFetch that name topics.
 _NAMED_TOPICS = 9
+#: OffsetFetch waits for transactions since then (KIP-447).
+_STABLE_FROM = 7
 
 
 class Owner(Protocol):
@@ -177,11 +179,14 @@ class Group(ABC):
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int
     ) -> dict[TopicPartition, tuple[int, int, str]]:
-        """(offset, leader epoch, metadata) of those partitions that have a commit."""
+        """(offset, leader epoch, metadata) of those partitions that have a commit.
+
+        Offsets that a transaction holds are waited for, with every isolation level: who begins before them would move
+        the same records again (the Java consumer's OffsetFetch demands the same).
+        """
         topics: dict[str, list[int]] = {}
         for topic, number in partitions:
             topics.setdefault(topic, []).append(number)
-        stable = self._settings.read_committed
 
         async def attempt() -> dict[TopicPartition, tuple[int, int, str]]:
             connection = await self._coordinator("")
@@ -189,10 +194,10 @@ class Group(ABC):
             if version >= 8:
                 wanted = [OffsetFetchRequestTopics(name=name, partition_indexes=some) for name, some in topics.items()]
                 group = OffsetFetchRequestGroup(group_id=self.id, topics=wanted)
-                request = OffsetFetchRequest(groups=[group], require_stable=stable)
+                request = OffsetFetchRequest(groups=[group], require_stable=True)
             else:
                 old = [OffsetFetchRequestTopic(name=name, partition_indexes=some) for name, some in topics.items()]
-                request = OffsetFetchRequest(group_id=self.id, topics=old, require_stable=stable)
+                request = OffsetFetchRequest(group_id=self.id, topics=old, require_stable=version >= _STABLE_FROM)
             response = await connection.call(
                 request, OffsetFetchResponse, timeout_ms=self._settings.request_timeout_ms, version=version
             )
