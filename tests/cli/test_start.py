@@ -145,11 +145,13 @@ def test_a_wrong_setting_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
-def test_an_authorizer_stops_the_start_in_one_line(tmp_path: Path) -> None:
-    authorizer = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+def test_an_authorizer_in_java_stops_the_start_in_one_line(tmp_path: Path) -> None:
+    authorizer = "authorizer.class.name=com.example.OwnAuthorizer"
     said = in_process("start", "--data", str(tmp_path / "data"), "--port", "0", "--set", authorizer)
     assert (said.code, said.out) == (1, "")
-    assert said.err.startswith("ottla: authorizer.class.name is set, and this node does not serve it: ")
+    assert said.err.startswith(
+        "ottla: authorizer.class.name=com.example.OwnAuthorizer: this node runs no Java authorizer"
+    )
     assert said.err.count("\n") == 1
 
 
