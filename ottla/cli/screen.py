@@ -238,8 +238,8 @@ _WORDS = {
     ErrorCode.OFFSET_OUT_OF_RANGE: "there is no such offset",
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "no transaction has used it",
     ErrorCode.SECURITY_DISABLED: (
-        "the nodes of this cluster have no authorizer, so every client may do everything; Apache Kafka has one with "
-        "authorizer.class.name, an Ottla node has none yet"
+        "the nodes of this cluster have no authorizer, so every client may do everything; for rules, set "
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer and super.users on each node"
     ),
 }
 

@@ -21,7 +21,7 @@ def test_a_quota_that_is_none_is_refused(tool: Tool) -> None:
 def test_acls_say_that_there_is_no_authorizer(tool: Tool) -> None:
     said = tool("acls")
     assert said.code == 1
-    assert "an Ottla node has none yet" in said.err
+    assert "authorizer.class.name=" in said.err
 
 
 def test_acls_name_the_operations_there_are(tool: Tool) -> None:

@@ -49,7 +49,7 @@ def check_served(settings: ServerSettings) -> None:
     if settings.authorizer_class_name not in ("", STANDARD_AUTHORIZER):
         raise OttlaError(
             f"authorizer.class.name={settings.authorizer_class_name}: this node runs no Java authorizer and would let "
-            f"everybody do everything; give {STANDARD_AUTHORIZER}, or remove it to start all the same"
+            f"every client do everything; give {STANDARD_AUTHORIZER}, or remove it to start all the same"
         )
     declared = settings.declared()
     for name, why in STOPS.items():
