@@ -11,6 +11,7 @@ import ottla
 from ottla.broker.dispatch.dispatch import CONTROLLER_HANDLERS, HANDLERS
 from ottla.broker.guard.authorizer import java_host
 from ottla.broker.guard.guards import GUARDS
+from ottla.broker.guard.parts import divided
 from ottla.client import Admin, Producer
 from ottla.client.admin.acl import Acl
 from ottla.kernel.error import ErrorCode, OttlaError
@@ -21,7 +22,7 @@ from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from ottla.wire.api.envelope import EnvelopeRequest
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.wire.api.metadata import MetadataRequest
+from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.compile import decoder
 from ottla.wire.header import ResponseHeader, response_header_version
 from ottla.wire.schema import fields
@@ -165,6 +166,34 @@ def test_who_may_do_nothing_is_told_nothing_and_changes_nothing(node: ottla.Node
             wrong.append(f"{name} v{version} tells: {there}")
     assert wrong == []
     assert state(node) == before
+
+
+def test_a_request_that_names_much_writes_few_lines_into_the_log(
+    ann: WireClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    topics = [MetadataRequestTopic(name=f"not-there-{number}") for number in range(1_000)]
+    for _ in range(2):
+        caplog.clear()
+        with caplog.at_level("INFO", "ottla.authorizer"):
+            told = ann.ask(MetadataRequest(topics=topics), 12)
+        assert len(told.topics) == 1_000
+        lines = [each for each in caplog.messages if "User:ann" in each]
+        assert len(lines) == 101
+        assert lines[-1] == "User:ann asked about more in this request, which is not shown"
+
+
+def test_dividing_compares_no_elements() -> None:
+    class Topic:
+        def __eq__(self, other: object) -> bool:
+            raise AssertionError("each with each: a request of many topics holds the loop")
+
+        __hash__ = None  # type: ignore[assignment]
+
+    topics = [Topic() for _ in range(5)]
+    kept, refused = divided(topics, lambda each: each is topics[1] or each is topics[4])
+    assert [list(map(id, some)) for some in (kept, refused)] == [
+        [id(topics[index]) for index in some] for some in ((1, 4), (0, 2, 3))
+    ]
 
 
 def test_every_api_has_its_question() -> None:

@@ -2,7 +2,8 @@
 
 Rules:
 - It follows the committed metadata: a rule counts from when the node has it.
-- Denials are logged at INFO by `ottla.authorizer`, what is allowed at DEBUG, unless a question only filters a list.
+- Denials are logged at INFO by `ottla.authorizer`, what is allowed at DEBUG, unless a question only filters a list. Of
+  one request not more than `_LINES_MAX` lines: it may name as much as its sender likes.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ CODES = {
     AclKind.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     AclKind.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
+_LINES_MAX = 100
 
 
 class Authorizer:
@@ -38,6 +40,9 @@ class Authorizer:
         self.node = node
         self.rules = _rules(node.settings)
         self._image = Image.empty()
+        #: The request that was asked about last, and its lines in the log.
+        self._call: Call | None = None
+        self._lines = 0
 
     def follow(self, image: Image) -> None:
         """The metadata is now this."""
@@ -57,11 +62,20 @@ class Authorizer:
         """May the client do this? `told`: does it show in the log?"""
         principal, host = call.principal, java_host(call.client_address)
         allowed = self.rules.allows(principal, host, operation, kind, name)
-        if told and _log.isEnabledFor(logging.INFO):
-            level = logging.DEBUG if allowed else logging.INFO
+        level = logging.DEBUG if allowed else logging.INFO
+        if told and _log.isEnabledFor(level):
             said = "is allowed" if allowed else "is denied"
-            _log.log(level, "%s %s %s on %s %.200s from %s", principal, said, operation.name, kind.name, name, host)
+            self._say(call, level, f"{principal} {said} {operation.name} on {kind.name} {name[:200]} from {host}")
         return allowed
+
+    def _say(self, call: Call, level: int, line: str) -> None:
+        if call is not self._call:
+            self._call, self._lines = call, 0
+        self._lines += 1
+        if self._lines <= _LINES_MAX:
+            _log.log(level, "%s", line)
+        elif self._lines == _LINES_MAX + 1:
+            _log.log(level, "%s asked about more in this request, which is not shown", call.principal)
 
     def check(self, call: Call, operation: Operation, kind: AclKind, name: str = CLUSTER_NAME) -> None:
         """KafkaError with the kind's code, if the client may not."""

@@ -7,7 +7,7 @@ from typing import Any
 from ottla.broker.call.handler import Call, Handler
 from ottla.broker.call.reply import Reply
 from ottla.broker.guard.authorizer import CODES, Authorizer
-from ottla.broker.guard.parts import Guard, amended, split, with_field
+from ottla.broker.guard.parts import Guard, amended, divided, split, with_field
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.security.acl import WILDCARD, AclKind, Operation
 from ottla.wire.api.offset_delete import OffsetDeleteResponse, OffsetDeleteResponsePartition, OffsetDeleteResponseTopic
@@ -187,7 +187,7 @@ def _offsets(authorizer: Authorizer, handler: Handler, call: Call, request: Any)
             return response
 
         return amended(handler.function(call, request), amend)
-    refused = [each for each in request.topics if not _describes(authorizer, call, each)]
+    kept, refused = divided(request.topics, lambda each: _describes(authorizer, call, each))
     if not refused:
         return handler.function(call, request)
     told = [
@@ -199,7 +199,6 @@ def _offsets(authorizer: Authorizer, handler: Handler, call: Call, request: Any)
         )
         for topic in refused
     ]
-    kept = [each for each in request.topics if each not in refused]
     if not kept:
         return OffsetFetchResponse(topics=told)
 
@@ -217,10 +216,10 @@ def _offsets_of_groups(authorizer: Authorizer, handler: Handler, call: Call, req
     groups = []
     for group in request.groups:
         if group.topics is not None:
-            hidden = [each for each in group.topics if not _describes(authorizer, call, each)]
+            shown, hidden = divided(group.topics, lambda each: _describes(authorizer, call, each))
             if hidden:
                 refused.setdefault(group.group_id, []).extend(hidden)
-                group = with_field(group, "topics", [each for each in group.topics if each not in hidden])
+                group = with_field(group, "topics", shown)
         groups.append(group)
 
     def amend(response: Any) -> Any:
@@ -235,7 +234,9 @@ def _offsets_of_groups(authorizer: Authorizer, handler: Handler, call: Call, req
 
 def offset_delete(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
     """Read on each topic; the group is asked about the others only."""
-    refused = [each for each in request.topics if not authorizer.allows(call, Operation.READ, AclKind.TOPIC, each.name)]
+    kept, refused = divided(
+        request.topics, lambda each: authorizer.allows(call, Operation.READ, AclKind.TOPIC, each.name)
+    )
     if not refused:
         return handler.function(call, request)
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -249,7 +250,6 @@ def offset_delete(authorizer: Authorizer, handler: Handler, call: Call, request:
         )
         for topic in refused
     ]
-    kept = [each for each in request.topics if each not in refused]
     if not kept:
         return OffsetDeleteResponse(topics=told)
 
@@ -281,10 +281,10 @@ def share_offsets(authorizer: Authorizer, handler: Handler, call: Call, request:
         refused: dict[str, list[Any]] = {}
         groups = []
         for group in request.groups:
-            hidden = [each for each in group.topics or () if not _describes(authorizer, call, each)]
+            shown, hidden = divided(group.topics or (), lambda each: _describes(authorizer, call, each))
             if hidden:
                 refused[group.group_id] = hidden
-                group = with_field(group, "topics", [each for each in group.topics if each not in hidden])
+                group = with_field(group, "topics", shown)
             groups.append(group)
 
         def amend(response: Any) -> Any:

@@ -7,7 +7,7 @@ A guard is a function (authorizer, handler, call, request) -> reply. The refusal
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ottla.broker.call.handler import Call, Handler
@@ -72,21 +72,27 @@ def split(
     handler: Handler, call: Call, request: Any, field: str, out: str, may: Callable[[Any], bool], error: KafkaError
 ) -> Reply:
     """Have the handler answer about what may be done, and add refusals of the rest."""
-    asked: Sequence[Any] = getattr(request, field) or ()
-    refused = [each for each in asked if not may(each)]
+    kept, refused = divided(getattr(request, field) or (), may)
     if not refused:
         return handler.function(call, request)
     told = handler.refuse(with_field(request, field, refused), call.version, error)
-    if len(refused) == len(asked):
+    if not kept:
         return told
-    gone = set(map(id, refused))
-    kept = [each for each in asked if id(each) not in gone]
 
     def add(response: Any) -> Any:
         setattr(response, out, [*getattr(response, out), *getattr(told, out)])
         return response
 
     return amended(handler.function(call, with_field(request, field, kept)), add)
+
+
+def divided(asked: Iterable[Any], may: Callable[[Any], bool]) -> tuple[list[Any], list[Any]]:
+    """What the client may have, and what is refused."""
+    kept: list[Any] = []
+    refused: list[Any] = []
+    for each in asked:
+        (kept if may(each) else refused).append(each)
+    return kept, refused
 
 
 def with_field(request: Any, field: str, value: Any) -> Any:

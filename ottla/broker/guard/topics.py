@@ -11,7 +11,7 @@ from typing import Any
 from ottla.broker.call.handler import Call, Handler
 from ottla.broker.call.reply import NO_REPLY, Reply
 from ottla.broker.guard.authorizer import CODES, Authorizer
-from ottla.broker.guard.parts import amended, split, with_field
+from ottla.broker.guard.parts import amended, divided, split, with_field
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import NO_UUID
 from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
@@ -146,10 +146,9 @@ def describe_topic_partitions(
 
     refused: Any = None
     if request.topics:
-        hidden = [each for each in request.topics if not may(each.name)]
+        shown, hidden = divided(request.topics, lambda each: may(each.name))
         if hidden:
             refused = handler.refuse(with_field(request, "topics", hidden), call.version, _DENIED)
-            shown = [each for each in request.topics if each not in hidden]
             if not shown:
                 return refused
             request = with_field(request, "topics", shown)
