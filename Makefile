@@ -32,7 +32,7 @@ else
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: help env demo docs test abuse fuzz mutants check bench bench-client bench-streams bench-cluster sim world chaos broken crash interop interop-cluster suites wander fmt clean
+.PHONY: help env demo docs test abuse fuzz mutants check bench bench-client bench-streams bench-cluster streams-kills sim world chaos broken crash interop interop-cluster suites wander fmt clean
 
 help:
 	@echo 'make demo     a node, a real data set and a Streams program over it on Spark, checked and plotted'
@@ -54,6 +54,7 @@ help:
 	@echo 'make chaos    three nodes as processes, cut off, killed, paused, disks full (MINUTES=5 SEED=1 NODES=ottla FAULTS=)'
 	@echo 'make broken   brokers that are wrong on purpose, at which the checker must cry'
 	@echo 'make crash    kill a node under load again and again (KILLS=100 SEED=1; JOBS=2 side by side, RESUME=1 goes on)'
+	@echo 'make streams-kills  kill Streams programs and the node under them (KILLS=100 SEED=1; RESUME=1 goes on)'
 	@echo 'make env      the environment of all of these, in $(VENV)'
 	@echo 'make fmt      format and mend what can be mended'
 	@echo 'make clean    remove what these made, the environment included'
@@ -101,6 +102,10 @@ fuzz: $(VENV)/.dev
 # ARGS='--package log', '--sample 10 --seed 3', '--cheap', '--resume': planted bugs, each with tests that must catch it.
 mutants: $(VENV)/.dev
 	@$(PY) -m tests.mutants $(ARGS)
+
+# Programs of Streams that are killed with SIGKILL, and nodes under them: each result once. KILLS=n SEED=n RESUME=1.
+streams-kills: $(VENV)/.dev
+	@$(PY) -m tests.spark.kills $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(if $(RESUME),--resume) $(ARGS)
 
 # What one client may do to the others, with bounds of time: on a machine at rest.
 abuse: $(VENV)/.dev

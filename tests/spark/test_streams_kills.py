@@ -120,8 +120,8 @@ class Killed:
         """What is seen once there are at least so many results."""
         for seen in self.results(time.monotonic() + WAIT_S):
             if sum(map(len, seen.values())) >= count:
-                break
-        return seen
+                return seen
+        raise AssertionError(f"{sum(map(len, seen.values()))} of {count} results within {WAIT_S} s")
 
 
 def run(
