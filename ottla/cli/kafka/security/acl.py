@@ -13,7 +13,7 @@ from ottla.kernel.error import KafkaError, OttlaError
 
 if TYPE_CHECKING:
     from ottla.client import Admin
-    from ottla.client.admin.acl import Acl, AclFilter
+    from ottla.client.admin.acl import Acl, AclFilter, AclOperation
 
 #: What may be done with what (Kafka's documentation, "Operations and Resources on Protocols").
 _OPERATIONS = {
@@ -146,6 +146,8 @@ def _resources(given: Given, *, needed: bool) -> list[Resource]:
 
 
 def _wanted(given: Given) -> dict[Resource, list[Entry]]:
+    from ottla.operations.access import CONSUMER, CONSUMER_GROUP, PRODUCER, TRANSACTIONAL_PRODUCER
+
     resources = _resources(given, needed=True)
     found: dict[Resource, list[Entry]] = {}
     if "producer" not in given and "consumer" not in given:
@@ -154,20 +156,24 @@ def _wanted(given: Given) -> dict[Resource, list[Entry]]:
     if "producer" in given:
         for each in resources:
             if each[0] == "TOPIC":
-                found[each] = _entries(given, ["WRITE", "DESCRIBE", "CREATE"])
+                found[each] = _entries(given, _names(PRODUCER))
             elif each[0] == "TRANSACTIONAL_ID":
-                found[each] = _entries(given, ["WRITE", "DESCRIBE"])
+                found[each] = _entries(given, _names(TRANSACTIONAL_PRODUCER))
         if "idempotent" in given:
             found["CLUSTER", _CLUSTER, "LITERAL"] = _entries(given, ["IDEMPOTENT_WRITE"])
     if "consumer" in given:
         for each in resources:
             if each[0] in ("TOPIC", "GROUP"):
-                operations = ["READ", "DESCRIBE"] if each[0] == "TOPIC" else ["READ"]
+                operations = _names(CONSUMER if each[0] == "TOPIC" else CONSUMER_GROUP)
                 found[each] = list(dict.fromkeys([*found.get(each, []), *_entries(given, operations)]))
     for (kind, _, _), entries in found.items():
         if any(entry[2] not in (*_OPERATIONS[kind], "ALL") for entry in entries):
             raise Usage(f"ResourceType {kind} only supports operations [{', '.join((*_OPERATIONS[kind], 'ALL'))}]")
     return found
+
+
+def _names(operations: Iterable[AclOperation]) -> list[str]:
+    return [each.name for each in operations]
 
 
 def _operation(text: str) -> str:

@@ -1,0 +1,170 @@
+"""`ottla acls grant`, `revoke` and `explain`: rules by what people do, and which rule decides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.option import F, Tool, admin, as_json, check_terminal, cluster, confirm, yes_option
+from ottla.cli.ottla.acls.shown import (
+    RESOURCES,
+    about,
+    constant,
+    counted,
+    operation_of,
+    principal_of,
+    sentence,
+    show,
+    word,
+)
+
+if TYPE_CHECKING:
+    from ottla.client.admin.acl import Acl
+
+
+def _role(function: F) -> F:
+    for part in (
+        click.option("--host", help="From this address only."),
+        click.option("--prefixed", is_flag=True, help="Each name stands for all that begin with it."),
+        click.option("--administer", is_flag=True, help="Everything, with everything."),
+        click.option("-g", "--group", "groups", multiple=True, metavar="GROUP", help="The group it consumes in."),
+        click.option("--consume", multiple=True, metavar="TOPIC", help="Read from it, in a group."),
+        click.option(
+            "--transactional-id", "transactional_ids", multiple=True, metavar="ID", help="Produce in transactions."
+        ),
+        click.option("--produce", multiple=True, metavar="TOPIC", help="Write to it, and create it."),
+        click.argument("principal"),
+    ):
+        function = part(function)
+    return function
+
+
+def _granted(
+    principal: str,
+    produce: tuple[str, ...],
+    transactional_ids: tuple[str, ...],
+    consume: tuple[str, ...],
+    groups: tuple[str, ...],
+    *,
+    administer: bool,
+    prefixed: bool,
+    host: str | None,
+) -> list[Acl]:
+    from ottla.client.admin.acl import PatternType
+    from ottla.operations.access import granted
+
+    if not (produce or transactional_ids or consume or groups or administer):
+        raise click.UsageError("what for? --produce TOPIC, --consume TOPIC --group GROUP, or --administer")
+    if consume and not groups:
+        raise click.UsageError("a consumer commits its offsets in a group: add --group GROUP (or --group '*')")
+    return granted(
+        principal_of(principal),
+        produce=produce,
+        transactional_ids=transactional_ids,
+        consume=consume,
+        groups=groups,
+        administer=administer,
+        pattern=PatternType.PREFIXED if prefixed else PatternType.LITERAL,
+        host=host or "*",
+    )
+
+
+@click.command(cls=Tool)
+@cluster
+@_role
+@as_json
+def grant(bootstrap: str, client: tuple[str, ...], as_json: bool, **role: Any) -> None:
+    """Give PRINCIPAL all the rules that a producer, a consumer or an administrator needs.
+
+    \b
+    ottla acls grant ann --produce orders
+    ottla acls grant ben --consume orders --group billing
+    """  # noqa: D301 - click wants the backspace itself
+    from ottla.cli import screen
+
+    wanted = _granted(**role)
+    with admin(bootstrap, client) as ask:
+        ask.create_acls(wanted).check()
+    screen.told(as_json, [about(each) for each in wanted], *map(sentence, wanted))
+
+
+@click.command(cls=Tool)
+@cluster
+@_role
+@yes_option
+@as_json
+def revoke(bootstrap: str, client: tuple[str, ...], yes: bool, as_json: bool, **role: Any) -> None:
+    """Take the rules away that `grant` with the same options gives.
+
+    A rule that another role of PRINCIPAL needs, too, goes with them.
+    """
+    from ottla.operations.access import exactly
+
+    which = [exactly(each) for each in _granted(**role)]
+    if not yes:
+        check_terminal(f"remove what this lets {role['principal']} do?")
+    with admin(bootstrap, client) as ask:
+        if not yes:
+            there = sum(len(ask.describe_acls(each)) for each in which)
+            confirm(f"remove {counted(there)} about {role['principal']}?", yes=False)
+        removed = ask.delete_acls(which)
+        found = [each for one in which for each in removed[one]]
+    show(found, as_json=as_json, empty="there was no such line")
+
+
+@click.command(cls=Tool)
+@cluster
+@click.argument("principal")
+@click.argument("operation")
+@click.argument("resource", nargs=-1, required=True, metavar=f"[{'|'.join(RESOURCES[:4])}] NAME")
+@click.option("--host", default="", help="Asked from this address (default: one that no rule names).")
+@as_json
+def explain(
+    bootstrap: str,
+    client: tuple[str, ...],
+    principal: str,
+    operation: str,
+    resource: tuple[str, ...],
+    host: str,
+    as_json: bool,
+) -> None:
+    """May PRINCIPAL do OPERATION with a resource, and which rule decides?
+
+    \b
+    ottla acls explain ann read orders
+    ottla acls explain ann read group billing
+    """  # noqa: D301 - click wants the backspace itself
+    from ottla.cli import screen
+    from ottla.client.admin.acl import AclResource
+    from ottla.operations.access import explained, speaking_of
+
+    kind, name = _resource(resource)
+    who, what = principal_of(principal), operation_of(operation)
+    with admin(bootstrap, client) as ask:
+        acls = ask.describe_acls(speaking_of(AclResource[constant(kind)], name))
+    found = explained(acls, who, what, AclResource[constant(kind)], name, host)
+    thing = "the cluster" if kind == "cluster" else f"{kind} {name}"
+    lines = [f"{who} {'may' if found.is_allowed else 'may not'} {word(what.name)} {thing}: {found.reason}"]
+    if found.rule is not None:
+        lines.append(f"the rule: {sentence(found.rule)}")
+    if found.elsewhere:
+        lines.append(f"other rules decide otherwise for {', '.join(found.elsewhere)}")
+    if as_json:
+        rule = None if found.rule is None else about(found.rule)
+        decided = {"allowed": found.is_allowed, "reason": found.reason, "rule": rule, "elsewhere": found.elsewhere}
+        screen.document(decided)
+        return
+    for line in lines:
+        click.echo(line)
+
+
+def _resource(words: tuple[str, ...]) -> tuple[str, str]:
+    """The kind and the name: one word is a topic's name, or the cluster."""
+    if words[0] == "cluster":
+        return "cluster", "kafka-cluster"
+    if len(words) == 1:
+        return "topic", words[0]
+    if len(words) > 2 or words[0] not in RESOURCES:
+        raise click.UsageError(f"which resource is {' '.join(words)}? give a kind ({', '.join(RESOURCES)}) and a name")
+    return words[0], words[1]

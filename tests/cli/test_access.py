@@ -1,0 +1,128 @@
+"""ottla acls grant, revoke, explain: roles as rules, and which rule decides, beside what the node itself decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import pytest
+
+import ottla
+from ottla.client import Admin, Consumer, KafkaError, Producer
+from ottla.client.admin.acl import Acl, AclOperation, AclPermission, AclResource, PatternType
+from ottla.operations.access import explained, granted, speaking_of
+from ottla.settings.server.unserved import STANDARD_AUTHORIZER
+from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
+from tests.broker.sasl_scene import PASSWORD, SETTINGS, plaintext, secured, sign_in
+from tests.broker.wire_client import WireClient
+from tests.cli.tool import Tool
+
+SECURED = SETTINGS | {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
+READ, WRITE, DESCRIBE, ALL = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.ALL
+ALLOW, DENY = AclPermission.ALLOW, AclPermission.DENY
+TOPIC, PREFIXED = AclResource.TOPIC, PatternType.PREFIXED
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[ottla.Node]:
+    with ottla.Node(settings=SECURED) as node:
+        for name in ("orders", "orders-late", "other"):
+            node.create_topic(name, 1)
+        yield node
+
+
+@pytest.fixture
+def tool(node: ottla.Node, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Tool]:
+    tool = Tool(plaintext(node), monkeypatch, capfd)
+    yield tool
+    tool("acls", "remove", "ann", "-y")
+
+
+def test_a_producer_and_a_consumer_get_by_with_what_they_are_granted(node: ottla.Node, tool: Tool) -> None:
+    said = tool("acls", "grant", "ann", "--produce", "orders", "--transactional-id", "ann-1")
+    assert "User:ann: allow write topic orders" in said.err
+    ann = {"bootstrap.servers": secured(node), "sasl.username": "ann", "sasl.password": PASSWORD}
+    ann |= {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    with Producer(ann | {"transactional.id": "ann-1"}) as producer, producer.transaction():
+        producer.send("orders", b"1")
+    with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"), Producer(ann) as producer:
+        producer.send("other", b"1").result()
+    assert tool("acls", "grant", "ann", "--consume", "ord", "--group", "billing", "--prefixed").code == 0
+    settings = ann | {"group.id": "billing", "auto.offset.reset": "earliest"}
+    with Consumer(settings) as consumer:
+        consumer.subscribe(["orders"])
+        assert next(iter(consumer)).value == b"1"
+        consumer.commit()
+    removed = tool("acls", "revoke", "ann", "--consume", "ord", "--group", "billing", "--prefixed", "-y", "--json")
+    assert {(each["operation"], each["resource"]) for each in removed.json} == {
+        ("read", "topic"),
+        ("describe", "topic"),
+        ("read", "group"),
+    }
+    left = {(each["operation"], each["resource"]) for each in tool("acls", "list", "-p", "ann", "--json").json}
+    assert ("write", "topic") in left
+    assert ("read", "group") not in left
+
+
+def test_roles_that_say_nothing_are_refused(tool: Tool) -> None:
+    assert "what for?" in tool("acls", "grant", "ann").err
+    assert "add --group" in tool("acls", "grant", "ann", "--consume", "orders").err
+    assert tool("acls", "revoke", "ann", "--produce", "orders").code == 2
+
+
+def test_an_administrator_may_do_everything() -> None:
+    acls = granted("User:ann", administer=True)
+    assert {each.resource for each in acls} == set(AclResource) - {AclResource.ANY}
+    for operation, name in product((READ, AclOperation.ALTER), ("orders", "x")):
+        assert explained(acls, "User:ann", operation, TOPIC, name).is_allowed
+    assert explained(acls, "User:ann", AclOperation.ALTER, AclResource.CLUSTER, "kafka-cluster").is_allowed
+    assert not explained(acls, "User:ben", READ, TOPIC, "orders").is_allowed
+
+
+def test_what_decides_is_named(tool: Tool) -> None:
+    assert "no rule speaks of it" in tool("acls", "explain", "ann", "read", "orders").out
+    tool("acls", "allow", "ann", "read", "topic", "ord", "--prefixed")
+    assert "rules speak of it, and none allows this" in tool("acls", "explain", "ann", "write", "orders").out
+    said = tool("acls", "explain", "ann", "describe", "orders").out
+    assert said.splitlines() == [
+        "User:ann may describe topic orders: a rule allows read, which includes describe",
+        "the rule: User:ann: allow read topic ord*",
+    ]
+    tool("acls", "deny", "ann", "read", "topic", "orders", "--host", "10.0.0.1")
+    assert "other rules decide otherwise for 10.0.0.1" in tool("acls", "explain", "ann", "read", "topic", "orders").out
+    there = tool("acls", "explain", "ann", "read", "orders", "--host", "10.0.0.1", "--json").json
+    assert (there["allowed"], there["rule"]["permission"]) == (False, "deny")
+    assert "may not alter the cluster" in tool("acls", "explain", "ann", "alter", "cluster").out
+    assert "there is no operation fly" in tool("acls", "explain", "ann", "fly", "orders").err
+    assert tool("acls", "explain", "ann", "read", "a", "b").code == 2
+
+
+def test_explanations_agree_with_the_node(node: ottla.Node) -> None:
+    """The node says what ann may do with each topic (KIP-430), whatever rules there are."""
+    rules = [
+        Acl(TOPIC, "orders", "User:ann", READ),
+        Acl(TOPIC, "orders", "User:ann", READ, DENY, PREFIXED),
+        Acl(TOPIC, "*", "User:*", WRITE),
+        Acl(TOPIC, "orders-", "User:ann", WRITE, DENY, PREFIXED),
+        Acl(TOPIC, "o", "User:ben", ALL, pattern=PREFIXED),
+        Acl(TOPIC, "orders", "User:ann", ALL, DENY, host="10.9.9.9"),
+        Acl(TOPIC, "other", "User:ann", DESCRIBE),
+    ]
+    names = ("orders", "orders-late", "other")
+    asked = MetadataRequest(
+        topics=[MetadataRequestTopic(name=each) for each in names], include_topic_authorized_operations=True
+    )
+    differences = []
+    with Admin(plaintext(node)) as admin, WireClient(secured(node)) as ann:
+        assert sign_in(ann, "PLAIN", "ann").error_code == 0
+        for chosen in range(0, 1 << len(rules), 3):
+            made = [rule for at, rule in enumerate(rules) if chosen >> at & 1]
+            admin.create_acls([*made, Acl(TOPIC, "*", "User:ann", DESCRIBE)]).check()
+            for topic in ann.ask(asked, 12).topics:
+                acls = admin.describe_acls(speaking_of(TOPIC, topic.name))
+                for operation in (READ, WRITE, DESCRIBE, AclOperation.ALTER) if not topic.error_code else ():
+                    found = explained(acls, "User:ann", operation, TOPIC, topic.name, "127.0.0.1").is_allowed
+                    if found != bool(topic.topic_authorized_operations >> operation & 1):
+                        differences.append((made, topic.name, operation, found))
+            admin.delete_acls([speaking_of(TOPIC, name) for name in names]).check()
+    assert not differences
