@@ -26,6 +26,7 @@ from ottla.broker.coordinators.producer_ids import ProducerIds
 from ottla.broker.coordinators.topic_spec import errors_of
 from ottla.broker.coordinators.transactions import TransactionCoordinators
 from ottla.broker.limits.telemetry import Telemetry
+from ottla.broker.limits.throttles import Throttles
 from ottla.broker.metadata.broker_view import BrokerView
 from ottla.broker.metadata.topic_view import topics_changed
 from ottla.broker.metadata_node import MetadataNode, Ports
@@ -76,6 +77,7 @@ class BrokerNode(MetadataNode):
             loop, self.pool, self.clock.now_ms, lambda log, error: self.log_dirs.sync_failed(log, error)
         )
         self.fetch_sessions = Sessions(settings.max_incremental_fetch_session_cache_slots, self.rng)
+        self.throttles = Throttles(self.node_id, settings)
         self.log_dirs = LogDirs(self)
         self.replication = Replication(self)
         self.leadership = Leadership(self)
@@ -290,6 +292,7 @@ class BrokerNode(MetadataNode):
             self._take_settings(new)
             self.log_dirs.cordon_later()
         self._follow_limits(old, new)
+        self.throttles.follow(old, new)
         self.replication.follow_brokers(old, new)
         if new.brokers is not old.brokers:
             self.transactions.follow_brokers()

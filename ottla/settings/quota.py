@@ -44,7 +44,6 @@ class ReplicationRates(Settings):
         NOT_NEGATIVE,
         MEDIUM,
         CLUSTER_WIDE,
-        served=False,
     )
     follower_replication_throttled_rate = long(
         "follower.replication.throttled.rate",
@@ -53,7 +52,6 @@ class ReplicationRates(Settings):
         NOT_NEGATIVE,
         MEDIUM,
         CLUSTER_WIDE,
-        served=False,
     )
     replica_alter_log_dirs_io_max_bytes_per_second = long(
         "replica.alter.log.dirs.io.max.bytes.per.second",

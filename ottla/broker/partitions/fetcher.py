@@ -8,9 +8,12 @@ Rules:
   that all before is held.
 - A partition that fails waits for replica.fetch.backoff.ms alone; the others go on. When the leader does not answer,
   all wait.
+- While throttled replicas fetch more than follower.replication.throttled.rate, those of them that are behind are not
+  asked for; they are tried again when the rate is down, at the latest after replica.fetch.backoff.ms.
 - An answer to a replica of an earlier leader epoch finds no such replica any more, and is dropped.
 
-KIPs: 74 limits, 227 sessions, 320 and 595 (truncation, in `ottla.replica.follower`), 516 topic ids, 903 broker epochs.
+KIPs: 73 throttles, 74 limits, 227 sessions, 320 and 595 (truncation, in `ottla.replica.follower`), 516 topic ids,
+903 broker epochs.
 """
 
 from __future__ import annotations
@@ -62,12 +65,14 @@ _Key = tuple[Uuid, int]
 class _Followed:
     """A partition of a fetcher."""
 
-    __slots__ = ("paused", "replica", "sent")
+    __slots__ = ("is_behind", "paused", "replica", "sent")
 
     def __init__(self, replica: FollowedPartition) -> None:
         self.replica = replica
         #: What the session has of it; None while it is not in the session.
         self.sent: Position | None = None
+        #: Was its log below the leader's high watermark at the last answer? So it counts until the first one.
+        self.is_behind = True
         #: The end of its backoff.
         self.paused: asyncio.TimerHandle | None = None
 
@@ -81,6 +86,8 @@ class ReplicaFetcher:
         self._followed: dict[_Key, _Followed] = {}
         #: Partitions whose position may differ from what the session has.
         self._changed: dict[_Key, None] = {}
+        #: Partitions in the session that a throttle may stop.
+        self._slowed: dict[_Key, None] = {}
         #: What is in the session and is wanted no more.
         self._forgotten: dict[_Key, None] = {}
         self._session_id = self._epoch = 0
@@ -104,6 +111,7 @@ class ReplicaFetcher:
         self.remove(replica)
         self._forgotten.pop(key, None)
         self._followed[key] = _Followed(replica)
+        self._slowed[key] = None
         self._change(key)
 
     def remove(self, replica: FollowedPartition) -> None:
@@ -111,6 +119,7 @@ class ReplicaFetcher:
         key = replica.topic_id, replica.tp.partition
         followed = self._followed.pop(key, None)
         self._changed.pop(key, None)
+        self._slowed.pop(key, None)
         if followed is not None:
             if followed.paused is not None:
                 followed.paused.cancel()
@@ -197,6 +206,7 @@ class ReplicaFetcher:
     def _request(self) -> FetchRequest | None:
         settings = self._node.settings
         new = self._epoch == 0
+        self._obey_throttle()
         keys = list(self._followed) if new else list(self._changed)
         self._changed.clear()
         topics: dict[Uuid, FetchTopic] = {}
@@ -232,6 +242,18 @@ class ReplicaFetcher:
             topics=list(topics.values()),
             forgotten_topics_data=list(forgotten.values()),
         )
+
+    def _obey_throttle(self) -> None:
+        """Pause what is behind and throttled, while that is more than the rate allows."""
+        throttle = self._node.throttles.follower
+        wait_ms = throttle.wait_ms(self._node.clock.monotonic_ms())
+        for key in list(self._slowed) if wait_ms else ():
+            followed = self._followed[key]
+            if followed.is_behind and throttle.applies_to(followed.replica.tp):
+                self._changed[key] = None
+                self._pause(key, followed, wait_ms)
+            else:
+                del self._slowed[key]
 
     def _part(self, index: int, position: Position, replica: FollowedPartition) -> FetchPartition:
         # What comes in one answer is appended in one piece, which has to fit into a segment.
@@ -325,8 +347,12 @@ class ReplicaFetcher:
             self._next()
 
     def _carry_out(self, key: _Key, followed: _Followed, data: PartitionData) -> None:
-        replica = followed.replica
+        replica, throttle = followed.replica, self._node.throttles.follower
         assert followed.sent is not None
+        if throttle.applies_to(replica.tp):
+            # Replicas in sync count, too, though they never wait.
+            self._slowed[key] = None
+            throttle.record(len(data.records or b""), self._node.clock.monotonic_ms())
         diverging = data.diverging_epoch
         event = FetchAnswered(
             followed.sent,
@@ -340,6 +366,8 @@ class ReplicaFetcher:
             _log.info("%s cannot be fetched from broker %d: %s", replica.tp, self._leader_id, event.error.name)
         self._changed[key] = None
         self._guarded(key, followed, lambda now_ms: replica.fetched(event, data.records, now_ms))
+        if event.error is ErrorCode.NONE and event.diverging is None:
+            followed.is_behind = replica.log.end_offset < data.high_watermark
 
     def _guarded(self, key: _Key, followed: _Followed, act: Callable[[int], list[Any]]) -> None:
         """Change the replica's log. A disk that fails, or records that it cannot take, stop this partition alone."""
@@ -359,15 +387,18 @@ class ReplicaFetcher:
             else:
                 self._pause(key, followed)
 
-    def _pause(self, key: _Key, followed: _Followed) -> None:
+    def _pause(self, key: _Key, followed: _Followed, most_ms: int | None = None) -> None:
+        """Do not ask for a partition for replica.fetch.backoff.ms, or `most_ms` if that is less."""
+
         def over() -> None:
             followed.paused = None
             if self._followed.get(key) is followed:
                 self._change(key)
 
         if followed.paused is None and not followed.replica.ended:
-            seconds = self._node.settings.replica_fetch_backoff_ms / 1000
-            followed.paused = self._node.loop.call_later(seconds, over)
+            backoff_ms = self._node.settings.replica_fetch_backoff_ms
+            wait_ms = backoff_ms if most_ms is None else min(backoff_ms, most_ms)
+            followed.paused = self._node.loop.call_later(wait_ms / 1000, over)
 
     # ---- where the leader's log begins and ends
 

@@ -3,6 +3,8 @@
 Rules:
 - A move fills a log in the other directory like a follower's, a piece a turn of the loop, while the partition goes on.
   The last piece is copied, made durable and swapped in without a turn in between.
+- All moves of a node together keep `replica.alter.log.dirs.io.max.bytes.per.second`; a change of it counts within a
+  second.
 - A directory whose disk fails is left alone until the next start. Its partitions are offline (KAFKA_STORAGE_ERROR); all
   others go on. Without the metadata's directory there is no node, and it stops.
 - A disk that is full or a process without descriptors is no failure of a directory (docs/decisions/0142).
@@ -14,7 +16,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,7 +29,7 @@ from ottla.kernel.ids import TopicPartition, Uuid, parse_uuid, uuid_text
 from ottla.kernel.lazy import LazyModule
 from ottla.log.log import Log, Origin
 from ottla.metadata.feature import CORDONED_DIRECTORIES_FROM, DIRECTORIES_FROM
-from ottla.metadata.image import BROKER, Image
+from ottla.metadata.image import Image
 from ottla.replica.hosted import HostedReplica
 
 if TYPE_CHECKING:
@@ -55,7 +57,6 @@ _RETRY_SECONDS = 1.0
 _NAME_MAX = 255
 #: `.`, a unique id of 32 hexadecimal digits and `-future` behind the name.
 _FUTURE_MARK = 40
-_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
 class LogDirs:
@@ -262,10 +263,14 @@ class LogDirs:
             return
         source = replica.log
         again = partial(self._copy, tp, future)
+        wait_ms = node.throttles.directories.wait_ms(node.clock.monotonic_ms())
+        if wait_ms:
+            node.loop.call_later(min(wait_ms / 1000, _RETRY_SECONDS), again)
+            return
         try:
-            copied = self._piece(replica, future)
+            self._piece(replica, future)
             if future.end_offset < source.end_offset:
-                self._next(self._pause_seconds(copied), again)
+                node.loop.call_soon(again)
             elif source.being_cleaned:
                 # The swaps of a cleaner that is at work go by the old log's files.
                 node.loop.call_later(_RETRY_SECONDS, again)
@@ -284,30 +289,21 @@ class LogDirs:
             _log.error("%s cannot be moved: %s", tp, error)
             store.drop_move(tp)
 
-    def _next(self, seconds: float, step: Callable[[], None]) -> None:
-        if seconds:
-            self._node.loop.call_later(seconds, step)
-        else:
-            self._node.loop.call_soon(step)
-
-    def _piece(self, replica: HostedReplica, future: Log) -> int:
-        """Copy up to `_PIECE_BYTES` from where the future ends; how many bytes that were."""
+    def _piece(self, replica: HostedReplica, future: Log) -> None:
+        """Copy up to `_PIECE_BYTES` from where the future ends."""
         source, now_ms = replica.log, self._node.clock.now_ms()
         if not source.start_offset <= future.end_offset <= source.end_offset:
             # The move has only begun, or retention has overtaken us.
             future.restart_at(source.start_offset, now_ms)
-        bytes_max = min(_PIECE_BYTES, source.settings.segment_bytes)
+        throttle = self._node.throttles.directories
+        bytes_max = min(_PIECE_BYTES, source.settings.segment_bytes, throttle.bytes_max)
         data = source.read(future.end_offset, bytes_max, end_offset=source.end_offset).bytes()
         if data:
             future.append(data, leader_epoch=replica.leader_epoch, now_ms=now_ms, origin=Origin.REPLICA)
         elif future.end_offset < source.end_offset:
             # The cleaner has left nothing up to the end.
             future.restart_at(source.end_offset, now_ms)
-        return len(data)
-
-    def _pause_seconds(self, copied: int) -> float:
-        rate = self._node.image.config(BROKER, str(self._node.node_id)).get(_RATE)
-        return copied / max(1, int(rate)) if rate is not None else 0.0
+        throttle.record(len(data), self._node.clock.monotonic_ms())
 
     def _failed_copy(self, tp: TopicPartition, future: Log, error: OSError) -> None:
         _log.error("%s cannot be moved: %s", tp, error)

@@ -5,10 +5,12 @@ Rules:
   epoch, from a log that parts from ours, or as no replica, counts for nothing.
 - A fetch looks at the partitions of its session that are marked (`ottla.replica.replica_session`), reads until the
   response is full, and leaves the rest marked.
+- A throttled replica that is not in sync is sent no records while its leader sends throttled replicas more than
+  leader.replication.throttled.rate; it asks again after `max_wait_ms` at the latest.
 - With less than `min_bytes` it waits up to `max_wait_ms`; appends wake it at the end of the loop's turn. A high
   watermark that moves does not, unless consumers read from followers: the follower is told of it with the next answer.
 
-KIPs: 74 limits, 227 sessions, 320 and 595 epochs, 516 topic ids, 903 broker epochs.
+KIPs: 73 throttles, 74 limits, 227 sessions, 320 and 595 epochs, 516 topic ids, 903 broker epochs.
 """
 
 from __future__ import annotations
@@ -186,7 +188,8 @@ class ReplicaFetch:
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
             records = None
             bytes_max = min(wanted.bytes_max, bytes_left)
-            if offset < log.end_offset and (bytes_max > 0 or min_one_batch):
+            readable = offset < log.end_offset and (bytes_max > 0 or min_one_batch)
+            if readable and not self._is_throttled(partition):
                 records = log.read(offset, bytes_max, end_offset=log.end_offset, min_one_batch=min_one_batch)
             fetched = Fetched(
                 records or None, log.high_watermark, log.last_stable_offset, log.start_offset, aborted=None
@@ -200,15 +203,26 @@ class ReplicaFetch:
             self.node.log_dirs.check(partition.log, error)
             return failed(wanted.partition, ErrorCode.KAFKA_STORAGE_ERROR)
 
+    def _is_throttled(self, partition: Partition) -> bool:
+        """Has this replica to wait? One that is in sync never has: acks=all would wait for it."""
+        machine, throttle = partition.machine, self.node.throttles.leader
+        in_sync = machine is None or self.session.replica_id in machine.state.isr
+        return not in_sync and throttle.applies_to(partition.tp) and throttle.is_exceeded(self._now_ms())
+
+    def _now_ms(self) -> int:
+        return self.node.clock.monotonic_ms()
+
     def _end_alone(self) -> None:
         """What is asked without a session is watched no longer than it is asked."""
         if self.session.session_id == NO_SESSION:
             self.session.end()
 
     def _tell(self, response: FetchResponse, found: list[tuple[Watched, PartitionData]]) -> None:
-        session = self.session
+        session, throttle = self.session, self.node.throttles.leader
         for watched, data in found:
             wanted, has_records = watched.wanted, bool(data.records)
+            if data.records and watched.partition is not None and throttle.applies_to(watched.partition.tp):
+                throttle.record(len(data.records), self._now_ms())
             news = wanted.is_news(
                 data.high_watermark, data.log_start_offset, has_records=has_records, failed=data.error_code != 0
             )

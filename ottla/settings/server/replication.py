@@ -127,7 +127,6 @@ class ReplicationDeclaration:
         "How many windows the replication quota is measured over.",
         POSITIVE,
         LOW,
-        served=False,
     )
     replication_quota_window_size_seconds = integer(
         "replication.quota.window.size.seconds",
@@ -135,7 +134,6 @@ class ReplicationDeclaration:
         "How long one window of the replication quota is.",
         POSITIVE,
         LOW,
-        served=False,
     )
     alter_log_dirs_replication_quota_window_num = integer(
         "alter.log.dirs.replication.quota.window.num",
@@ -143,7 +141,6 @@ class ReplicationDeclaration:
         "How many windows the quota of moves between directories is measured over.",
         POSITIVE,
         LOW,
-        served=False,
     )
     alter_log_dirs_replication_quota_window_size_seconds = integer(
         "alter.log.dirs.replication.quota.window.size.seconds",
@@ -151,5 +148,4 @@ class ReplicationDeclaration:
         "How long one window of the quota of moves between directories is.",
         POSITIVE,
         LOW,
-        served=False,
     )

@@ -190,14 +190,12 @@ class TopicDeclaration:
         (),
         "Replicas whose leader sends slowly, as partition:node, or * for all.",
         EVERY_REPLICA,
-        served=False,
     )
     follower_replication_throttled_replicas = listing(
         "follower.replication.throttled.replicas",
         (),
         "Replicas whose follower copies slowly, as partition:node, or * for all.",
         EVERY_REPLICA,
-        served=False,
     )
     remote_storage_enable = boolean(
         "remote.storage.enable", False, "Whether this topic's segments are moved to remote storage.", served=False
