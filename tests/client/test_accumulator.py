@@ -227,3 +227,39 @@ def test_the_memory_of_halves_is_that_of_the_whole() -> None:
     for _ in range(2):
         accumulator.complete(partition, accumulator.take(partition))
     assert accumulator.memory_used == 0
+
+
+@pytest.mark.parametrize("partition", [-1, 3, 4])
+def test_a_partition_that_the_topic_has_not_is_refused(partition: int) -> None:
+    """Whether the caller names it or a partitioner does."""
+    named, _ = made(3)
+    by_partitioner, _ = made(3, partitioner=lambda topic, key, count: partition)
+    for accumulator, given in ((named, partition), (by_partitioner, None)):
+        with pytest.raises(KafkaError, match=f"topic t has 3 partitions: there is no {partition}") as caught:
+            put(accumulator, partition=given)
+        assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert not accumulator.incomplete and not accumulator.memory_used
+
+
+@pytest.mark.parametrize("count", [1, 3, 7])
+def test_a_topic_has_as_many_partitions_as_the_metadata_says(count: int) -> None:
+    asked: list[tuple[str, bytes | None, int]] = []
+
+    def last(topic: str, key: bytes | None, partitions: int) -> int:
+        asked.append((topic, key, partitions))
+        return partitions - 1
+
+    accumulator, _ = made(1, partitioner=last)
+    for _ in range(2):
+        accumulator.set_partitions("t", count, range(count))
+        assert [each.number for each in accumulator.topics["t"].partitions] == list(range(count))
+    put(accumulator, key=b"k")
+    assert asked == [("t", b"k", count)]
+    assert queue(accumulator, count - 1).open is not None
+
+
+def test_the_last_partition_can_be_named() -> None:
+    accumulator, _ = made(3)
+    put(accumulator, partition=0)
+    put(accumulator, partition=2)
+    assert [each.open is not None for each in accumulator.topics["t"].partitions] == [True, False, True]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations_with_replacement
+
 import pytest
 
 from ottla.kernel.error import ErrorCode
@@ -58,6 +60,98 @@ def test_logs_that_part_are_cut_to_where_both_may_agree(own: tuple[int, ...], ep
     follower, log = FollowerReplica(2, 9), _log(*own, high=1)
     answer = FetchAnswered(_asked(follower, log), diverging=(epoch, end))
     assert follower.fetched(answer, log) == [Truncate(left)]
+
+
+def _epochs(length: int, known: tuple[int, ...] = (1, 2, 3)) -> list[tuple[int, ...]]:
+    """All logs of up to `length` records whose epochs do not go back."""
+    return [each for size in range(length + 1) for each in combinations_with_replacement(known, size)]
+
+
+def _have_one_history(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """An epoch has one leader: it begins at one offset, behind the same records."""
+    return all(one[: one.index(each)] == other[: other.index(each)] for each in set(one) & set(other))
+
+
+def _leaders_answer(leader: Log, asked: Position) -> FetchAnswered | None:
+    """What a leader says of a fetch, as its epochs have it; None when both logs agree."""
+    epoch, end = leader.end_offset_for_epoch(asked.last_fetched_epoch)
+    if end == -1 or (epoch == asked.last_fetched_epoch and end >= asked.offset):
+        return None
+    return FetchAnswered(asked, diverging=(epoch, end))
+
+
+def test_any_two_logs_come_to_their_longest_common_start_and_no_cut_is_behind_the_end() -> None:
+    """Records of one epoch are the same at the same offset, since one leader wrote them."""
+    for leader_epochs in _epochs(4):
+        for epochs in _epochs(4):
+            if not _have_one_history(epochs, leader_epochs):
+                continue
+            leader, log, follower = _log(*leader_epochs), _log(*epochs), FollowerReplica(2, 9)
+            common = 0
+            while common < min(len(epochs), len(leader_epochs)) and epochs[common] == leader_epochs[common]:
+                common += 1
+            for _ in range(8):
+                answer = _leaders_answer(leader, _asked(follower, log)) if log.records else None
+                if answer is None:
+                    break
+                (effect,) = follower.fetched(answer, log)
+                assert isinstance(effect, Truncate)
+                assert common <= effect.offset <= log.end_offset, (leader_epochs, epochs)
+                log.truncate(effect.offset)
+            if leader_epochs:
+                assert log.end_offset == common, (leader_epochs, epochs)
+
+
+@pytest.mark.parametrize("diverging", [(-1, -1), (-1, 7), (0, 7), (1, 7), (2, 7), (9, 7)])
+@pytest.mark.parametrize("high", [0, 1, 2])
+@pytest.mark.parametrize("epochs", [(1, 1), (0, 2), (3, 3)])
+def test_no_answer_of_a_leader_cuts_behind_the_end(
+    epochs: tuple[int, ...], high: int, diverging: tuple[int, int]
+) -> None:
+    follower, log = FollowerReplica(2, 9), _log(*epochs, high=high)
+    (effect,) = follower.fetched(FetchAnswered(_asked(follower, log), diverging=diverging), log)
+    assert isinstance(effect, Truncate) and 0 <= effect.offset <= 2
+
+
+@pytest.mark.parametrize(
+    ("records", "high", "diverging", "left"),
+    [
+        # No record of ours has an epoch, or ours are unknown to the leader: its end may lie behind ours.
+        (2, 1, (3, 7), 2),
+        (3, 3, (3, 2), 2),
+        (2, 1, (-1, 7), 2),
+        (3, 3, (-1, 2), 2),
+        (2, 1, (-1, -1), 1),
+        # A high watermark that was read from a checkpoint may lie behind a log that a crash has shortened.
+        (2, 5, (-1, -1), 2),
+    ],
+)
+def test_a_log_without_epochs_is_cut_to_the_leaders_end_at_most_to_its_own(
+    records: int, high: int, diverging: tuple[int, int], left: int
+) -> None:
+    follower = FollowerReplica(2, 9)
+    log = _NoEpochs([(-1, 0)] * records, high)
+    (effect,) = follower.fetched(FetchAnswered(_asked(follower, log), diverging=diverging), log)
+    assert effect == Truncate(left)
+
+
+class _NoEpochs(Log):
+    """Written before KIP-101."""
+
+    def latest_epoch(self) -> int:
+        return -1
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        return -1, -1
+
+
+def test_offsets_of_another_epoch_or_that_nobody_asked_for_are_dropped() -> None:
+    follower, log = FollowerReplica(2, 9), _log(1, 1, 1)
+    assert follower.answered_offsets(OffsetsAnswered(9, 0, 2), log) == []
+    follower.fetched(FetchAnswered(_asked(follower, log), ErrorCode.OFFSET_OUT_OF_RANGE), log)
+    assert follower.answered_offsets(OffsetsAnswered(8, 0, 2), log) == []
+    assert follower.position(log) is None, "the answer of this epoch is still to come"
+    assert follower.answered_offsets(OffsetsAnswered(9, 3, 3), log) == [], "both end at the same place"
 
 
 def test_an_answer_from_another_offset_or_epoch_is_dropped() -> None:

@@ -21,6 +21,8 @@ from ottla.replica.leader import (
 )
 
 _LAG_MS = 1_000
+#: Larger than every partition epoch here: the two must not be taken for each other.
+_EPOCH = 50
 
 
 def _leader(
@@ -28,7 +30,7 @@ def _leader(
 ) -> LeaderReplica:
     return LeaderReplica(
         LeaderSettings(1, _LAG_MS, min_isr),
-        PartitionState(5, 7, (1, 2, 3), isr),
+        PartitionState(_EPOCH, 7, (1, 2, 3), isr),
         end_offset=end_offset,
         high_watermark=high,
         brokers={1: 101, 2: 102, 3: 103},
@@ -68,7 +70,7 @@ def test_it_never_goes_back() -> None:
 def test_it_stands_while_fewer_than_min_insync_replicas_are_in_sync() -> None:
     leader = _leader((1,), min_isr=2)
     assert leader.step(Appended(12), 5_000) == []
-    accepted = MetadataFollowed(PartitionState(5, 8, (1, 2, 3), (1, 2)), 2)
+    accepted = MetadataFollowed(PartitionState(_EPOCH, 8, (1, 2, 3), (1, 2)), 2)
     leader.step(accepted, 5_000)
     assert _fetch(leader, 2, 12, 5_000) == [RaiseHighWatermark(12)]
 
@@ -76,7 +78,7 @@ def test_it_stands_while_fewer_than_min_insync_replicas_are_in_sync() -> None:
 def test_min_insync_replicas_beyond_the_replicas_means_all_of_them() -> None:
     leader = LeaderReplica(
         LeaderSettings(1, _LAG_MS, 3),
-        PartitionState(5, 7, (1,), (1,)),
+        PartitionState(_EPOCH, 7, (1,), (1,)),
         end_offset=0,
         high_watermark=0,
         brokers={1: 101},
@@ -90,10 +92,10 @@ def test_a_replica_that_lags_leaves_and_counts_until_that_is_committed() -> None
     leader.step(Appended(12), 0)
     _fetch(leader, 2, 12, 1_500)
     (proposal,) = leader.step(TimePassed(), 1_500)
-    assert proposal == ProposeIsr(((1, 101), (2, 102)), 5, 7)
+    assert proposal == ProposeIsr(((1, 101), (2, 102)), _EPOCH, 7)
     assert leader.step(TimePassed(), 1_500) == [], "one at a time"
     assert leader.high_watermark == 10
-    assert leader.step(IsrAccepted(leader.proposal or _any(), 5, 8, (1, 2)), 1_500) == [RaiseHighWatermark(12)]
+    assert leader.step(IsrAccepted(leader.proposal or _any(), _EPOCH, 8, (1, 2)), 1_500) == [RaiseHighWatermark(12)]
 
 
 def _any() -> ProposeIsr:
@@ -113,7 +115,7 @@ def test_a_replica_joins_when_it_has_reached_the_high_watermark_and_the_start_of
     leader = _leader((1, 2), end_offset=10, high=6)
     assert _fetch(leader, 3, 9, 5_000) == [], "what it has below 10 may not be ours"
     (proposal,) = _fetch(leader, 3, 10, 5_000)
-    assert proposal == ProposeIsr(((1, 101), (2, 102), (3, 103)), 5, 7)
+    assert proposal == ProposeIsr(((1, 101), (2, 102), (3, 103)), _EPOCH, 7)
 
 
 def test_one_that_is_proposed_bounds_the_high_watermark_already() -> None:
@@ -155,7 +157,7 @@ def test_one_that_may_have_been_applied_counts_until_the_metadata_says_what_beca
     assert leader.step(IsrRefused(proposal, code), 5_000) == []
     assert leader.maximal_isr == {1, 2, 3}
     leader.brokers = {1: 101, 2: 102}
-    leader.step(MetadataFollowed(PartitionState(5, 8, (1, 2, 3), (1, 2)), 1), 5_000)
+    leader.step(MetadataFollowed(PartitionState(_EPOCH, 8, (1, 2, 3), (1, 2)), 1), 5_000)
     assert leader.maximal_isr == {1, 2}
 
 
@@ -167,8 +169,8 @@ def test_a_replica_that_has_nothing_to_fetch_joins_when_it_may() -> None:
     assert _fetch(leader, 3, 10, 5_000) == []
     assert isinstance(first, ProposeIsr)
     leader.brokers = {1: 101, 2: 102, 3: 103}
-    (second,) = leader.step(IsrAccepted(first, 5, 8, (1, 2)), 5_000)
-    assert second == ProposeIsr(((1, 101), (2, 102), (3, 103)), 5, 8)
+    (second,) = leader.step(IsrAccepted(first, _EPOCH, 8, (1, 2)), 5_000)
+    assert second == ProposeIsr(((1, 101), (2, 102), (3, 103)), _EPOCH, 8)
     leader.step(IsrRefused(second, ErrorCode.INELIGIBLE_REPLICA), 5_000)
     (third,) = leader.step(TimePassed(), 5_000)
     assert isinstance(third, ProposeIsr)
@@ -189,19 +191,20 @@ def test_the_record_of_an_answered_proposal_does_not_end_the_next_one() -> None:
     leader = _leader((1,))
     (first,) = _fetch(leader, 2, 10, 5_000)
     assert isinstance(first, ProposeIsr)
-    leader.step(IsrAccepted(first, 5, 8, (1, 2)), 5_000)
-    assert isinstance(_fetch(leader, 3, 10, 5_000)[0], ProposeIsr)
-    leader.step(MetadataFollowed(PartitionState(5, 8, (1, 2, 3), (1, 2)), 1), 5_000)
+    leader.step(IsrAccepted(first, _EPOCH, 8, (1, 2)), 5_000)
+    (second,) = _fetch(leader, 3, 10, 5_000)
+    leader.step(MetadataFollowed(PartitionState(_EPOCH, 8, (1, 2, 3), (1, 2)), 1), 5_000)
     assert leader.maximal_isr == {1, 2, 3}
+    assert leader.proposal is second
 
 
 def test_an_answer_that_its_record_has_overtaken_does_not_end_the_next_proposal() -> None:
     leader = _leader((1,))
     (first,) = _fetch(leader, 2, 10, 5_000)
     assert isinstance(first, ProposeIsr)
-    leader.step(MetadataFollowed(PartitionState(5, 8, (1, 2, 3), (1, 2)), 1), 5_000)
+    leader.step(MetadataFollowed(PartitionState(_EPOCH, 8, (1, 2, 3), (1, 2)), 1), 5_000)
     (second,) = _fetch(leader, 3, 10, 5_000)
-    leader.step(IsrAccepted(first, 5, 8, (1, 2)), 5_000)
+    leader.step(IsrAccepted(first, _EPOCH, 8, (1, 2)), 5_000)
     leader.step(IsrRefused(first, ErrorCode.INELIGIBLE_REPLICA), 5_000)
     assert leader.proposal is second and leader.maximal_isr == {1, 2, 3}
 
@@ -218,6 +221,33 @@ def test_one_that_is_about_to_join_is_waited_for() -> None:
 
 def test_replicas_come_and_go_with_the_metadata() -> None:
     leader = _leader()
-    leader.step(MetadataFollowed(PartitionState(5, 8, (1, 3, 4), (1, 3)), 1), 0)
+    leader.step(MetadataFollowed(PartitionState(_EPOCH, 8, (1, 3, 4), (1, 3)), 1), 0)
     assert set(leader.followers) == {3, 4}
     leader.validate()
+
+
+def test_an_answer_of_another_leader_epoch_counts_for_nothing() -> None:
+    leader = _leader((1,))
+    (proposal,) = _fetch(leader, 2, 10, 5_000)
+    assert isinstance(proposal, ProposeIsr)
+    for epoch in (_EPOCH - 1, _EPOCH + 1):
+        assert leader.step(IsrAccepted(proposal, epoch, 8, (1, 2)), 5_000) == []
+    assert leader.proposal is proposal and leader.state.isr == (1,)
+
+
+def test_a_fetch_while_a_proposal_is_under_way_proposes_nothing() -> None:
+    leader = _leader((1,))
+    (first,) = _fetch(leader, 2, 10, 5_000)
+    assert _fetch(leader, 3, 10, 5_000) == [] and _fetch(leader, 2, 10, 5_000) == []
+    assert leader.step(TimePassed(), 5_000) == []
+    assert leader.proposal is first
+
+
+@pytest.mark.parametrize(("late", "joins"), [(0, True), (1, False)])
+def test_a_replica_that_was_level_one_lag_time_ago_may_join_and_one_that_was_later_not(late: int, joins: bool) -> None:
+    leader = _leader((1,))
+    leader.brokers = {1: 101}
+    assert _fetch(leader, 2, 10, 5_000) == []
+    leader.brokers = {1: 101, 2: 102}
+    proposed = leader.step(TimePassed(), 5_000 + _LAG_MS + late)
+    assert bool(proposed) is joins
