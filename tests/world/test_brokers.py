@@ -15,6 +15,7 @@ from ottla.metadata.image import BrokerImage
 from ottla.net.outbound import Outbound
 from ottla.sim.node import Clients, NodeHost
 from ottla.sim.world import World
+from ottla.wire.api import share_acknowledge, share_fetch
 from ottla.wire.api.describe_cluster import DescribeClusterRequest
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -229,12 +230,26 @@ def test_who_leads_instead_is_said_beside_the_error(cluster: Cluster) -> None:
     part = PartitionProduceData(index=elsewhere, records=b"x")
     topic = TopicProduceData(topic_id=topic_id, partition_data=[part])
     wanted = FetchTopic(topic_id=topic_id, partitions=[FetchPartition(partition=elsewhere)])
-    for request in (ProduceRequest(acks=1, topic_data=[topic]), FetchRequest(topics=[wanted], session_epoch=-1)):
-        loop.call_soon(partial(direct.ask, request, told.append, timeout_ms=1_000))
-    cluster.until(lambda: len(told) == 2)
-    for response, found in zip(
-        told, (told[0].responses[0].partition_responses, told[1].responses[0].partitions), strict=True
+    shared = share_fetch.FetchTopic(
+        topic_id=topic_id, partitions=[share_fetch.FetchPartition(partition_index=elsewhere)]
+    )
+    batch = share_acknowledge.AcknowledgementBatch(first_offset=0, last_offset=0, acknowledge_types=[1])
+    said = share_acknowledge.AcknowledgePartition(partition_index=elsewhere, acknowledgement_batches=[batch])
+    member: dict[str, Any] = {"group_id": "share", "member_id": "member"}
+    for request in (
+        ProduceRequest(acks=1, topic_data=[topic]),
+        FetchRequest(topics=[wanted], session_epoch=-1),
+        share_fetch.ShareFetchRequest(**member, share_session_epoch=0, max_records=5, max_bytes=1, topics=[shared]),
+        share_acknowledge.ShareAcknowledgeRequest(
+            **member,
+            share_session_epoch=1,
+            topics=[share_acknowledge.AcknowledgeTopic(topic_id=topic_id, partitions=[said])],
+        ),
     ):
+        loop.call_soon(partial(direct.ask, request, told.append, timeout_ms=1_000))
+    cluster.until(lambda: len(told) == 4)
+    parts = [told[0].responses[0].partition_responses, *(each.responses[0].partitions for each in told[1:])]
+    for response, found in zip(told, parts, strict=True):
         assert found[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert (found[0].current_leader.leader_id, found[0].current_leader.leader_epoch) == (2, 0)
         assert [(each.node_id, each.host) for each in response.node_endpoints] == [(2, cluster.brokers[1].host.address)]

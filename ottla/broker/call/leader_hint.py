@@ -1,7 +1,11 @@
-"""The new leader, told beside errors by Produce 10 and Fetch 16, so that a client need not ask (KIP-951)."""
+"""The new leader, told beside errors by Produce 10, Fetch 16 and what share groups ask (KIP-951).
+
+A client that is told need not ask for metadata.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ottla.broker.call.handler import Call
@@ -9,6 +13,7 @@ from ottla.kernel.error import ErrorCode
 from ottla.wire.api import fetch, produce
 
 _PRODUCE_FROM, _FETCH_FROM = 10, 16
+_WRONG_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def hint_to_producer(call: Call, response: produce.ProduceResponse) -> produce.ProduceResponse:
@@ -18,21 +23,27 @@ def hint_to_producer(call: Call, response: produce.ProduceResponse) -> produce.P
             for part in topic.partition_responses:
                 if part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                     name = topic.name or call.node.topic_name(topic.topic_id)
-                    _hint(call, response, name, part.index, part.current_leader)
+                    _hint(call, response, produce.NodeEndpoint, name, part.index, part.current_leader)
     return response
 
 
 def hint_to_consumer(call: Call, response: fetch.FetchResponse, topic: str | bytes, data: fetch.PartitionData) -> None:
     """Add to the response who leads a partition that was asked for at the wrong place or in the wrong epoch."""
-    wrong = data.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-    if wrong and call.version >= _FETCH_FROM:
+    if data.error_code in _WRONG_LEADER and call.version >= _FETCH_FROM:
         name = topic if isinstance(topic, str) else call.node.topic_name(topic)
-        _hint(call, response, name, data.partition_index, data.current_leader)
+        _hint(call, response, fetch.NodeEndpoint, name, data.partition_index, data.current_leader)
 
 
-def _hint(
-    call: Call, response: produce.ProduceResponse | fetch.FetchResponse, name: str | None, index: int, leader: Any
-) -> None:
+def hint_to_share_member(call: Call, response: Any, endpoint: Callable[..., Any]) -> None:
+    """The same in a ShareFetchResponse or ShareAcknowledgeResponse, whose module has the class `endpoint`."""
+    for topic in response.responses:
+        for part in topic.partitions:
+            if part.error_code in _WRONG_LEADER:
+                name = call.node.topic_name(topic.topic_id)
+                _hint(call, response, endpoint, name, part.partition_index, part.current_leader)
+
+
+def _hint(call: Call, response: Any, endpoint: Callable[..., Any], name: str | None, index: int, leader: Any) -> None:
     found = call.node.image.topics.get(name or "")
     if found is None or index >= len(found.partitions):
         return
@@ -41,5 +52,4 @@ def _hint(
     node = call.node.brokers_at(call.connection.listener_name).alive_node(partition.leader)
     endpoints: list[Any] = response.node_endpoints
     if node is not None and all(each.node_id != node.node_id for each in endpoints):
-        kind = (fetch if isinstance(response, fetch.FetchResponse) else produce).NodeEndpoint
-        endpoints.append(kind(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack))
+        endpoints.append(endpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack))

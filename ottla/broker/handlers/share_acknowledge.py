@@ -6,7 +6,7 @@ Rules:
 - A partition fails alone, and then nothing that is said of it counts.
 - The answer comes when all of it is stored.
 
-KIPs: 932, 1222 a lock can be renewed (version 2), by requests that say so and do nothing else.
+KIPs: 932, 951 leader hints, 1222 a lock can be renewed (version 2), by requests that say so and do nothing else.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from ottla.broker.call.handler import Call, handles
+from ottla.broker.call.leader_hint import hint_to_share_member
 from ottla.broker.call.reply import Later, Reply
 from ottla.broker.coordinators.group_protocol import SHARE, check_enabled
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -25,6 +26,7 @@ from ottla.share.session import FINAL_EPOCH, INITIAL_EPOCH, Key
 from ottla.share.state import SharePartitionKey
 from ottla.wire.api import ApiKey
 from ottla.wire.api.share_acknowledge import (
+    NodeEndpoint,
     PartitionData,
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
@@ -157,10 +159,12 @@ def _response(call: Call, group_id: str, outcomes: dict[Key, Outcome]) -> ShareA
         if outcome is not None:
             data.error_code, data.error_message = outcome.code, outcome.message or None
         topics.setdefault(topic_id, []).append(data)
-    return ShareAcknowledgeResponse(
+    response = ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=call.node.shares.settings_of(group_id).share_record_lock_duration_ms,
         responses=[
             ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=partitions)
             for topic_id, partitions in topics.items()
         ],
     )
+    hint_to_share_member(call, response, NodeEndpoint)
+    return response

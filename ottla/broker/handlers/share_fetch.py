@@ -9,7 +9,7 @@ Rules:
   member's.
 - A request that renews locks (`is_renew_ack`) does nothing else.
 
-KIPs: 932, 1206 how many records are acquired may be strict, 1222 renewal.
+KIPs: 932, 951 leader hints, 1206 how many records are acquired may be strict, 1222 renewal.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker.call.handler import Call, handles
+from ottla.broker.call.leader_hint import hint_to_share_member
 from ottla.broker.call.reply import Later, Reply
 from ottla.broker.coordinators.group_protocol import SHARE, check_enabled
 from ottla.broker.handlers.share_acknowledge import Outcome, acknowledge, check_member
@@ -34,6 +35,7 @@ from ottla.share.state import SharePartitionKey
 from ottla.wire.api import ApiKey
 from ottla.wire.api.share_fetch import (
     AcquiredRecords,
+    NodeEndpoint,
     PartitionData,
     ShareFetchableTopicResponse,
     ShareFetchRequest,
@@ -147,16 +149,16 @@ class _Whole:
         for (topic_id, _), data in parts.items():
             topics.setdefault(topic_id, []).append(data)
         settings = shares.settings_of(self._session.owner[0])
-        self._later.resolve(
-            ShareFetchResponse(
-                throttle_time_ms=self._throttle_ms(parts.values()),
-                acquisition_lock_timeout_ms=settings.share_record_lock_duration_ms,
-                responses=[
-                    ShareFetchableTopicResponse(topic_id=topic_id, partitions=partitions)
-                    for topic_id, partitions in topics.items()
-                ],
-            )
+        response = ShareFetchResponse(
+            throttle_time_ms=self._throttle_ms(parts.values()),
+            acquisition_lock_timeout_ms=settings.share_record_lock_duration_ms,
+            responses=[
+                ShareFetchableTopicResponse(topic_id=topic_id, partitions=partitions)
+                for topic_id, partitions in topics.items()
+            ],
         )
+        hint_to_share_member(self._call, response, NodeEndpoint)
+        self._later.resolve(response)
 
     def _throttle_ms(self, parts: Iterable[PartitionData]) -> int:
         """How long a member that reads too fast is to wait."""
