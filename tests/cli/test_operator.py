@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import ottla
-from ottla.client import Admin, Producer, ShareConsumer, TopicPartition
+from ottla.client import Admin, ConfigResource, Producer, ResourceType, ShareConsumer, TopicPartition
+from ottla.operations.throttle import BROKER_RATES, TOPIC_REPLICAS
 from tests.cli.tool import Tool, in_process
 
 
@@ -65,6 +66,26 @@ def test_a_move_to_where_it_is_ends_at_once_and_one_to_nowhere_is_refused(tool: 
     assert tool("partitions", "move", topic, "--to", "1", "-p", "9").err.endswith("has no partition 9: it has 0 to 1\n")
     assert tool("partitions", "moves").rows == []
     assert tool("partitions", "cancel", topic, "--json").json == {"topic": topic, "cancelled": []}
+
+
+def test_a_throttle_goes_with_the_move_that_it_was_for(tool: Tool, topic: str, bootstrap: str) -> None:
+    def throttles() -> list[str | None]:
+        resource, broker = ConfigResource(ResourceType.TOPIC, topic), ConfigResource(ResourceType.BROKER, "1")
+        with Admin(bootstrap) as admin:
+            found = admin.describe_configs([resource, broker]).check()
+        rates = [found[broker][name].value if name in found[broker] else None for name in BROKER_RATES]
+        return [*(found[resource][name].value for name in TOPIC_REPLICAS), *rates]
+
+    done = tool("partitions", "move", topic, "--to", "1", "--throttle", "5000")
+    assert done.code == 0, done.err
+    assert throttles() == ["", "", None, None]
+    left = tool("partitions", "move", topic, "--to", "1", "--throttle", "5000", "--no-wait")
+    assert "unthrottle" in left.err
+    assert throttles() == ["0:1,1:1", "", "5000", "5000"]
+    assert tool("partitions", "unthrottle", "--json").json == {"topics": [topic]}
+    assert throttles() == ["", "", None, None]
+    assert tool("partitions", "unthrottle", "--json").json == {"topics": []}
+    assert tool("partitions", "move", topic, "--to", "1", "--throttle", "0").code == 2
 
 
 def test_leaders_that_lead_already_need_no_election(tool: Tool, topic: str) -> None:

@@ -3,6 +3,8 @@
 Rules:
 - A move goes on when the tool is gone: Ctrl-C only stops the looking, and says so.
 - A move to other nodes is KIP-455's, one to another directory of the same node KIP-113's.
+- A move that was slowed down (KIP-73) takes its throttle away when it is seen to end; `unthrottle` does it for one that
+  was left alone.
 """
 
 from __future__ import annotations
@@ -92,6 +94,9 @@ def _of_topic(ask: Admin, topic: str, only: tuple[int, ...]) -> dict[TopicPartit
 @click.argument("topic", shell_complete=complete_topic)
 @click.option("--to", "nodes", required=True, metavar="NODE,...", help="The nodes to hold it; the first should lead.")
 @_partition
+@click.option(
+    "--throttle", type=click.IntRange(1), metavar="BYTES", help="At most so many bytes a second from and to each node."
+)
 @_no_wait
 @as_json
 def move(
@@ -100,6 +105,7 @@ def move(
     topic: str,
     nodes: str,
     only: tuple[int, ...],
+    throttle: int | None,
     no_wait: bool,
     as_json: bool,
 ) -> None:
@@ -112,18 +118,71 @@ def move(
         live = {node.id for node in ask.describe_cluster().nodes}
         if unknown := [each for each in brokers if each not in live]:
             raise OttlaError(f"there is no node {unknown[0]} now: these are {_ids(sorted(live))}")
+        if throttle is not None:
+            _slow_down(ask, wanted, brokers, throttle)
         ask.alter_partition_reassignments(dict.fromkeys(wanted, brokers)).check()
         left = 0
         if not no_wait:
             what = f"moving {topic}"
             left = follow_moves(what, len(wanted), lambda: len(ask.list_partition_reassignments(list(wanted))))
-    ended = not (no_wait or left)
+        ended = not (no_wait or left)
+        stays = throttle is not None and (not ended or bool(ask.list_partition_reassignments()))
+        if throttle is not None and not stays:
+            _let_go(ask, [topic])
     many = f"{len(wanted)} partition{'s' * (len(wanted) != 1)}"
     screen.told(
         as_json,
         {"topic": topic, "partitions": [each.partition for each in wanted], "to": brokers, "done": ended},
-        f"{many} of {topic} {'on' if ended else 'on the way to'} {_ids(brokers)}",
+        f"{many} of {topic} {'on' if ended else 'on the way to'} {_ids(brokers)}"
+        + "; the throttle stays until `ottla partitions unthrottle` after the last move" * stays,
     )
+
+
+def _slow_down(ask: Admin, now: dict[TopicPartition, list[int]], brokers: list[int], rate: int) -> None:
+    """Throttle a move before it begins."""
+    from ottla.client import ConfigResource, ResourceType
+    from ottla.operations.throttle import BROKER_RATES, throttled_replicas
+
+    for name, texts in throttled_replicas(now, dict.fromkeys(now, brokers)).items():
+        ask.alter_config(ConfigResource(ResourceType.TOPIC, name), texts)
+    for node in sorted({*brokers, *(each for held in now.values() for each in held)}):
+        ask.alter_config(ConfigResource(ResourceType.BROKER, str(node)), dict.fromkeys(BROKER_RATES, str(rate)))
+
+
+def _let_go(ask: Admin, topics: list[str]) -> None:
+    """Take the throttles of these topics and of all nodes away."""
+    from ottla.client import ConfigResource, ResourceType
+    from ottla.operations.throttle import BROKER_RATES, TOPIC_REPLICAS
+
+    for node in ask.describe_cluster().nodes:
+        ask.alter_config(ConfigResource(ResourceType.BROKER, str(node.id)), dict.fromkeys(BROKER_RATES))
+    for name in topics:
+        ask.alter_config(ConfigResource(ResourceType.TOPIC, name), dict.fromkeys(TOPIC_REPLICAS))
+
+
+@partitions.command()
+@cluster
+@as_json
+def unthrottle(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
+    """Take the throttles of all moves away, when nothing moves any more."""
+    from ottla.cli import screen
+    from ottla.client import ConfigResource, ResourceType
+    from ottla.operations.throttle import TOPIC_REPLICAS
+
+    with admin(bootstrap, client) as ask:
+        if moving := sorted(ask.list_partition_reassignments()):
+            raise OttlaError(
+                f"{moving[0]} is still being moved{f' (and {len(moving) - 1} more)' * (len(moving) > 1)}: wait for its "
+                "end (ottla partitions moves), or call it off (ottla partitions cancel)"
+            )
+        names = [each.name for each in ask.list_topics(internal=True)]
+        described = ask.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in names]).check()
+        topics = [
+            resource.name for resource, found in described.items() if any(found[each].value for each in TOPIC_REPLICAS)
+        ]
+        _let_go(ask, topics)
+    many = f"{len(topics)} topic{'s' * (len(topics) != 1)}"
+    screen.told(as_json, {"topics": topics}, f"nothing is throttled any more: {many}, and all nodes")
 
 
 def _numbers(text: str) -> list[int]:

@@ -12,18 +12,13 @@ from ottla.cli.kafka.program.error import message
 from ottla.cli.kafka.program.json_file import parse, typed
 from ottla.cli.kafka.program.tool import Failed
 from ottla.kernel.error import ErrorCode
+from ottla.operations.throttle import BROKER_RATES, DIRECTORY_RATE, TOPIC_REPLICAS, throttled_replicas
 
 if TYPE_CHECKING:
     from ottla.client import Admin, TopicPartition
     from ottla.client.admin.replica import Replica
 
 _ANY = "any"
-_BROKER_THROTTLES = (
-    "leader.replication.throttled.rate",
-    "follower.replication.throttled.rate",
-    "replica.alter.log.dirs.io.max.bytes.per.second",
-)
-_TOPIC_THROTTLES = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 _PAUSE_S = 0.1
 
 
@@ -199,10 +194,12 @@ def _clear_throttles(client: Admin, plan: Plan) -> None:
     topics = sorted({each.topic for each in plan.replicas})
     print(f"Clearing broker-level throttles on broker{'' if len(brokers) == 1 else 's'} {_listed(sorted(brokers))}")
     for broker in sorted(brokers):
-        client.alter_config(ConfigResource(ResourceType.BROKER, str(broker)), dict.fromkeys(_BROKER_THROTTLES))
+        client.alter_config(
+            ConfigResource(ResourceType.BROKER, str(broker)), dict.fromkeys((*BROKER_RATES, DIRECTORY_RATE))
+        )
     print(f"Clearing topic-level throttles on topic{'' if len(topics) == 1 else 's'} {_listed(topics)}")
     for topic in topics:
-        client.alter_config(ConfigResource(ResourceType.TOPIC, topic), dict.fromkeys(_TOPIC_THROTTLES))
+        client.alter_config(ConfigResource(ResourceType.TOPIC, topic), dict.fromkeys(TOPIC_REPLICAS))
 
 
 # ---- execute
@@ -272,22 +269,13 @@ def _throttle(
             client.alter_config(ConfigResource(ResourceType.BROKER, str(broker)), changes)
 
     if throttle >= 0:
-        for topic in sorted({each.topic for each in plan.replicas}):
-            own = [each for each in plan.replicas if each.topic == topic]
-            leaders = sorted(f"{each.partition}:{broker}" for each in own for broker in now[each])
-            followers = sorted(
-                f"{each.partition}:{broker}"
-                for each in own
-                for broker in plan.replicas[each]
-                if broker not in now[each]
-            )
-            texts = dict(zip(_TOPIC_THROTTLES, (_listed(leaders), _listed(followers)), strict=True))
+        for topic, texts in throttled_replicas(now, plan.replicas).items():
             client.alter_config(ConfigResource(ResourceType.TOPIC, topic), texts)
         brokers = {broker for each in plan.replicas for broker in (*now[each], *plan.replicas[each])}
-        set_on(brokers, dict.fromkeys(_BROKER_THROTTLES[:2], str(throttle)))
+        set_on(brokers, dict.fromkeys(BROKER_RATES, str(throttle)))
         print(f"The inter-broker throttle limit was set to {throttle} B/s")
     if directory_throttle >= 0:
-        set_on({each.broker for each in plan.directories}, {_BROKER_THROTTLES[2]: str(directory_throttle)})
+        set_on({each.broker for each in plan.directories}, {DIRECTORY_RATE: str(directory_throttle)})
         print(f"The replica-alter-dir throttle limit was set to {directory_throttle} B/s")
 
 
