@@ -17,12 +17,24 @@ from ottla.client.admin.acl import Acl
 from ottla.kernel.error import ErrorCode, OttlaError
 from ottla.settings.server.unserved import STANDARD_AUTHORIZER
 from ottla.wire.api import API, ApiKey
+from ottla.wire.api.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
 from ottla.wire.api.create_acls import AclCreation, CreateAclsRequest
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from ottla.wire.api.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+)
 from ottla.wire.api.envelope import EnvelopeRequest
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.api.find_coordinator import FindCoordinatorRequest
 from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from ottla.wire.compile import decoder
 from ottla.wire.header import ResponseHeader, response_header_version
 from ottla.wire.schema import fields
@@ -180,6 +192,57 @@ def test_a_request_that_names_much_writes_few_lines_into_the_log(
         lines = [each for each in caplog.messages if "User:ann" in each]
         assert len(lines) == 101
         assert lines[-1] == "User:ann asked about more in this request, which is not shown"
+
+
+def test_each_entry_of_a_group_that_is_named_many_times_has_its_own_refusals(
+    super_user: WireClient, ann: WireClient
+) -> None:
+    grant(super_user, DESCRIBE, kind=3, name="crowd")
+    names = [f"hidden-{number}" for number in range(100)]
+    while coordinator_loads(super_user, "crowd"):
+        pass
+    groups = [
+        OffsetFetchRequestGroup(
+            group_id="crowd", topics=[OffsetFetchRequestTopics(name=name, partition_indexes=[0, 1])]
+        )
+        for name in names
+    ]
+    told = ann.ask(OffsetFetchRequest(groups=groups), 9)
+    assert [[topic.name for topic in group.topics] for group in told.groups] == [[name] for name in names]
+    codes = {part.error_code for group in told.groups for topic in group.topics for part in topic.partitions}
+    assert codes == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    shares = [
+        DescribeShareGroupOffsetsRequestGroup(
+            group_id="crowd", topics=[DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=[0])]
+        )
+        for name in names
+    ]
+    told = ann.ask(DescribeShareGroupOffsetsRequest(groups=shares), 0)
+    assert [[topic.topic_name for topic in group.topics] for group in told.groups] == [[name] for name in names]
+
+
+def test_a_share_group_moves_in_no_topic_that_is_hidden(super_user: WireClient, ann: WireClient) -> None:
+    grant(super_user, READ, kind=3, name="crowd")
+    while coordinator_loads(super_user, "crowd"):
+        pass
+    topics = [
+        AlterShareGroupOffsetsRequestTopic(
+            topic_name=name, partitions=[AlterShareGroupOffsetsRequestPartition(partition_index=0)]
+        )
+        for name in (SECRET, ABSENT)
+    ]
+    told = ann.ask(AlterShareGroupOffsetsRequest(group_id="crowd", topics=topics), 0)
+    assert told.error_code == 0
+    there, absent = told.responses
+    assert repr(there).replace(SECRET, ABSENT) == repr(absent)
+    assert there.partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def coordinator_loads(client: WireClient, group: str) -> bool:
+    """Is the group's coordinator not there yet?"""
+    client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 4)
+    answer = client.ask(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=[])]), 9)
+    return bool(answer.groups[0].error_code)
 
 
 def test_dividing_compares_no_elements() -> None:

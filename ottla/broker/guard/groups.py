@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ottla.broker.call.handler import Call, Handler
 from ottla.broker.call.reply import Reply
 from ottla.broker.guard.authorizer import CODES, Authorizer
-from ottla.broker.guard.parts import Guard, amended, divided, split, with_field
+from ottla.broker.guard.parts import Guard, amended, divided, joined, split, with_field
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error_message import standard
 from ottla.security.acl import WILDCARD, AclKind, Operation
-from ottla.wire.api.offset_delete import OffsetDeleteResponse, OffsetDeleteResponsePartition, OffsetDeleteResponseTopic
 from ottla.wire.api.offset_fetch import (
-    OffsetFetchResponse,
     OffsetFetchResponsePartition,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
@@ -30,6 +30,10 @@ _NO_OFFSET: dict[str, Any] = {
     "committed_leader_epoch": -1,
     "metadata": "",
     "error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+}
+_TOPIC_DENIED: dict[str, Any] = {
+    "error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    "error_message": standard(ErrorCode.TOPIC_AUTHORIZATION_FAILED),
 }
 _GROUP_DENIED = KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
@@ -161,14 +165,12 @@ def offset_fetch(authorizer: Authorizer, handler: Handler, call: Call, request: 
         authorizer.check(call, Operation.DESCRIBE, AclKind.GROUP, request.group_id)
         return _offsets(authorizer, handler, call, request)
 
-    def may(group: Any) -> bool:
-        return authorizer.allows(call, Operation.DESCRIBE, AclKind.GROUP, group.group_id)
+    return _offsets_of_groups(authorizer, handler, call, request, _refused_topic)
 
-    def topics(call: Call, request: Any) -> Reply:
-        return _offsets_of_groups(authorizer, handler, call, request)
 
-    inner = Handler(handler.api, topics, handler.refuse)
-    return split(inner, call, request, "groups", "groups", may, _GROUP_DENIED)
+def share_offsets(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
+    """Describe on each share group, and on each topic."""
+    return _offsets_of_groups(authorizer, handler, call, request, _refused_share_topic)
 
 
 def _describes(authorizer: Authorizer, call: Call, topic: Any, *, told: bool = True) -> bool:
@@ -188,8 +190,6 @@ def _offsets(authorizer: Authorizer, handler: Handler, call: Call, request: Any)
 
         return amended(handler.function(call, request), amend)
     kept, refused = divided(request.topics, lambda each: _describes(authorizer, call, each))
-    if not refused:
-        return handler.function(call, request)
     told = [
         OffsetFetchResponseTopic(
             name=topic.name,
@@ -199,66 +199,57 @@ def _offsets(authorizer: Authorizer, handler: Handler, call: Call, request: Any)
         )
         for topic in refused
     ]
-    if not kept:
-        return OffsetFetchResponse(topics=told)
-
-    def add(response: Any) -> Any:
-        if not response.error_code:
-            response.topics = [*response.topics, *told]
-        return response
-
-    return amended(handler.function(call, with_field(request, "topics", kept)), add)
+    return joined(handler, call, with_field(request, "topics", kept), "topics", told)
 
 
-def _offsets_of_groups(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
-    """Offsets of many groups: refused topics are taken out of each group, and put back into its answer."""
-    refused: dict[str, list[Any]] = {}
-    groups = []
-    for group in request.groups:
-        if group.topics is not None:
-            shown, hidden = divided(group.topics, lambda each: _describes(authorizer, call, each))
-            if hidden:
-                refused.setdefault(group.group_id, []).extend(hidden)
-                group = with_field(group, "topics", shown)
-        groups.append(group)
+def _offsets_of_groups(
+    authorizer: Authorizer, handler: Handler, call: Call, request: Any, refusal: Callable[[Any], Any]
+) -> Reply:
+    """Offsets of many groups; `refusal` makes the answer about a topic that the client may not describe."""
 
-    def amend(response: Any) -> Any:
-        for group in response.groups:
-            group.topics = [each for each in group.topics if _describes(authorizer, call, each, told=False)]
-            if not group.error_code:
-                group.topics += [_refused_topic(each) for each in refused.get(group.group_id, ())]
-        return response
+    def may(group: Any) -> bool:
+        return authorizer.allows(call, Operation.DESCRIBE, AclKind.GROUP, group.group_id)
 
-    return amended(handler.function(call, with_field(request, "groups", groups)), amend)
+    def topics(call: Call, request: Any) -> Reply:
+        divisions = [
+            divided(group.topics or (), lambda each: _describes(authorizer, call, each)) for group in request.groups
+        ]
+        groups = [
+            with_field(group, "topics", shown) if hidden else group
+            for group, (shown, hidden) in zip(request.groups, divisions, strict=True)
+        ]
+
+        def amend(response: Any) -> Any:
+            # The handler answers every entry at its place, also where several name one group.
+            for group, (_, hidden) in zip(response.groups, divisions, strict=True):
+                group.topics = [each for each in group.topics if _describes(authorizer, call, each, told=False)]
+                if not group.error_code:
+                    group.topics += map(refusal, hidden)
+            return response
+
+        return amended(handler.function(call, with_field(request, "groups", groups)), amend)
+
+    inner = Handler(handler.api, topics, handler.refuse)
+    return split(inner, call, request, "groups", "groups", may, _GROUP_DENIED)
 
 
-def offset_delete(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
-    """Read on each topic; the group is asked about the others only."""
-    kept, refused = divided(
-        request.topics, lambda each: authorizer.allows(call, Operation.READ, AclKind.TOPIC, each.name)
-    )
-    if not refused:
-        return handler.function(call, request)
-    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    told = [
-        OffsetDeleteResponseTopic(
-            name=topic.name,
-            partitions=[
-                OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=code)
-                for each in topic.partitions
-            ],
-        )
-        for topic in refused
-    ]
-    if not kept:
-        return OffsetDeleteResponse(topics=told)
+def changed_offsets(name: str, out: str, refusal: Callable[[Any], Any]) -> Guard:
+    """Read on each topic, which the attribute `name` names; `refusal` makes the answer about one, for the list `out`.
 
-    def add(response: Any) -> Any:
-        if not response.error_code:
-            response.topics = [*response.topics, *told]
-        return response
+    The group is asked about the other topics, also where there are none: it may not be there.
+    """
 
-    return amended(handler.function(call, with_field(request, "topics", kept)), add)
+    def guard(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
+        def may(topic: Any) -> bool:
+            return authorizer.allows(call, Operation.READ, AclKind.TOPIC, getattr(topic, name))
+
+        kept, refused = divided(request.topics, may)
+        return joined(handler, call, with_field(request, "topics", kept), out, list(map(refusal, refused)))
+
+    return guard
+
+
+# ---- refusals
 
 
 def _refused_topic(asked: Any) -> OffsetFetchResponseTopics:
@@ -271,45 +262,47 @@ def _refused_topic(asked: Any) -> OffsetFetchResponseTopics:
     )
 
 
-def share_offsets(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
-    """Describe on each share group, and on each topic."""
-
-    def may(group: Any) -> bool:
-        return authorizer.allows(call, Operation.DESCRIBE, AclKind.GROUP, group.group_id)
-
-    def topics(call: Call, request: Any) -> Reply:
-        refused: dict[str, list[Any]] = {}
-        groups = []
-        for group in request.groups:
-            shown, hidden = divided(group.topics or (), lambda each: _describes(authorizer, call, each))
-            if hidden:
-                refused[group.group_id] = hidden
-                group = with_field(group, "topics", shown)
-            groups.append(group)
-
-        def amend(response: Any) -> Any:
-            for group in response.groups:
-                group.topics = [each for each in group.topics if _describes(authorizer, call, each, told=False)]
-                if not group.error_code:
-                    group.topics += [_refused_share_topic(each) for each in refused.get(group.group_id, ())]
-            return response
-
-        return amended(handler.function(call, with_field(request, "groups", groups)), amend)
-
-    inner = Handler(handler.api, topics, handler.refuse)
-    return split(inner, call, request, "groups", "groups", may, _GROUP_DENIED)
-
-
 def _refused_share_topic(asked: Any) -> Any:
     from ottla.wire.api import describe_share_group_offsets as wire
 
-    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return wire.DescribeShareGroupOffsetsResponseTopic(
         topic_name=asked.topic_name,
         partitions=[
-            wire.DescribeShareGroupOffsetsResponsePartition(
-                partition_index=index, start_offset=-1, error_code=code, error_message="Topic authorization failed."
-            )
+            wire.DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=-1, **_TOPIC_DENIED)
             for index in asked.partitions
+        ],
+    )
+
+
+def refused_deletion(asked: Any) -> Any:
+    """The answer about a topic whose offsets the client may not delete."""
+    from ottla.wire.api import offset_delete as wire
+
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return wire.OffsetDeleteResponseTopic(
+        name=asked.name,
+        partitions=[
+            wire.OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=code)
+            for each in asked.partitions
+        ],
+    )
+
+
+def refused_share_deletion(asked: Any) -> Any:
+    """The same about a share group's offsets."""
+    from ottla.wire.api import delete_share_group_offsets as wire
+
+    return wire.DeleteShareGroupOffsetsResponseTopic(topic_name=asked.topic_name, **_TOPIC_DENIED)
+
+
+def refused_share_change(asked: Any) -> Any:
+    """The answer about a topic in which the client may not move a share group."""
+    from ottla.wire.api import alter_share_group_offsets as wire
+
+    return wire.AlterShareGroupOffsetsResponseTopic(
+        topic_name=asked.topic_name,
+        partitions=[
+            wire.AlterShareGroupOffsetsResponsePartition(partition_index=each.partition_index, **_TOPIC_DENIED)
+            for each in asked.partitions
         ],
     )

@@ -78,7 +78,10 @@ GUARDS: dict[int, Guard] = {
     ApiKey.LEAVE_GROUP: _in_group,
     ApiKey.OFFSET_COMMIT: both(_in_group, _topic_parts(Operation.READ, "name", by_id=True)),
     ApiKey.OFFSET_FETCH: groups.offset_fetch,
-    ApiKey.OFFSET_DELETE: both(whole(Operation.DELETE, AclKind.GROUP, "group_id"), groups.offset_delete),
+    ApiKey.OFFSET_DELETE: both(
+        whole(Operation.DELETE, AclKind.GROUP, "group_id"),
+        groups.changed_offsets("name", "topics", groups.refused_deletion),
+    ),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: both(_in_group, groups.subscribe),
     ApiKey.SHARE_GROUP_HEARTBEAT: both(_in_group, groups.subscribe),
     ApiKey.STREAMS_GROUP_HEARTBEAT: both(_in_group, groups.streams_heartbeat),
@@ -90,9 +93,12 @@ GUARDS: dict[int, Guard] = {
     ApiKey.LIST_GROUPS: groups.list_groups,
     ApiKey.SHARE_FETCH: _in_group,
     ApiKey.SHARE_ACKNOWLEDGE: _in_group,
-    ApiKey.ALTER_SHARE_GROUP_OFFSETS: both(_in_group, _topic_parts(Operation.READ, "topic_name", "responses")),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: both(
+        _in_group, groups.changed_offsets("topic_name", "responses", groups.refused_share_change)
+    ),
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: both(
-        whole(Operation.DELETE, AclKind.GROUP, "group_id"), _topic_parts(Operation.READ, "topic_name", "responses")
+        whole(Operation.DELETE, AclKind.GROUP, "group_id"),
+        groups.changed_offsets("topic_name", "responses", groups.refused_share_deletion),
     ),
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: groups.share_offsets,
     # ---- transactions

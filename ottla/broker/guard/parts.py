@@ -13,7 +13,7 @@ from typing import Any
 from ottla.broker.call.handler import Call, Handler
 from ottla.broker.call.reply import Later, NoReply, Reply
 from ottla.broker.guard.authorizer import CODES, Authorizer
-from ottla.kernel.error import KafkaError
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.security.acl import CLUSTER_NAME, AclKind, Operation
 
 Guard = Callable[[Authorizer, Handler, Call, Any], Reply]
@@ -78,12 +78,21 @@ def split(
     told = handler.refuse(with_field(request, field, refused), call.version, error)
     if not kept:
         return told
+    return joined(handler, call, with_field(request, field, kept), out, getattr(told, out))
+
+
+def joined(handler: Handler, call: Call, kept: Any, out: str, refusals: list[Any]) -> Reply:
+    """The handler's answer to `kept`, the part of a request that may be done, with refusals behind its list `out`.
+
+    An answer that is one error has no list: it stays as it is.
+    """
 
     def add(response: Any) -> Any:
-        setattr(response, out, [*getattr(response, out), *getattr(told, out)])
+        if not getattr(response, "error_code", ErrorCode.NONE):
+            setattr(response, out, [*getattr(response, out), *refusals])
         return response
 
-    return amended(handler.function(call, with_field(request, field, kept)), add)
+    return amended(handler.function(call, kept), add)
 
 
 def divided(asked: Iterable[Any], may: Callable[[Any], bool]) -> tuple[list[Any], list[Any]]:
