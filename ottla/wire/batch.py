@@ -26,6 +26,8 @@ HEADER_BYTES = 61
 LENGTH_END = 12
 #: Where the bytes that the CRC covers begin.
 CRC_START = 21
+#: The attributes are an int16 at byte 21.
+_ATTRIBUTES_LOW = 22
 MAGIC = 2
 
 #: Bits of the attributes.
@@ -145,6 +147,16 @@ def header_at(data: Buffer, position: int = 0) -> BatchHeader:
         return BatchHeader._make(HEADER.unpack_from(data, position))
     except struct.error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the input ends within a batch's header") from None
+
+
+def attributes_of(data: Buffer) -> int:
+    """The low byte of a first batch's attributes, which has all of them; 0 if there are not 61 bytes of a header."""
+    return data[_ATTRIBUTES_LOW] if len(data) >= HEADER_BYTES else 0
+
+
+def is_transactional(data: Buffer | None) -> bool:
+    """Does the first batch say that it belongs to a transaction?"""
+    return data is not None and bool(attributes_of(data) & TRANSACTIONAL)
 
 
 def headers(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:

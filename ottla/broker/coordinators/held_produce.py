@@ -19,11 +19,10 @@ from ottla.kernel.ids import TopicPartition
 from ottla.net.inbound import PeerError
 from ottla.replica.partition import Partition
 from ottla.wire.api.produce import ProduceRequest, TopicProduceData
-from ottla.wire.batch import HEADER_BYTES, TRANSACTIONAL, header_at
+from ottla.wire.batch import header_at, is_transactional
 
 _log = logging.getLogger("ottla.broker")
 _IMPLICIT_FROM = 12
-_ATTRIBUTES_LOW = 22
 _Producer = tuple[int, int]
 
 #: What came of the questions: the token of each and what the coordinator said.
@@ -39,7 +38,7 @@ def hold(call: Call, request: ProduceRequest, partition_of: PartitionOf, go_on: 
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
-            if records is None or len(records) < HEADER_BYTES or not records[_ATTRIBUTES_LOW] & TRANSACTIONAL:
+            if records is None or not is_transactional(records):
                 continue
             header = header_at(records)
             producer = header.producer_id, header.producer_epoch

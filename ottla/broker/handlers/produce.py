@@ -44,7 +44,7 @@ from ottla.wire.api.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from ottla.wire.batch import HEADER_BYTES, TRANSACTIONAL, header_at
+from ottla.wire.batch import TRANSACTIONAL, attributes_of, header_at, is_transactional
 from ottla.wire.codec import Codec
 
 if TYPE_CHECKING:
@@ -58,8 +58,6 @@ _ZSTD_FROM = 7
 _BY_ID_FROM = 13
 _ABORTABLE_SINCE = 11
 _IMPLICIT_FROM = 12
-#: The low byte of the batch's attributes (int16 at byte 21) has all that matters here.
-_ATTRIBUTES_LOW = 22
 _CODEC_MASK = 7
 _ALL = -1
 #: About a millisecond of work, if each is refused.
@@ -186,12 +184,7 @@ def _reply(call: Call, request: ProduceRequest, response: ProduceResponse, pendi
 
 
 def _has_transactional(request: ProduceRequest) -> bool:
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            records = data.records
-            if records is not None and len(records) >= HEADER_BYTES and records[_ATTRIBUTES_LOW] & TRANSACTIONAL:
-                return True
-    return False
+    return any(is_transactional(data.records) for topic in request.topic_data for data in topic.partition_data)
 
 
 class _Pending(NamedTuple):
@@ -323,9 +316,7 @@ def _check_attributes(
     verified: held_produce.Verified | None,
 ) -> None:
     """What a batch says of itself must fit the request that brings it."""
-    if len(records) < HEADER_BYTES:
-        return
-    attributes = records[_ATTRIBUTES_LOW]
+    attributes = attributes_of(records)
     if attributes & _CODEC_MASK == Codec.ZSTD and call.version < _ZSTD_FROM:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd takes Produce version 7 or later")
     if attributes & TRANSACTIONAL:
