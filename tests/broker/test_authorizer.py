@@ -25,6 +25,7 @@ from ottla.wire.api.alter_share_group_offsets import (
 from ottla.wire.api.create_acls import AclCreation, CreateAclsRequest
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from ottla.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.wire.api.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -192,6 +193,20 @@ def test_a_request_that_names_much_writes_few_lines_into_the_log(
         lines = [each for each in caplog.messages if "User:ann" in each]
         assert len(lines) == 101
         assert lines[-1] == "User:ann asked about more in this request, which is not shown"
+
+
+def test_refused_settings_are_said_by_kind_and_logged_once(ann: WireClient, caplog: pytest.LogCaptureFixture) -> None:
+    topic, broker, group = (2, SECRET), (4, ""), (32, "crowd")
+    for kinds in ([topic, broker, group, topic], [topic], [broker, (77, "")]):
+        asked = [DescribeConfigsResource(resource_type=kind, resource_name=name) for kind, name in kinds]
+        caplog.clear()
+        with caplog.at_level("INFO", "ottla.authorizer"):
+            told = ann.ask(DescribeConfigsRequest(resources=asked), 4)
+        codes = {2: ErrorCode.TOPIC_AUTHORIZATION_FAILED, 4: ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+        codes |= {32: ErrorCode.GROUP_AUTHORIZATION_FAILED, 77: ErrorCode.INVALID_REQUEST}
+        found = sorted((each.resource_type, each.error_code) for each in told.results)
+        assert found == sorted((kind, codes[kind]) for kind, _ in kinds)
+        assert len(caplog.messages) == len([kind for kind, _ in kinds if kind != 77])
 
 
 def test_each_entry_of_a_group_that_is_named_many_times_has_its_own_refusals(

@@ -11,29 +11,28 @@ from typing import Any
 from ottla.broker.call.handler import Call, Handler
 from ottla.broker.call.reply import NO_REPLY, Reply
 from ottla.broker.guard.authorizer import CODES, Authorizer
-from ottla.broker.guard.parts import amended, divided, split, with_field
+from ottla.broker.guard.parts import amended, divided, joined, split, with_field
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import NO_UUID
 from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.net.inbound import PeerError
-from ottla.security.acl import AclKind, Operation
+from ottla.security.acl import CLUSTER_NAME, AclKind, Operation
 from ottla.wire.api import ApiKey
 from ottla.wire.api.create_topics import CreateTopicsRequest
 from ottla.wire.api.describe_cluster import DescribeClusterRequest
-from ottla.wire.api.describe_topic_partitions import DescribeTopicPartitionsRequest
+from ottla.wire.api.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from ottla.wire.api.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from ottla.wire.api.produce import ProduceRequest
-from ottla.wire.batch import HEADER_BYTES, TRANSACTIONAL
+from ottla.wire.batch import is_transactional
 
 _BY_ID_FROM = 12
-#: The low byte of a batch's attributes.
-_ATTRIBUTES_LOW = 22
 _DENIED = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def produce(authorizer: Authorizer, handler: Handler, call: Call, request: ProduceRequest) -> Reply:
     """Write on each topic, and on the transactional id of what is transactional."""
-    if request.transactional_id is not None and _has_transactional(request):
+    parts = (data for topic in request.topic_data for data in topic.partition_data)
+    if request.transactional_id is not None and any(is_transactional(data.records) for data in parts):
         authorizer.check(call, Operation.WRITE, AclKind.TRANSACTIONAL_ID, request.transactional_id)
 
     def may(topic: Any) -> bool:
@@ -44,16 +43,6 @@ def produce(authorizer: Authorizer, handler: Handler, call: Call, request: Produ
     if request.acks == 0 and reply is not NO_REPLY:
         raise PeerError("a produce request with acks=0 failed")
     return reply
-
-
-def _has_transactional(request: ProduceRequest) -> bool:
-    return any(
-        data.records is not None
-        and len(data.records) >= HEADER_BYTES
-        and bool(data.records[_ATTRIBUTES_LOW] & TRANSACTIONAL)
-        for topic in request.topic_data
-        for data in topic.partition_data
-    )
 
 
 def fetch(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
@@ -144,40 +133,26 @@ def describe_topic_partitions(
     def may(name: str, *, told: bool = True) -> bool:
         return authorizer.allows(call, Operation.DESCRIBE, AclKind.TOPIC, name, told=told)
 
-    refused: Any = None
+    refused: list[Any] = []
     if request.topics:
         shown, hidden = divided(request.topics, lambda each: may(each.name))
         if hidden:
-            refused = handler.refuse(with_field(request, "topics", hidden), call.version, _DENIED)
+            told = handler.refuse(with_field(request, "topics", hidden), call.version, _DENIED)
             if not shown:
-                return refused
-            request = with_field(request, "topics", shown)
+                return told
+            refused = told.topics
     else:
-        names = [name for name in call.node.image.topics if may(name, told=False)]
-        if not names:
+        shown = [TopicRequest(name=name) for name in call.node.image.topics if may(name, told=False)]
+        if not shown:
             return handler.refuse(request, call.version, _DENIED)
-        topic = _named(DescribeTopicPartitionsRequest)
-        request = with_field(request, "topics", [topic(name=name) for name in names])
 
     def amend(response: Any) -> Any:
-        if refused is not None:
-            response.topics = [*response.topics, *refused.topics]
-        return response
-
-    def with_operations(response: Any) -> Any:
         for each in response.topics:
             each.topic_authorized_operations = authorizer.operations(call, AclKind.TOPIC, each.name)
-        return amend(response)
+        response.topics = [*response.topics, *refused]
+        return response
 
-    return amended(handler.function(call, request), with_operations)
-
-
-def _named(request: type[Any]) -> type[Any]:
-    from ottla.wire.schema import fields
-
-    struct = next(field.struct for field in fields(request) if field.name == "topics")
-    assert struct is not None
-    return struct
+    return amended(handler.function(call, with_field(request, "topics", shown)), amend)
 
 
 def describe_cluster(authorizer: Authorizer, handler: Handler, call: Call, request: DescribeClusterRequest) -> Reply:
@@ -267,38 +242,25 @@ def alter_configs(authorizer: Authorizer, handler: Handler, call: Call, request:
 def _configs(
     authorizer: Authorizer, handler: Handler, call: Call, request: Any, operation: Operation, out: str
 ) -> Reply:
-    def kind_of(each: Any) -> AclKind:
-        return _CONFIG_KINDS.get(each.resource_type, AclKind.CLUSTER)
-
+    """Each resource is asked about once; the code of a refusal says the resource's kind."""
     known = {TOPIC, GROUP, BROKER, BROKER_LOGGER, CLIENT_METRICS}
     if handler.api.key == ApiKey.ALTER_CONFIGS:
         known.remove(BROKER_LOGGER)
-
-    def may(each: Any) -> bool:
-        if each.resource_type not in known:
-            # The handler refuses it.
-            return True
-        kind = kind_of(each)
-        if kind is AclKind.CLUSTER:
-            return authorizer.allows(call, operation, kind)
-        return authorizer.allows(call, operation, kind, each.resource_name)
-
-    refused = {kind_of(each) for each in request.resources if not may(each)}
-    if len(refused) < 2:
-        code = CODES[next(iter(refused))] if refused else ErrorCode.NONE
-        return split(handler, call, request, "resources", out, may, KafkaError(code))
-    parts = [
-        _configs(authorizer, handler, call, with_field(request, "resources", [each]), operation, out)
-        for each in request.resources
-        if not may(each)
+    kept: list[Any] = []
+    refused: dict[AclKind, list[Any]] = {}
+    for each in request.resources:
+        kind = _CONFIG_KINDS.get(each.resource_type, AclKind.CLUSTER)
+        name = CLUSTER_NAME if kind is AclKind.CLUSTER else each.resource_name
+        # The handler refuses resources of other types.
+        if each.resource_type not in known or authorizer.allows(call, operation, kind, name):
+            kept.append(each)
+        else:
+            refused.setdefault(kind, []).append(each)
+    answers = [
+        handler.refuse(with_field(request, "resources", some), call.version, KafkaError(CODES[kind]))
+        for kind, some in refused.items()
     ]
-    kept = [each for each in request.resources if may(each)]
-
-    def add(response: Any) -> Any:
-        setattr(response, out, [*getattr(response, out), *(one for each in parts for one in getattr(each, out))])
-        return response
-
-    if not kept:
-        first = parts.pop(0)
-        return add(first)
-    return amended(handler.function(call, with_field(request, "resources", kept)), add)
+    refusals = [one for answer in answers for one in getattr(answer, out)]
+    if kept or not answers:
+        return joined(handler, call, with_field(request, "resources", kept), out, refusals)
+    return with_field(answers[0], out, refusals)
