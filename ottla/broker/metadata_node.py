@@ -42,11 +42,12 @@ from ottla.net.listener import Gate, ListeningSocket
 from ottla.net.peer import OutboundOptions
 from ottla.settings.listener import Listener
 from ottla.settings.server.settings import ServerSettings
-from ottla.settings.server.unserved import check_served, notices
+from ottla.settings.server.unserved import check_served, is_of_many, notices
 
 if TYPE_CHECKING:
     from ottla.broker.guard.authorizer import Authorizer
     from ottla.broker.metadata.registration import LogDirectories
+    from ottla.broker.node_security import NodeSecurity
     from ottla.broker.partitions import clean_worker
     from ottla.net import outbound
 else:
@@ -122,9 +123,11 @@ class MetadataNode(ABC):
         self.image = Image.empty()
         self.quorum: MetadataLog
         #: The way to the active controller, wherever it is.
-        self.controllers = Controllers(loop, settings, self.rng, lambda: self.quorum, ports.outbound)
+        self.controllers = Controllers(loop, settings, self.rng, lambda: self.quorum, self.outbound_to_controllers)
         #: What clients may do is asked here; None: everyone may do everything.
         self.authorizer: Authorizer | None = None
+        #: TLS, and this node's login at others; None where all listeners are PLAINTEXT.
+        self.security: NodeSecurity | None = None
         #: Does it serve?
         self.is_ready = False
         self._waiting: asyncio.TimerHandle | None = None
@@ -146,6 +149,13 @@ class MetadataNode(ABC):
                 from ottla.broker.guard.authorizer import Authorizer
 
                 self.authorizer = Authorizer(self)
+            if any(protocol != "PLAINTEXT" for protocol in self.settings.in_use().values()):
+                from ottla.broker.node_security import NodeSecurity
+
+                self.security = NodeSecurity(self.loop, self._ports.pool, self.settings)
+                self._undo.callback(self.security.close)
+                if is_of_many(self.settings):
+                    self.security.check_logins()
             self._bind()
             directories = self._take_directories()
             self.quorum = MetadataLog.open(
@@ -215,6 +225,7 @@ class MetadataNode(ABC):
 
             on_frame = SignIns(self, dispatch, at).on_frame
             frame_bytes_max = min(frame_bytes_max, self.settings.sasl_server_max_receive_size)
+        more = {} if self.security is None else self.security.connection_of(at.name)
         listener = self._ports.listener(
             at.name,
             self.loop,
@@ -223,6 +234,7 @@ class MetadataNode(ABC):
             frame_bytes_max=frame_bytes_max,
             idle_ms_max=self.settings.connections_max_idle_ms,
             gate=gate,
+            **more,
         )
         listener.bind(at.host, at.port)
         self._undo.callback(listener.close)
@@ -268,9 +280,19 @@ class MetadataNode(ABC):
             setup_timeout_ms=settings.socket_connection_setup_timeout_ms,
             setup_timeout_max_ms=settings.socket_connection_setup_timeout_max_ms,
         )
-        return self._ports.outbound(
+        return self.outbound_to_controllers(
             self.loop, host, port, client_id=f"raft-client-{self.node_id}", rng=self.rng, options=options
         )
+
+    def outbound_to(self, listener: str, *arguments: Any, **options: Any) -> outbound.Outbound:
+        """A connection to another node's listener of this name; the arguments are those of `Outbound`."""
+        if self.security is not None and self.settings.protocols[listener] != "PLAINTEXT":
+            return self.security.outbound(listener, *arguments, **options)
+        return self._ports.outbound(*arguments, **options)
+
+    def outbound_to_controllers(self, *arguments: Any, **options: Any) -> outbound.Outbound:
+        """A connection to a controller's listener."""
+        return self.outbound_to(self.settings.controller_listener_names[0], *arguments, **options)
 
     def _connection_closed(self, connection: Connection, why: str) -> None:
         _net_log.debug("connection of %s:%d closed: %s", *connection.peer, why)
@@ -316,3 +338,5 @@ class MetadataNode(ABC):
         self.image = image
         own, everyones = image.config(BROKER, str(self.node_id)), image.config(BROKER, "")
         self.settings = self._file_settings.with_dynamic(own, everyones)
+        if self.security is not None:
+            self.security.follow(self.settings, free=not self.is_ready)

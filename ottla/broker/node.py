@@ -250,8 +250,9 @@ class BrokerNode(MetadataNode):
 
     def dial(self, peer: Peer, options: OutboundOptions) -> Outbound:
         """A connection to another broker; its owner closes it."""
-        return self._ports.outbound(
-            self.loop, peer.host, peer.port, client_id=f"broker-{self.node_id}", rng=self.rng, options=options
+        name = self.settings.inter_broker_listener_name
+        return self.outbound_to(
+            name, self.loop, peer.host, peer.port, client_id=f"broker-{self.node_id}", rng=self.rng, options=options
         )
 
     def new_clean_worker(self) -> CleanerWorker:

@@ -76,6 +76,7 @@ class ListeningSocket:
         frame_bytes_max: int,
         idle_ms_max: int,
         gate: Gate | None = None,
+        connection: Callable[..., Connection] | None = None,
         new_socket: Callable[..., socket.socket] = socket.socket,
         now: Callable[[], float] = monotonic,
     ) -> None:
@@ -83,6 +84,8 @@ class ListeningSocket:
         self._loop = loop
         #: Makes the listening socket; a simulated host has its own.
         self._new_socket = new_socket
+        #: Makes a connection of an accepted socket; one with TLS is another.
+        self._connection = connection
         self._on_frame = on_frame
         self._on_close = on_close
         self._frame_bytes_max = frame_bytes_max
@@ -166,7 +169,7 @@ class ListeningSocket:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            connection = Connection(
+            connection = (self._connection or Connection)(
                 sock,
                 self._loop,
                 self.memory,

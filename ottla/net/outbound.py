@@ -26,6 +26,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.ports import Rng
@@ -40,7 +41,7 @@ from ottla.wire.type import Malformed
 _JITTER = 0.2
 
 
-class _Asked:
+class OutboundRequest:
     """A request that waits to be sent, or for its answer."""
 
     __slots__ = ("api", "at_least", "at_most", "correlation_id", "done", "request", "timer", "version")
@@ -94,8 +95,8 @@ class Outbound:
         #: On the loop's clock: no attempt to connect before this.
         self._not_before = 0.0
         self._setup: asyncio.TimerHandle | None = None
-        self._waiting: deque[_Asked] = deque()
-        self._sent: deque[_Asked] = deque()
+        self._waiting: deque[OutboundRequest] = deque()
+        self._sent: deque[OutboundRequest] = deque()
         self._out: deque[memoryview] = deque()
         self._writing = False
 
@@ -118,7 +119,7 @@ class Outbound:
 
         The version is the highest that both ends know, from `at_least` to `at_most`; `NotOffered` if there is none.
         """
-        asked = _Asked(api_of(request), request, at_least, at_most, done)
+        asked = OutboundRequest(api_of(request), request, at_least, at_most, done)
         if self.closed:
             return self._give_up(asked, Disconnected(self._say("closed by this node"), was_sent=False))
         asked.timer = self._loop.call_later(timeout_ms / 1000, self._expired, asked, timeout_ms)
@@ -204,14 +205,21 @@ class Outbound:
             return self._failed(os.strerror(code))
         self._loop.remove_writer(self._fd)
         self._writing = False
+        return self._connected()
+
+    def _connected(self) -> None:
+        """There is a connection: agree on it."""
         self._loop.add_reader(self._fd, self._readable)
         self._agree(FIRST_VERSION)
-        return None
 
     def _agree(self, version: int) -> None:
         """Ask for the versions. The setup's timeout bounds this, too."""
-        first = _Asked(API[ApiKey.API_VERSIONS], first_request(), 0, None, lambda answer: None)
+        first = OutboundRequest(API[ApiKey.API_VERSIONS], first_request(), 0, None, lambda answer: None)
         self._send(first, version)
+
+    def _set_up(self, response: Any, version: int) -> None:
+        """The answer to a request of the connection itself."""
+        self._agreed(response, version)
 
     def _agreed(self, response: ApiVersionsResponse, version: int) -> None:
         try:
@@ -220,7 +228,11 @@ class Outbound:
             return self._failed(f"it answers ApiVersions with {error}")
         if second is not None:
             return self._agree(second)
-        self.versions = PeerVersions(response)
+        return self._begin(PeerVersions(response))
+
+    def _begin(self, versions: PeerVersions) -> None:
+        """The connection is of use now."""
+        self.versions = versions
         self._failures = 0
         self._not_before = 0.0
         self._addresses.clear()
@@ -228,7 +240,6 @@ class Outbound:
             self._setup.cancel()
             self._setup = None
         self._send_waiting()
-        return None
 
     def _setup_seconds(self) -> float:
         options = self._options
@@ -266,7 +277,7 @@ class Outbound:
             else:
                 self._give_up(asked, NotOffered(self._say(version), was_sent=False))
 
-    def _send(self, asked: _Asked, version: int) -> None:
+    def _send(self, asked: OutboundRequest, version: int) -> None:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         asked.version, asked.correlation_id = version, self._correlation_id
         try:
@@ -330,7 +341,7 @@ class Outbound:
         response = decoded(asked.api, asked.version, asked.correlation_id, frame)
         self._sent.popleft()
         if self.versions is None:
-            return self._agreed(response, asked.version)
+            return self._set_up(response, asked.version)
         if asked.timer is not None:
             asked.timer.cancel()
         self._loop.call_soon(asked.done, response)
@@ -339,7 +350,7 @@ class Outbound:
 
     # ---- ends
 
-    def _expired(self, asked: _Asked, timeout_ms: int) -> None:
+    def _expired(self, asked: OutboundRequest, timeout_ms: int) -> None:
         what = f"{asked.api.name} was not answered in {timeout_ms} ms"
         if asked in self._waiting:
             self._waiting.remove(asked)
@@ -379,7 +390,7 @@ class Outbound:
         for asked in waiting:
             self._give_up(asked, Disconnected(self._say(why), was_sent=False))
 
-    def _give_up(self, asked: _Asked, why: Unanswered) -> None:
+    def _give_up(self, asked: OutboundRequest, why: Unanswered) -> None:
         if asked.timer is not None:
             asked.timer.cancel()
         self._loop.call_soon(asked.done, why)

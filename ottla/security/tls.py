@@ -21,7 +21,7 @@ from ottla.kernel.error import OttlaError
 from ottla.security.keystore import read_store
 from ottla.settings.client.security import SecuritySettings
 
-_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
 def context(settings: SecuritySettings) -> ssl.SSLContext:
@@ -30,7 +30,7 @@ def context(settings: SecuritySettings) -> ssl.SSLContext:
         return cast(ssl.SSLContext, settings.ssl_context)
     made = _trusting(settings)
     made.check_hostname = settings.ssl_endpoint_identification_algorithm == "https"
-    versions = sorted(_VERSIONS[name] for name in settings.ssl_enabled_protocols)
+    versions = sorted(VERSIONS[name] for name in settings.ssl_enabled_protocols)
     made.minimum_version, made.maximum_version = versions[0], versions[-1]
     _show(settings, made)
     return made
@@ -75,11 +75,11 @@ def _show(settings: SecuritySettings, made: ssl.SSLContext) -> None:
             store = read_store(chain, settings.ssl_keystore_password, settings.ssl_key_password)
             if not store.key:
                 raise OttlaError(f"the key store {chain} has no private key")
-            with _file_of(store.key + store.chain) as path:
+            with file_of(store.key + store.chain) as path:
                 made.load_cert_chain(path, None, "")
         elif inline:
             text = f"{settings.ssl_keystore_key}\n{settings.ssl_keystore_certificate_chain}\n"
-            with _file_of(text) as path:
+            with file_of(text) as path:
                 made.load_cert_chain(path, None, password)
         else:
             assert chain is not None
@@ -94,8 +94,14 @@ def _show(settings: SecuritySettings, made: ssl.SSLContext) -> None:
 
 
 @contextlib.contextmanager
-def _file_of(text: str) -> Iterator[str]:
-    """A file that only this user can read, for a moment: the ssl module reads keys from files only."""
+def file_of(text: str) -> Iterator[str]:
+    """A file for a moment, in memory where the system can: the ssl module reads keys from files only."""
+    if hasattr(os, "memfd_create"):
+        with os.fdopen(os.memfd_create("ottla-key"), "w") as file:
+            file.write(text)
+            file.flush()
+            yield f"/proc/self/fd/{file.fileno()}"
+        return
     handle, path = tempfile.mkstemp(prefix="ottla-", suffix=".pem")
     try:
         with os.fdopen(handle, "w") as file:

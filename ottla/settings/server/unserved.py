@@ -23,6 +23,7 @@ STOPS = {
     "create.topic.policy.class.name": "it runs no Java policy and would make topics that the policy forbids",
     "alter.config.policy.class.name": "it runs no Java policy and would take settings that the policy forbids",
     "client.quota.callback.class": "it runs no Java quotas and would hold clients to other limits",
+    "ssl.engine.factory.class": "it runs no Java engine of TLS and would protect connections in another way",
     "principal.builder.class": "it runs no Java principal builder and would take every client for ANONYMOUS",
     "config.providers": "it asks no provider and would take ${...} for the values themselves",
     "remote.log.storage.system.enable": "it has no tiered storage and would keep or delete everything here",
@@ -59,21 +60,15 @@ def check_served(settings: ServerSettings) -> None:
 
 
 def _check_listeners(settings: ServerSettings) -> None:
-    """TLS is not served, and nodes reach each other without TLS and SASL only."""
-    between = {settings.inter_broker_listener_name, *settings.controller_listener_names}
-    for each in settings.listeners:
-        if each.security_protocol.endswith("SSL"):
-            raise OttlaError(
-                f"the listener {each.name} is {each.security_protocol}, and TLS is not served for now; change it in "
-                "listeners or in listener.security.protocol.map"
-            )
-    if _is_of_many(settings):
-        for name, protocol in settings.protocols.items():
-            if name in between and protocol != "PLAINTEXT":
-                raise OttlaError(
-                    f"the listener {name} is {protocol}, and nodes reach each other over PLAINTEXT only for now; give "
-                    "clients a listener of their own, and name another in inter.broker.listener.name"
-                )
+    """Controllers elect before there is metadata, so the users of SCRAM are not known yet."""
+    name = settings.controller_listener_names[0]
+    by_sasl = settings.protocols[name].startswith("SASL")
+    mechanism = settings.sasl_mechanism_controller_protocol
+    if by_sasl and mechanism.startswith("SCRAM") and len(settings.controller_quorum_voters) > 1:
+        raise OttlaError(
+            f"sasl.mechanism.controller.protocol={mechanism}: controllers elect a leader before they have the "
+            "metadata, which holds the users of SCRAM; give PLAIN"
+        )
 
 
 def notices(settings: ServerSettings) -> list[str]:
@@ -89,7 +84,7 @@ def notices(settings: ServerSettings) -> list[str]:
     return lines
 
 
-def _is_of_many(settings: ServerSettings) -> bool:
+def is_of_many(settings: ServerSettings) -> bool:
     """Do the settings speak of other nodes?"""
     voters, addresses = settings.controller_quorum_voters or (), settings.controller_quorum_bootstrap_servers
     return not settings.is_controller or len(voters) > 1 or len(addresses) > 1

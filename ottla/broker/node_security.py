@@ -1,0 +1,188 @@
+"""What a node needs for its secured listeners: their TLS, and its own login at those of other nodes.
+
+Rules:
+- Stores are read when the node starts, and again when settings of brokers change: a listener whose settings or files
+  are other than before gets new contexts. Connections that are there keep theirs.
+- New stores that cannot be used, or that name another owner, leave the listener as it is (`check`, KIP-226):
+  `ssl.allow.dn.changes` and `ssl.allow.san.changes` allow another owner.
+- Handshakes share one thread, which is made for the first of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import ssl
+from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import cached_property, partial
+from typing import Any
+
+from ottla.kernel.error import OttlaError
+from ottla.net.inbound import Connection, PeerError
+from ottla.net.outbound import Outbound
+from ottla.net.secured_outbound import SecuredOutbound
+from ottla.net.tls_inbound import TlsSide
+from ottla.security.listener_tls import ListenerTls
+from ottla.security.node_login import NodeLogin
+from ottla.settings.server.settings import ServerSettings
+
+_log = logging.getLogger("ottla.security")
+_STORES = (ServerSettings.ssl_keystore_location.name, ServerSettings.ssl_truststore_location.name)
+
+
+class NodeSecurity:
+    """Made by the node when one of its listeners, or one that it goes to, is secured. OttlaError."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, pool: Callable[[int], Executor], settings: ServerSettings
+    ) -> None:
+        self._loop = loop
+        self._new_pool = pool
+        self._settings = settings
+        self._served = {each.name for each in settings.listeners}
+        #: Where nodes meet.
+        self._between = settings.between()
+        self._tls: dict[str, ListenerTls] = {}
+        #: What each was made of.
+        self._made_of: dict[str, tuple[object, ...]] = {}
+        self.sides: dict[str, TlsSide] = {}
+        self._logins: dict[str, NodeLogin] = {}
+        for name, protocol in settings.in_use().items():
+            if protocol.endswith("SSL"):
+                self._tls[name] = self._make(settings, name)
+                self._made_of[name] = _made_of(settings, name)
+            if name in self._between:
+                context = partial(self._client_context, name) if name in self._tls else None
+                self._logins[name] = NodeLogin(settings, name, context)
+
+    # ---- the listeners
+
+    def connection_of(self, listener: str) -> dict[str, Any]:
+        """What makes the connections of a listener, as an argument of `ListeningSocket`; none without TLS."""
+        if listener not in self._tls:
+            return {}
+        tls = self._tls
+
+        def secured(connection: Connection, made: ssl.SSLObject) -> None:
+            if not self._settings.protocols[listener].startswith("SASL"):
+                _name(connection, tls[listener], made)
+
+        side = TlsSide(self._loop, lambda: self._pool, lambda: tls[listener].server, secured)
+        self.sides[listener] = side
+        return {"connection": side.connection}
+
+    @cached_property
+    def _pool(self) -> Executor:
+        return self._new_pool(1)
+
+    def close(self) -> None:
+        """End the thread of handshakes."""
+        if "_pool" in vars(self):
+            self._pool.shutdown()
+
+    # ---- the way to others
+
+    def outbound(self, listener: str, *arguments: Any, **options: Any) -> Outbound:
+        """A connection to another node's listener; the arguments are those of `Outbound`."""
+        return SecuredOutbound(*arguments, login=self._logins[listener], **options)
+
+    def check_logins(self) -> None:
+        """OttlaError if this node cannot sign in at others."""
+        for login in self._logins.values():
+            if login.problem:
+                raise OttlaError(login.problem)
+
+    def _client_context(self, listener: str) -> ssl.SSLContext:
+        return self._tls[listener].client
+
+    # ---- what changes
+
+    def check(self, settings: ServerSettings) -> None:
+        """OttlaError if the stores of these settings cannot take the place of those in force."""
+        for name in self._changed(settings):
+            self._replacement(settings, name)
+
+    def follow(self, settings: ServerSettings, *, free: bool) -> None:
+        """Settings of brokers have changed. `free`: the owner may be another, because nothing is served yet."""
+        self._settings = settings
+        for name, login in self._logins.items():
+            problem = login.follow(settings, name)
+            if problem:
+                _log.warning("this node signs in as it did before: %s", problem)
+        for name in self._changed(settings):
+            try:
+                new = self._make(settings, name) if free else self._replacement(settings, name)
+            except OttlaError as error:
+                _log.warning("the listener %s keeps its stores as they were: %s", name, error)
+                continue
+            self._tls[name], self._made_of[name] = new, _made_of(settings, name)
+            _log.info("the listener %s has new stores", name)
+
+    def _changed(self, settings: ServerSettings) -> list[str]:
+        return [name for name, made_of in self._made_of.items() if _made_of(settings, name) != made_of]
+
+    def _make(self, settings: ServerSettings, name: str) -> ListenerTls:
+        made = ListenerTls(settings, name)
+        if name in self._served:
+            made.check_serves()
+            if name in self._between and made.trusts:
+                made.check_reaches(made)
+        return made
+
+    def _replacement(self, settings: ServerSettings, name: str) -> ListenerTls:
+        """As Apache's SslFactory.createNewSslEngineFactory."""
+        old, new = self._tls[name], ListenerTls(settings, name)
+        if (old.own is None) is not (new.own is None):
+            raise OttlaError(f"the listener {name}: a key store can be exchanged, and neither added nor removed")
+        if new.trusts and not old.trusts:
+            raise OttlaError(f"the listener {name}: a trust store can be exchanged, and not added")
+        if old.own is not None and new.own is not None:
+            if not settings.of_listener(name, ServerSettings.ssl_allow_dn_changes.name) and _differ(
+                old.own.name, new.own.name
+            ):
+                raise OttlaError(
+                    f"the listener {name}: Keystore DistinguishedName does not match: existing={old.own.name}, "
+                    f"new={new.own.name}; ssl.allow.dn.changes=true allows it"
+                )
+            lost = old.own.alternative_names - new.own.alternative_names
+            if lost and not settings.of_listener(name, ServerSettings.ssl_allow_san_changes.name):
+                raise OttlaError(
+                    f"the listener {name}: Keystore SubjectAltNames do not match: the new certificate lacks "
+                    f"{len(lost)} of the old one's names; ssl.allow.san.changes=true allows it"
+                )
+        if name in self._between and name in self._served:
+            # Nodes with the old stores and with the new ones meet for a while.
+            new.check_reaches(old)
+            old.check_reaches(new)
+        return new
+
+
+def _differ(one: str, other: str) -> bool:
+    return one.lower() != other.lower()
+
+
+def _name(connection: Connection, tls: ListenerTls, made: ssl.SSLObject) -> None:
+    """Say who a client of SSL is. PeerError."""
+    try:
+        principal = tls.principal(made.getpeercert(binary_form=True))
+    except (ValueError, IndexError) as error:
+        raise PeerError(f"its certificate cannot be read: {error}") from error
+    if principal is None:
+        raise PeerError("no rule of ssl.principal.mapping.rules names its certificate")
+    connection.principal = principal
+
+
+def _made_of(settings: ServerSettings, name: str) -> tuple[object, ...]:
+    """What decides about the TLS of a listener: settings, and the state of files."""
+    found: list[object] = [
+        settings.of_listener(name, each) for each in sorted(settings.declared()) if each.startswith("ssl.")
+    ]
+    for each in _STORES:
+        try:
+            status = os.stat(settings.of_listener(name, each) or "")
+            found.append((status.st_mtime_ns, status.st_size, status.st_ino))
+        except OSError:
+            found.append(None)
+    return tuple(found)

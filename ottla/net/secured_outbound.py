@@ -1,0 +1,165 @@
+"""The connection of a node to a listener of another node that wants TLS, a sign-in, or both.
+
+Rules:
+- TLS comes first, then ApiVersions, SaslHandshake and SaslAuthenticate; only then requests are sent.
+- The setup's timeout bounds all of it.
+- A session that ends is renewed on the same connection (KIP-368): when `_RENEWED_AFTER` of it is over, nothing more is
+  sent until what was asked is answered, then the node signs in again.
+- A sign-in or a certificate that is refused is told in one line of the log, once for each peer and reason.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Generator
+from typing import Any, cast
+
+from ottla.net.handshake import Handshake
+from ottla.net.outbound import Outbound, OutboundRequest
+from ottla.net.request import PeerVersions, api_of
+from ottla.net.tls import TlsSocket, tls_reason
+from ottla.security.node_login import NodeLogin
+from ottla.security.scram import ScramRefused
+from ottla.wire.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from ottla.wire.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+_log = logging.getLogger("ottla.security")
+_NONCE_BYTES = 24
+_RENEWED_AFTER = 0.85
+_HANDSHAKE_VERSION, _AUTHENTICATE_VERSION = 1, 2
+
+
+class SecuredOutbound(Outbound):
+    """An `Outbound` that shows who it is."""
+
+    def __init__(self, *arguments: Any, login: NodeLogin, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._login = login
+        #: `_sock`, once it is under TLS.
+        self._tls: TlsSocket | None = None
+        self._handshake: Handshake | None = None
+        self._more_is_planned = False
+        #: What the peer said that it takes, while the sign-in goes on.
+        self._found: PeerVersions | None = None
+        self._exchange: Generator[bytes, bytes, None] | None = None
+        #: On the loop's clock: when the session is to be renewed.
+        self._renew_at: float | None = None
+
+    # ---- TLS
+
+    def _connected(self) -> None:
+        if self._login.problem:
+            self._complain(self._login.problem)
+            return self._failed(self._login.problem)
+        if self._login.context is None:
+            return super()._connected()
+        context = self._login.context()
+        try:
+            self._tls = TlsSocket(cast(socket.socket, self._sock), context, self.host)
+        except ValueError as error:
+            return self._failed(f"its name cannot be checked: {error}")
+        self._sock = cast(socket.socket, self._tls)
+        self._handshake = Handshake(self._loop, None, self._tls, self._shaken)
+        return self._handshake.connect()
+
+    def _shaken(self, error: OSError | None) -> None:
+        if error is not None:
+            why = f"the TLS handshake failed: {tls_reason(error)}"
+            self._complain(why)
+            return self._failed(why)
+        return super()._connected()
+
+    def _readable(self) -> None:
+        tls = self._tls
+        super()._readable()
+        if tls is not None and tls is self._tls and tls.has_more and not self._more_is_planned:
+            # Nothing but us knows of what was decrypted already.
+            self._more_is_planned = True
+            self._loop.call_soon(self._more)
+
+    def _more(self) -> None:
+        self._more_is_planned = False
+        if self._tls is not None:
+            self._readable()
+
+    # ---- SASL
+
+    def _begin(self, versions: PeerVersions) -> None:
+        if self._login.mechanism is None:
+            self._login.complaints.pop((self.host, self.port), None)
+            return super()._begin(versions)
+        self._found = versions
+        return self._sign_in()
+
+    def _sign_in(self) -> None:
+        assert self._login.mechanism is not None
+        self._exchange = None
+        self._request(SaslHandshakeRequest(mechanism=self._login.mechanism), _HANDSHAKE_VERSION)
+
+    def _request(self, request: object, version: int) -> None:
+        self._send(OutboundRequest(api_of(request), request, 0, None, lambda answer: None), version)
+
+    def _set_up(self, response: Any, version: int) -> None:
+        if isinstance(response, SaslHandshakeResponse):
+            return self._offered(response)
+        if isinstance(response, SaslAuthenticateResponse):
+            return self._authenticated(response)
+        return super()._set_up(response, version)
+
+    def _offered(self, response: SaslHandshakeResponse) -> None:
+        login = self._login
+        if response.error_code:
+            offered = ", ".join(response.mechanisms) or "none"
+            return self._refused(f"it does not take the mechanism {login.mechanism} (it offers {offered})")
+        self._exchange = login.exchange(self._rng.randbytes(_NONCE_BYTES).hex())
+        return self._request(SaslAuthenticateRequest(auth_bytes=next(self._exchange)), _AUTHENTICATE_VERSION)
+
+    def _authenticated(self, response: SaslAuthenticateResponse) -> None:
+        assert self._exchange is not None
+        if response.error_code:
+            return self._refused(response.error_message or f"error {response.error_code}")
+        try:
+            token = self._exchange.send(bytes(response.auth_bytes))
+        except StopIteration:
+            return self._signed_in(response.session_lifetime_ms)
+        except ScramRefused as error:
+            return self._refused(str(error))
+        return self._request(SaslAuthenticateRequest(auth_bytes=token), _AUTHENTICATE_VERSION)
+
+    def _signed_in(self, lifetime_ms: int) -> None:
+        assert self._found is not None
+        self._exchange = None
+        self._login.complaints.pop((self.host, self.port), None)
+        self._renew_at = self._loop.time() + lifetime_ms * _RENEWED_AFTER / 1000 if lifetime_ms else None
+        super()._begin(self._found)
+
+    def _refused(self, why: str) -> None:
+        said = f"it does not let this node in as {self._login.user}: {why}"
+        self._complain(said)
+        self._failed(said)
+
+    def _complain(self, why: str) -> None:
+        at = (self.host, self.port)
+        if self._login.complaints.get(at) != why:
+            self._login.complaints[at] = why
+            _log.warning("%s:%d cannot be reached: %s", self.host, self.port, why)
+
+    def _send_waiting(self) -> None:
+        if self._renew_at is not None and self._loop.time() >= self._renew_at:
+            if not self._sent and self._waiting:
+                self._renew_at = None
+                self.versions = None
+                self._setup = self._loop.call_later(self._setup_seconds(), self._setup_expired)
+                self._sign_in()
+            return
+        super()._send_waiting()
+
+    # ---- ends
+
+    def _end(self, why: str) -> None:
+        if self._handshake is not None:
+            self._handshake.cancel()
+            self._handshake = None
+        super()._end(why)
+        self._tls = self._exchange = self._renew_at = None

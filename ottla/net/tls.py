@@ -1,0 +1,200 @@
+"""TLS over a non-blocking socket: it has the methods of a socket that connections use, and keeps their promises.
+
+Rules:
+- `send` says how much of the plaintext went to the kernel encrypted. What it could not pass on stays here, and the next
+  `send` must begin with the same bytes; until then it raises BlockingIOError, as a full socket does.
+- `recv_into` fills what it is given as far as the peer has sent. `has_more`: there may be plaintext left that no
+  readiness of the socket announces.
+- The handshake is driven by `Handshake` (`ottla/net/handshake.py`); OpenSSL runs on memory, so a step of it may run on
+  a thread while the loop does not touch this socket.
+- Nothing of it grows with what a peer sends: at most `_RECEIVE_BYTES` are decrypted at a time, `_SEND_BYTES` encrypted,
+  and a peer that makes OpenSSL answer without reading the answers is cut off (`_UNREAD_BYTES_MAX`).
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+#: Read from the socket and encrypted at once: 16 records of TLS.
+_RECEIVE_BYTES = 1 << 18
+_SEND_BYTES = 1 << 18
+#: What OpenSSL answers of itself (tickets, key updates, alerts) and the peer does not read.
+_UNREAD_BYTES_MAX = 1 << 17
+
+#: What is read from any socket before it is decrypted; all are on one thread.
+_raw = memoryview(bytearray(_RECEIVE_BYTES))
+
+
+class TlsSocket:
+    """`sock` under TLS. Its owner closes it."""
+
+    __slots__ = ("_encrypted", "_ended", "_in", "_out", "_owed", "_sock", "has_more", "is_ready", "tls")
+
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext, server_name: str | None = None) -> None:
+        self._sock = sock
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(
+            self._in, self._out, server_side=context.protocol == ssl.PROTOCOL_TLS_SERVER, server_hostname=server_name
+        )
+        #: Encrypted and not taken by the kernel yet.
+        self._encrypted = memoryview(b"")
+        #: So many bytes of plaintext are in it.
+        self._owed = 0
+        #: The peer has said that nothing more comes.
+        self._ended = False
+        self.has_more = False
+        #: The handshake is over.
+        self.is_ready = False
+
+    # ---- the handshake
+
+    def receive_some(self) -> int:
+        """Take in what has come of a handshake, so many bytes; 0 at the end of the stream. BlockingIOError, OSError."""
+        count = self._sock.recv_into(_raw, 1 << 14)
+        self._in.write(_raw[:count])
+        return count
+
+    def step(self) -> bool:
+        """Let OpenSSL go on with the handshake; True when it is over. ssl.SSLError. May run on a thread."""
+        try:
+            self.tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        return True
+
+    def flush(self) -> bool:
+        """Pass on what OpenSSL has to say of itself; False while the kernel takes no more. OSError."""
+        if self._out.pending:
+            self._encrypted = memoryview(bytes(self._encrypted) + self._out.read())
+        try:
+            self._pass_on()
+        except BlockingIOError:
+            return False
+        return True
+
+    # ---- in
+
+    def recv_into(self, buffer: memoryview) -> int:
+        """Fill `buffer`; 0 at the end of the stream. BlockingIOError if nothing came, OSError if the peer errs."""
+        filled = self._decrypt(buffer, 0)
+        if filled < len(buffer) and not self._ended:
+            try:
+                count = self._sock.recv_into(_raw)
+            except BlockingIOError:
+                if filled:
+                    return filled
+                raise
+            if not count:
+                return filled
+            self._in.write(_raw[:count])
+            filled = self._decrypt(buffer, filled)
+        if self._out.pending:
+            self._answer()
+        if not filled and not self._ended:
+            raise BlockingIOError
+        return filled
+
+    def recvmsg_into(self, buffers: Sequence[memoryview]) -> tuple[int]:
+        """Fill the buffers in turn."""
+        filled = self.recv_into(buffers[0])
+        if filled == len(buffers[0]) and self.has_more:
+            filled += self._decrypt(buffers[1], 0)
+        return (filled,)
+
+    def _decrypt(self, buffer: memoryview, filled: int) -> int:
+        """As much as there is, from `filled` on; returns up to where."""
+        read, size = self.tls.read, len(buffer)
+        try:
+            while filled < size:
+                count: int = read(size - filled, buffer[filled:])  # type: ignore[assignment]
+                if not count:
+                    self._ended = True
+                    break
+                filled += count
+            else:
+                self.has_more = True
+                return filled
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            self._ended = True
+        except ssl.SSLError:
+            # The peer is told by an alert, if it listens.
+            self.flush()
+            raise
+        self.has_more = False
+        return filled
+
+    def _answer(self) -> None:
+        """OpenSSL has something to say of its own."""
+        if not self._owed:
+            self.flush()
+        if self._out.pending + len(self._encrypted) > _SEND_BYTES + _UNREAD_BYTES_MAX:
+            raise OSError("it makes TLS answer, and does not read the answers")
+
+    # ---- out
+
+    def send(self, data: bytes | memoryview) -> int:
+        """Send the beginning of `data`; returns how much. BlockingIOError, OSError."""
+        if not self._owed:
+            if not data:
+                return 0
+            piece = data if len(data) <= _SEND_BYTES else memoryview(data)[:_SEND_BYTES]
+            self._owed = self.tls.write(piece)
+            fresh = self._out.read()
+            self._encrypted = memoryview(bytes(self._encrypted) + fresh if self._encrypted else fresh)
+        self._pass_on()
+        owed, self._owed = self._owed, 0
+        return owed
+
+    @property
+    def owes(self) -> bool:
+        """Does the last piece wait for the kernel? The next `send` passes it on, whatever it is given."""
+        return self._owed > 0
+
+    def sendmsg(self, pieces: Sequence[bytes | memoryview], ancillary: Any = (), flags: int = 0) -> int:
+        """Send the beginning of what `pieces` make together."""
+        if self._owed:
+            return self.send(b"")
+        size, taken = 0, []
+        for piece in pieces:
+            if size and size + len(piece) > _SEND_BYTES:
+                break
+            taken.append(piece)
+            size += len(piece)
+        return self.send(taken[0] if len(taken) == 1 else b"".join(taken))
+
+    def _pass_on(self) -> None:
+        while self._encrypted:
+            sent = self._sock.send(self._encrypted)
+            self._encrypted = self._encrypted[sent:]
+
+    # ---- the rest of a socket
+
+    def close(self) -> None:
+        """Close the socket, and tell the peer that nothing more comes if it can be told at once."""
+        if self.is_ready and not self._owed:
+            with suppress(OSError, ValueError):
+                self.tls.unwrap()
+            with suppress(OSError):
+                self.flush()
+        self._sock.close()
+
+    def fileno(self) -> int:
+        return self._sock.fileno()
+
+    def getpeername(self) -> Any:
+        return self._sock.getpeername()
+
+
+def tls_reason(error: OSError) -> str:
+    """What went wrong, in OpenSSL's words without its decoration."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate is not trusted ({error.verify_message})"
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return error.reason.replace("_", " ").lower()
+    return error.strerror or str(error) or "connection lost"

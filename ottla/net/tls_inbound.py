@@ -1,0 +1,121 @@
+"""A client's connection under TLS: the handshake first, then `Connection` over a `TlsSocket`.
+
+Rules:
+- The handshake must end in time, and its OpenSSL runs on the listener's thread (`ottla/net/handshake.py`).
+- Plaintext that waits decrypted is read in a later turn of the loop, as if the socket were readable.
+- Records are read from their file and encrypted, since sendfile cannot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any, cast
+
+from ottla.net.handshake import HANDSHAKE_SECONDS, Handshake
+from ottla.net.inbound import Connection, FileRange, PeerError
+from ottla.net.tls import TlsSocket, tls_reason
+
+#: Read from a file and encrypted at once.
+_FILE_BYTES = 1 << 18
+
+
+class TlsSide:
+    """The TLS of a listener as its connections meet it. The node makes it, and may exchange `context`."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        pool: Callable[[], Executor],
+        context: Callable[[], ssl.SSLContext],
+        on_secured: Callable[[Connection, ssl.SSLObject], None],
+        handshake_seconds: float = HANDSHAKE_SECONDS,
+    ) -> None:
+        self.loop = loop
+        self.pool = pool
+        #: Gives the context that counts for a connection that comes now.
+        self.context = context
+        #: The handshake is over; PeerError if the connection may not go on.
+        self.on_secured = on_secured
+        self.handshake_seconds = handshake_seconds
+        #: Handshakes that are under way.
+        self.shaking = 0
+
+    def connection(self, sock: socket.socket, *arguments: Any) -> TlsConnection:
+        """What a listener makes of an accepted socket; the arguments are those of `Connection`."""
+        return TlsConnection(self, sock, *arguments)
+
+
+class TlsConnection(Connection):
+    """An accepted socket of a listener with TLS."""
+
+    def __init__(self, side: TlsSide, sock: socket.socket, *arguments: Any) -> None:
+        self._tls = TlsSocket(sock, side.context())
+        self._side = side
+        self._more_is_planned = False
+        super().__init__(cast(socket.socket, self._tls), *arguments)
+        self._handshake = Handshake(side.loop, side.pool(), self._tls, self._secured, side.handshake_seconds)
+        side.shaking += 1
+        self._handshake.accept()
+
+    def _secured(self, error: OSError | None) -> None:
+        self._side.shaking -= 1
+        if error is not None:
+            return self.close(f"the TLS handshake failed: {tls_reason(error)}")
+        try:
+            self._side.on_secured(self, self._tls.tls)
+        except PeerError as refused:
+            return self.close(str(refused))
+        self._loop.add_reader(self._fd, self._readable)
+        # A request may have come in one piece with the end of the handshake.
+        self._tls.has_more = True
+        return self._plan_more()
+
+    # ---- in
+
+    def _readable(self) -> None:
+        super()._readable()
+        self._plan_more()
+
+    def _read_again(self) -> None:
+        super()._read_again()
+        self._plan_more()
+
+    def _plan_more(self) -> None:
+        """Nothing but us knows of plaintext that was decrypted already."""
+        if self._tls.has_more and self._reading and not self.closed and not self._more_is_planned:
+            self._more_is_planned = True
+            self._loop.call_soon(self._more)
+
+    def _more(self) -> None:
+        self._more_is_planned = False
+        if self._reading and not self.closed:
+            self._readable()
+
+    # ---- out
+
+    def _write_file(self, part: FileRange) -> None:
+        if self._tls.owes:
+            return self._drop(self._tls.send(b""))
+        done = self._sent_of_first
+        size = min(len(part) - done, _FILE_BYTES)
+        descriptor = part.file.descriptor()
+        if descriptor is None:
+            data: bytes | memoryview = memoryview(part.bytes())[done : done + size]
+        else:
+            data = os.pread(descriptor, size, part.position + done)
+            if not data:
+                raise OSError("a log file became shorter while it was sent")
+        return self._drop(self._tls.send(data))
+
+    def close(self, why: str) -> None:
+        """End this connection; replies that were still to come are dropped."""
+        if not self.closed:
+            if not self._tls.is_ready and not self._handshake.is_over:
+                self._side.shaking -= 1
+            self._handshake.cancel()
+        super().close(why)

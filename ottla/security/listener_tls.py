@@ -1,0 +1,309 @@
+"""The TLS of a node's listener, from its settings: for the clients that come, and for this node when it goes to others.
+
+Rules:
+- Settings are those of the listener (`listener.name.X.ssl.*`), else the node's (`ssl.*`). Stores are read once, when
+  this is made.
+- `ssl.client.auth` without the listener's prefix means nothing where clients sign in by SASL (KIP-684).
+- Without a trust store the system's CAs are trusted.
+- No value of a setting is repeated in an error but a file's name.
+
+Not obvious: Python's ssl cannot choose among the suites of TLS 1.3, so all of them are allowed, or TLS 1.3 is not.
+
+KIPs: 103 (listeners), 651 (PEM), 684. Messages are Kafka's where it has them (DefaultSslEngineFactory, SslFactory).
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+from ottla.kernel.error import OttlaError
+from ottla.kernel.named import NamedTuple
+from ottla.security.certificate import Identity, identity_of
+from ottla.security.keystore import KeyStore, read_store
+from ottla.security.principal_mapping import PrincipalMapping
+from ottla.security.tls import VERSIONS, file_of
+from ottla.settings.schema import Setting
+from ottla.settings.server.settings import ServerSettings
+
+_CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+_STEPS_MAX = 10
+_TLS13_SUITES = frozenset({"TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"})
+
+
+class KeyPair(NamedTuple):
+    """A private key and its certificates, as PEM."""
+
+    key: str
+    chain: str
+    password: str | None
+    #: Where they come from, for messages.
+    where: str
+
+    def __repr__(self) -> str:
+        return f"KeyPair({self.where})"
+
+
+class ListenerTls:
+    """Made for each listener of SSL and SASL_SSL, and again when its settings change. OttlaError."""
+
+    def __init__(self, settings: ServerSettings, listener: str) -> None:
+        self.listener = listener
+        of = _Of(settings, listener)
+        self._is_sasl = settings.protocols[listener].startswith("SASL")
+        pair, trusted = _key_pair(of), _trusted(of)
+        #: The node's own certificate; None if there is none.
+        self.own: Identity | None = None
+        self.trusts = trusted is not None
+        self.server = _context(of, ssl.PROTOCOL_TLS_SERVER, pair, trusted)
+        self.client = _context(of, ssl.PROTOCOL_TLS_CLIENT, pair, trusted)
+        if pair is not None:
+            self.own = identity_of(ssl.PEM_cert_to_DER_cert(_first_certificate(pair.chain)))
+        auth = of.text(ServerSettings.ssl_client_auth)
+        if self._is_sasl and not settings.has_own(listener, ServerSettings.ssl_client_auth.name):
+            auth = "none"
+        self.server.verify_mode = _CLIENT_AUTH[auth]
+        self.client.check_hostname = of.text(ServerSettings.ssl_endpoint_identification_algorithm).lower() == "https"
+        try:
+            self.mapping = PrincipalMapping(of.text(ServerSettings.ssl_principal_mapping_rules))
+        except OttlaError as error:
+            raise OttlaError(f"the listener {listener}: {error}") from error
+
+    def check_serves(self) -> None:
+        """OttlaError if clients cannot be served: there is no certificate."""
+        if self.own is None:
+            raise OttlaError(
+                f"the listener {self.listener} has no certificate: name its key store in "
+                f"listener.name.{self.listener.lower()}.ssl.keystore.location, or in ssl.keystore.location"
+            )
+
+    def check_reaches(self, other: ListenerTls) -> None:
+        """OttlaError unless a node with `other` reaches this listener: its key store must suit the trust store."""
+        ends = ssl.MemoryBIO(), ssl.MemoryBIO()
+        # Names are another question: this one is about the stores.
+        named, other.client.check_hostname = other.client.check_hostname, False
+        client = other.client.wrap_bio(*ends)
+        other.client.check_hostname = named
+        server = self.server.wrap_bio(ends[1], ends[0], server_side=True)
+        try:
+            _shake(client, server)
+        except ssl.SSLError as error:
+            why = getattr(error, "verify_message", "") or error.reason or str(error)
+            raise OttlaError(
+                f"the listener {self.listener}: a client with the node's own stores cannot connect to it ({why}); the "
+                "trust store must hold the CA of the node's certificate"
+            ) from error
+
+    def principal(self, certificate: bytes | None) -> str | None:
+        """The principal of a client that shows this certificate, in DER; None if no rule names it. ValueError."""
+        if certificate is None:
+            return "User:ANONYMOUS"
+        user = self.mapping.user(identity_of(certificate).name)
+        return None if user is None else f"User:{user}"
+
+
+class _Of:
+    """The settings of one listener."""
+
+    def __init__(self, settings: ServerSettings, listener: str) -> None:
+        self._settings = settings
+        self.listener = listener
+
+    def text(self, setting: Setting[str]) -> str:
+        return str(self._settings.of_listener(self.listener, setting.name))
+
+    def optional(self, setting: Setting[Any]) -> str | None:
+        found = self._settings.of_listener(self.listener, setting.name)
+        return None if found in (None, "") else str(found)
+
+    def words(self, setting: Setting[Any]) -> tuple[str, ...]:
+        return tuple(self._settings.of_listener(self.listener, setting.name))
+
+    def wrong(self, why: str) -> OttlaError:
+        return OttlaError(f"the listener {self.listener}: {why}")
+
+
+def _key_pair(of: _Of) -> KeyPair | None:
+    """What the key store holds. Rules and words: DefaultSslEngineFactory.createKeystore."""
+    kind, where = of.text(ServerSettings.ssl_keystore_type).upper(), of.optional(ServerSettings.ssl_keystore_location)
+    password, key_password = (
+        of.optional(ServerSettings.ssl_keystore_password),
+        of.optional(ServerSettings.ssl_key_password),
+    )
+    key, chain = (
+        of.optional(ServerSettings.ssl_keystore_key),
+        of.optional(ServerSettings.ssl_keystore_certificate_chain),
+    )
+    if key is not None or chain is not None:
+        if kind != "PEM":
+            raise of.wrong(f"ssl.keystore.key is taken with ssl.keystore.type=PEM only, and the type is {kind}")
+        if key is None or chain is None:
+            raise of.wrong("ssl.keystore.key and ssl.keystore.certificate.chain come together")
+        if where is not None:
+            raise of.wrong("ssl.keystore.location and ssl.keystore.key are both given; remove one")
+        return KeyPair(key, chain, key_password, "ssl.keystore.key")
+    if where is None:
+        if password is not None:
+            raise of.wrong("ssl.keystore.password is given, and ssl.keystore.location is not")
+        return None
+    if kind == "PEM":
+        if password is not None:
+            raise of.wrong("a PEM key store has no ssl.keystore.password; its key may have one: ssl.key.password")
+        text = _read(of, where)
+        return KeyPair(text, text, key_password, where)
+    if password is None:
+        raise of.wrong(f"ssl.keystore.location={where} needs ssl.keystore.password")
+    store = _store(of, where, password, key_password)
+    if not store.key:
+        raise of.wrong(f"the key store {where} has no private key")
+    return KeyPair(store.key, store.chain, None, where)
+
+
+def _trusted(of: _Of) -> str | None:
+    """The trusted certificates as PEM; None for the system's."""
+    kind, where = (
+        of.text(ServerSettings.ssl_truststore_type).upper(),
+        of.optional(ServerSettings.ssl_truststore_location),
+    )
+    password, certificates = (
+        of.optional(ServerSettings.ssl_truststore_password),
+        of.optional(ServerSettings.ssl_truststore_certificates),
+    )
+    if certificates is not None:
+        if kind != "PEM":
+            raise of.wrong(f"ssl.truststore.certificates is taken with ssl.truststore.type=PEM only, not with {kind}")
+        if where is not None:
+            raise of.wrong("ssl.truststore.location and ssl.truststore.certificates are both given; remove one")
+        return certificates
+    if where is None:
+        if password is not None:
+            raise of.wrong("ssl.truststore.password is given, and ssl.truststore.location is not")
+        return None
+    if kind == "PEM":
+        if password is not None:
+            raise of.wrong("a PEM trust store has no ssl.truststore.password; remove it")
+        return _read(of, where)
+    found = _store(of, where, password, None).trusted
+    if not found:
+        raise of.wrong(f"the trust store {where} has no certificate that it trusts")
+    return found
+
+
+def _read(of: _Of, where: str) -> str:
+    try:
+        return Path(where).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        why = "it is no PEM file" if isinstance(error, UnicodeDecodeError) else error.strerror
+        raise of.wrong(f"the store {where} cannot be read: {why}") from error
+
+
+def _store(of: _Of, where: str, password: str | None, key_password: str | None) -> KeyStore:
+    try:
+        return read_store(where, password, key_password)
+    except OttlaError as error:
+        raise of.wrong(str(error)) from error
+
+
+def _context(of: _Of, side: int, pair: KeyPair | None, trusted: str | None) -> ssl.SSLContext:
+    made = ssl.SSLContext(side)
+    made.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    _set_versions(of, made)
+    try:
+        if trusted is None:
+            made.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        else:
+            made.load_verify_locations(cadata=trusted)
+    except (ssl.SSLError, ValueError) as error:
+        raise of.wrong(f"the trusted certificates cannot be used, they are not PEM: {_why(error)}") from error
+    if pair is not None:
+        _load(of, made, pair)
+    return made
+
+
+def _load(of: _Of, made: ssl.SSLContext, pair: KeyPair) -> None:
+    text = pair.key if pair.key == pair.chain else f"{pair.key}\n{pair.chain}\n"
+    try:
+        with file_of(text) as path:
+            # With no password given, an encrypted key must be an error and not a question at the terminal.
+            made.load_cert_chain(path, None, pair.password or "")
+    except (ssl.SSLError, OSError, ValueError) as error:
+        raise of.wrong(
+            f"the key and the certificate in {pair.where} cannot be used ({_why(error)}); do they belong together, and "
+            "is ssl.key.password right?"
+        ) from error
+
+
+def _why(error: Exception) -> str:
+    reason = getattr(error, "reason", None)
+    return str(reason).replace("_", " ").lower() if reason else "OpenSSL gives no reason"
+
+
+def _set_versions(of: _Of, made: ssl.SSLContext) -> None:
+    names, newest = of.words(ServerSettings.ssl_enabled_protocols), of.text(ServerSettings.ssl_protocol)
+    for name in (*names, *(() if newest == "TLS" else (newest,))):
+        if name not in VERSIONS:
+            raise of.wrong(f"the TLS version {name} is not served; versions are {', '.join(VERSIONS)}")
+    allowed = {VERSIONS[name] for name in names or VERSIONS}
+    if newest == "TLSv1.2":
+        allowed.discard(ssl.TLSVersion.TLSv1_3)
+    suites = of.words(ServerSettings.ssl_cipher_suites)
+    if suites:
+        allowed &= _set_suites(of, made, suites)
+    if not allowed:
+        raise of.wrong("ssl.enabled.protocols, ssl.protocol and ssl.cipher.suites leave no version of TLS")
+    made.minimum_version, made.maximum_version = min(allowed), max(allowed)
+
+
+def _set_suites(of: _Of, made: ssl.SSLContext, suites: tuple[str, ...]) -> set[ssl.TLSVersion]:
+    """Allow these; returns the versions of TLS that are left."""
+    new, old = _TLS13_SUITES & set(suites), [each for each in suites if each not in _TLS13_SUITES]
+    versions = set()
+    if new:
+        if new != _TLS13_SUITES:
+            raise of.wrong(
+                "ssl.cipher.suites names some suites of TLS 1.3, and they can be allowed together only; name all of "
+                f"them ({', '.join(sorted(_TLS13_SUITES))}) or none, which leaves TLS 1.2"
+            )
+        versions.add(ssl.TLSVersion.TLSv1_3)
+    if old:
+        known = {each["name"] for each in _all_suites()}
+        for each in old:
+            if openssl_name(each) not in known:
+                raise of.wrong(f"ssl.cipher.suites: OpenSSL has no suite {each}")
+        made.set_ciphers(":".join(map(openssl_name, old)))
+        versions.add(ssl.TLSVersion.TLSv1_2)
+    return versions
+
+
+def _all_suites() -> list[ssl._Cipher]:
+    every = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    every.set_ciphers("ALL")
+    return every.get_ciphers()
+
+
+def openssl_name(suite: str) -> str:
+    """OpenSSL's name of a suite of TLS 1.2: ECDHE-RSA-AES256-GCM-SHA384 for TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384."""
+    exchange, _, cipher = suite.removeprefix("TLS_").partition("_WITH_")
+    cipher = cipher.replace("AES_", "AES").replace("_CBC", "").replace("POLY1305_SHA256", "POLY1305")
+    named = cipher if exchange == "RSA" else f"{exchange}-{cipher}"
+    return named.replace("_", "-")
+
+
+def _first_certificate(pem: str) -> str:
+    start = pem.index(ssl.PEM_HEADER)
+    return pem[start : pem.index(ssl.PEM_FOOTER, start) + len(ssl.PEM_FOOTER)]
+
+
+def _shake(client: ssl.SSLObject, server: ssl.SSLObject) -> None:
+    """The two shake hands in memory. ssl.SSLError."""
+    left = [client, server]
+    for _ in range(_STEPS_MAX):
+        for each in list(left):
+            try:
+                each.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            left.remove(each)
+        if not left:
+            return

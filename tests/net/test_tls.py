@@ -1,0 +1,314 @@
+"""TLS on a listener: frames however the bytes are cut, and peers that stop, lie, or do not read."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from ottla.host.disk import HostDisk
+from ottla.host.loop import new_loop
+from ottla.kernel.ports import File
+from ottla.net.inbound import Connection, PeerError, Slot
+from ottla.net.listener import ListeningSocket
+from ottla.net.tls_inbound import TlsSide
+from tests.client import certificate
+from tests.client.certificate import Certificates
+
+TURNS_MAX = 50_000
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return certificate.make(tmp_path_factory.mktemp("certificates"))
+
+
+class Served:
+    """A listener with TLS on a loop that the test turns by hand."""
+
+    def __init__(self, certificates: Certificates, pool: ThreadPoolExecutor, seconds: float = 60.0) -> None:
+        self.loop = new_loop()
+        self.frames: list[bytes] = []
+        self.closed: list[str] = []
+        self.socks: list[socket.socket] = []
+        self.answer: Callable[[bytes, Slot], None] = lambda frame, slot: slot.fill([framed(frame)])
+        self.secured: Callable[[Connection, ssl.SSLObject], None] = lambda connection, made: None
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(certificates.broker)
+        self.context.load_verify_locations(certificates.ca)
+        self.trusting = ssl.create_default_context(cafile=certificates.ca)
+        self.side = TlsSide(self.loop, lambda: pool, lambda: self.context, lambda *words: self.secured(*words), seconds)
+        self.listener = ListeningSocket(
+            "SSL",
+            self.loop,
+            self.on_frame,
+            lambda _, why: self.closed.append(why),
+            frame_bytes_max=1 << 22,
+            idle_ms_max=0,
+            connection=self.side.connection,
+        )
+        self.listener.bind("127.0.0.1", 0)
+        self.listener.serve()
+
+    def on_frame(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
+        self.frames.append(bytes(frame))
+        self.answer(bytes(frame), slot)
+
+    def raw(self) -> socket.socket:
+        sock = socket.create_connection(("127.0.0.1", self.listener.port), timeout=5)
+        sock.setblocking(False)
+        self.socks.append(sock)
+        return sock
+
+    def close(self) -> None:
+        self.listener.close()
+        for sock in self.socks:
+            sock.close()
+        self.loop.close()
+
+    def client(self) -> Client:
+        return Client(self, self.raw(), self.trusting)
+
+    def until(self, done: Callable[[], bool]) -> None:
+        """Turn the loop until `done`."""
+        for _ in range(TURNS_MAX):
+            if done():
+                return
+            self.loop.run_until_complete(asyncio.sleep(0))
+        raise AssertionError("it never came")
+
+
+class Client:
+    """The other end, whose bytes the test cuts as it likes."""
+
+    def __init__(self, served: Served, sock: socket.socket, context: ssl.SSLContext) -> None:
+        self.served = served
+        self.sock = sock
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self.incoming, self.outgoing, server_hostname="127.0.0.1")
+
+    def shake(self) -> None:
+        def done() -> bool:
+            try:
+                self.tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self.push()
+                self.pull()
+                return False
+            self.push()
+            return True
+
+        self.served.until(done)
+
+    def push(self) -> None:
+        data = self.outgoing.read()
+        if data:
+            self.sock.sendall(data)
+
+    def pull(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            data = self.sock.recv(1 << 16)
+            if data:
+                self.incoming.write(data)
+            else:
+                self.incoming.write_eof()
+
+    def receive(self, count: int) -> bytes:
+        got = bytearray()
+
+        def done() -> bool:
+            self.pull()
+            with contextlib.suppress(ssl.SSLWantReadError):
+                while len(got) < count:
+                    got.extend(self.tls.read(count - len(got)))
+            return len(got) >= count
+
+        self.served.until(done)
+        return bytes(got)
+
+
+def framed(frame: bytes) -> bytes:
+    return len(frame).to_bytes(4, "big") + frame
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+@pytest.fixture
+def served(certificates: Certificates, pool: ThreadPoolExecutor) -> Iterator[Served]:
+    served = Served(certificates, pool)
+    yield served
+    served.close()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_frames_come_whole_however_records_and_segments_are_cut(served: Served, seed: int) -> None:
+    rng = random.Random(seed)
+    client = served.client()
+    client.shake()
+    sizes = [rng.choice((0, 1, 100, 16_384, 70_000, 1 << 20)) for _ in range(6)]
+    frames = [rng.randbytes(size) for size in sizes]
+    plain = b"".join(map(framed, frames))
+    at = 0
+    while at < len(plain):
+        step = rng.choice((1, 3, 5_000, 1 << 18, 1 << 18, 1 << 18, 1 << 20))
+        client.tls.write(plain[at : at + step])
+        at += step
+    encrypted = client.outgoing.read()
+    sent, replies = 0, bytearray()
+
+    def done() -> bool:
+        nonlocal sent
+        if sent < len(encrypted):
+            with contextlib.suppress(BlockingIOError):
+                sent += client.sock.send(encrypted[sent : sent + rng.choice((1, 7, 1_000, 1 << 16, 1 << 17, 1 << 17))])
+        client.pull()
+        with contextlib.suppress(ssl.SSLWantReadError):
+            replies.extend(client.tls.read(1 << 20))
+        return len(replies) >= len(plain)
+
+    served.until(done)
+    assert served.frames == frames
+    assert bytes(replies) == plain
+
+
+def test_requests_that_come_with_the_end_of_the_handshake_are_answered(served: Served) -> None:
+    client = served.client()
+
+    def done() -> bool:
+        try:
+            client.tls.do_handshake()
+        except ssl.SSLWantReadError:
+            client.push()
+            client.pull()
+            return False
+        return True
+
+    served.until(done)
+    for number in range(300):
+        client.tls.write(framed(b"%d" % number))
+    client.push()
+    served.until(lambda: len(served.frames) == 300)
+
+
+def test_a_slow_reader_gets_all_of_a_file(served: Served, tmp_path: Path) -> None:
+    data = random.Random(0).randbytes(2_000_000)
+    (tmp_path / "log").write_bytes(data)
+    file = HostDisk().open(str(tmp_path / "log"))
+
+    class Piece:
+        def __init__(self, position: int, size: int) -> None:
+            self.file: File = file
+            self.position, self._size = position, size
+
+        def __len__(self) -> int:
+            return self._size
+
+        def bytes(self) -> bytes:
+            return data[self.position : self.position + self._size]
+
+    served.answer = lambda frame, slot: slot.fill([b"head", Piece(10, 900_000), b"between", Piece(900_010, 1_099_990)])
+    client = served.client()
+    client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+    client.shake()
+    client.tls.write(framed(b"give"))
+    client.push()
+    expected = b"head" + data[10:900_010] + b"between" + data[900_010:]
+    assert client.receive(len(expected)) == expected
+    file.close()
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"GET / HTTP/1.1\r\n\r\n", framed(b"\0\x12\0\3\0\0\0\1"), b"\x16\x03\x01\xff\xff" + b"x" * 70_000, b"\0" * 50],
+)
+def test_plaintext_on_a_tls_port_costs_its_connection_only(served: Served, garbage: bytes) -> None:
+    good = served.client()
+    good.shake()
+    bad = served.raw()
+    with contextlib.suppress(OSError):
+        bad.sendall(garbage)
+    served.until(lambda: bool(served.closed))
+    assert served.closed[0].startswith("the TLS handshake failed"), served.closed
+    assert served.side.shaking == 0
+    good.tls.write(framed(b"on"))
+    good.push()
+    assert good.receive(6) == framed(b"on")
+
+
+@pytest.mark.parametrize("said", [0, 1, 40])
+def test_a_handshake_that_stops_is_cut(certificates: Certificates, pool: ThreadPoolExecutor, said: int) -> None:
+    served = Served(certificates, pool, seconds=0.01)
+    client = served.client()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.tls.do_handshake()
+    client.sock.sendall(client.outgoing.read()[:said])
+    served.until(lambda: bool(served.closed))
+    assert served.closed == ["the TLS handshake failed: the TLS handshake was not over after 0.01 s"]
+    assert served.side.shaking == 0
+    served.close()
+
+
+def test_one_who_goes_in_the_middle_of_a_handshake_is_forgotten(served: Served) -> None:
+    client = served.client()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.tls.do_handshake()
+    client.push()
+    served.until(lambda: served.side.shaking == 1)
+    client.sock.close()
+    served.until(lambda: bool(served.closed))
+    assert served.side.shaking == 0
+    assert not served.listener.connections
+
+
+def test_a_node_that_stops_does_not_wait_for_handshakes(served: Served) -> None:
+    client = served.client()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.tls.do_handshake()
+    client.push()
+    served.until(lambda: served.side.shaking == 1)
+    served.listener.close()
+    assert served.closed == ["the node stops"]
+    assert served.side.shaking == 0
+
+
+def test_a_record_that_was_changed_on_the_way_ends_the_connection(served: Served) -> None:
+    client = served.client()
+    client.shake()
+    client.tls.write(framed(b"x" * 100))
+    data = bytearray(client.outgoing.read())
+    data[-1] ^= 1
+    client.sock.sendall(data)
+    served.until(lambda: bool(served.closed))
+    assert not served.frames
+
+
+def test_a_client_may_say_that_it_ends(served: Served) -> None:
+    client = served.client()
+    client.shake()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.tls.unwrap()
+    client.push()
+    served.until(lambda: bool(served.closed))
+    assert served.closed == ["the peer closed the connection"]
+
+
+def test_one_who_is_not_let_in_after_the_handshake_is_closed(served: Served) -> None:
+    def refuse(connection: Connection, made: ssl.SSLObject) -> None:
+        raise PeerError("no rule names it")
+
+    served.secured = refuse
+    client = served.client()
+    client.shake()
+    served.until(lambda: bool(served.closed))
+    assert served.closed == ["no rule names it"]

@@ -1,0 +1,89 @@
+"""A certificate's owner, and users' names from it."""
+
+import ssl
+from pathlib import Path
+
+import pytest
+
+from ottla.kernel.error import OttlaError
+from ottla.security.certificate import identity_of
+from ottla.security.principal_mapping import PrincipalMapping
+from tests.client import certificate
+
+
+def made(directory: Path, subject: str, *more: str) -> bytes:
+    """A certificate of this subject, as DER."""
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key.pem")
+    form = ("-out", "made.pem", "-days", "3", "-utf8", "-subj", subject)
+    certificate.run(directory, "openssl", "req", "-x509", *key, *form, *more)
+    return ssl.PEM_cert_to_DER_cert((directory / "made.pem").read_text())
+
+
+#: Subject for openssl -> what java.security's X500Principal.getName() says (tests/interop asks Java itself).
+SUBJECTS = {
+    "/C=CH/ST=Zurich/L=Zurich/O=Example/OU=Orders/CN=ann": "CN=ann,OU=Orders,O=Example,L=Zurich,ST=Zurich,C=CH",
+    "/CN=ann/emailAddress=ann@example.org": ("1.2.840.113549.1.9.1=#160f616e6e406578616d706c652e6f7267,CN=ann"),
+    "/DC=org/DC=example/UID=ann/street=A 1": "STREET=A 1,UID=ann,DC=example,DC=org",
+    '/CN=a,b=c\\+<d>;"e"#\\\\f': 'CN=a\\,b\\=c\\+\\<d\\>\\;\\"e\\"\\#\\\\f',
+    "/CN= edge  ": "CN=\\ edge\\ \\ ",
+    "/O=Bücher/CN=Zoë": "CN=Zoë,O=Bücher",
+    "/serialNumber=42/CN=x": "CN=x,2.5.4.5=#13023432",
+}
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_a_subject_is_written_as_java_writes_it(tmp_path: Path, subject: str) -> None:
+    assert identity_of(made(tmp_path, subject)).name == SUBJECTS[subject]
+
+
+def test_parts_of_one_set_are_joined(tmp_path: Path) -> None:
+    found = identity_of(made(tmp_path, "/O=x/CN=a+UID=b", "-multivalue-rdn")).name
+    assert found in ("CN=a+UID=b,O=x", "UID=b+CN=a,O=x")
+
+
+def test_alternative_names_are_found(tmp_path: Path) -> None:
+    der = made(tmp_path, "/CN=a", "-addext", "subjectAltName=DNS:a.example,IP:127.0.0.1")
+    assert identity_of(der).alternative_names == {(0x82, b"a.example"), (0x87, bytes([127, 0, 0, 1]))}
+    assert identity_of(made(tmp_path, "/CN=a")).alternative_names == frozenset()
+
+
+def test_what_is_cut_is_refused(tmp_path: Path) -> None:
+    der = made(tmp_path, "/CN=a", "-addext", "subjectAltName=DNS:a.example")
+    for end in range(len(der)):
+        with pytest.raises((ValueError, IndexError)):
+            identity_of(der[:end])
+
+
+#: Of Apache's SslPrincipalMapperTest: rules, name -> user.
+MAPPED = [
+    ("DEFAULT", "CN=a,O=b", "CN=a,O=b"),
+    ("RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/", "CN=Duke,OU=ServiceUsers,O=Org,C=US", "Duke"),
+    (
+        "RULE:^CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)$/$1@$2/L",
+        "CN=Duke,OU=SME,O=mycp,L=Fulton,ST=MD,C=US",
+        "duke@sme",
+    ),
+    ("RULE:^cn=(.*?),ou=(.*?),dc=(.*?),dc=(.*?)$/$1@$2/U", "cn=duke,ou=sme,dc=mycp,dc=com", "DUKE@SME"),
+    ("RULE:^.*[Cc][Nn]=([a-zA-Z0-9.]*).*$/$1/L, DEFAULT", "CN=Duke,OU=x", "duke"),
+    ("RULE:^CN=(.*)$/$1@$4/", "CN=a", "a@$4"),
+    ("RULE:^CN=(.*)$/$12/", "CN=a", "a2"),
+    ("RULE:^CN=(?<who>.*)$/${who}/", "CN=a", "a"),
+    ("RULE:.*/x/,DEFAULT", "CN=a", "xx"),
+    ("RULE:^CN=(.*),O=a\\/b$/$1/", "CN=x,O=a/b", "x"),
+    ("RULE:^O=(.*)$/$1/,RULE:^CN=(.*)$/$1/U", "CN=x", "X"),
+]
+
+
+@pytest.mark.parametrize(("rules", "name", "user"), MAPPED)
+def test_rules_name_users(rules: str, name: str, user: str) -> None:
+    assert PrincipalMapping(rules).user(name) == user
+
+
+def test_a_name_that_no_rule_matches_has_no_user() -> None:
+    assert PrincipalMapping("RULE:^CN=(.*)$/$1/").user("O=x") is None
+
+
+@pytest.mark.parametrize("rules", ["default", "DEFAULT/L", "RULE:CN=(.*?),OU=ServiceUsers.*/$1", "RULE:^CN=(.*?/$1/"])
+def test_a_rule_that_cannot_be_read_is_named(rules: str) -> None:
+    with pytest.raises(OttlaError, match=r"^ssl\.principal\.mapping\.rules: '.*' cannot be read"):
+        PrincipalMapping(rules)
