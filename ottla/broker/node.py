@@ -35,6 +35,7 @@ from ottla.broker.partitions.flush import Flusher
 from ottla.broker.partitions.housekeeping import Housekeeping
 from ottla.broker.partitions.leadership import Leadership
 from ottla.broker.partitions.log_dirs import LogDirs
+from ottla.broker.partitions.look_ups import LookUps
 from ottla.broker.partitions.replication import Replication
 from ottla.broker.share.coordinators import ShareStates
 from ottla.broker.share.partitions import Shares
@@ -73,6 +74,7 @@ class BrokerNode(MetadataNode):
     def __init__(self, settings: ServerSettings, loop: asyncio.AbstractEventLoop, ports: Ports | None = None) -> None:
         super().__init__(settings, loop, ports)
         self._told_ms = 0
+        self.look_ups = LookUps(loop, self.pool)
         self.flusher = Flusher(
             loop, self.pool, self.clock.now_ms, lambda log, error: self.log_dirs.sync_failed(log, error)
         )

@@ -62,7 +62,9 @@ else:
     def _replace(self, /, **changes):
         made = self._make(map(changes.pop, self._fields, self))
         if changes:
-            raise ValueError(f"Got unexpected field names: {list(changes)!r}")
+            # As typing's: it changed with Python 3.13.
+            kind = TypeError if sys.version_info >= (3, 13) else ValueError
+            raise kind(f"Got unexpected field names: {list(changes)!r}")
         return made
 
     def _asdict(self):

@@ -4,25 +4,57 @@ ListOffsets (KIP-79, KIP-734): by timestamp it is the first record whose timesta
 maximum is the first record that has the greatest timestamp of the log.
 
 A batch may hold millions of records, so a look-up is a generator: each `yield` is a step of about a millisecond, after
-which others may have changed the log. `finish` takes all steps at once.
+which others may have changed the log. One that yields an `Unpack` goes on when that has run, on any thread. `finish`
+takes all steps at once.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ports import Buffer
 from ottla.log.segment.segment import Segment, Slice
-from ottla.wire.batch import LOG_APPEND_TIME, BatchHeader
-from ottla.wire.walk import walk
+from ottla.wire.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader
+from ottla.wire.codec import Codec, decompress_beside
+from ottla.wire.walk import WALK_BYTES_MAX, Step, walk
 
 if TYPE_CHECKING:
     from ottla.log.log import Log
 
 _RECORDS_A_STEP = 2000
 _BATCHES_A_STEP = 500
+#: The most that a step decompresses, in a millisecond. What has more in it is decompressed on another thread.
+_PLAIN_BYTES_A_STEP = 512 << 10
 
 #: (timestamp, offset, leader epoch); None if there is no such record.
 Found = tuple[int, int, int] | None
-Lookup = Generator[None, None, Found]
+Lookup = Generator["Unpack | None", None, Found]
+
+
+class Unpack:
+    """A batch that a look-up needs decompressed. It holds the bytes until `plain` is None again."""
+
+    __slots__ = ("_codec", "_error", "_packed", "plain")
+
+    def __init__(self, header: BatchHeader, data: bytes) -> None:
+        self._codec = header.codec
+        self._packed = memoryview(data)[HEADER_BYTES : header.size]
+        self._error: KafkaError | None = None
+        self.plain: Buffer | None = None
+
+    def run(self) -> None:
+        """Decompress the batch. What is wrong with it is told by `result`."""
+        try:
+            self.plain = decompress_beside(self._codec, self._packed, WALK_BYTES_MAX)
+        except KafkaError as error:
+            self._error = error
+
+    def result(self) -> Buffer:
+        """The bytes, when it has run. KafkaError if they are not of their codec or too many."""
+        if self._error is not None:
+            raise self._error
+        assert self.plain is not None, "it has not run"
+        return self.plain
 
 
 class _Changed(Exception):
@@ -33,9 +65,11 @@ def finish(lookup: Lookup) -> Found:
     """Take all the steps now."""
     while True:
         try:
-            next(lookup)
+            unpack = next(lookup)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
+        if unpack is not None:
+            unpack.run()
 
 
 def offset_for_timestamp(log: "Log", timestamp: int, end_offset: int) -> Lookup:
@@ -87,7 +121,7 @@ def _search(log: "Log", segment: Segment, timestamp: int) -> Lookup:
         elif number % _BATCHES_A_STEP:
             continue
         else:
-            yield
+            yield None
         if log.generation != generation or segment not in log.segments:
             raise _Changed
     return None
@@ -95,12 +129,27 @@ def _search(log: "Log", segment: Segment, timestamp: int) -> Lookup:
 
 def _first(header: BatchHeader, data: bytes, timestamp: int, start_offset: int) -> Lookup:
     """The first record of a batch that is at or after `timestamp` and not below `start_offset`."""
+    try:
+        bytes_max = WALK_BYTES_MAX if header.codec is Codec.NONE else _PLAIN_BYTES_A_STEP
+        return (yield from _walked(walk(header, data, bytes_max=bytes_max), header, timestamp, start_offset))
+    except KafkaError as error:
+        if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
+            raise
+    unpack = Unpack(header, data)
+    yield unpack
+    try:
+        return (yield from _walked(walk(header, data, plain=unpack.result()), header, timestamp, start_offset))
+    finally:
+        unpack.plain = None
+
+
+def _walked(steps: Iterator[Step], header: BatchHeader, timestamp: int, start_offset: int) -> Lookup:
     fixed = header.attributes & LOG_APPEND_TIME
     wanted, first = timestamp - header.base_timestamp, start_offset - header.base_offset
-    for number, (offset, delta, _) in enumerate(walk(header, data), 1):
+    for number, (offset, delta, _) in enumerate(steps, 1):
         if (fixed or delta >= wanted) and offset >= first:
             found = header.max_timestamp if fixed else header.base_timestamp + delta
             return found, header.base_offset + offset, header.partition_leader_epoch
         if not number % _RECORDS_A_STEP:
-            yield
+            yield None
     return None

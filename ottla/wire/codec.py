@@ -10,6 +10,7 @@ Rules:
 KIPs: 57 (lz4 framing), 110 (zstd), 390 (levels).
 """
 
+import mmap
 import struct
 from collections.abc import Callable, Iterator
 from enum import IntEnum
@@ -126,6 +127,30 @@ def decompress_some(codec: Codec, data: Buffer, room: int) -> tuple[Buffer, bool
     return out, True
 
 
+def decompress_beside(codec: Codec, data: Buffer, bytes_max: int) -> Buffer:
+    """`decompress` for a thread beside the loop: it holds the interpreter's lock for no part that grows with the batch.
+
+    The memory is the operating system's own, `bytes_max` of addresses, of which what is written to is taken.
+    """
+    import cramjam
+
+    try:
+        out = mmap.mmap(-1, bytes_max)
+    except OSError as error:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"no memory for a batch's {bytes_max} bytes") from error
+    try:
+        if codec is Codec.SNAPPY:
+            written = _snappy_into(bytes(data), out)
+        else:
+            module = {Codec.ZSTD: cramjam.zstd, Codec.GZIP: cramjam.gzip, Codec.LZ4: cramjam.lz4}[codec]
+            written = module.decompress_into(data, out)
+    except (cramjam.DecompressionError, struct.error, ValueError, OverflowError, MemoryError) as error:
+        if _OUT_OF_ROOM in str(error):
+            raise _too_large(bytes_max) from error
+        raise _not_valid(codec, error) from error
+    return memoryview(out)[:written]
+
+
 def _not_valid(codec: Codec, error: Exception) -> KafkaError:
     return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch is not valid {codec.name.lower()}: {error}")
 
@@ -169,15 +194,33 @@ def _too_large(bytes_max: int) -> KafkaError:
 def _snappy_blocks(data: bytes, bytes_max: int) -> Iterator[bytes]:
     import cramjam
 
-    def block(compressed: bytes) -> bytes:
-        # Its length stands before it, and is what it is given room for.
-        if left < cramjam.snappy.decompress_raw_len(compressed):
-            raise _too_large(bytes_max)
-        return bytes(cramjam.snappy.decompress_raw(compressed))
-
     left = bytes_max
+    for packed in _snappy_packed(data):
+        # Its length stands before it, and is what it is given room for.
+        if left < cramjam.snappy.decompress_raw_len(packed):
+            raise _too_large(bytes_max)
+        plain = bytes(cramjam.snappy.decompress_raw(packed))
+        yield plain
+        left -= len(plain)
+
+
+def _snappy_into(data: bytes, out: mmap.mmap) -> int:
+    import cramjam
+
+    position = 0
+    with memoryview(out) as room:
+        for packed in _snappy_packed(data):
+            size = cramjam.snappy.decompress_raw_len(packed)
+            if len(room) - position < size:
+                raise _too_large(len(room))
+            position += cramjam.snappy.decompress_raw_into(packed, room[position : position + size])
+    return position
+
+
+def _snappy_packed(data: bytes) -> Iterator[bytes]:
+    """The blocks, each compressed by itself: one if the stream has no framing."""
     if not data.startswith(_XERIAL_MAGIC):
-        yield block(data)
+        yield data
         return
     position = len(_XERIAL_HEAD)
     while position < len(data):
@@ -185,7 +228,5 @@ def _snappy_blocks(data: bytes, bytes_max: int) -> Iterator[bytes]:
         position += 4
         if size < 0 or size > len(data) - position:
             raise ValueError(f"a block of {size} bytes with {len(data) - position} left")
-        plain = block(data[position : position + size])
-        yield plain
-        left -= len(plain)
+        yield data[position : position + size]
         position += size

@@ -28,9 +28,14 @@ Step = tuple[int, int, bool]
 
 
 def walk(
-    header: BatchHeader, data: Buffer, *, whole_records: bool = False, bytes_max: int = WALK_BYTES_MAX
+    header: BatchHeader,
+    data: Buffer,
+    *,
+    whole_records: bool = False,
+    bytes_max: int = WALK_BYTES_MAX,
+    plain: Buffer | None = None,
 ) -> Iterator[Step]:
-    """The records of a batch whose bytes `data` begins with.
+    """The records of a batch whose bytes `data` begins with; `plain` are its records if they are decompressed already.
 
     With `whole_records` their offsets must count up from 0, and all their fields be in order, though none is read.
     """
@@ -38,7 +43,7 @@ def walk(
     if header.count < 0:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"the batch claims {header.count} records")
     room = _PIECE_BYTES_FIRST if header.codec is not Codec.NONE else len(packed)
-    body, whole = decompress_some(header.codec, packed, room)
+    body, whole = (plain, True) if plain is not None else decompress_some(header.codec, packed, room)
     position, index, count = 0, 0, header.count
     while index < count:
         try:
@@ -69,12 +74,8 @@ def walk(
             if whole:
                 raise _invalid(f"a record is cut off: {error}") from error
             # The piece ends within this record: get more, and look at it again.
-            if room >= bytes_max:
-                why = f"the batch has more than {bytes_max} bytes when it is decompressed"
-                raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, why) from None
-            room = min(bytes_max, _GROWTH * room)
-            # The two pieces are never there at the same time.
-            body = b""
+            room = _more(room, bytes_max)
+            body = b""  # the two pieces are never there at the same time
             body, whole = decompress_some(header.codec, packed, room)
             continue
         except ValueError as error:
@@ -86,6 +87,14 @@ def walk(
         body, whole = decompress_some(header.codec, packed, position + 1)
     if position != len(body):
         raise _invalid(f"there are bytes after the last of {count} records")
+
+
+def _more(room: int, bytes_max: int) -> int:
+    """The room for the next piece. KafkaError MESSAGE_TOO_LARGE if it had all that it may have."""
+    if room >= bytes_max:
+        why = f"the batch has more than {bytes_max} bytes when it is decompressed"
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, why)
+    return min(bytes_max, _GROWTH * room)
 
 
 def record_end(body: Buffer, position: int) -> int:

@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ports import Buffer
 from ottla.log import lookup
 from ottla.log.log import Log, LogSettings
 from ottla.sim.disk import SimDisk
+from ottla.wire import walk
 from ottla.wire.batch import CHECKED, assemble, build, header_at, rewrite
-from ottla.wire.codec import Codec, compress
+from ottla.wire.codec import Codec, compress, decompress_beside, decompress_some
 from ottla.wire.varint import encode_varint
 
 _NOW = 1_000_000
@@ -146,3 +148,65 @@ def test_a_look_up_in_a_batch_of_many_records_goes_in_steps(disk: SimDisk) -> No
             # Meanwhile the segment goes: what was found is still told, and nothing fails.
             log.restart_at(log.end_offset, _NOW)
     assert steps >= 3
+
+
+def _wide(codec: Codec, count: int, found: int) -> bytes:
+    """A batch of 11 plain bytes a record, whose record number `found` is the first of its time."""
+    record = b"\x14\x00%b\x00\x01\x08vvvv\x00"
+    body = record % b"\x00" * found + record % b"\x02" + record % b"\x00" * (count - found - 1)
+    checked = CHECKED.pack(codec, count - 1, _NOW, _NOW + 1, -1, -1, -1, count)
+    return assemble(0, -1, checked, compress(codec, body))
+
+
+@pytest.mark.parametrize("codec", [each for each in Codec if each is not Codec.NONE])
+def test_a_look_up_decompresses_little_in_a_step(disk: SimDisk, codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has more in it is asked for, and may be decompressed on any thread between two steps."""
+    log = _open(disk)
+    _append(log, _wide(codec, 60_000, 55_000))
+    rooms: list[int] = []
+
+    def counted(codec: Codec, data: Buffer, room: int) -> tuple[Buffer, bool]:
+        rooms.append(room)
+        return decompress_some(codec, data, room)
+
+    monkeypatch.setattr(walk, "decompress_some", counted)
+    look = lookup.offset_for_timestamp(log, _NOW + 1, log.end_offset)
+    asked: list[lookup.Unpack] = []
+    found: lookup.Found = None
+    while True:
+        try:
+            unpack = next(look)
+        except StopIteration as done:
+            found = done.value
+            break
+        if unpack is not None:
+            asked.append(unpack)
+            unpack.run()
+            assert len(unpack.result()) == 60_000 * 11
+    assert sum(rooms) < 1 << 20
+    (only,) = asked
+    assert only.plain is None, "nothing is held at the end"
+    # The deltas of the offsets are 0: what was found is known by its time.
+    assert found == (_NOW + 1, 0, 0)
+
+
+@pytest.mark.parametrize("codec", [each for each in Codec if each is not Codec.NONE])
+def test_what_is_decompressed_beside_the_loop_is_what_it_was(codec: Codec) -> None:
+    body = random.Random(5).randbytes(100_000) * 20
+    packed = compress(codec, body)
+    assert bytes(decompress_beside(codec, packed, len(body))) == body
+    with pytest.raises(KafkaError) as caught:
+        decompress_beside(codec, packed, len(body) - 1)
+    assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    with pytest.raises(KafkaError) as caught:
+        decompress_beside(codec, packed[:-5], len(body))
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_look_up_in_a_batch_that_is_too_large_fails_alone(disk: SimDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup, "WALK_BYTES_MAX", 1 << 20)
+    log = _open(disk)
+    _append(log, _wide(Codec.ZSTD, 100_000, 99_000))
+    with pytest.raises(KafkaError) as caught:
+        log.offset_for_timestamp(_NOW + 1, log.end_offset)
+    assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE

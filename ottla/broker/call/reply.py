@@ -57,18 +57,23 @@ class Later:
             self._waiting = waiting
 
 
-def in_turns(connection: Connection, work: Generator[None, None, Any]) -> Any:
+#: Calls what it is given once, on the loop's thread and not at once, when what a step needs is there.
+Wait = Callable[[Callable[[], None]], None]
+Work = Generator[Wait | None, None, Any]
+
+
+def in_turns(connection: Connection, work: Work) -> Any:
     """Do a long request's `work` a step at a time: the response, or a `Later` of it.
 
     Each `yield` ends a step, which takes about a millisecond. The first is done now, and a request of one step is
     answered as any other; between the later ones others have their turns. The client's next request waits for the end.
-    The work may end in a `Later` of its own.
+    A step may yield a `Wait`, which is called with what does the next step. The work may end in a `Later` of its own.
     """
     try:
-        next(work)
+        wait = next(work)
     except StopIteration as done:
         return done.value
-    return _InTurns(connection, work).later
+    return _InTurns(connection, work, wait).later
 
 
 class _InTurns:
@@ -80,14 +85,14 @@ class _InTurns:
 
     __slots__ = ("_connection", "_last", "_work", "later")
 
-    def __init__(self, connection: Connection, work: Generator[None, None, Any]) -> None:
+    def __init__(self, connection: Connection, work: Work, wait: Wait | None) -> None:
         self._connection = connection
         self._work = work
         #: What the work ended in, if that is a promise, too.
         self._last: Later | None = None
         self.later = Later(self._supersede)
         connection.pause()
-        connection.turns.wait(self._step)
+        (wait or connection.turns.wait)(self._step)
 
     def _supersede(self, key: int) -> None:
         if self._last is not None and self._last.superseded is not None:
@@ -98,7 +103,7 @@ class _InTurns:
             self.later.superseded = None
             return self._work.close()
         try:
-            next(self._work)
+            wait = next(self._work)
         except StopIteration as done:
             self._end(done.value)
         except KafkaError as error:
@@ -110,7 +115,7 @@ class _InTurns:
             _log.exception("a request that is answered in turns failed")
             self._end(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
         else:
-            self._connection.turns.wait(self._step)
+            (wait or self._connection.turns.wait)(self._step)
 
     def _end(self, value: Any) -> None:
         if type(value) is Later:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from ottla.broker.call.handler import Call, handles
-from ottla.broker.call.reply import Reply, in_turns
+from ottla.broker.call.reply import Reply, Wait, Work, in_turns
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.log.lookup import max_timestamp, offset_for_timestamp
 from ottla.replica.hosted import TO_THE_END
@@ -57,7 +57,7 @@ def list_offsets(call: Call, request: ListOffsetsRequest) -> Reply:
     return in_turns(call.connection, _answer(call, request))
 
 
-def _answer(call: Call, request: ListOffsetsRequest) -> Generator[None, None, ListOffsetsResponse]:
+def _answer(call: Call, request: ListOffsetsRequest) -> Work:
     twice: set[tuple[str, int]] = set()
     topics: dict[str, dict[int, ListOffsetsPartition]] = {}
     for topic in request.topics:
@@ -67,7 +67,7 @@ def _answer(call: Call, request: ListOffsetsRequest) -> Generator[None, None, Li
                 twice.add((topic.name, each.partition_index))
             partitions[each.partition_index] = each
             if not number % _NAMED_A_STEP:
-                yield
+                yield None
     # Only consumers are kept from what is not committed yet.
     isolation_level = request.isolation_level if request.replica_id == _CONSUMER else TO_THE_END
     response = ListOffsetsResponse()
@@ -77,7 +77,7 @@ def _answer(call: Call, request: ListOffsetsRequest) -> Generator[None, None, Li
         for each in partitions.values():
             looked_at += 1
             if not looked_at % _PARTITIONS_A_STEP:
-                yield
+                yield None
             try:
                 if (name, each.partition_index) in twice:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
@@ -90,7 +90,7 @@ def _answer(call: Call, request: ListOffsetsRequest) -> Generator[None, None, Li
 
 def _find(
     call: Call, topic: str, asked: ListOffsetsPartition, isolation_level: int
-) -> Generator[None, None, ListOffsetsPartitionResponse]:
+) -> Generator[Wait | None, None, ListOffsetsPartitionResponse]:
     timestamp = asked.timestamp
     if timestamp < _EARLIEST_PENDING_UPLOAD or call.version < _SINCE.get(timestamp, 0):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
@@ -108,10 +108,8 @@ def _find(
     elif timestamp not in (_LAST_TIERED, _EARLIEST_PENDING_UPLOAD):
         bound = partition.end_for(isolation_level)
         with call.node.log_dirs.guarding(log):
-            if timestamp == _MAX_TIMESTAMP:
-                found = yield from max_timestamp(log)
-            else:
-                found = yield from offset_for_timestamp(log, timestamp, bound)
+            look = max_timestamp(log) if timestamp == _MAX_TIMESTAMP else offset_for_timestamp(log, timestamp, bound)
+            found = yield from call.node.look_ups.steps(look)
         if found is not None and found[1] < bound:
             answer.timestamp, answer.offset, epoch = found
     if call.version >= _EPOCH_FROM:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.validators import duration_ms
+from ottla.log.lookup import Found, Lookup, offset_for_timestamp
 from ottla.replica.partition import Partition
 from ottla.share.partition import Limits, SharePartition, Write
 from ottla.share.state import UNSET_OFFSET, SharePartitionKey, StateBatch
@@ -74,7 +75,12 @@ class ShareLeader:
             self._shares.drop(self.key)
             return
         self._state_epoch = result.state_epoch
-        start = result.start_offset if result.start_offset != UNSET_OFFSET else self._find_start()
+        if result.start_offset == UNSET_OFFSET:
+            self._find_start(lambda start: self._begin(start, result))
+        else:
+            self._begin(result.start_offset, result)
+
+    def _begin(self, start: int, result: Any) -> None:
         batches = [
             StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
             for each in result.state_batches
@@ -85,16 +91,28 @@ class ShareLeader:
         if self.machine.next_fetch_offset < self.partition.high_watermark:
             self.wake()
 
-    def _find_start(self) -> int:
+    def _find_start(self, found: Callable[[int], None]) -> None:
+        """Call `found` with the offset where a group begins that has none: at once, unless it is that of a time."""
         reset = self._shares.settings_of(self.key.group_id).share_auto_offset_reset.lower()
-        log = self.partition.log
+        log, end = self.partition.log, self.partition.high_watermark
         if reset == "earliest":
-            return log.start_offset
+            return found(log.start_offset)
         if reset == "latest":
-            return self.partition.high_watermark
+            return found(end)
         since_ms = self.node.clock.now_ms() - duration_ms(reset.partition(":")[2])
-        found = log.offset_for_timestamp(since_ms, self.partition.high_watermark)
-        return self.partition.high_watermark if found is None else found[1]
+
+        def looked(record: Found | KafkaError) -> None:
+            if isinstance(record, KafkaError):
+                self.error = record
+                self._shares.drop(self.key)
+            else:
+                found(end if record is None else record[1])
+
+        def look() -> Lookup:
+            with self.node.log_dirs.guarding(log):
+                return (yield from offset_for_timestamp(log, since_ms, end))
+
+        self.node.look_ups.run(look(), looked, lambda: self._closed)
 
     def settings_changed(self) -> None:
         """Take the group's limits over."""

@@ -1,0 +1,88 @@
+"""Look-ups by time on the loop: what they need decompressed is done on a thread, one batch at a time.
+
+Rules:
+- The bytes of a batch may be thousands of times what a client sent (decision 0342). Those of one batch are there at a
+  time; other look-ups that need such bytes wait for their turn.
+- Everything else of a look-up is done on the loop, a step at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Generator
+from concurrent.futures import Executor, Future
+from functools import partial
+
+from ottla.broker.call.reply import Wait
+from ottla.kernel.error import KafkaError
+from ottla.log.lookup import Found, Lookup, Unpack
+
+
+class LookUps:
+    """A node's look-ups that go in steps. The node makes it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
+        self._loop = loop
+        self._pool = pool
+        self._busy = False
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def steps(self, look: Lookup) -> Generator[Wait | None, None, Found]:
+        """The steps of a look-up, for `in_turns`."""
+        held: Unpack | None = None
+        try:
+            while True:
+                try:
+                    asked = next(look)
+                except StopIteration as done:
+                    return done.value  # type: ignore[no-any-return]
+                if held is not None and held.plain is None:
+                    held = None
+                    self._free()
+                if asked is None:
+                    yield None
+                    continue
+                held = asked
+                yield self._enter
+                job = self._pool.submit(asked.run)
+                yield partial(self._when_done, job)
+                job.result()
+        finally:
+            look.close()
+            if held is not None:
+                self._free()
+
+    def run(self, look: Lookup, done: Callable[[Found | KafkaError], None], stopped: Callable[[], bool]) -> None:
+        """Take the steps in turns of the loop; `done` is called at the end, or never when it was `stopped`."""
+        work = self.steps(look)
+
+        def step() -> None:
+            if stopped():
+                return work.close()
+            try:
+                wait = next(work)
+            except StopIteration as end:
+                done(end.value)
+            except KafkaError as error:
+                done(error)
+            else:
+                (wait or self._loop.call_soon)(step)
+
+        step()
+
+    def _enter(self, go_on: Callable[[], None]) -> None:
+        if self._busy:
+            self._waiting.append(go_on)
+        else:
+            self._busy = True
+            self._loop.call_soon(go_on)
+
+    def _free(self) -> None:
+        if self._waiting:
+            self._loop.call_soon(self._waiting.popleft())
+        else:
+            self._busy = False
+
+    def _when_done(self, job: Future[None], go_on: Callable[[], None]) -> None:
+        job.add_done_callback(lambda _: self._loop.call_soon_threadsafe(go_on))
