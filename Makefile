@@ -47,14 +47,14 @@ help:
 	@echo 'make suites   the test suites of franz-go, sarama, librdkafka, Trogdor and confluent-kafka, whole, against a node (an hour)'
 	@echo 'make wander   random histories beside Apache Kafka, every reply compared (SEEDS=1-100 FAMILY=admin)'
 	@echo 'make bench    beside Apache Kafka, and our client beside others; tables go to bench/results'
-	@echo 'make bench-streams  stream programs beside Kafka Streams and PySpark, an hour or two (ARGS=--quick: minutes)'
+	@echo 'make bench-streams  stream programs beside Kafka Streams and PySpark, an hour or two (ARGS=--short: ten minutes)'
 	@echo 'make sim      the simulated disk, crashes before any effect (SEEDS=200)'
 	@echo 'make scenes   text scenes of the quorum (REWRITE=1: write their traces down), and random histories of it (SEEDS=200)'
 	@echo 'make world    nodes and clients on simulated hosts with links and clocks that fail (SEEDS=50 FIRST=1 PROFILE=replicated; RESUME=1 goes on)'
 	@echo 'make chaos    three nodes as processes, cut off, killed, paused, disks full (MINUTES=5 SEED=1 NODES=ottla FAULTS=)'
 	@echo 'make broken   brokers that are wrong on purpose, at which the checker must cry'
 	@echo 'make crash    kill a node under load again and again (KILLS=100 SEED=1; JOBS=2 side by side, RESUME=1 goes on)'
-	@echo 'make streams-kills  kill Streams programs and the node under them (KILLS=100 SEED=1; RESUME=1 goes on)'
+	@echo 'make streams-kills  kill Streams programs and the node under them (KILLS=100 SEED=1; NODES=3: a cluster; RESUME=1 goes on)'
 	@echo 'make env      the environment of all of these, in $(VENV)'
 	@echo 'make fmt      format and mend what can be mended'
 	@echo 'make clean    remove what these made, the environment included'
@@ -105,7 +105,7 @@ mutants: $(VENV)/.dev
 
 # Programs of Streams that are killed with SIGKILL, and nodes under them: each result once. KILLS=n SEED=n RESUME=1.
 streams-kills: $(VENV)/.dev
-	@$(PY) -m tests.spark.kills $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(if $(RESUME),--resume) $(ARGS)
+	@$(PY) -m tests.spark.kills $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(if $(NODES),--nodes $(NODES)) $(if $(RESUME),--resume) $(ARGS)
 
 # What one client may do to the others, with bounds of time: on a machine at rest.
 abuse: $(VENV)/.dev

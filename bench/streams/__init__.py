@@ -5,5 +5,6 @@ spark      the same jobs by hand in PySpark structured streaming, where they can
 java/      the same topologies for Kafka Streams
 system     starting any of them on topics, and reading how far it is
 measure    rates, latencies, recovery
+steps      the requests of each step of a program, counted by the node
 __main__   rounds and the report
 """

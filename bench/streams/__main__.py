@@ -1,7 +1,7 @@
 """`python -m bench.streams`: alternating rounds of all rows and systems, then the table.
 
-Exit code 1 when something broke (the other rows go on), never because of a figure. `--quick` runs everything once with
-few records and writes no results.
+Exit code 1 when something broke (the other rows go on), never because of a figure. `--short` runs everything once in
+about ten minutes and writes results; `--quick` does it with few records, to see that it works, and writes none.
 """
 
 import argparse
@@ -44,18 +44,20 @@ class Size(NamedTuple):
 
     records: int
     keys: tuple[int, int]
-    rates: tuple[int, int]
+    rates: tuple[int, ...]
     seconds: float
 
 
 FULL = Size(2_000_000, (1_000, 1_000_000), (1_000, 10_000), 30)
+SHORT = Size(400_000, (1_000, 100_000), (1_000,), 12)
 QUICK = Size(20_000, (100, 10_000), (100, 1_000), 4)
 PROGRAMS = ("stateless", "windowed-count", "stream-table", "stream-stream", "table-aggregate")
 HEAD = """{date}, commit {commit}; {processor}, {cores} cores, load average {load_average} before the start; {records:,}
 records of some 25 bytes, two partitions, an Ottla node on the same machine. Exactly once in all but PySpark, whose sink
 is at least once. Kafka Streams 4.3.1 with two threads and without a cache, so that it emits every change as the others
 do; PySpark emits one a batch. Rates are results per second, latencies in ms, memory that of all processes of the
-program; medians of the rounds."""
+program; medians of {rounds} round(s), {took_s:,.0f} s in all. Beside a rate of ours: how often it is Kafka Streams' and
+PySpark's."""
 Work = Callable[..., dict[str, float]]
 Figures = dict[tuple[str, str], list[dict[str, float]]]
 
@@ -63,7 +65,8 @@ Figures = dict[tuple[str, str], list[dict[str, float]]]
 def main() -> int:
     """Run what was asked for, and write what it gave."""
     options = _options()
-    size = QUICK if options.quick else FULL
+    size = QUICK if options.quick else SHORT if options.short else FULL
+    rounds = 1 if options.quick or options.short else options.rounds
     SCRATCH.mkdir(parents=True, exist_ok=True)
     conditions = facts()
     if conditions["load_average"] > QUIET_LOAD:
@@ -72,14 +75,14 @@ def main() -> int:
     figures: Figures = defaultdict(list)
     failures: list[str] = []
     began = time.monotonic()
-    for number in range(1, (1 if options.quick else options.rounds) + 1):
+    for number in range(1, rounds + 1):
         systems = [each for each in SYSTEMS if each in options.system]
         with ottla.Node() as node:
             bench = Bench(node.bootstrap_servers, size, options.kind, options.only)
             bench.fill()
             bench.round(number, systems if number % 2 else systems[::-1], figures, failures)
     conditions["took_s"] = round(time.monotonic() - began, 1)
-    text = report(figures, failures, size, conditions)
+    text = report(figures, failures, size, conditions | {"rounds": rounds})
     print(text)
     for failure in failures:
         _say(failure)
@@ -95,6 +98,7 @@ class Bench:
         self.servers = servers
         self.size = size
         self.kinds = kinds
+        self.only = only
         self.rows = [Row(program, keys) for program in PROGRAMS for keys in size.keys if program in only]
 
     def fill(self) -> None:
@@ -130,13 +134,13 @@ class Bench:
                 if self._has(system, row.program):
                     work = partial(measure.rate, records=size.records)
                     yield row.name, system, work, self._place(row, system, number)
-        for per_second in size.rates if "latency" in self.kinds else ():
+        for per_second in size.rates if "latency" in self.kinds and "stateless" in self.only else ():
             for system in [each for each in systems if each != "pyspark"]:
                 work = partial(measure.latency, per_second=per_second, seconds=size.seconds)
                 yield f"latency at {per_second:,}/s", system, work, self._fresh(f"latency-{per_second}", system, number)
         row = Row("windowed-count", size.keys[1])
         for system in [each for each in systems if each in ("ottla-python", "kafka-streams")]:
-            if "recovery" in self.kinds:
+            if "recovery" in self.kinds and row.program in self.only:
                 work = partial(measure.recovery, records=size.records)
                 place = self._place(row, system, number)._replace(application_id=f"recovery-{system}-{number}")
                 yield f"recovery, {row.keys:,} keys", system, work, place
@@ -175,11 +179,31 @@ def report(figures: Figures, failures: list[str], size: Size, conditions: dict[s
         cells = []
         for system in SYSTEMS:
             found = figures.get((name, system))
-            cells.append("-" if not found else _cell({key: median(each[key] for each in found) for key in found[0]}))
+            if not found:
+                cells.append("-")
+                continue
+            told = _cell(_medians(found))
+            if system.startswith("ottla"):
+                told += _beside(figures, name, _medians(found))
+            cells.append(told)
         lines.append(f"| {name} | {' | '.join(cells)} |")
     if failures:
         lines += ["", f"Failed: {'; '.join(each.splitlines()[0] for each in failures)}"]
     return "\n".join(lines) + "\n"
+
+
+def _medians(found: list[dict[str, float]]) -> dict[str, float]:
+    return {key: median(each[key] for each in found) for key in found[0]}
+
+
+def _beside(figures: Figures, name: str, ours: dict[str, float]) -> str:
+    """How often a rate is that of the others."""
+    told = []
+    for system, word in (("kafka-streams", "KS"), ("pyspark", "PySpark")):
+        found = figures.get((name, system))
+        if found and "rate" in ours and (theirs := _medians(found)["rate"]):
+            told.append(f"{ours['rate'] / theirs:.2f}x {word}")
+    return f" ({', '.join(told)})" if told else ""
 
 
 def _cell(found: dict[str, float]) -> str:
@@ -194,6 +218,7 @@ def _cell(found: dict[str, float]) -> str:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.streams", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="few records, once, no results written")
+    parser.add_argument("--short", action="store_true", help="one round of 400,000 records, about ten minutes")
     parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N")
     parser.add_argument("--system", action="append", choices=SYSTEMS, help="only these (may be repeated)")
     parser.add_argument("--only", action="append", choices=PROGRAMS, help="only these programs (may be repeated)")
@@ -202,7 +227,8 @@ def _options() -> argparse.Namespace:
     options = parser.parse_args()
     options.system = options.system or list(SYSTEMS)
     options.only = options.only or list(PROGRAMS)
-    options.kind = options.kind or ["rate", "latency", "recovery"]
+    # A recovery fills a store of many keys first: not in the short form.
+    options.kind = options.kind or ["rate", "latency", *([] if options.short else ["recovery"])]
     return options
 
 
