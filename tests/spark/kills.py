@@ -1,9 +1,11 @@
 """Kills of Streams programs by command: a worker, a driver, all of a program, or the node; each result comes once.
 
-    python -m tests.spark.kills --kills 100 --seed 1 --resume
+    python -m tests.spark.kills --kills 100 --seed 1 --resume [--nodes 3]
 
 Rules:
 - A round is a node and a program, each in processes of its own, killed with SIGKILL six times when its seed says so.
+- With `--nodes 3` it is a cluster with three replicas of everything. A killed node stays away until the next one is
+  killed, or to the end: the program must go on with the others.
 - A round ends when a reader of committed records has seen each count exactly once and in order, as an oracle has it.
 - Each round that is done is a line of `--log`; `--resume` leaves those rounds out.
 """
@@ -21,6 +23,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import ottla
 from ottla.client import Admin
 from ottla.kernel.error import OttlaError
 from tests.spark.test_streams_kills import run
@@ -65,17 +68,52 @@ class Node:
         self.process.wait()
 
 
-def round_of(seed: int) -> Counter[str]:
+class Several:
+    """A cluster of nodes in processes, of which one may be away."""
+
+    def __init__(self, directory: Path, nodes: int, seed: int) -> None:
+        self._cluster = ottla.Cluster(nodes, data=directory, settings={"min.insync.replicas": 2}).start()
+        self._draw = random.Random(seed)
+        self.servers = self._cluster.bootstrap_servers
+
+    def kill(self) -> None:
+        """Bring back the one that is away, and end another, or the same one, at once."""
+        for node in set(self._cluster.nodes) - set(self._cluster.running):
+            self._cluster.restart(node)
+            self._until_in_sync()
+        self._cluster.kill(self._draw.choice(self._cluster.nodes))
+
+    def _until_in_sync(self) -> None:
+        """With two of three replicas away nobody could write."""
+        deadline = time.monotonic() + START_S
+        with Admin(self.servers) as admin:
+            while any(
+                len(each.isr) < len(each.replicas)
+                for topic in admin.describe_topics([one.name for one in admin.list_topics()]).succeeded.values()
+                for each in topic.partitions
+            ):
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"replicas are not in sync {START_S} s after their node has come back")
+
+    def close(self) -> None:
+        for node in self._cluster.running:
+            self._cluster.kill(node)
+        self._cluster.close()
+
+
+def round_of(seed: int, nodes: int = 1) -> Counter[str]:
     """Play a round; AssertionError if a result is missing, doubled or wrong."""
     draw = random.Random(seed)
     names = draw.choices(KINDS, k=ROUND)
+    if nodes > 1:  # else most rounds would kill one at most
+        names[draw.randrange(ROUND)] = names[draw.randrange(ROUND)] = "node"
     with tempfile.TemporaryDirectory(prefix=f"streams-kills-{seed}-") as place:
         directory = Path(place)
         (directory / "program").mkdir()
-        node = Node(directory / "node")
+        node = Node(directory / "node") if nodes == 1 else Several(directory / "nodes", nodes, seed)
         try:
             kills = [node.kill if name == "node" else name for name in names]
-            run(node.servers, f"round-{seed}", directory / "program", seed, kills)
+            run(node.servers, f"round-{seed}", directory / "program", seed, kills, replicas=min(3, nodes))
         finally:
             node.close()
     return Counter(names)
@@ -86,6 +124,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.spark.kills", description="Kills of Streams programs.")
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--nodes", type=int, choices=(1, 3), default=1, help="3: a cluster, one of which is killed")
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--log", type=Path, default=Path("streams-kills.jsonl"))
     asked = parser.parse_args()
@@ -97,7 +136,7 @@ def main() -> int:
     for seed in range(asked.seed * 1000, asked.seed * 1000 + -(-asked.kills // ROUND)):
         if seed not in done:
             try:
-                done[seed] = round_of(seed)
+                done[seed] = round_of(seed, asked.nodes)
             except AssertionError as error:
                 print(f"seed {seed}: {error}")
                 return 1

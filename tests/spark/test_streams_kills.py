@@ -72,7 +72,7 @@ def kill(*pids: int) -> None:
 class Killed:
     """A program in a process of its own, and the topics that it reads and writes."""
 
-    def __init__(self, servers: str, own: str, directory: Path, master: str = "local[2]") -> None:
+    def __init__(self, servers: str, own: str, directory: Path, master: str = "local[2]", replicas: int = 1) -> None:
         self.servers, self.lines, self.counts, self.application_id = servers, f"in-{own}", f"out-{own}", f"kills-{own}"
         self.path = directory / "program.py"
         self.path.write_text(PROGRAM)
@@ -80,8 +80,8 @@ class Killed:
         self.master = master
         self.sent = 0
         with Admin(servers) as admin:
-            admin.create_topic(self.lines, 2, 1)
-            admin.create_topic(self.counts, 2, 1)
+            for topic in (self.lines, self.counts):
+                admin.create_topic(topic, 2, replicas)
         self.process = self.start()
 
     def start(self) -> "subprocess.Popen[bytes]":
@@ -131,10 +131,11 @@ def run(
     seed: int,
     kills: Sequence[str | Callable[[], None]],
     master: str = "local[2]",
+    replicas: int = 1,
 ) -> None:
     """`kills`: of this machine's processes by name, or anything else that ends one."""
     draw = random.Random(seed)
-    program = Killed(servers, own, directory, master)
+    program = Killed(servers, own, directory, master, replicas)
     try:
         for what in kills:
             before = program.sent
