@@ -142,7 +142,7 @@ class NodeContext:
         return self.task.cell(f"{self.name}/{name}", initial)
 
     def drop(self) -> None:
-        self.task.dropped += 1
+        self.task.drop(self.name)
 
 
 class FixedKeyContext:

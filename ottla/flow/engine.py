@@ -42,7 +42,8 @@ punctuators.
 **Errors**: `settings.handlers` decide (handler.py). When a task fails, `run` raises StreamsError; the task's state is
 then half a record on and must be thrown away with the outputs of that call.
 
-`task.dropped` counts records that were dropped (null keys, late records, handlers that continue).
+`task.dropped` counts records that were dropped (null keys, late records, handlers that continue), `task.dropped_at`
+those of null keys, null values and late records by the node that dropped them.
 """
 
 from __future__ import annotations
@@ -139,6 +140,7 @@ class Task:
         self.now = now
         self.outputs: list[Any] = []
         self.dropped = 0
+        self.dropped_at: dict[str, int] = {}
         self.commit_requested = False
         self._current: Input | None = None
         self._rows: Rows | None = None
@@ -307,6 +309,12 @@ class Task:
         self.dropped += 1
 
     # ---- inside
+
+    def drop(self, node: str, count: int = 1) -> None:
+        """Count records that a node drops."""
+        if count:
+            self.dropped += count
+            self.dropped_at[node] = self.dropped_at.get(node, 0) + count
 
     def process(self, receiver: Receiver, record: Record, received: Input) -> None:
         """A record, and what its time makes due."""

@@ -21,4 +21,7 @@ def failed(topology: Topology, context: ErrorContext, error: BaseException) -> F
     else:
         made = ""
     at = f"{context.topic}-{context.partition} at offset {context.offset}" if context.topic else "a punctuator"
-    return Failed(f"{context.node}{made} failed on {at}: {type(error).__name__}: {error}")
+    hint = ""
+    if context.node in topology.sources:
+        hint = "; Handlers(deserialization=log_and_continue, dead_letter_topic=...) goes on without such records"
+    return Failed(f"{context.node}{made} failed on {at}: {type(error).__name__}: {error}{hint}")

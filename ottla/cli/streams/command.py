@@ -300,7 +300,7 @@ def _page(last: LastRun, now: Sighting, before: Sighting | None) -> RenderableTy
     help="Where it begins in its input: earliest, latest, an offset, -N, 2h (ago), or a time.",
 )  # fmt: skip
 @click.option("-n", "--dry-run", is_flag=True, help="Only show what would be done.")
-@click.option("--force", is_flag=True, help="Also if the application seems to run.")
+@click.option("--force", is_flag=True, help="Also if the application runs: end it first.")
 @yes_option
 @as_json
 def reset(
@@ -313,10 +313,10 @@ def reset(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Let a stopped application begin again: set where it reads its input, delete its state and internal topics.
+    """Let an application begin again: set where it reads its input, delete its state and internal topics.
 
-    Its transactional ids are fenced, so that a worker that still runs can commit nothing more. For applications of
-    Java's Kafka Streams use kafka-streams-application-reset.
+    One that runs is left alone; with --force its workers are ended first, and members of its group removed. For
+    applications of Java's Kafka Streams use kafka-streams-application-reset.
     """
     from ottla.cli import screen
     from ottla.cli.ottla.group import check_empty
@@ -335,14 +335,16 @@ def reset(
         before = {place: one.offset for place, one in ask.list_group_offsets(application).items()}
         goals = offsets_at(ask, places, target) if places else {}
         if not dry_run:
-            check_empty(ask, application)
-            if alive is not None and alive.runs and not force:
-                raise OttlaError(
-                    f"{application} runs on {alive.host} (pid {alive.pid}): stop it first; -n shows what a reset would "
-                    "do, --force does it if that process is gone"
-                )
+            if not force:
+                check_empty(ask, application)
+                if alive is not None and alive.runs:
+                    raise OttlaError(
+                        f"{application} runs on {alive.host} (pid {alive.pid}): stop it first, or end it with --force; "
+                        "-n shows what a reset would do"
+                    )
             question = f"reset {application}: {len(places)} input partitions to {target}, {len(doomed)} topics deleted?"
             confirm(question, yes=yes)
+            _end(ask, client_settings(bootstrap, client), last, alive)
             if last.guarantee == "exactly_once_v2":
                 ask.fence_producers(last.transactional_ids).check()
             if goals:
@@ -356,6 +358,26 @@ def reset(
         screen.document({"offsets": rows, "deleted_topics": doomed, "dry_run": dry_run})
     else:
         _show_reset(application, rows, doomed, dry_run=dry_run)
+
+
+def _end(ask: Admin, settings: dict[str, Any], last: LastRun, alive: Alive | None) -> None:
+    """Take the application's run from it, and its group's members."""
+    from ottla.cli import screen
+    from ottla.kernel.error import ErrorCode, KafkaError
+    from ottla.spark.streams.last_run import end
+
+    runs = alive is not None and alive.runs
+    if not end(ask, settings, last) and runs and alive is not None:
+        screen.hint(
+            f"{last.application_id} on {alive.host} (pid {alive.pid}) does not answer: its workers end when they see "
+            "the reset; stop that process"
+        )
+    try:
+        if ask.describe_group(last.application_id).members:
+            ask.remove_group_members(last.application_id)
+    except KafkaError as error:
+        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
 
 
 def _show_reset(application: str, rows: list[dict[str, Any]], doomed: list[str], *, dry_run: bool) -> None:

@@ -117,7 +117,7 @@ class ConsumerSettings(ClientSettings):
     )
     check_crcs: bool = setting("check.crcs", True, flag, "Check every batch's CRC.")
     allow_auto_create_topics: bool = setting(
-        "allow.auto.create.topics", True, flag, "Subscribing may create a topic, where the broker does that."
+        "allow.auto.create.topics", True, flag, "Asking for a topic may create it, where the broker does that."
     )
     exclude_internal_topics: bool = setting(
         "exclude.internal.topics", True, flag, "A pattern does not match Kafka's own topics."

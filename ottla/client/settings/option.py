@@ -64,6 +64,7 @@ class ProducerOptions(ClientOptions, total=False):
     """What a Producer takes."""
 
     acks: int | str
+    allow_auto_create_topics: bool | str
     batch_size: int | str
     buffer_memory: int | str
     compression_gzip_level: int | str

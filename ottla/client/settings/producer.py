@@ -65,6 +65,13 @@ class ProducerSettings(ClientSettings):
     )
     linger_ms: int = setting("linger.ms", 5, long(0), "How long a batch waits for more records.")
     buffer_memory: int = setting("buffer.memory", 33_554_432, long(0), "Bytes of records that wait to be sent.")
+    allow_auto_create_topics: bool = setting(
+        "allow.auto.create.topics",
+        True,
+        flag,
+        "Asking for a topic may create it, where the broker does that.",
+        differs="a producer has it, too",
+    )
     max_block_ms: int = setting(
         "max.block.ms", 60_000, long(0), "How long send waits for metadata or for room in buffer.memory."
     )
@@ -146,11 +153,6 @@ class ProducerSettings(ClientSettings):
             if asked or "max_in_flight_requests_per_connection" not in given:
                 raise OttlaError("enable.idempotence needs max.in.flight.requests.per.connection of at most 5")
             object.__setattr__(self, "enable_idempotence", False)
-
-    @property
-    def allow_auto_create_topics(self) -> bool:
-        """A producer's metadata requests may create topics, where the broker does that."""
-        return True
 
     @property
     def compression_level(self) -> int | None:

@@ -226,7 +226,7 @@ class _Compiler:
             found = compute(processor, which, frame, kind)
 
             def apply() -> None:
-                task.dropped += found.dropped
+                task.drop(name, found.dropped)
                 found.apply()
 
             run.effects.append(apply)

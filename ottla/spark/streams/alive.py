@@ -45,7 +45,8 @@ class Heartbeat:
 
     def _run(self) -> None:
         try:
-            with Producer(self._settings) as producer:
+            # A topic that a reset has deleted stays away, and none that is missing holds up the end of the program.
+            with Producer(self._settings | {"allow.auto.create.topics": False, "max.block.ms": 5_000}) as producer:
                 while True:
                     self._due.clear()
                     closed = self._closed

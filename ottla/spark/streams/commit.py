@@ -50,7 +50,9 @@ class Committer:
         self._admin = admin
         self._once = program.guarantee == "exactly_once_v2"
         more = {"transactional_id": f"{program.application_id}-{plan.id}"} if self._once else {}
-        self._producer: Producer[Any, Any] = Producer(program.connection(linger_ms=0, **more))
+        # A changelog that a reset has deleted must not come again with another number of partitions.
+        settings = program.connection(linger_ms=0, allow_auto_create_topics=program.creates_topics, **more)
+        self._producer: Producer[Any, Any] = Producer(settings)
         self._counts: dict[str, int] = {}
         self.commits = 0
         self.seconds = 0.0

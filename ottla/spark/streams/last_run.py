@@ -1,15 +1,19 @@
 """What an application last ran: its topology, tasks and stores, kept in `<application.id>-ottla-plan-changelog`.
 
-A start compares its plan with it: a change that would lose state or read it wrong is refused. The topic is compacted,
-has one partition and one key; its name ends as internal topics do, so that every reset tool deletes it.
+A start compares its plan with it: a change that would lose state or read it wrong is refused. The topic is compacted
+and has one partition; its name ends as internal topics do, so that every reset tool deletes it.
+
+Each start has a name of its own, its *run*, which stands in the plan. Workers read the topic beside their sources and
+end when it names another run than theirs, or none, as after a reset (decision 0627).
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ottla.client.admin.client import Admin
@@ -30,6 +34,8 @@ ALIVE_KEY = b"alive"
 ALIVE_S = 15
 _ENDED = ("NOT_RUNNING", "ERROR")
 _READ_S = 10
+#: Heartbeats are many: what is older than this is compacted.
+_CONFIGS: dict[str, str | int] = {"cleanup.policy": "compact", "segment.ms": 3_600_000}
 #: What the bytes of a store's entries depend on, and how it is called in a message.
 _FORM = {
     "kind": "kind",
@@ -66,6 +72,8 @@ class LastRun:
     tasks: list[dict[str, Any]]
     stores: dict[str, dict[str, Any]]
     repartitions: list[str]
+    #: Empty after a reset that has begun: nothing may run.
+    run: str = ""
 
     @property
     def transactional_ids(self) -> list[str]:
@@ -76,6 +84,15 @@ class LastRun:
         """The topics that it reads and did not make."""
         read = {topic for task in self.tasks for topic, _ in task["sources"]}
         return sorted(read - set(self.repartitions))
+
+
+class Replaced(OttlaError):
+    """The application was started again, or reset: this run of it ends."""
+
+
+def new_run() -> str:
+    """A name that no other start has."""
+    return secrets.token_hex(8)
 
 
 def of_program(program: Program) -> LastRun:
@@ -97,6 +114,7 @@ def of_program(program: Program) -> LastRun:
         ],
         {name: _form(topology.stores[name], settings.defaults) | {"stage": stages[name]} for name in stages},
         [topology.topic(name, program.application_id) for name in topology.internal_topics],
+        program.run,
     )
 
 
@@ -139,6 +157,20 @@ def read(
     topic = application_id + SUFFIX
     if topic not in {each.name for each in admin.list_topics()}:
         return None, None
+    found = _newest(settings, topic)
+    if _KEY not in found:
+        return None, None
+    try:
+        alive = Alive(**json.loads(found[ALIVE_KEY])) if ALIVE_KEY in found else None
+        return LastRun(**json.loads(found[_KEY])), alive
+    except (TypeError, ValueError) as error:
+        raise OttlaError(
+            f"topic {topic} does not hold the plan of an application: delete it, or reset the application"
+        ) from error
+
+
+def _newest(settings: Mapping[str, Any], topic: str) -> dict[Any, Any]:
+    """The newest value of each key."""
     place = TopicPartition(topic, 0)
     found: dict[Any, Any] = {}
     deadline = time.monotonic() + _READ_S
@@ -151,27 +183,60 @@ def read(
                 found[record.key] = record.value
             if time.monotonic() > deadline:
                 raise OttlaError(f"topic {topic} cannot be read to its end within {_READ_S} s: try again")
-    if _KEY not in found:
-        return None, None
-    try:
-        alive = Alive(**json.loads(found[ALIVE_KEY])) if ALIVE_KEY in found else None
-        return LastRun(**json.loads(found[_KEY])), alive
-    except (TypeError, ValueError) as error:
-        raise OttlaError(
-            f"topic {topic} does not hold the plan of an application: delete it, or reset the application"
-        ) from error
+    return found
 
 
 def write(admin: Admin, settings: Mapping[str, Any], run: LastRun) -> None:
     """Keep what starts now."""
     topic = run.application_id + SUFFIX
-    created = admin.create_topics([NewTopic(topic, 1, configs={"cleanup.policy": "compact"})])
+    created = admin.create_topics([NewTopic(topic, 1, configs=_CONFIGS)])
     for error in created.errors.values():
         if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise error
     fields = {name: getattr(run, name) for name in LastRun.__slots__}
     with Producer(settings) as producer:
-        producer.send(topic, json.dumps(fields).encode(), _KEY)
+        producer.send(topic, json.dumps(fields).encode(), _KEY).result()
+
+
+def place_of(program: Program) -> TopicPartition:
+    """Where the application's plan is kept."""
+    return TopicPartition(program.application_id + SUFFIX, 0)
+
+
+def check_run(admin: Admin, program: Program) -> None:
+    """Replaced if the application has been started again or reset since this run of it began."""
+    told, _ = read(admin, program.connection(), program.application_id)
+    _check(program, "" if told is None else told.run)
+
+
+def check_record(program: Program, key: bytes | None, value: bytes | None) -> None:
+    """The same of a record that has come into the plan's topic."""
+    if key == _KEY:
+        _check(program, json.loads(value).get("run", "") if value else "")
+
+
+def _check(program: Program, run: str) -> None:
+    if run == program.run:
+        return
+    application = program.application_id
+    if run:
+        raise Replaced(f"another instance of application {application} has taken over: it was started after this one")
+    raise Replaced(f"application {application} was reset while it ran: start it again to begin anew")
+
+
+def end(admin: Admin, settings: Mapping[str, Any], run: LastRun, patience_s: float = ALIVE_S) -> bool:
+    """Take the application's run from it: its workers end. False if it still tells of itself after `patience_s`.
+
+    Even then no worker opens a task again, and a transaction of one that is cut off is fenced by the caller.
+    """
+    write(admin, settings, replace(run, run=""))
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline:
+        _, alive = read(admin, settings, run.application_id)
+        if alive is None or not alive.runs:
+            return True
+        time.sleep(0.2)
+    return False
 
 
 def _form(spec: StoreSpec, defaults: tuple[Any, Any]) -> dict[str, Any]:

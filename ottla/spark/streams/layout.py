@@ -8,16 +8,18 @@ writer. A changelog has as many partitions as its sub-topology has tasks.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.client.admin.client import Admin
-from ottla.client.admin.result import NewTopic
+from ottla.client.admin.result import NewTopic, OffsetSpec
+from ottla.client.producer.sync import Producer
 from ottla.flow.engine import Settings
 from ottla.flow.error import TopologyError
 from ottla.flow.topology import Source, Subtopology, Topology
-from ottla.kernel.error import ErrorCode, OttlaError
+from ottla.flow.where import Where
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
 
 COMPACTED = {"cleanup.policy": "compact"}
@@ -53,10 +55,17 @@ class Program:
     tasks: tuple[TaskPlan, ...]
     #: The partitions that fill the global stores.
     globals_: tuple[TopicPartition, ...]
+    #: What tells this start from every other of the application (last_run.py).
+    run: str
 
     @property
     def application_id(self) -> str:
         return self.settings.application_id
+
+    @property
+    def creates_topics(self) -> bool:
+        """True if outputs may go to topics that are not known at the start; the brokers may create those."""
+        return any(not isinstance(sink.topic, str) for sink in self.topology.sinks.values())
 
     @property
     def guarantee(self) -> str:
@@ -90,9 +99,61 @@ def lay_out(admin: Admin, topology: Topology, settings: Settings) -> Layout:
     return layout
 
 
+def check_internal(admin: Admin, layout: Layout, *, ran: bool) -> None:
+    """OttlaError if an internal topic has another number of partitions, or records although nothing `ran` yet."""
+    there = [topic for topic in layout.internal_topics() if topic.name in layout.sizes]
+    for topic in there:
+        if layout.sizes[topic.name] != topic.partitions:
+            raise OttlaError(
+                f"internal topic {topic.name} has {layout.sizes[topic.name]} partitions, but the program needs "
+                f"{topic.partitions}: its source topics or its plan have changed; use another application_id, or reset "
+                "the application and delete its internal topics"
+            )
+    if ran:
+        return
+    places = [TopicPartition(topic.name, number) for topic in there for number in range(topic.partitions)]
+    ends = admin.list_offsets(dict.fromkeys(places, OffsetSpec.LATEST)).check() if places else {}
+    if foreign := sorted({place.topic for place, end in ends.items() if end.offset}):
+        raise OttlaError(
+            f"internal topic {foreign[0]} has records, but application {layout.application_id} has not run on this "
+            "cluster: they are of another program, such as one of Java's Kafka Streams; use another application_id, or "
+            "delete the topic if nothing needs it"
+        )
+
+
 def create_topics(admin: Admin, layout: Layout) -> None:
-    """Create the internal topics. OttlaError if one exists with another number of partitions."""
-    _create(admin, layout.internal_topics(), layout.sizes)
+    """Create the internal topics that are missing."""
+    missing = [topic for topic in layout.internal_topics() if topic.name not in layout.sizes]
+    if missing:
+        created = admin.create_topics(missing)
+        for name, error in created.errors.items():
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                error.add_note(f"internal topic {name} was not created")
+                raise error
+
+
+def check_outputs(layout: Layout, settings: Settings, connection: Mapping[str, Any]) -> None:
+    """TopologyError if a topic that the program writes to is missing and the brokers do not create it."""
+    missing: dict[str, Where | None] = {
+        sink.topic: sink.where
+        for sink in layout.topology.sinks.values()
+        if isinstance(sink.topic, str) and not sink.internal and sink.topic not in layout.sizes
+    }
+    dead = settings.handlers.dead_letter_topic
+    if dead is not None and dead not in layout.sizes:
+        missing[dead] = None
+    if not missing:
+        return
+    with Producer({**connection, "max.block.ms": 2_000}) as producer:
+        for name, where in missing.items():
+            try:
+                producer.partitions_for(name)
+            except KafkaError as error:
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+                raise TopologyError(
+                    f"output topic {name} does not exist, and the brokers create none: create it first", where
+                ) from error
 
 
 @dataclass(slots=True)
@@ -220,22 +281,3 @@ class Layout:
     def _written(self, topic: str) -> int:
         sinks = {name for name, sink in self.topology.sinks.items() if sink.topic == topic}
         return max((self.tasks_of(stage) for stage in self.stages if sinks & set(stage.nodes)), default=1)
-
-
-def _create(admin: Admin, wanted: Iterable[NewTopic], sizes: Mapping[str, int]) -> None:
-    missing = []
-    for topic in wanted:
-        if topic.name not in sizes:
-            missing.append(topic)
-        elif sizes[topic.name] != topic.partitions:
-            raise OttlaError(
-                f"internal topic {topic.name} has {sizes[topic.name]} partitions, but the program needs "
-                f"{topic.partitions}: its source topics or its plan have changed; use another application_id, or reset "
-                "the application and delete its internal topics"
-            )
-    if missing:
-        created = admin.create_topics(missing)
-        for name, error in created.errors.items():
-            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                error.add_note(f"internal topic {name} was not created")
-                raise error

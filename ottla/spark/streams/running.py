@@ -10,7 +10,7 @@ import logging
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.admin.client import Admin
@@ -24,11 +24,11 @@ from ottla.spark.streams import last_run
 from ottla.spark.streams.alive import Heartbeat
 from ottla.spark.streams.control import Message, Workers
 from ottla.spark.streams.http import HttpServer, Served
-from ottla.spark.streams.layout import Program, create_topics, guarantee, lay_out
+from ottla.spark.streams.layout import Program, check_internal, check_outputs, create_topics, guarantee, lay_out
 from ottla.spark.streams.metric import prometheus
 from ottla.spark.streams.place import driver_address, ship, slots_of
 from ottla.spark.streams.query import QUERYABLE, NotReadable, StoreView
-from ottla.spark.streams.worker import work
+from ottla.spark.streams.worker import PATIENCE_S, work
 
 if TYPE_CHECKING:
     import pyarrow
@@ -68,6 +68,8 @@ class Running:
         self._on_error = on_error
         self._lock = threading.RLock()
         self._open: set[int] = set()
+        self._told_of: set[str] = set()
+        self._given_up: str | None = None
         self._progressed = False
         host, bind = driver_address(spark)
         self._workers = Workers(host, self._told, bind)
@@ -169,6 +171,12 @@ class Running:
                 time.sleep(1)
                 return True
             self.error = OttlaError(f"the Spark job of {self.program.application_id} failed: {error}")
+            if self._given_up is not None:
+                self.error = OttlaError(
+                    f"application {self.program.application_id} made no progress for {PATIENCE_S} s and has ended: "
+                    f"{self._given_up}; when the brokers are well again (reachable, with room on their disks), start "
+                    "it: it goes on where it was"
+                )
             self.error.__cause__ = error
             return False
 
@@ -177,6 +185,7 @@ class Running:
             if "tasks" in message:
                 self._progressed |= any(told["processed"] for told in message["tasks"].values())
                 self.tasks |= message["tasks"]
+                self._tell_dropped(message["tasks"].values())
             if "open" in message:
                 self._open.add(slot)
                 if len(self._open) == self.slots:
@@ -184,8 +193,30 @@ class Running:
             if message.get("opening") or message.get("gone"):
                 self._open.discard(slot)
                 self._become(State.REBALANCING)
+            if "trouble" in message:
+                self._troubled(message["trouble"], over=message["over"])
             if "error" in message:
                 self._failed(slot, message)
+
+    def _tell_dropped(self, tasks: Iterable[Mapping[str, Any]]) -> None:
+        """A warning for each step that drops records, once."""
+        for name in {name for task in tasks for name in task.get("dropped_at", ())} - self._told_of:
+            self._told_of.add(name)
+            processor = self.program.topology.processors.get(name)
+            log.warning(
+                "%s drops records at %s%s: their key or value is null, or they are late; filter or select_key in front "
+                "of it, or a longer grace, keeps them (ottla_streams_records_dropped_total counts them)",
+                *(self.program.application_id, name, f" ({processor.where})" if processor else ""),
+            )
+
+    def _troubled(self, text: str, *, over: bool) -> None:
+        """What a worker met that may pass; `over`: it has not passed for so long that the worker gives up."""
+        application = self.program.application_id
+        if over:
+            self._given_up = text
+        elif text not in self._told_of:
+            self._told_of.add(text)
+            log.warning("%s opens its tasks again, from what was committed, after %s", application, text)
 
     def _failed(self, slot: int, message: Message) -> None:
         if self.error is not None:
@@ -195,7 +226,7 @@ class Running:
             text = f"another instance of application {self.program.application_id} has taken over: {text}"
         error = StreamsError(text)
         error.add_note(message["traceback"])
-        response = self._on_error(error) if self._on_error is not None and message["kind"] != "fenced" else None
+        response = self._on_error(error) if self._on_error is not None and message["kind"] == "failed" else None
         if response is ErrorResponse.REPLACE_THREAD:
             self._workers.again(slot)
             return
@@ -281,11 +312,15 @@ def prepare(
     reach = {"bootstrap.servers": bootstrap_servers, **client}
     with Admin(reach) as admin:
         layout = lay_out(admin, topology, settings)
-        program = Program(topology, settings, bootstrap_servers, client, layout.tasks(), layout.globals_())
+        program = Program(
+            topology, settings, bootstrap_servers, client, layout.tasks(), layout.globals_(), last_run.new_run()
+        )
         new, (old, _) = last_run.of_program(program), last_run.read(admin, reach, settings.application_id)
         last_run.check(old, new, accept_changes=accept_changes)
-        create_topics(admin, layout)
+        check_internal(admin, layout, ran=old is not None)
+        check_outputs(layout, settings, reach)
         gone = set(old.transactional_ids) - set(new.transactional_ids) if old is not None else set()
         admin.fence_producers(sorted(gone)).check()
         last_run.write(admin, reach, new)
+        create_topics(admin, layout)
     return program

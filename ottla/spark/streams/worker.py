@@ -5,6 +5,8 @@ Rules:
 - A task with several partitions runs when each of them has a record waiting or is read to its end, as in Kafka Streams.
 - An error of the program (StreamsError) and a fence end the slot; after any other error the slot opens its tasks again
   from what was committed, for `PATIENCE_S` without progress.
+- It reads the application's plan beside its sources and ends when that is of another run (decision 0627). It looks for
+  that, too, when its tasks have been opened: then either this look or the opening of the other run is the later one.
 """
 
 from __future__ import annotations
@@ -21,11 +23,13 @@ from ottla.client.admin.client import Admin
 from ottla.client.consumer.sync import Consumer
 from ottla.flow.engine import GlobalTask, Task
 from ottla.flow.error import StreamsError, TopologyError
-from ottla.flow.vector.columns import Batch
+from ottla.flow.vector.columns import Batch, objects
 from ottla.kernel.client_error import Fenced
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
+from ottla.spark.streams import last_run
 from ottla.spark.streams.control import DriverLine, Message
+from ottla.spark.streams.last_run import Replaced
 from ottla.spark.streams.layout import Program
 from ottla.spark.streams.query import QUERYABLE, answer
 from ottla.spark.streams.task import HostedTask
@@ -53,16 +57,18 @@ def work(program: Program, slot: int, slots: int, address: tuple[str, int], secr
             try:
                 with share:
                     share.run()
-            except (StreamsError, TopologyError, Fenced) as error:
-                kind = "fenced" if isinstance(error, Fenced) else "failed"
+            except (StreamsError, TopologyError, Fenced, Replaced) as error:
+                kind = "fenced" if isinstance(error, Fenced) else "over" if isinstance(error, Replaced) else "failed"
                 text = "".join(traceback.format_exception(error))
                 driver.tell({"error": str(error), "kind": kind, "traceback": text})
                 if not driver.told_again():
                     return
-            except (KafkaError, OttlaError):
+            except (KafkaError, OttlaError) as error:
                 if share.progressed:
                     patience = time.monotonic() + PATIENCE_S
-                elif time.monotonic() > patience:
+                over = time.monotonic() > patience
+                driver.tell({"trouble": f"{type(error).__name__}: {error}", "over": over})
+                if over:
                     raise
                 driver.stopped.wait(1)
     finally:
@@ -76,6 +82,7 @@ class Share:
     def __init__(self, program: Program, slot: int, slots: int, driver: DriverLine) -> None:
         self._program = program
         self._plans = program.tasks[slot::slots]
+        self._plan_place = last_run.place_of(program)
         self._driver = driver
         self._open = contextlib.ExitStack()
         self._tasks: list[HostedTask] = []
@@ -97,9 +104,12 @@ class Share:
                 opened.callback(task.close, _quietly)
                 self._tasks.append(task)
                 self._readers |= dict.fromkeys(plan.sources, task)
-            reading = self._program.connection(isolation_level="read_committed", auto_offset_reset="none")
+            reading = self._program.connection(
+                isolation_level="read_committed", auto_offset_reset="none", allow_auto_create_topics=False
+            )
             self._consumer: Consumer[Any, Any] = opened.enter_context(Consumer(reading))
             self._begin()
+            last_run.check_run(admin, self._program)
             self._open = opened.pop_all()
         self._see_ends()
         self._driver.answer = self._answer
@@ -121,7 +131,11 @@ class Share:
             if self._globals is not None:
                 self._globals.read(0)
             for batch in read(self._consumer, POLL_S):
-                self._readers[TopicPartition(batch.topic, batch.partition)].give(batch)
+                place = TopicPartition(batch.topic, batch.partition)
+                if place == self._plan_place:
+                    self._check_run(batch)
+                else:
+                    self._readers[place].give(batch)
             positions = self._consumer.positions()
             self._step(positions)
             full = {place for place, task in self._readers.items() if task.task.queued(*place)[0] > WAITING_MAX}
@@ -146,9 +160,10 @@ class Share:
         self.progressed = True
 
     def _begin(self) -> None:
-        """Go to the committed offsets, or to where each source begins."""
-        consumer = self._consumer
-        consumer.assign(self._readers)
+        """Go to the committed offsets, or to where each source begins; in the application's plan to the end."""
+        consumer, plan = self._consumer, self._plan_place
+        consumer.assign([*self._readers, plan])
+        consumer.seek(plan, consumer.end_offsets([plan])[plan])
         places: dict[str, list[TopicPartition]] = {}
         for place, task in self._readers.items():
             if place in task.committed:
@@ -162,6 +177,10 @@ class Share:
             raise TopologyError(
                 f"no offset is committed for {none[0].topic}-{none[0].partition} (offset_reset is none)"
             )
+
+    def _check_run(self, batch: Batch) -> None:
+        for key, value in zip(objects(batch.keys), objects(batch.values), strict=True):
+            last_run.check_record(self._program, key, value)
 
     def _step(self, positions: dict[TopicPartition, int]) -> None:
         self._while_stepping(lambda task: self._run(task, positions))
@@ -192,6 +211,7 @@ class Share:
         return {
             "processed": hosted.processed,
             "dropped": task.dropped,
+            "dropped_at": dict(task.dropped_at),
             "process_s": hosted.process_s,
             "commits": hosted.committer.commits,
             "commit_s": hosted.committer.seconds,
@@ -202,7 +222,7 @@ class Share:
         }
 
     def _see_ends(self) -> None:
-        self._ends = self._consumer.end_offsets(self._readers)
+        self._ends = self._consumer.end_offsets([*self._readers, self._plan_place])
         self._reported = time.monotonic()
 
     def _lag(self, task: HostedTask) -> int:
