@@ -5,18 +5,23 @@ compaction. What a topic holds is the same whichever broker leads it.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ottla.client import Admin, Consumer, Producer, TopicPartition
+from ottla.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from tests.interop.apache_tool import ApacheTools
 from tests.interop.mixed.load import create, led_by, until_whole
 from tests.interop.mixed.nodes import MixedCluster, until
 from tests.interop.mixed.test_brokers import assert_replicas_are_the_same, cluster, stop_all
 
 _PARTITIONS = 3
+#: Bytes a second, and what goes through that in at least so many seconds: a busy machine only takes longer.
+_THROTTLE = 500_000
+_THROTTLED_RECORDS, _THROTTLED_BYTES = 200, 20_000
+_THROTTLED_S = 4.0
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +96,54 @@ def test_every_broker_serves_the_same(tmp_path: Path, tools: ApacheTools, contro
         assert not said(tools, "kafka-topics", nodes, "--describe", "--under-replicated-partitions").strip()
         stop_all(nodes)
         assert_replicas_are_the_same(nodes, "ledger")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_reassignments_between_both_kinds_are_throttled_on_either_side(tmp_path: Path, tools: ApacheTools) -> None:
+    with cluster(tmp_path, "o", "oa") as nodes:
+        [ours], [theirs] = nodes.brokers("ottla"), nodes.brokers("apache")
+        with Admin(nodes.bootstrap_servers) as ask:
+            ask.create_topics([NewTopic("moved", assignments={0: [ours]})]).check()
+        with Producer(nodes.bootstrap_servers) as producer:
+            for number in range(_THROTTLED_RECORDS):
+                # Small batches: one is copied whole, whatever the rate.
+                producer.send("moved", bytes([number % 256]) * _THROTTLED_BYTES, partition=0).result()
+        # Our leader slows Apache's follower down, then our follower slows itself down.
+        for side, target in (("leader", theirs), ("follower", ours)):
+            configure(tools, nodes, "topics", "moved", f"{side}.replication.throttled.replicas=[0:{ours}]")
+            configure(tools, nodes, "brokers", str(ours), f"{side}.replication.throttled.rate={_THROTTLE}")
+            assert move(tools, nodes, tmp_path, target) > _THROTTLED_S
+            configure(tools, nodes, "topics", "moved", f"{side}.replication.throttled.replicas=")
+        assert move(tools, nodes, tmp_path, theirs, "--throttle", str(_THROTTLE)) > _THROTTLED_S
+        for kind, name in (("topics", "moved"), ("brokers", str(ours)), ("brokers", str(theirs))):
+            shown = said(tools, "kafka-configs", nodes, "--describe", "--entity-type", kind, "--entity-name", name)
+            assert "throttled" not in shown
+
+
+def configure(tools: ApacheTools, nodes: MixedCluster, kind: str, name: str, setting: str) -> None:
+    said(
+        *(tools, "kafka-configs", nodes, "--alter", "--entity-type", kind),
+        *("--entity-name", name, "--add-config", setting),
+    )
+
+
+def move(tools: ApacheTools, nodes: MixedCluster, directory: Path, target: int, *throttle: str) -> float:
+    """Move the partition to `target`; how long that took, in seconds."""
+    plan = [{"topic": "moved", "partition": 0, "replicas": [target]}]
+    file = directory / "move.json"
+    file.write_text(json.dumps({"version": 1, "partitions": plan}))
+    began = time.monotonic()
+    said(tools, "kafka-reassign-partitions", nodes, "--reassignment-json-file", str(file), "--execute", *throttle)
+    with Admin(nodes.bootstrap_servers) as ask:
+        until(lambda: not ask.list_partition_reassignments(), "the reassignment")
+    took = time.monotonic() - began
+    preserve = () if throttle else ("--preserve-throttles",)
+    shown = said(
+        tools, "kafka-reassign-partitions", nodes, "--reassignment-json-file", str(file), "--verify", *preserve
+    )
+    assert "moved-0 is completed" in shown
+    return took
 
 
 def transact(nodes: MixedCluster) -> dict[int, list[tuple[bytes | None, bytes | None]]]:
