@@ -171,9 +171,10 @@ scenes: $(VENV)/.dev
 world: $(VENV)/.dev
 	@$(PY) -m tests.world --profile $(or $(PROFILE),alone) --seeds $(if $(filter-out file,$(origin SEEDS)),$(SEEDS),50) --first $(or $(FIRST),1) $(if $(RESUME),--resume --once) $(ARGS)
 
-# Network namespaces: it needs root, iproute2 and nftables. NODES=apache runs the same against Apache Kafka.
+# Network namespaces: it needs root, iproute2, nftables and libfaketime. NODES=apache runs the same against Apache Kafka,
+# HISTORY=file.edn keeps all operations in the shape of Jepsen's kafka workload, BROKEN=name plants a bug.
 chaos: $(VENV)/.dev
-	@$(PY) -m tests.chaos --minutes $(or $(MINUTES),5) --seed $(SEED) --nodes $(or $(NODES),ottla) --faults '$(FAULTS)' $(ARGS)
+	@$(PY) -m tests.chaos --minutes $(or $(MINUTES),5) --seed $(SEED) --nodes $(or $(NODES),ottla) --faults '$(FAULTS)' $(if $(HISTORY),--history '$(HISTORY)') $(if $(BROKEN),--broken '$(BROKEN)') $(ARGS)
 
 # Bugs planted in a copy of the product, each of which must make the checker of the world cry.
 broken: $(VENV)/.dev

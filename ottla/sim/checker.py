@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ottla.sim.history import OperationHistory
+
 Partition = tuple[str, int]
 
 
@@ -40,6 +42,8 @@ class WorkloadLedger:
     seen: dict[str, list[tuple[int, int, bytes] | None]] = field(default_factory=dict)
     #: By group and partition: the highest position whose commit was confirmed.
     committed: dict[tuple[str, int], int] = field(default_factory=dict)
+    #: Every operation in order, where it is wanted.
+    history: OperationHistory | None = None
 
     @property
     def acknowledged(self) -> int:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from random import Random
 
 from ottla.client import AsyncConsumer, AsyncProducer, TopicPartition
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.sim.checker import SentRecord, WorkloadLedger
+from ottla.sim.history import PollOperation, SendOperation
 
 _PAUSE_S = (0.05, 1.5)
 _BURST_MAX = 12
@@ -38,14 +40,21 @@ async def produce(name: str, servers: str, ledger: WorkloadLedger, rng: Random, 
                         number += 1
                         burst.append(SentRecord(name, number, b"%s %d" % (name.encode(), number)))
                     ledger.sent += burst
-                    await _deliver(producer, ledger.topic, burst, rng)
+                    await _deliver(producer, ledger, burst, rng)
                     await asyncio.sleep(rng.uniform(*_PAUSE_S))
         except (KafkaError, OttlaError):
             await asyncio.sleep(rng.uniform(*_PAUSE_S))
 
 
-async def _deliver(producer: AsyncProducer, topic: str, burst: list[SentRecord], rng: Random) -> None:
+async def _deliver(producer: AsyncProducer, ledger: WorkloadLedger, burst: list[SentRecord], rng: Random) -> None:
     partition = rng.randrange(PARTITIONS)
+    sends = [SendOperation(partition, each.value) for each in burst]
+    with nullcontext() if ledger.history is None else ledger.history.operation(burst[0].producer, sends):
+        await _send(producer, ledger.topic, burst, partition)
+        sends[:] = [SendOperation(partition, each.value, each.offset) for each in burst]
+
+
+async def _send(producer: AsyncProducer, topic: str, burst: list[SentRecord], partition: int) -> None:
     deliveries = [(each, await producer.send(topic, each.value, partition=partition)) for each in burst]
     failed: KafkaError | OttlaError | None = None
     for each, delivery in deliveries:
@@ -76,8 +85,13 @@ async def consume(name: str, group: str, servers: str, ledger: WorkloadLedger, r
             ) as consumer:
                 seen.append(None)
                 consumer.subscribe([ledger.topic])
+                if ledger.history is not None:
+                    ledger.history.subscribed(name, range(PARTITIONS))
                 while going():
-                    records = await consumer.poll(rng.uniform(*_PAUSE_S))
+                    polls = [PollOperation()]
+                    with nullcontext() if ledger.history is None else ledger.history.operation(name, polls):
+                        records = await consumer.poll(rng.uniform(*_PAUSE_S))
+                        polls[:] = [PollOperation(tuple((each.partition, each.offset, each.value) for each in records))]
                     seen.extend((each.partition, each.offset, each.value) for each in records)
                     if records:
                         await _commit(consumer, group, ledger, {each.partition: each.offset + 1 for each in records})

@@ -1,6 +1,10 @@
-"""`make chaos MINUTES=5 SEED=1 NODES=ottla FAULTS=kill9,cut`: chaos on real processes.
+"""`make chaos MINUTES=5 SEED=1 NODES=ottla FAULTS=kill9,cut HISTORY=file.edn BROKEN=acks`: chaos on real processes.
 
-    python -m tests.chaos --minutes 1 --seed 1 --nodes apache --faults kill9,pause
+    python -m tests.chaos --minutes 1 --seed 1 --nodes apache --faults kill9,pause --history file.edn
+    python -m tests.chaos --minutes 1 --seed 1 --broken acks
+
+`--history` writes every operation in the shape of Jepsen's kafka workload; `--broken` runs a copy of the product with
+one of the bugs of `tests.chaos.broken` in it, at which the checker is to cry.
 
 One line at the end: what was acknowledged and which faults there were. A promise that was not kept ends it with exit
 code 1; what the nodes said and held is kept.
@@ -13,10 +17,12 @@ import asyncio
 import logging
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from ottla.kernel.error import OttlaError
 from ottla.sim.checker import Broken
+from tests.chaos.broken import planted
 from tests.chaos.run import chaos
 
 
@@ -27,13 +33,17 @@ def main() -> int:
     parser.add_argument("--nodes", choices=("ottla", "apache"), default="ottla")
     parser.add_argument("--voters", type=int, default=3)
     parser.add_argument("--faults", default="")
+    parser.add_argument("--history", type=Path, default=None)
+    parser.add_argument("--broken", default="none")
     asked = parser.parse_args()
     # Clients that cannot reach a killed node say so; here that is no news.
     logging.getLogger("ottla").setLevel(logging.CRITICAL)
     directory = Path(tempfile.mkdtemp(prefix=f"ottla-chaos-{asked.nodes}-{asked.seed}-"))
     names = [each for each in asked.faults.split(",") if each]
+    run = partial(chaos, asked.nodes, directory, asked.seed, asked.minutes * 60, names, asked.voters)
     try:
-        result = asyncio.run(chaos(asked.nodes, directory, asked.seed, asked.minutes * 60, names, asked.voters))
+        product = planted(asked.broken, directory / "product") if asked.broken != "none" else None
+        result = asyncio.run(run(history=asked.history, product=product))
     except Broken as broken:
         print(f"seed {asked.seed}: {broken}\nhistory, outputs and data: {directory}")
         return 1

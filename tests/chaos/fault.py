@@ -9,6 +9,8 @@
 | oneway | one node does not hear another |
 | isolate | a node hears no other node; clients reach it |
 | full | its disk is full |
+| slow | what it sends to other nodes, and their answers, come late, each connection for itself; other faults go on |
+| clock | its wall clock steps ahead or back, and later again; other faults go on |
 """
 
 from __future__ import annotations
@@ -17,19 +19,27 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
 
+from ottla.sim.history import OperationHistory
 from tests.chaos.network import Network
 from tests.chaos.nodes import ChaosNodes
 
 #: Shorter and longer than a broker's session and than replica.lag.time.max.ms.
 _LASTS_S = (0.3, 9.0)
 _BETWEEN_S = (0.5, 4.0)
+#: Beyond every timeout and session, below message.timestamp.after.max.ms.
+_STEP_S = (0.5, 30.0, 1500.0)
+_LATE_MS = (20, 800)
+SLOW, CLOCK = "slow", "clock"
+KINDS = ("kill9", "stop", "pause", "cut", "oneway", "isolate", "full", SLOW, CLOCK)
 Fault = Callable[[int], Awaitable[None]]
 
 
 class Faults:
     """Begins and ends faults, one or two at a time, never more than a minority of nodes down by its own doing."""
 
-    def __init__(self, nodes: ChaosNodes, network: Network, rng: Random, names: list[str]) -> None:
+    def __init__(
+        self, nodes: ChaosNodes, network: Network, rng: Random, names: list[str], history: OperationHistory | None
+    ) -> None:
         kinds: dict[str, Fault] = {
             "kill9": self._kill,
             "stop": self._stop,
@@ -38,11 +48,13 @@ class Faults:
             "oneway": self._one_way,
             "isolate": self._isolate,
             "full": self._full,
+            SLOW: self._slow,
+            CLOCK: self._step,
         }
-        unknown = [each for each in names if each not in kinds]
-        if unknown:
-            raise SystemExit(f"FAULTS={unknown[0]} is unknown; these are known: {','.join(kinds)}")
-        self._kinds = [(each, kinds[each]) for each in names or kinds]
+        self._kinds = [(each, kinds[each]) for each in names]
+        self._history = history
+        #: Faults that end by themselves.
+        self._ends: set[asyncio.Task[None]] = set()
         self._nodes = nodes
         self._network = network
         self._rng = rng
@@ -60,9 +72,12 @@ class Faults:
             node = self._rng.choice(list(self._network.nodes))
             self.counts[name] = self.counts.get(name, 0) + 1
             self.note(f"{name} {node}")
+            if self._history is not None:
+                self._history.fault(name, f"node {node}")
             await fault(node)
             for each in self._nodes.revive():
                 self.note(f"node {each} had ended by itself")
+        await asyncio.gather(*self._ends)
 
     def note(self, words: str) -> None:
         self.story.append((asyncio.get_running_loop().time() - self._began, words))
@@ -107,6 +122,26 @@ class Faults:
         await self._lasts()
         for source, target in pairs:
             self._network.heal(source, target)
+
+    async def _slow(self, node: int) -> None:
+        low, high = sorted(self._rng.uniform(*_LATE_MS) for _ in range(2))
+        self._network.delay(node, low, high)
+        self._ends_later(lambda: self._network.delay(node, 0, 0))
+
+    async def _step(self, node: int) -> None:
+        step_s = self._rng.choice(_STEP_S) * self._rng.choice((1, -1))
+        self.note(f"the clock of {node} is {step_s:+} s off")
+        self._nodes.move_clock(node, step_s)
+        self._ends_later(lambda: self._nodes.move_clock(node, 0))
+
+    def _ends_later(self, end: Callable[[], None]) -> None:
+        async def wait() -> None:
+            await self._lasts()
+            end()
+
+        task = asyncio.get_running_loop().create_task(wait())
+        self._ends.add(task)
+        task.add_done_callback(self._ends.discard)
 
     async def _full(self, node: int) -> None:
         await asyncio.to_thread(self._nodes.fill, node)

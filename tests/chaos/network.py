@@ -2,6 +2,7 @@
 
 Rules:
 - Packets are dropped where they arrive, silently, as on a broken wire: nobody is told that the other is out of reach.
+- With `proxies` each namespace has a proxy (`tests.chaos.proxy`): its node's connections to other nodes go through it.
 - Everything bears a name of this run and is removed at its end.
 """
 
@@ -9,10 +10,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from types import TracebackType
 from typing import Self
 
 from ottla.kernel.error import OttlaError
+from tests.chaos.proxy import MARK, PORT
 
 _TABLE = "chaos"
 
@@ -20,7 +23,9 @@ _TABLE = "chaos"
 class Network:
     """Namespaces 1 to `count`; this process is at the bridge and reaches all of them."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, proxies: bool = False) -> None:
+        self._with_proxies = proxies
+        self._proxies: dict[int, subprocess.Popen[bytes]] = {}
         self._tag = f"oc{os.getpid() % 100_000}"
         self._net = f"10.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
         self.nodes = range(1, count + 1)
@@ -49,6 +54,8 @@ class Network:
                 _run("ip", "-n", space, "link", "set", "lo", "up")
                 chain = f"add chain ip {_TABLE} arrives {{ type filter hook input priority 0; }}"
                 _run(*self.inside(node), "nft", f"add table ip {_TABLE}; {chain}")
+                if self._with_proxies:
+                    self._proxy(node)
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -57,6 +64,9 @@ class Network:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for process in self._proxies.values():
+            process.kill()
+            process.wait()
         for node in self.nodes:
             subprocess.run(["ip", "netns", "del", f"{self._tag}-{node}"], capture_output=True, check=False)
         subprocess.run(["ip", "link", "del", f"{self._tag}br"], capture_output=True, check=False)
@@ -70,6 +80,25 @@ class Network:
         """Let it through again."""
         self._cut.discard((source, target))
         self._apply(target)
+
+    def delay(self, node: int, low_ms: float, high_ms: float) -> None:
+        """What the node sends to others, and their answers, arrive so late from now on."""
+        pipe = self._proxies[node].stdin
+        assert pipe is not None
+        pipe.write(f"{low_ms} {high_ms}\n".encode())
+        pipe.flush()
+
+    def _proxy(self, node: int) -> None:
+        """Start its proxy, and turn the node's connections to it."""
+        command = [*self.inside(node), sys.executable, "-m", "tests.chaos.proxy", str(node)]
+        process = self._proxies[node] = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        if not process.stdout.readline():
+            raise OttlaError(f"the proxy of node {node} ended with {process.wait()}")
+        others = ", ".join(self.address(each) for each in self.nodes if each != node)
+        chain = f"add chain ip {_TABLE} leaves {{ type nat hook output priority -100; }}"
+        turned = f"ip daddr {{ {others} }} ip protocol tcp meta mark != {MARK} redirect to :{PORT}"
+        _run(*self.inside(node), "nft", f"{chain}; add rule ip {_TABLE} leaves {turned}")
 
     def _apply(self, target: int) -> None:
         rules = [f"flush chain ip {_TABLE} arrives"]

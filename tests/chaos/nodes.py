@@ -2,11 +2,14 @@
 
 Rules:
 - A node's data lie in a file system of its own (tmpfs), so that its disk can be filled.
+- With `moved_clocks` a node's wall clock is the machine's plus what its file says (libfaketime): all of its processes
+  read it at least once a second. The monotonic clock stays.
 - A node that ended by itself is noted and started again by `revive`.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -17,12 +20,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ottla.kernel.error import OttlaError
 from ottla.settings.properties import write
 from tests.chaos.network import Network
 from tests.interop import toolchain
 
 _CLUSTER_ID = "Ottla-Chaos-Cluster-01"
 _DISK_MIB = 192
+_LIBRARIES = Path("/usr/lib")
 _STOP_S = 60.0
 _PORT, _CONTROLLER_PORT = 9092, 9093
 _SETTINGS: Mapping[str, str] = {
@@ -45,10 +50,21 @@ _SETTINGS: Mapping[str, str] = {
 
 
 class ChaosNodes:
-    """`kind`: "ottla" or "apache". The first `voters` nodes are controllers, too."""
+    """`kind`: "ottla" or "apache". The first `voters` nodes are controllers, too. `product`: where Ottla is run."""
 
-    def __init__(self, kind: str, network: Network, directory: Path, voters: int) -> None:
+    def __init__(
+        self,
+        kind: str,
+        network: Network,
+        directory: Path,
+        voters: int,
+        *,
+        moved_clocks: bool = False,
+        product: Path | None = None,
+    ) -> None:
         self.kind = kind
+        self._product = product
+        self._library = _library() if moved_clocks else None
         self._network = network
         self._directory = directory
         self._voters = range(1, voters + 1)
@@ -96,7 +112,14 @@ class ChaosNodes:
         """Start its process and return at once."""
         command = [*self._network.inside(node), *self._program(), *self._start_words(), str(self._file(node))]
         with self.output(node).open("ab") as said:
-            self._processes[node] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+            self._processes[node] = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                env=os.environ | self._clock(node),
+                cwd=self._product,
+            )
 
     def runs(self, node: int) -> bool:
         process = self._processes.get(node)
@@ -142,6 +165,25 @@ class ChaosNodes:
                 self.start(node)
         return ended
 
+    # ---- clocks
+
+    def move_clock(self, node: int, seconds: float) -> None:
+        """The node's wall clock is ahead of the machine's by so much, or behind it."""
+        file = self._home(node) / "clock"
+        new = file.with_suffix(".new")
+        new.write_text(f"{seconds:+}\n")
+        new.replace(file)
+
+    def _clock(self, node: int) -> dict[str, str]:
+        if self._library is None:
+            return {}
+        return {
+            "LD_PRELOAD": self._library,
+            "FAKETIME_TIMESTAMP_FILE": str(self._home(node) / "clock"),
+            "FAKETIME_CACHE_DURATION": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        }
+
     # ---- disks
 
     def fill(self, node: int) -> None:
@@ -181,6 +223,7 @@ class ChaosNodes:
         disk.mkdir(parents=True)
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_DISK_MIB}m", "tmpfs", str(disk)], check=True)
         self._mounted.append(disk)
+        self.move_clock(node, 0)
         address = self._network.address(node)
         listeners = f"PLAINTEXT://{address}:{_PORT}"
         if node in self._voters:
@@ -211,3 +254,10 @@ class ChaosNodes:
         while self.runs(node) and time.monotonic() < until:
             time.sleep(0.05)
         return not self.runs(node)
+
+
+def _library() -> str:
+    found = sorted(_LIBRARIES.glob("*/faketime/libfaketimeMT.so.1"))
+    if not found:
+        raise OttlaError("FAULTS=clock needs libfaketime (Debian: apt-get install libfaketime), or name other faults")
+    return str(found[0])

@@ -14,12 +14,14 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from time import monotonic_ns
 
 from ottla.client import AsyncAdmin, NewTopic
-from ottla.kernel.error import KafkaError, OttlaError
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.sim.checker import Broken, WorkloadLedger, check
+from ottla.sim.history import OperationHistory
 from ottla.sim.workload import PARTITIONS, consume, produce, read_all, read_commits, until_it_works
-from tests.chaos.fault import Faults
+from tests.chaos.fault import CLOCK, KINDS, SLOW, Faults
 from tests.chaos.network import Network
 from tests.chaos.nodes import ChaosNodes
 
@@ -40,13 +42,33 @@ class ChaosResult:
     ended: list[int]
 
 
-async def chaos(kind: str, directory: Path, seed: int, seconds: float, names: list[str], voters: int) -> ChaosResult:
-    """Run and judge. `Broken` says which promise was not kept; `directory` keeps outputs, data and the history."""
+async def chaos(
+    kind: str,
+    directory: Path,
+    seed: int,
+    seconds: float,
+    names: list[str],
+    voters: int,
+    *,
+    history: Path | None = None,
+    product: Path | None = None,
+) -> ChaosResult:
+    """Run and judge. `Broken` says which promise was not kept; `directory` keeps outputs, data and the history.
+
+    `names`: faults, none for all. `history`: a file for all operations in the shape of Jepsen's kafka workload.
+    `product`: where Ottla is run from, if not here.
+    """
+    names = names or list(KINDS)
+    if unknown := [each for each in names if each not in KINDS]:
+        raise OttlaError(f"FAULTS={unknown[0]} is unknown; these are known: {','.join(KINDS)}")
     rng = Random(seed)
-    ledger = WorkloadLedger(_TOPIC)
-    with Network(_NODES) as network, ChaosNodes(kind, network, directory, voters) as nodes:
+    ledger = WorkloadLedger(_TOPIC, history=OperationHistory(monotonic_ns) if history is not None else None)
+    with (
+        Network(_NODES, proxies=SLOW in names) as network,
+        ChaosNodes(kind, network, directory, voters, moved_clocks=CLOCK in names, product=product) as nodes,
+    ):
         servers = nodes.bootstrap_servers
-        faults = Faults(nodes, network, rng, names)
+        faults = Faults(nodes, network, rng, names, ledger.history)
         try:
             await until_it_works(lambda: _create(servers))
             await _in_sync(servers)
@@ -64,6 +86,8 @@ async def chaos(kind: str, directory: Path, seed: int, seconds: float, names: li
             await _end(tasks)
             await _in_sync(servers)
             logs = await read_all(servers, _TOPIC)
+            if ledger.history is not None:
+                ledger.history.read_to_the_end("last", logs)
             committed = await read_commits(servers, _GROUP, _TOPIC)
             check(ledger, logs, committed)
             for node in network.nodes:
@@ -74,13 +98,17 @@ async def chaos(kind: str, directory: Path, seed: int, seconds: float, names: li
             raise
         finally:
             _write(directory / "history.json", ledger, faults)
+            if history is not None:
+                _write_operations(history, ledger)
         return ChaosResult(ledger.acknowledged, faults.counts, nodes.ended)
 
 
 async def _create(servers: str) -> None:
     async with AsyncAdmin(servers) as admin:
         made = await admin.create_topics([NewTopic(_TOPIC, PARTITIONS, _NODES)])
-        made.check()
+        # An answer may have been lost on the way.
+        if any(error.code is not ErrorCode.TOPIC_ALREADY_EXISTS for error in made.errors.values()):
+            made.check()
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:
@@ -133,6 +161,11 @@ def _batches(directory: Path) -> list[bytes]:
         found.append(data[at : at + _HEADER_BYTES + size])
         at += _HEADER_BYTES + size
     return found
+
+
+def _write_operations(path: Path, ledger: WorkloadLedger) -> None:
+    assert ledger.history is not None
+    path.write_text(ledger.history.text())
 
 
 def _write(path: Path, ledger: WorkloadLedger, faults: Faults) -> None:

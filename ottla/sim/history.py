@@ -1,0 +1,122 @@
+"""What clients asked and were told, in order, as Jepsen's kafka workload writes it (EDN). Pure: the clock is given.
+
+Rules:
+- An operation begins with `:invoke` and ends with `:ok`, or with `:info` when its outcome is unknown; its client goes
+  on as another process then.
+- `:f` is `:send`, `:poll` or `:subscribe`; `:value` is a list of `[:send key value]` and `[:poll]`, which become
+  `[:send key [offset value]]` and `[:poll {key [[offset value] ...]}]`. A key is a partition, a value a number of its
+  own. `:assign` is a read from the beginning that is no group's.
+- Faults are `:info` operations of the process `:nemesis`.
+
+Source: jepsen.tests.kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from ottla.kernel.named import NamedTuple
+
+_NEMESIS = ":nemesis"
+
+
+class SendOperation(NamedTuple):
+    """A record; `offset` is None until it is known."""
+
+    key: int
+    value: bytes
+    offset: int | None = None
+
+
+class PollOperation(NamedTuple):
+    """A read: (key, offset, value) of what came; None before it is done."""
+
+    records: tuple[tuple[int, int, bytes], ...] | None = None
+
+
+class OperationHistory:
+    """The operations of all clients. `now_ns`: nanoseconds on a clock that never goes back."""
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        self._now_ns = now_ns
+        self._began_ns = now_ns()
+        self._lines: list[str] = []
+        #: The process that each client is now.
+        self._processes: dict[str, int] = {}
+        self._next_process = 0
+        self._values: dict[bytes, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    @contextmanager
+    def operation(
+        self, client: str, asked: list[SendOperation] | list[PollOperation]
+    ) -> Iterator[list[SendOperation] | list[PollOperation]]:
+        """Note an operation in `with`; it replaces what is in the list by what it was told."""
+        process = str(self._process(client))
+        what = ":send" if isinstance(asked[0], SendOperation) else ":poll"
+        before = self._edn(asked)
+        self._add(process, ":invoke", what, before)
+        try:
+            yield asked
+        except BaseException:
+            self._add(process, ":info", what, before)
+            del self._processes[client]
+            raise
+        self._add(process, ":ok", what, self._edn(asked))
+
+    def subscribed(self, client: str, keys: Iterable[int]) -> None:
+        """A client reads these keys from now on, from where its group is."""
+        value = f"[{' '.join(map(str, keys))}]"
+        for kind in (":invoke", ":ok"):
+            self._add(str(self._process(client)), kind, ":subscribe", value)
+
+    def read_to_the_end(self, client: str, logs: Mapping[int, Sequence[tuple[int, bytes]]]) -> None:
+        """A client read everything that there is: key -> (offset, value)."""
+        value = f"[{' '.join(map(str, logs))}]"
+        for kind in (":invoke", ":ok"):
+            self._add(str(self._process(client)), kind, ":assign", f"{value}, :seek-to-beginning? true")
+        with self.operation(client, polls := [PollOperation()]):
+            polls[:] = [PollOperation(tuple((key, *each) for key, log in logs.items() for each in log))]
+
+    def fault(self, name: str, what: str) -> None:
+        """Something was done to the nodes; `name` has letters and digits only."""
+        self._add(_NEMESIS, ":info", f":{name}", f'"{what}"')
+
+    def text(self) -> str:
+        """An operation a line."""
+        return "".join(self._lines)
+
+    def _process(self, client: str) -> int:
+        process = self._processes.get(client)
+        if process is None:
+            process = self._processes[client] = self._next_process
+            self._next_process += 1
+        return process
+
+    def _add(self, process: str, kind: str, what: str, value: str) -> None:
+        time = self._now_ns() - self._began_ns
+        index = len(self._lines)
+        self._lines.append(
+            f"{{:index {index}, :time {time}, :type {kind}, :process {process}, :f {what}, :value {value}}}\n"
+        )
+
+    def _number(self, value: bytes) -> int:
+        return self._values.setdefault(value, len(self._values))
+
+    def _edn(self, parts: Iterable[SendOperation | PollOperation]) -> str:
+        return f"[{' '.join(map(self._part, parts))}]"
+
+    def _part(self, part: SendOperation | PollOperation) -> str:
+        if isinstance(part, SendOperation):
+            number = self._number(part.value)
+            return f"[:send {part.key} {number if part.offset is None else f'[{part.offset} {number}]'}]"
+        if part.records is None:
+            return "[:poll]"
+        by_key: dict[int, list[str]] = {}
+        for key, offset, value in part.records:
+            by_key.setdefault(key, []).append(f"[{offset} {self._number(value)}]")
+        keys = " ".join(f"{key} [{' '.join(found)}]" for key, found in by_key.items())
+        return f"[:poll {{{keys}}}]"
