@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ottla.broker.guard.authorizer import Authorizer
     from ottla.broker.metadata.registration import LogDirectories
     from ottla.broker.node_security import NodeSecurity
+    from ottla.broker.observe.endpoint import Observation
     from ottla.broker.partitions import clean_worker
     from ottla.net import outbound
 else:
@@ -128,6 +129,8 @@ class MetadataNode(ABC):
         self.authorizer: Authorizer | None = None
         #: TLS, and this node's login at others; None where all listeners are PLAINTEXT.
         self.security: NodeSecurity | None = None
+        #: What it shows over HTTP; None without metrics.listener.
+        self.observation: Observation | None = None
         #: Does it serve?
         self.is_ready = False
         self._waiting: asyncio.TimerHandle | None = None
@@ -157,6 +160,9 @@ class MetadataNode(ABC):
                 if is_of_many(self.settings):
                     self.security.check_logins()
             self._bind()
+            where = self.settings.plain_text("metrics.listener")
+            if where is not None:
+                self._observe(where)
             directories = self._take_directories()
             self.quorum = MetadataLog.open(
                 self.disk, self.settings, directories, self.clock, self.rng, self._dial_controller
@@ -240,6 +246,15 @@ class MetadataNode(ABC):
         self._undo.callback(listener.close)
         return listener
 
+    def _observe(self, where: str) -> None:
+        """Show metrics, health and readiness from here on, and count requests."""
+        from ottla.broker.observe.endpoint import Observation
+
+        self.observation = observation = Observation(self, where, self._ports.work_seconds)
+        self._undo.callback(observation.close)
+        self.dispatch.count_with(observation.requests, has_topics=True)
+        self.controller_dispatch.count_with(observation.requests, has_topics=False)
+
     def _register_controller(self) -> None:
         """Have the leader write down this controller's incarnation; the leader does it itself."""
         quorum = self.quorum
@@ -264,12 +279,13 @@ class MetadataNode(ABC):
 
     def _tell_waiting(self) -> None:
         """Say from time to time why this node does not serve yet."""
-        why = self._why_waiting()
+        why = self.why_waiting()
         if why:
             self.on_progress(f"node {self.node_id} waits for the controllers: {why}")
         self._waiting = self.loop.call_later(_TELL_SECONDS, self._tell_waiting)
 
-    def _why_waiting(self) -> str:
+    def why_waiting(self) -> str:
+        """Why this node does not serve yet; empty where lines about it are told otherwise."""
         return self.quorum.trouble or "they have not let this node serve yet"
 
     def _dial_controller(self, host: str, port: int) -> outbound.Outbound:
@@ -314,6 +330,11 @@ class MetadataNode(ABC):
         """Feature -> the level that the cluster has agreed on; kraft.version is the quorum's own (KIP-853)."""
         kraft_version = self.quorum.membership.kraft_version
         return {**self.image.features, "kraft.version": kraft_version}
+
+    @property
+    def failed_directories(self) -> list[str]:
+        """Log directories that failed while the node ran."""
+        return []
 
     def dispatch_of(self, listener_name: str) -> Dispatch:
         """What the requests of a listener go to."""

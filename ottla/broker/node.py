@@ -192,11 +192,11 @@ class BrokerNode(MetadataNode):
         else:
             resign()
 
-    def _why_waiting(self) -> str:
+    def why_waiting(self) -> str:
         if self._loading is not None:
             # Lines about the logs are told as they are read.
             return ""
-        return self.quorum.trouble or self.life.refusal or super()._why_waiting()
+        return self.quorum.trouble or self.life.refusal or super().why_waiting()
 
     def close(self) -> None:
         self.life.close()
@@ -249,6 +249,10 @@ class BrokerNode(MetadataNode):
     @property
     def cluster_id(self) -> str:
         return self.store.cluster_id
+
+    @property
+    def failed_directories(self) -> list[str]:
+        return list(self.store.failed_directories)
 
     def dial(self, peer: Peer, options: OutboundOptions) -> Outbound:
         """A connection to another broker; its owner closes it."""

@@ -1,5 +1,6 @@
 """`ottla start` and `ottla storage`: a node as a process."""
 
+import json
 import os
 import re
 import signal
@@ -8,7 +9,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
+from time import monotonic
+from typing import Any
 
 import pytest
 
@@ -170,3 +174,43 @@ def test_a_node_without_security_imports_none_of_it() -> None:
     )
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert said.stdout.strip() == "[]", said
+
+
+def test_a_node_that_waits_for_controllers_says_so(tmp_path: Path) -> None:
+    """A broker whose controllers are not there: the process lives, and it is not ready."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    settings = {
+        "process.roles": "broker",
+        "node.id": "7",
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": "127.0.0.1:1",
+        "log.dirs": str(tmp_path / "data"),
+        "metrics.listener": f"127.0.0.1:{port}",
+    }
+    file = tmp_path / "server.properties"
+    file.write_text("".join(f"{name}={each}\n" for name, each in settings.items()))
+    subprocess.run([*OTTLA, "storage", "format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", file], check=True)
+    with subprocess.Popen([*OTTLA, "start", file]) as process:
+        try:
+            status, told = _answer(port, "/ready")
+            assert (status, told["state"]) == (503, "starting")
+            assert _answer(port, "/health")[0] == 200
+        finally:
+            process.terminate()
+
+
+def _answer(port: int, path: str) -> tuple[int, dict[str, Any]]:
+    """The answer, as soon as somebody listens there."""
+    deadline = monotonic() + 60
+    while True:
+        connection = HTTPConnection("127.0.0.1", port, timeout=20)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        except ConnectionError:
+            assert monotonic() < deadline
+        finally:
+            connection.close()

@@ -15,6 +15,7 @@ import logging
 import struct
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from ottla.broker.call.handler import CONTROLLER_REGISTERED, REGISTERED, Call, Handler, Meter
@@ -33,6 +34,7 @@ from ottla.wire.type import Malformed
 if TYPE_CHECKING:
     from ottla.broker.metadata_node import MetadataNode
     from ottla.broker.node import BrokerNode
+    from ottla.broker.observe.requests import Requests
 
 _log = logging.getLogger("ottla.broker")
 _FIXED_HEADER = struct.Struct(">hhih")
@@ -105,6 +107,7 @@ class Dispatch:
         self._work_seconds = work_seconds
         self._routes: dict[int, _Route] = {}
         self._around: Callable[[Handler], Handler] | None = None
+        self._counted: Callable[[Handler], Handler] | None = None
         #: Bytes of the long requests that are being read, and those that wait for it.
         self._long_bytes = 0
         self._long_waiting: deque[tuple[_Route, Connection, bytes, Slot]] = deque()
@@ -117,6 +120,10 @@ class Dispatch:
         """
         self._around = around
         self._routes.clear()
+
+    def count_with(self, requests: Requests, *, has_topics: bool) -> None:
+        """Count the requests of every handler from here on."""
+        self._counted = partial(requests.around, has_topics=has_topics)
 
     def on_frame(self, connection: Connection, frame: memoryview, slot: Slot, decoded: Any = None) -> None:
         """Stage one of a request, whole. Raises PeerError where the connection has to go.
@@ -281,6 +288,8 @@ class Dispatch:
         if self._around is not None:
             handler = self._around(handler)
         handler = self.guarded(handler)
+        if self._counted is not None:
+            handler = self._counted(handler)
         route = self._routes[key << 16 | version] = _Route(handler, key, version)
         return route
 

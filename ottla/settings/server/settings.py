@@ -92,7 +92,16 @@ _SYNONYMS = {name: names for names in _TOGETHER for name in names} | {
 }
 
 #: Settings that Kafka takes without declaring them: an authorizer's, a plug-in's, a listener's own.
-_UNDECLARED = frozenset({"super.users", "allow.everyone.if.no.acl.found", "cluster.id", "auto.include.jmx.reporter"})
+_UNDECLARED = frozenset(
+    {
+        "super.users",
+        "allow.everyone.if.no.acl.found",
+        "cluster.id",
+        "auto.include.jmx.reporter",
+        # Ottla's own: where a node shows its metrics.
+        "metrics.listener",
+    }
+)
 _UNDECLARED_PREFIXES = (
     "listener.name.",
     "config.providers.",

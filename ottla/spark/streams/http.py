@@ -24,6 +24,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from ottla.flow.record import TIME_MAX, Window, Windowed
 from ottla.flow.serde import Serde
 from ottla.kernel.error import OttlaError
+from ottla.kernel.exposition import CONTENT_TYPE
 from ottla.spark.streams.query import NotReadable, StoreView
 
 REQUESTS_MAX = 16
@@ -109,7 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
         except ValueError as error:
             status, found = 400, {"error": str(error)}
         if isinstance(found, str):
-            self._send(status, "text/plain; version=0.0.4; charset=utf-8", found)
+            self._send(status, CONTENT_TYPE, found)
         else:
             self._send(status, "application/json", json.dumps(found, default=_plain) + "\n")
 

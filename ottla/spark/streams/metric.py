@@ -5,8 +5,10 @@ A task's counters begin at 0 when a worker opens it, as those of a restarted pro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
+
+from ottla.kernel.exposition import family, labels
 
 #: Name in a worker's report to (name, type, help, factor to the unit).
 _FAMILIES = {
@@ -19,38 +21,24 @@ _FAMILIES = {
     "stream_time_s": ("stream_time_seconds", "gauge", "The newest timestamp that the task has seen, since 1970."),
     "latency_s": ("latency_seconds", "gauge", "Age of the newest record when it was last processed."),
 }
-_STORE = ("store_entries", "gauge", "Entries of a state store.")
+_STORE = ("ottla_streams_store_entries", "gauge", "Entries of a state store.")
 _PREFIX = "ottla_streams_"
 
 
 def prometheus(application_id: str, state: str, tasks: Mapping[str, Mapping[str, Any]]) -> str:
     """The text format (version 0.0.4)."""
-    running = (_labels(application_id=application_id), int(state == "RUNNING"))
-    lines = _family("running", "gauge", "1 while all tasks are open.", [running])
+    running = (labels(application_id=application_id), int(state == "RUNNING"))
+    lines = family(_PREFIX + "running", "gauge", "1 while all tasks are open.", [running])
     for field, (name, kind, text) in _FAMILIES.items():
         samples = [
-            (_labels(application_id=application_id, task=task), told[field])
+            (labels(application_id=application_id, task=task), told[field])
             for task, told in sorted(tasks.items())
             if told.get(field) is not None
         ]
-        lines += _family(name, kind, text, samples)
+        lines += family(_PREFIX + name, kind, text, samples)
     stores = [
-        (_labels(application_id=application_id, task=task, store=store), count)
+        (labels(application_id=application_id, task=task, store=store), count)
         for task, told in sorted(tasks.items())
         for store, count in sorted(told.get("stores", {}).items())
     ]
-    return "\n".join((*lines, *_family(*_STORE, stores))) + "\n"
-
-
-def _family(name: str, kind: str, text: str, samples: Iterable[tuple[str, Any]]) -> list[str]:
-    found = [f"{_PREFIX}{name}{labels} {value:g}" if isinstance(value, float) else f"{_PREFIX}{name}{labels} {value}"
-             for labels, value in samples]  # fmt: skip
-    return [f"# HELP {_PREFIX}{name} {text}", f"# TYPE {_PREFIX}{name} {kind}", *found] if found else []
-
-
-def _labels(**labels: str) -> str:
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    return "\n".join((*lines, *family(*_STORE, stores))) + "\n"

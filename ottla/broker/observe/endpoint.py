@@ -1,0 +1,192 @@
+"""The HTTP endpoint of a node: `metrics.listener=HOST:PORT`.
+
+    GET /metrics    Prometheus' text format
+    GET /health     200 as long as the node's loop answers: its state in JSON, and what is wrong with it
+    GET /ready      200 while it serves clients; else 503 with the reason
+
+Rules:
+- The endpoint is open from the first phase of a start on: who waits for the node is told why it does not serve yet.
+- There is no authentication, as JMX exporters have none: bind it where only those come who may see it.
+- A peer costs at most `_CONNECTIONS_MAX` connections, 8 KiB of request and ten seconds; an answer is made in pieces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, cast
+
+from ottla.broker.observe import metrics
+from ottla.broker.observe.requests import Requests
+from ottla.kernel.error import OttlaError
+from ottla.kernel.exposition import CONTENT_TYPE
+
+if TYPE_CHECKING:
+    from ottla.broker.metadata_node import MetadataNode
+
+SETTING = "metrics.listener"
+_CONNECTIONS_MAX = 32
+_REQUEST_BYTES_MAX = 8 << 10
+_PATIENCE_SECONDS = 10.0
+_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
+
+
+def parse(text: str) -> tuple[str, int]:
+    """Host and port. OttlaError where it is not HOST:PORT; no host is every address."""
+    host, colon, port = text.strip().rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise OttlaError(f"invalid value {text} for configuration {SETTING}: HOST:PORT is expected (127.0.0.1:9308)")
+    return host.strip("[]"), int(port)
+
+
+class Observation:
+    """What one node shows. The node makes it, and ends it with `close`."""
+
+    def __init__(self, node: MetadataNode, where: str, seconds: Any) -> None:
+        self.node = node
+        self.requests = Requests(seconds, lambda topic_id: node.image.topic_names.get(topic_id))
+        self._peers: set[_Peer] = set()
+        self._server: asyncio.Server | None = None
+        self._sock = _bound(*parse(where))
+        #: HOST:PORT that it listens at.
+        self.address = "{}:{}".format(*self._sock.getsockname()[:2])
+        self._starting: asyncio.Task[None] | None = None
+        # A start that fails leaves the loop without a turn, and then there is no task either.
+        node.loop.call_soon(self._start)
+
+    def _start(self) -> None:
+        if self._sock.fileno() >= 0:
+            self._starting = self.node.loop.create_task(self._serve())
+
+    async def _serve(self) -> None:
+        self._server = await self.node.loop.create_server(lambda: _Peer(self), sock=self._sock)
+
+    def close(self) -> None:
+        """Stop to listen, and let go of those who are connected."""
+        if self._starting is not None:
+            self._starting.cancel()
+        if self._server is not None:
+            self._server.close()
+        self._sock.close()
+        for peer in list(self._peers):
+            peer.abort()
+
+    def enter(self, peer: _Peer) -> bool:
+        """Is there room for one more?"""
+        if len(self._peers) >= _CONNECTIONS_MAX:
+            return False
+        self._peers.add(peer)
+        return True
+
+    def leave(self, peer: _Peer) -> None:
+        """A peer is gone."""
+        self._peers.discard(peer)
+
+    def answer(self, path: str) -> tuple[int, str, Generator[list[str], None, None]]:
+        """(status, content type, pieces of lines)."""
+        if path == "/metrics":
+            return 200, CONTENT_TYPE, metrics.lines(self.node, self.requests)
+        if path in ("/health", "/ready"):
+            state = self._state()
+            status = 503 if path == "/ready" and state["state"] != "ready" else 200
+            return status, "application/json", _one(json.dumps(state))
+        return 404, "text/plain; charset=utf-8", _one("there are /metrics, /health and /ready here")
+
+    def _state(self) -> dict[str, Any]:
+        node = self.node
+        own = node.image.brokers.get(node.node_id)
+        state, reasons = "ready", []
+        if not node.is_ready:
+            state, reasons = "starting", [node.why_waiting() or "it reads its logs"]
+        elif node.settings.is_broker and own is not None and own.in_controlled_shutdown:
+            state, reasons = "stopping", ["other brokers take over its partitions"]
+        elif node.settings.is_broker and (own is None or own.fenced):
+            state, reasons = "fenced", ["the controllers have not heard of this broker for too long"]
+        reasons += [f"log directory {path} has failed" for path in node.failed_directories]
+        return {"node": node.node_id, "state": state, "reasons": reasons}
+
+
+def _one(text: str) -> Generator[list[str], None, None]:
+    yield [text]
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        sock.listen(_CONNECTIONS_MAX)
+    except OSError as error:
+        sock.close()
+        raise OttlaError(f"{SETTING}: cannot listen at {host}:{port}: {error.strerror or error}") from error
+    sock.setblocking(False)
+    return sock
+
+
+class _Peer(asyncio.Protocol):
+    """A connection, for one request."""
+
+    def __init__(self, observation: Observation) -> None:
+        self._observation = observation
+        self._received = b""
+        self._answered = False
+        self._transport: asyncio.Transport
+        self._limit: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        if not self._observation.enter(self):
+            return self.abort()
+        self._limit = self._observation.node.loop.call_later(_PATIENCE_SECONDS, self.abort)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._observation.leave(self)
+        if self._limit is not None:
+            self._limit.cancel()
+
+    def abort(self) -> None:
+        """Let go of it at once."""
+        self._answered = True
+        self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self._answered:
+            return
+        self._received += data
+        if b"\r\n\r\n" in self._received or b"\n\n" in self._received:
+            self._answer()
+        elif len(self._received) > _REQUEST_BYTES_MAX:
+            self.abort()
+
+    def _answer(self) -> None:
+        self._answered = True
+        method, _, rest = self._received.partition(b"\n")[0].decode("latin-1").partition(" ")
+        path = rest.partition(" ")[0].partition("?")[0]
+        if method not in ("GET", "HEAD"):
+            status, kind, pieces = 405, "text/plain; charset=utf-8", _one("GET is served here")
+        else:
+            status, kind, pieces = self._observation.answer(path)
+        self._go_on(status, kind, pieces, [], is_head=method == "HEAD")
+
+    def _go_on(
+        self, status: int, kind: str, pieces: Generator[list[str], None, None], made: list[str], *, is_head: bool
+    ) -> None:
+        """Make one more piece, and send the answer when it is whole."""
+        if self._transport.is_closing():
+            return pieces.close()
+        piece = next(pieces, None)
+        if piece is not None:
+            made += piece
+            loop = self._observation.node.loop
+            loop.call_soon(lambda: self._go_on(status, kind, pieces, made, is_head=is_head))
+            return
+        body = ("\n".join(made) + "\n").encode()
+        head = (
+            f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+            "Connection: close\r\n\r\n"
+        )
+        self._transport.write(head.encode() + (b"" if is_head else body))
+        self._transport.close()

@@ -1,0 +1,223 @@
+"""A node's metrics, under the names that Apache Kafka's have behind Prometheus' JMX exporter with its usual rules.
+
+`kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec,topic=orders` is there
+`kafka_server_brokertopicmetrics_bytesin_total{topic="orders"}`. Names of processes are Prometheus' own.
+
+Rules:
+- Everything but the counters of requests is read from what the node has anyway, when it is asked.
+- `lines` is a generator: between two pieces others have their turns, however many partitions there are.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+from collections import Counter
+from collections.abc import Generator, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, cast
+
+from ottla.broker.observe.requests import Requests
+from ottla.kernel.exposition import family, labels
+from ottla.kernel.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.broker.metadata_node import MetadataNode
+    from ottla.broker.node import BrokerNode
+
+_STEP = 200
+#: Gauges of each log.
+_LOGS = {
+    "kafka_log_log_size": "Bytes of a log.",
+    "kafka_log_log_logstartoffset": "The first offset of a log.",
+    "kafka_log_log_logendoffset": "The offset of a log's next record.",
+    "kafka_log_log_numlogsegments": "Segments of a log.",
+}
+Sample = tuple[str, float]
+
+
+def lines(node: MetadataNode, requests: Requests) -> Generator[list[str], None, None]:
+    """All families, a piece of lines at a time."""
+    yield [*_process(), *_requests(node, requests), *_connections(node), *_quorum(node)]
+    requests.keep(node.image.topics)
+    yield _topics(requests)
+    yield from _cluster(node)
+    if node.settings.is_broker and node.is_ready:
+        yield from _replicas(cast("BrokerNode", node))
+
+
+def _process() -> list[str]:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    scale = 1 if sys.platform == "darwin" else 1024
+    memory = used.ru_maxrss * scale
+    with suppress(OSError), open("/proc/self/statm", encoding="ascii") as file:
+        memory = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return [
+        *family("process_cpu_seconds_total", "counter", "CPU of all threads.", [("", used.ru_utime + used.ru_stime)]),
+        *family("process_resident_memory_bytes", "gauge", "Resident memory.", [("", memory)]),
+        *family("process_start_time_seconds", "gauge", "When the process began, since 1970.", [("", _STARTED_AT)]),
+    ]
+
+
+def _since() -> float:
+    """When this process began; where the machine does not say, when this module was imported."""
+    with suppress(OSError, ValueError, IndexError), open("/proc/self/stat", encoding="ascii") as file:
+        ticks = int(file.read().rpartition(")")[2].split()[19])
+        return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
+    return time.time()
+
+
+_STARTED_AT = _since()
+
+
+def _requests(node: MetadataNode, requests: Requests) -> list[str]:
+    counts = [(labels(request=name, version=version), count) for (name, version), count in requests.counts.items()]
+    errors = [(labels(request=name, error=error), count) for (name, error), count in requests.errors.items()]
+    now_ms = node.clock.monotonic_ms()
+    times: list[Sample] = []
+    for name, each in requests.durations.items():
+        times += [(labels(request=name, quantile=quantile), value) for quantile, value in each.quantiles(now_ms)]
+        times += [("_sum" + labels(request=name), each.sum_ms), ("_count" + labels(request=name), each.count)]
+    return [
+        *family("kafka_network_requestmetrics_requests_total", "counter", "Requests.", counts),
+        *family("kafka_network_requestmetrics_errors_total", "counter", "Errors in answers, by code.", errors),
+        *family("kafka_network_requestmetrics_totaltimems", "summary", "Milliseconds from request to answer.", times),
+    ]
+
+
+def _topics(requests: Requests) -> list[str]:
+    found = []
+    for name, text, counter in (
+        ("kafka_server_brokertopicmetrics_messagesin_total", "Records that producers wrote.", requests.messages_in),
+        ("kafka_server_brokertopicmetrics_bytesin_total", "Bytes of batches that producers wrote.", requests.bytes_in),
+        ("kafka_server_brokertopicmetrics_bytesout_total", "Bytes of batches that consumers read.", requests.bytes_out),
+    ):
+        samples: list[Sample] = [("", counter.total())]
+        samples += [(labels(topic=topic), count) for topic, count in counter.items()]
+        found += family(name, "counter", text, samples)
+    name, text = "kafka_server_brokertopicmetrics_replicationbytesout_total", "Bytes that followers read."
+    return [*found, *family(name, "counter", text, [("", requests.replication_bytes_out)])]
+
+
+def _connections(node: MetadataNode) -> list[str]:
+    samples = [
+        (labels(listener=each.name), len(each.connections)) for each in (*node.listeners, *node.controller_listeners)
+    ]
+    return family("kafka_server_socket_server_metrics_connection_count", "gauge", "Open connections.", samples)
+
+
+def _quorum(node: MetadataNode) -> list[str]:
+    quorum = node.quorum
+    leader = quorum.leader
+    found = family(
+        "kafka_server_raftmetrics_current_leader",
+        "gauge",
+        "-1: none is known.",
+        [("", -1 if leader is None else leader.node_id)],
+    )
+    found += family(
+        "kafka_server_raftmetrics_current_epoch", "gauge", "Epoch of the quorum.", [("", quorum.leader_epoch)]
+    )
+    found += family(
+        "kafka_server_raftmetrics_log_end_offset", "gauge", "End of the metadata log.", [("", quorum.log.end_offset)]
+    )
+    name, text = "kafka_server_brokermetadatametrics_last_applied_record_offset", "Metadata that this node follows."
+    return [*found, *family(name, "gauge", text, [("", node.image.offset)])]
+
+
+def _cluster(node: MetadataNode) -> Generator[list[str], None, None]:
+    """What the active controller knows of the whole cluster; the others count nothing, as in Apache Kafka."""
+    leader = node.quorum.leader
+    is_active = node.settings.is_controller and leader is not None and leader.node_id == node.node_id
+    image = node.image
+    yield family(
+        "kafka_controller_kafkacontroller_activecontrollercount",
+        "gauge",
+        "1 on the active controller.",
+        [("", int(is_active))],
+    )
+    if not is_active:
+        return
+    partitions = offline = imbalanced = 0
+    for topic in image.topics.values():
+        for each in topic.partitions:
+            partitions += 1
+            offline += each.leader < 0
+            imbalanced += each.leader != each.replicas[0]
+            if not partitions % _STEP:
+                yield []
+    fenced = sum(each.fenced for each in image.brokers.values())
+    for name, text, value in (
+        ("kafka_controller_kafkacontroller_globaltopiccount", "Topics.", len(image.topics)),
+        ("kafka_controller_kafkacontroller_globalpartitioncount", "Partitions.", partitions),
+        ("kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader.", offline),
+        (
+            "kafka_controller_kafkacontroller_preferredreplicaimbalancecount",
+            "Partitions that their preferred replica does not lead.",
+            imbalanced,
+        ),
+        ("kafka_controller_kafkacontroller_activebrokercount", "Brokers that serve.", len(image.brokers) - fenced),
+        ("kafka_controller_kafkacontroller_fencedbrokercount", "Registered brokers that do not serve.", fenced),
+    ):
+        yield family(name, "gauge", text, [("", value)])
+
+
+def _replicas(node: BrokerNode) -> Generator[list[str], None, None]:
+    """The replicas of this broker, and the logs."""
+    counted: Counter[str] = Counter()
+    logs: dict[str, list[Sample]] = {name: [] for name in _LOGS}
+    for number, (each, replica) in enumerate(list(node.hosted.items()), 1):
+        tp = TopicPartition(*each)
+        counted["kafka_server_replicamanager_partitioncount"] += 1
+        counted.update(_state(node, tp))
+        log, where = replica.log, labels(topic=tp.topic, partition=tp.partition)
+        if not log.closed:
+            values = log.size, log.start_offset, log.end_offset, len(log.segments)
+            for samples, value in zip(logs.values(), values, strict=True):
+                samples.append((where, value))
+        if not number % _STEP:
+            yield []
+    for name, text in (
+        ("kafka_server_replicamanager_partitioncount", "Replicas on this broker."),
+        ("kafka_server_replicamanager_leadercount", "Partitions that it leads."),
+        (
+            "kafka_server_replicamanager_underreplicatedpartitions",
+            "Partitions that it leads with fewer replicas in sync than replicas.",
+        ),
+        (
+            "kafka_server_replicamanager_underminisrpartitioncount",
+            "Partitions that it leads with fewer in sync than min.insync.replicas.",
+        ),
+        (
+            "kafka_server_replicamanager_atminisrpartitioncount",
+            "Partitions that it leads with just min.insync.replicas in sync.",
+        ),
+    ):
+        yield family(name, "gauge", text, [("", counted[name])])
+    failed = len(node.failed_directories)
+    yield family("kafka_log_logmanager_offlinelogdirectorycount", "gauge", "Failed log directories.", [("", failed)])
+    for name, text in _LOGS.items():
+        yield from _in_pieces(family(name, "gauge", text, logs[name]))
+
+
+def _state(node: BrokerNode, tp: TopicPartition) -> Iterator[str]:
+    """The names of the counts that a replica adds to."""
+    partition, topic = node.partitions.get(tp), node.image.topics.get(tp.topic)
+    if partition is None or topic is None or tp.partition >= len(topic.partitions):
+        return
+    yield "kafka_server_replicamanager_leadercount"
+    known = topic.partitions[tp.partition]
+    if len(known.isr) < len(known.replicas):
+        yield "kafka_server_replicamanager_underreplicatedpartitions"
+    if partition.machine is not None:
+        in_sync_min = min(partition.machine.settings.min_isr, len(known.replicas))
+        if len(known.isr) < in_sync_min:
+            yield "kafka_server_replicamanager_underminisrpartitioncount"
+        elif len(known.isr) == in_sync_min:
+            yield "kafka_server_replicamanager_atminisrpartitioncount"
+
+
+def _in_pieces(found: list[str]) -> Iterator[list[str]]:
+    return (found[first : first + _STEP] for first in range(0, len(found), _STEP))
