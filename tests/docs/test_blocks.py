@@ -24,6 +24,7 @@ from pathlib import Path
 import pytest
 
 import ottla
+from ottla.settings.server.unserved import STANDARD_AUTHORIZER
 from tests.docs.program import runs
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +52,10 @@ _OF_OTHERS = (
     "git ",
 )
 _ADDRESS = "127.0.0.1:9092"
+#: The node of a page that is about nodes with these settings.
+_SETTINGS = {
+    "security.md": {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"},
+}
 _SECONDS_MAX = 120
 
 
@@ -167,8 +172,9 @@ def _starts(command: str, here: Path, environment: dict[str, str]) -> None:
 
 
 @pytest.fixture
-def node() -> Iterator[ottla.Node]:
-    with ottla.Node() as found:
+def node(request: pytest.FixtureRequest) -> Iterator[ottla.Node]:
+    path = request.node.callspec.params.get("path")
+    with ottla.Node(settings=_SETTINGS.get(path and path.name, {})) as found:
         yield found
 
 
