@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -25,8 +26,15 @@ _SEND_BYTES = 1 << 18
 #: What OpenSSL answers of itself (tickets, key updates, alerts) and the peer does not read.
 _UNREAD_BYTES_MAX = 1 << 17
 
-#: What is read from any socket before it is decrypted; all are on one thread.
-_raw = memoryview(bytearray(_RECEIVE_BYTES))
+
+class _Raw(threading.local):
+    """What is read from a socket before it is decrypted: one for all sockets of a thread, and so of a loop."""
+
+    def __init__(self) -> None:
+        self.buffer = memoryview(bytearray(_RECEIVE_BYTES))
+
+
+_raw = _Raw()
 
 
 class TlsSocket:
@@ -54,8 +62,9 @@ class TlsSocket:
 
     def receive_some(self) -> int:
         """Take in what has come of a handshake, so many bytes; 0 at the end of the stream. BlockingIOError, OSError."""
-        count = self._sock.recv_into(_raw, 1 << 14)
-        self._in.write(_raw[:count])
+        raw = _raw.buffer
+        count = self._sock.recv_into(raw, 1 << 14)
+        self._in.write(raw[:count])
         return count
 
     def step(self) -> bool:
@@ -82,15 +91,16 @@ class TlsSocket:
         """Fill `buffer`; 0 at the end of the stream. BlockingIOError if nothing came, OSError if the peer errs."""
         filled = self._decrypt(buffer, 0)
         if filled < len(buffer) and not self._ended:
+            raw = _raw.buffer
             try:
-                count = self._sock.recv_into(_raw)
+                count = self._sock.recv_into(raw)
             except BlockingIOError:
                 if filled:
                     return filled
                 raise
             if not count:
                 return filled
-            self._in.write(_raw[:count])
+            self._in.write(raw[:count])
             filled = self._decrypt(buffer, filled)
         if self._out.pending:
             self._answer()

@@ -7,9 +7,11 @@ import contextlib
 import random
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -18,6 +20,7 @@ from ottla.host.loop import new_loop
 from ottla.kernel.ports import File
 from ottla.net.inbound import Connection, PeerError, Slot
 from ottla.net.listener import ListeningSocket
+from ottla.net.tls import TlsSocket
 from ottla.net.tls_inbound import TlsSide
 from tests.client import certificate
 from tests.client.certificate import Certificates
@@ -312,3 +315,30 @@ def test_one_who_is_not_let_in_after_the_handshake_is_closed(served: Served) -> 
     client.shake()
     served.until(lambda: bool(served.closed))
     assert served.closed == ["no rule names it"]
+
+
+class _Given:
+    """A socket that has some bytes, and lets something happen before they are taken."""
+
+    def __init__(self, data: bytes, meanwhile: Callable[[], None] = lambda: None) -> None:
+        self.data = data
+        self.meanwhile = meanwhile
+
+    def recv_into(self, buffer: memoryview, size: int) -> int:
+        buffer[: len(self.data)] = self.data
+        self.meanwhile()
+        return len(self.data)
+
+
+def test_loops_on_two_threads_do_not_read_into_one_buffer() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    other = TlsSocket(cast(socket.socket, _Given(b"B" * 100)), context)
+
+    def meanwhile() -> None:
+        thread = threading.Thread(target=other.receive_some)
+        thread.start()
+        thread.join()
+
+    one = TlsSocket(cast(socket.socket, _Given(b"A" * 100, meanwhile)), context)
+    assert one.receive_some() == 100
+    assert (one._in.read(), other._in.read()) == (b"A" * 100, b"B" * 100)
