@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import field
@@ -355,9 +355,13 @@ class MetadataNode(ABC):
             if new.changed_configs(old, BROKER):
                 each.settings_changed()
 
+    def with_dynamic(self, own: Mapping[str, str], everyones: Mapping[str, str]) -> ServerSettings:
+        """This node's settings, if these were set while it runs. OttlaError if they do not fit together."""
+        return self._file_settings.with_dynamic(own, everyones)
+
     def _take_settings(self, image: Image) -> None:
         self.image = image
         own, everyones = image.config(BROKER, str(self.node_id)), image.config(BROKER, "")
-        self.settings = self._file_settings.with_dynamic(own, everyones)
+        self.settings = self.with_dynamic(own, everyones)
         if self.security is not None:
             self.security.follow(self.settings, free=not self.is_ready)

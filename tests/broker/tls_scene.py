@@ -50,12 +50,19 @@ def client(node: ottla.Node, listener: str, certificates: Certificates, **more: 
     }
 
 
-def signed(directory: Path, name: str, *, days: tuple[str, ...] = ("-days", "30"), ca: str = "ca") -> Path:
+def signed(
+    directory: Path,
+    name: str,
+    *,
+    days: tuple[str, ...] = ("-days", "30"),
+    ca: str = "ca",
+    names: str = "subjectAltName=IP:127.0.0.1\n",
+) -> Path:
     """A certificate with its key, made by a CA of `certificate.make`; `name` is its CN."""
     certificate.run(
         directory, "openssl", "req", *NEW_KEY, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}"
     )
-    (directory / f"{name}.ext").write_text("subjectAltName=IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n")
+    (directory / f"{name}.ext").write_text(f"{names}authorityKeyIdentifier=keyid\n")
     by = ("-CA", f"{ca}.pem", "-CAkey", f"{ca}.key", "-CAcreateserial", "-extfile", f"{name}.ext", *days)
     certificate.run(directory, "openssl", "x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.crt", *by)
     both = directory / f"{name}.pem"

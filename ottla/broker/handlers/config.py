@@ -17,6 +17,7 @@ from typing import Any
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later
 from ottla.broker.log_output import LEVELS
+from ottla.broker.metadata import tls_stores
 from ottla.broker.metadata.config_view import (
     LOGGER_SOURCE,
     Described,
@@ -158,18 +159,40 @@ def incremental_alter_configs(call: Call, request: alter.IncrementalAlterConfigs
     later = Later()
     loggers = [each for each in request.resources if each.resource_type == BROKER_LOGGER]
     others = [each for each in request.resources if each.resource_type != BROKER_LOGGER]
+    refused = [answer for answer in (_refused_stores(call, each) for each in others) if answer is not None]
+    if refused:
+        names = {(each.resource_type, each.resource_name) for each in refused}
+        others = [each for each in others if (each.resource_type, each.resource_name) not in names]
 
     def committed(response: Any) -> None:
         if not isinstance(response, KafkaError):
+            response.responses += refused
+            if others and call.node.security is not None and not request.validate_only:
+                # A store that was exchanged under its old name changes no setting.
+                call.node.security.follow(call.node.settings, free=False)
             response.responses += _change_loggers(call, loggers, validate_only=request.validate_only)
         later.resolve(response)
 
-    if others or not loggers:
+    if others or not (loggers or refused):
         rest = alter.IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
         call.node.controllers.forward(call, rest, committed)
     else:
         committed(alter.IncrementalAlterConfigsResponse())
     return later
+
+
+def _refused_stores(call: Call, resource: alter.AlterConfigsResource) -> alter.AlterConfigsResourceResponse | None:
+    changes = {each.name: each.value for each in resource.configs if each.config_operation in (_SET, _DELETE)}
+    changes |= {each.name: None for each in resource.configs if each.config_operation == _DELETE}
+    error = tls_stores.refusal(call, resource.resource_type, resource.resource_name, changes)
+    if error is None:
+        return None
+    return alter.AlterConfigsResourceResponse(
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        error_code=error.code,
+        error_message=error.message,
+    )
 
 
 def _change_loggers(

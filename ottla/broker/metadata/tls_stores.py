@@ -1,0 +1,37 @@
+"""New TLS stores are looked at before the controller is asked: a change that this node cannot use is refused (KIP-226).
+
+As in Apache Kafka, the broker whose settings change checks them (ConfigAdminManager.preprocess), and the code is
+INVALID_REQUEST (KAFKA-13609).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.broker.call.handler import Call
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.metadata.image import BROKER
+
+_OF_LISTENERS, _OF_TLS = "listener.name.", ".ssl."
+
+
+def refusal(call: Call, kind: int, name: str, changes: Mapping[str, str | None]) -> KafkaError | None:
+    """Why these changes of a resource cannot be; None if they may be, or say nothing of this node's stores.
+
+    A value of None deletes.
+    """
+    node = call.node
+    security = node.security
+    if security is None or kind != BROKER or name != str(node.node_id):
+        return None
+    if not any(each.startswith(_OF_LISTENERS) and _OF_TLS in each for each in changes):
+        return None
+    before = node.image.config(BROKER, name)
+    after = {each: text for each, text in {**before, **changes}.items() if text is not None}
+    try:
+        security.check(node.with_dynamic(after, node.image.config(BROKER, "")))
+    except OttlaError as error:
+        return KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Validation of dynamic config update of SSLFactory failed: {error}"
+        )
+    return None
