@@ -1,6 +1,7 @@
 """Columns: 100,000 orders out as JSON and back as typed columns: `python examples/columns.py [bootstrap.servers]`.
 
-No Python object is made for any of them, neither on the way out nor on the way in.
+No Python object is made for any of them, neither on the way out nor on the way in. It needs pyarrow and numpy:
+pip install 'ottla[arrow]'.
 """
 
 import sys

@@ -98,6 +98,10 @@ def visible(text: str) -> str:
     return _STEERING.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
+#: Between two columns, and the least width of one whose texts are longer and may be folded.
+_GAP, _FOLDED_MIN = 2, 12
+
+
 def table(
     columns: Sequence[Column],
     rows: Iterable[Sequence[object]],
@@ -108,7 +112,8 @@ def table(
 ) -> None:
     """Rows for people on a terminal, lines with tabs in a pipe. `empty` is what to say when there are none.
 
-    A `sparse` table leaves out the columns that have nothing in any row, on a terminal.
+    A `sparse` table leaves out the columns that have nothing in any row, on a terminal. Where a terminal is too narrow
+    for the columns each row is a list of its own.
     """
     rows = [list(row) for row in rows]
     if not on_terminal() and not _wants_table():
@@ -124,14 +129,30 @@ def table(
         columns = [columns[index] for index in filled]
         rows = [[row[index] for index in filled] for row in rows]
     console = out() if on_terminal() else _wide()
-    console.print(grid(columns, rows, headless=headless))
+    if headless or _width(columns, rows) <= console.width:
+        console.print(grid(columns, rows, headless=headless))
+        return
+    for number, row in enumerate(rows):
+        if number:
+            console.print()
+        pairs = zip((each.title for each in columns), row, strict=True)
+        console.print(grid([Column("", "dim", whole=True), Column("")], pairs, headless=True))
+
+
+def _width(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> int:
+    """The least width at which the table can be read."""
+    cells = [[len(column.title), *(len(str(_cell(row[at]))) for row in rows)] for at, column in enumerate(columns)]
+    least = [
+        max(each) if column.whole else min(max(each), _FOLDED_MIN) for column, each in zip(columns, cells, strict=True)
+    ]
+    return sum(least) + _GAP * (len(columns) - 1)
 
 
 def grid(columns: Sequence[Column], rows: Iterable[Sequence[object]], *, headless: bool = False) -> RenderableType:
     """The table itself, for a terminal."""
     from rich.table import Table
 
-    found = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=not headless)
+    found = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim", show_header=not headless)
     for column in columns:
         found.add_column(
             column.title,

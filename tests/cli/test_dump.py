@@ -36,6 +36,13 @@ def test_a_partitions_batches_are_shown(tool: Tool, data: Path) -> None:
     assert [row[-1] for row in said.rows] == ["ok", "ok"]
 
 
+def test_a_directory_of_many_partitions_is_told_from_that_of_one(tool: Tool, data: Path) -> None:
+    said = tool("dump-log", str(data))
+    assert (said.code, said.out) == (1, "")
+    assert "partitions (__cluster_metadata-0, " in said.err
+    assert f"give the directory of one, {data}/__cluster_metadata-0" in said.err
+
+
 def test_a_partitions_records_are_shown(tool: Tool, data: Path) -> None:
     said = tool("dump-log", str(data / "flights-0"), "--records", "--json")
     found = [json.loads(line) for line in said.out.splitlines()]

@@ -94,6 +94,12 @@ def test_changes_say_what_they_did_in_one_document(tool: Tool, topic: str) -> No
     assert (said.json, said.err) == ({"deleted": [topic]}, "")
 
 
+def test_a_terminal_that_is_too_narrow_for_a_table_gets_lists(bootstrap: str) -> None:
+    shown = on_terminal("quorum", "-b", bootstrap, COLUMNS="60", NO_COLOR="1").out
+    assert re.search(r"role .*leader", shown)
+    assert re.search(r"CONTROLLER://[\w.]+:\d+", shown), "no address is folded that has a line for itself"
+
+
 def test_a_long_work_shows_a_bar_on_a_terminal_and_nothing_in_a_pipe(tool: Tool, bootstrap: str, topic: str) -> None:
     words = ("perf", "produce", topic, "-n", "3000")
     shown = on_terminal(*words, OTTLA_BOOTSTRAP_SERVERS=bootstrap).out

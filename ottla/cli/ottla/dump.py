@@ -69,6 +69,11 @@ def _files(paths: tuple[str, ...]) -> Iterator[str]:
             yield path
             continue
         found = sorted(str(each) for each in Path(path).iterdir() if each.suffix in _BATCHES)
+        # A directory of many partitions has a checkpoint of its own, which says nothing of them.
+        if partitions := sorted({each.parent.name for each in Path(path).glob("*-*/*.log")}):
+            shown = ", ".join(partitions[:3]) + (", ..." if partitions[3:] else "")
+            some = f"{len(partitions)} partition{'s'[: len(partitions) != 1]}"
+            raise OttlaError(f"{path} holds {some} ({shown}); give the directory of one, {path}/{partitions[0]}")
         if not found:
             raise OttlaError(f"{path} holds no segment; give the directory of one partition")
         yield from found
