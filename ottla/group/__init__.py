@@ -1,7 +1,7 @@
 """The group coordinator: classic, consumer, share and streams groups and the offsets they commit. Pure.
 
 One `GroupCoordinator` holds one partition of `__consumer_offsets`: `step(event, now) -> [effect]`, `replay(record)`.
-Read `coordinator` first (what the driver does stands there), then `event`, then the room you need:
+Read `coordinator` and `ottla.coordinator.contract` first (what the driver does), then `event`, then the room you need:
 
     state                     what the partition holds: the four kinds of groups, committed offsets, `Shard`
     records                   bytes to state and back, and what each record does to the state
@@ -18,52 +18,3 @@ Invariant: what is durable changes by `replay` only, on the leader as on load, s
 coordinator gives the same groups. What is not durable, joins that wait and deadlines, is the leader's own and is lost
 with it; members then join again.
 """
-
-from ottla.group.consumer.assignor import ASSIGNORS
-from ottla.group.coordinator import REQUESTS, GroupCoordinator
-from ottla.group.event import (
-    Answer,
-    Append,
-    Called,
-    Continue,
-    DeleteShareState,
-    Effect,
-    Entry,
-    Event,
-    InitializeShareState,
-    Loaded,
-    Resigned,
-    SettingsChanged,
-    ShareStateAnswered,
-    TimePassed,
-    TopicsChanged,
-)
-from ottla.group.failure import append_error, failure
-from ottla.group.setting import CoordinatorSettings, GroupOverride
-from ottla.group.topic import TopicView
-
-__all__ = [
-    "ASSIGNORS",
-    "REQUESTS",
-    "Answer",
-    "Append",
-    "Called",
-    "Continue",
-    "GroupCoordinator",
-    "DeleteShareState",
-    "Effect",
-    "Entry",
-    "Event",
-    "GroupOverride",
-    "CoordinatorSettings",
-    "InitializeShareState",
-    "Loaded",
-    "Resigned",
-    "SettingsChanged",
-    "ShareStateAnswered",
-    "TimePassed",
-    "TopicView",
-    "TopicsChanged",
-    "append_error",
-    "failure",
-]

@@ -1,15 +1,6 @@
 """The coordinator of one partition of `__consumer_offsets`: one door for requests, one for records, one for time.
 
-What its driver does:
-
-1. It replays the partition's log: `replay` for each record, `replay_marker` for each transaction marker.
-2. It sends `Loaded()`, and from then on requests (`Called`), `TimePassed` when `deadline_ms()` is reached,
-   `TopicsChanged` and `SettingsChanged`.
-3. It carries out the effects of each `step` in their order, before the next step: an `Append` is appended as one batch
-   and its records are replayed at once; an `Answer` leaves when everything that the coordinator has appended so far is
-   committed.
-4. When an append fails, or the node no longer leads, it answers the step's own tickets with an error, sends
-   `Resigned()`, carries out those effects and throws the coordinator away.
+What its driver does stands in `ottla.coordinator.contract`.
 
 Invariants: each `Called` is answered exactly once; replaying the log into an empty coordinator gives the same durable
 state; `validate` checks the rest.
@@ -17,32 +8,18 @@ state; `validate` checks the rest.
 
 from collections.abc import Callable
 
+from ottla.coordinator.contract import Answer, Called, Loaded, TimePassed
 from ottla.group.classic.join import join_group
 from ottla.group.classic.sync import heartbeat, leave_group, sync_group
 from ottla.group.consumer.heartbeat import consumer_heartbeat
 from ottla.group.consumer.membership import expire_rebalance, fence, notice_topics, start_sessions
 from ottla.group.deletion import delete_groups, expire_group, forget_topics
 from ottla.group.description import describe_consumer_groups, describe_groups, list_groups
-from ottla.group.event import (
-    Answer,
-    Called,
-    Effect,
-    Event,
-    HeldHeartbeat,
-    Hurry,
-    Loaded,
-    Resigned,
-    SettingsChanged,
-    ShareStateAnswered,
-    TimePassed,
-    TopicsChanged,
-)
+from ottla.group.event import Effect, Event, HeldHeartbeat, Hurry, SettingsChanged, ShareStateAnswered, TopicsChanged
 from ottla.group.failure import failure, fit
 from ottla.group.offsets.commit import commit_offsets, commit_transactional_offsets, delete_offsets
 from ottla.group.offsets.fetch import fetch_offsets
 from ottla.group.rebalance import (
-    answer_join_error,
-    answer_sync_error,
     complete_join,
     expire_session,
     expire_sync,
@@ -74,7 +51,7 @@ from ottla.group.streams.heartbeat import start_streams_sessions, streams_deadli
 from ottla.group.streams.target import end_initial_delay
 from ottla.group.timer import Alarm, TimerKey
 from ottla.group.topic import TopicView
-from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error import KafkaError
 from ottla.kernel.now import Now
 from ottla.kernel.ports import Rng
 from ottla.wire.api.alter_share_group_offsets import AlterShareGroupOffsetsRequest
@@ -126,7 +103,7 @@ _FOLDS = {**CONSUMER_RECORDS, **SHARE_RECORDS, **STREAMS_RECORDS}
 
 
 class GroupCoordinator:
-    """A partition's coordinator. Its driver makes it, fills it from the log, and drops it after `Resigned`."""
+    """A partition's coordinator. Its driver makes it, fills it from the log, and drops it."""
 
     def __init__(self, partition: int, settings: CoordinatorSettings, rng: Rng, topics: TopicView) -> None:
         self.partition = partition
@@ -175,11 +152,9 @@ class GroupCoordinator:
                 turn = CommandContext(self.shard, now)
                 hurry(turn, event.ticket)
                 return turn.effects()
-            case Resigned():
-                return self._resigned(now)
 
     def _called(self, call: Called, now: Now) -> list[Effect]:
-        assert self.leading, "requests come after Loaded and before Resigned"
+        assert self.leading, "requests come after Loaded"
         assert call.ticket not in self.open, f"ticket {call.ticket} is in use"
         self.open[call.ticket] = call.version
         turn = CommandContext(self.shard, now)
@@ -271,24 +246,6 @@ class GroupCoordinator:
             if len(group.members) > shard.settings.group_max_size:
                 # The limit was lowered: let them join again and keep out the last ones.
                 prepare_rebalance(turn, group)
-        return turn.effects()
-
-    def _resigned(self, now: Now) -> list[Effect]:
-        turn = CommandContext(self.shard, now)
-        for group in self.shard.groups.values():
-            if isinstance(group, ClassicGroup):
-                for member_id in list(group.joins):
-                    answer_join_error(turn, group, member_id, ErrorCode.NOT_COORDINATOR, member_id)
-                for member_id in list(group.syncs):
-                    answer_sync_error(turn, group, member_id, ErrorCode.NOT_COORDINATOR)
-        error = KafkaError(ErrorCode.NOT_COORDINATOR)
-        asked = [call for each in self.shard.share_calls.values() for call in each.calls]
-        for call in (*asked, *(each.call for each in self.shard.held.values())):
-            turn.answer(call.ticket, failure(call.request, call.version, error))
-        self.shard.share_calls.clear()
-        self.shard.held.clear()
-        self.leading = False
-        self.shard.timers.clear()
         return turn.effects()
 
     # -- records

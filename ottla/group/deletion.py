@@ -11,7 +11,7 @@ KIPs: 211 expiry.
 
 from collections.abc import Sequence
 
-from ottla.group.event import Called, Entry
+from ottla.coordinator.contract import Called, Entry
 from ottla.group.records.encode import classic_group_tombstone, consumer_group_tombstones, offset_tombstone
 from ottla.group.records.encode_share import share_group_tombstones
 from ottla.group.records.encode_streams import streams_group_tombstones

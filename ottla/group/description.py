@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ottla.coordinator.contract import Called
 from ottla.group.consumer.target import preferred_assignor
-from ottla.group.event import Called
 from ottla.group.state.classic import ClassicGroup, ClassicMember, ClassicState
 from ottla.group.state.consumer import ConsumerGroup, ConsumerMember
 from ottla.group.state.shard import CommandContext, Group

@@ -1,48 +1,16 @@
-"""What comes into the coordinator (events, in the past tense) and what it wants done (effects, imperative)."""
+"""What only a group coordinator is told and wants done; the rest is in `ottla.coordinator.contract`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
+from ottla.coordinator.contract import Answer, Append, Called, Continue, Loaded, TimePassed
 from ottla.group.setting import CoordinatorSettings, GroupOverride
 from ottla.group.topic import TopicView
 from ottla.group.topology.topology import InternalTopic
 from ottla.kernel.error import KafkaError
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import Uuid
-
-
-@frozen
-class Called:
-    """A request arrived for a group of this partition. It is answered exactly once, in this step or a later one."""
-
-    #: The driver's own number for the request; it comes back in the `Answer`.
-    ticket: int
-    #: A request of one of the classes of `coordinator.REQUESTS`.
-    request: Any
-    version: int
-    client_id: str
-    #: As Kafka records it: the address with a slash before it, `/127.0.0.1`.
-    client_host: str
-    principal: str = "User:ANONYMOUS"
-
-
-@frozen
-class Loaded:
-    """Every record of the log was replayed and this node leads the partition: timers start, requests may come."""
-
-
-@frozen
-class Resigned:
-    """This node no longer leads, or an append failed: requests that still wait get NOT_COORDINATOR.
-
-    After it the coordinator is thrown away; a new one is loaded from the log.
-    """
-
-
-@frozen
-class TimePassed:
-    """`deadline_ms()` was reached."""
 
 
 @frozen
@@ -90,40 +58,7 @@ class Hurry:
     ticket: int
 
 
-Event = (
-    Called
-    | Loaded
-    | Resigned
-    | TimePassed
-    | TopicsChanged
-    | SettingsChanged
-    | ShareStateAnswered
-    | HeldHeartbeat
-    | Hurry
-)
-
-#: The key and value of a record as they stand in `__consumer_offsets`. A value of None is a tombstone.
-Entry = tuple[bytes, bytes | None]
-
-
-@frozen
-class Append:
-    """Append these records as one batch, stamped with this step's time, and replay them at once.
-
-    With a producer id the batch is transactional.
-    """
-
-    entries: list[Entry]
-    producer_id: int = -1
-    producer_epoch: int = -1
-
-
-@frozen
-class Answer:
-    """Send this response once everything the coordinator has appended so far is committed."""
-
-    ticket: int
-    response: Any
+Event = Called | Loaded | TimePassed | TopicsChanged | SettingsChanged | ShareStateAnswered | HeldHeartbeat | Hurry
 
 
 @frozen
@@ -155,13 +90,6 @@ class DeleteShareState:
     call_id: int
     group_id: str
     partitions: Mapping[Uuid, Sequence[int]]
-
-
-@frozen
-class Continue:
-    """Send this event when the effects before it are carried out."""
-
-    event: Event
 
 
 Effect = Append | Answer | InitializeShareState | DeleteShareState | Continue

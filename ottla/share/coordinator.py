@@ -20,24 +20,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ottla.coordinator.contract import Answer, Append, Called, Entry, Loaded, TimePassed
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.kernel.now import Now
 from ottla.share import answer
-from ottla.share.event import (
-    Answer,
-    Append,
-    Called,
-    Effect,
-    Entry,
-    Event,
-    Loaded,
-    Prune,
-    StateSettings,
-    TimePassed,
-    Topics,
-    TopicsChanged,
-)
+from ottla.share.event import Effect, Event, Prune, StateSettings, Topics, TopicsChanged
 from ottla.share.state import UNSET_COUNT, UNSET_OFFSET, SharePartitionKey, StateBatch, StoredState, combine
 from ottla.wire.api.delete_share_group_state import DeleteShareGroupStateRequest
 from ottla.wire.api.initialize_share_group_state import InitializeShareGroupStateRequest
@@ -230,7 +218,7 @@ class ShareCoordinator:
 
     # -- records
 
-    def replay(self, key: bytes, value: bytes | None, *, offset: int) -> None:
+    def replay(self, key: bytes, value: bytes | None, *, offset: int, producer_id: int = -1) -> None:
         """Take a record of the log in."""
         parsed, found = record.parse(key, value)
         partition = SharePartitionKey(parsed.group_id, parsed.topic_id, parsed.partition)

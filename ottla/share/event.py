@@ -1,8 +1,9 @@
-"""What comes into a share coordinator (events, in the past tense) and what it wants done (effects, imperative)."""
+"""What only a share coordinator is told and wants done; the rest is in `ottla.coordinator.contract`."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable
+from typing import Protocol
 
+from ottla.coordinator.contract import Answer, Append, Called, Loaded, TimePassed
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import Uuid
 from ottla.settings.server.transaction import TransactionDeclaration
@@ -28,25 +29,6 @@ class StateSettings(SettingsView, of=(TransactionDeclaration,), prefix="share_co
 
 
 @frozen
-class Called:
-    """A request arrived that is for one share partition. It is answered in the same step."""
-
-    ticket: int
-    #: A request of the APIs 83 to 87, with one topic and one partition.
-    request: Any
-
-
-@frozen
-class Loaded:
-    """Every record of the log was replayed and this node leads the partition: timers start, requests may come."""
-
-
-@frozen
-class TimePassed:
-    """`deadline_ms()` was reached."""
-
-
-@frozen
 class TopicsChanged:
     """The metadata image changed."""
 
@@ -56,24 +38,6 @@ class TopicsChanged:
 
 
 Event = Called | Loaded | TimePassed | TopicsChanged
-
-#: The key and value of a record as they stand in `__share_group_state`. A value of None is a tombstone.
-Entry = tuple[bytes, bytes | None]
-
-
-@frozen
-class Append:
-    """Append these records as one batch, stamped with this step's time, and replay them at once."""
-
-    entries: Sequence[Entry]
-
-
-@frozen
-class Answer:
-    """Send this response once everything that was appended so far is committed."""
-
-    ticket: int
-    response: Any
 
 
 @frozen

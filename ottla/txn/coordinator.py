@@ -12,25 +12,16 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
+from ottla.coordinator.contract import Answer, Append, Called, Entry, Loaded
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import TopicPartition
 from ottla.kernel.now import Now
 from ottla.settings.server.transaction import TransactionDeclaration
 from ottla.settings.view import AS_DECLARED, SettingsView
-from ottla.txn.event import (
-    Answer,
-    Append,
-    Called,
-    Effect,
-    Entry,
-    Event,
-    Loaded,
-    MarkersWritten,
-    WriteMarkers,
-)
+from ottla.txn.event import AddPartitions, Effect, Event, MarkersWritten, VerifyPartitions, WriteMarkers
 from ottla.txn.transaction import (
     COMPLETED,
     EPOCH_BUMP_VERSION,
@@ -44,7 +35,7 @@ from ottla.txn.transaction import (
 )
 from ottla.wire.api.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.wire.record.transaction import TransactionLogKey, TransactionLogValue, key_bytes
+from ottla.wire.record.transaction import TransactionLogKey, key_bytes, parse
 
 _MINUTE_MS = 60_000
 _EPOCH_BUMPS_FROM = 5
@@ -87,14 +78,15 @@ class TransactionCoordinator:
 
     # ---- the log
 
-    def replay(self, key: TransactionLogKey, value: TransactionLogValue | None) -> None:
-        """A record, at load or right after it was appended."""
-        name = key.transactional_id
-        if value is None:
+    def replay(self, key: bytes, value: bytes | None, *, offset: int = -1, producer_id: int = -1) -> None:
+        """Take a record of the log in."""
+        log_key, log_value = parse(key, value)
+        name = log_key.transactional_id
+        if log_value is None:
             self.transactions.pop(name, None)
             self._last_epochs.pop(name, None)
             return
-        self.transactions[name] = Transaction.of_record(key, value, self._last_epochs.get(name, NO_EPOCH))
+        self.transactions[name] = Transaction.of_record(log_key, log_value, self._last_epochs.get(name, NO_EPOCH))
 
     def deadline_ms(self) -> int | None:
         """When `TimePassed` is due, in monotonic time; None while there is nothing that could grow old."""
@@ -131,6 +123,11 @@ class TransactionCoordinator:
             return self._init(event.ticket, request, now_ms)
         if isinstance(request, EndTxnRequest):
             return self._end_called(event, request, now_ms)
+        if isinstance(request, AddPartitions):
+            code, saved = self._add(request, now_ms)
+            return [*saved, Answer(event.ticket, code)]
+        if isinstance(request, VerifyPartitions):
+            return [Answer(event.ticket, {tp: self._verify(request, tp) for tp in request.partitions})]
         raise TypeError(f"a transaction coordinator does not know {type(request).__name__}")
 
     def _init(self, ticket: int, request: InitProducerIdRequest, now_ms: int) -> list[Effect]:
@@ -190,30 +187,18 @@ class TransactionCoordinator:
         )
         return [self._save(taken), Answer(ticket, response)]
 
-    def add(
-        self,
-        name: str,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: Iterable[TopicPartition],
-        *,
-        client_version: int,
-        now_ms: int,
-    ) -> tuple[ErrorCode, list[Effect]]:
-        """Put partitions into a transaction, beginning one if need be. Nothing is done unless all of it is."""
-        known, code = self._own(name, producer_id, producer_epoch)
+    def _add(self, asked: AddPartitions, now_ms: int) -> tuple[ErrorCode, list[Effect]]:
+        known, code = self._own(asked.transactional_id, asked.producer_id, asked.producer_epoch)
         if known is None:
             return code, []
         if known.state in PREPARED:
             return ErrorCode.CONCURRENT_TRANSACTIONS, []
-        wanted = tuple(partitions)
-        if known.state is State.ONGOING and set(wanted) <= set(known.partitions):
+        if known.state is State.ONGOING and set(asked.partitions) <= set(known.partitions):
             return ErrorCode.NONE, []
-        return ErrorCode.NONE, [self._save(known.extended(wanted, client_version, now_ms))]
+        return ErrorCode.NONE, [self._save(known.extended(asked.partitions, asked.client_version, now_ms))]
 
-    def verify(self, name: str, producer_id: int, producer_epoch: int, partition: TopicPartition) -> ErrorCode:
-        """Is this partition in the producer's open transaction (KIP-890)?"""
-        known, code = self._own(name, producer_id, producer_epoch)
+    def _verify(self, asked: VerifyPartitions, partition: TopicPartition) -> ErrorCode:
+        known, code = self._own(asked.transactional_id, asked.producer_id, asked.producer_epoch)
         if known is None:
             return code
         if known.state in PREPARED:

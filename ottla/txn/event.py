@@ -1,26 +1,33 @@
-"""What comes into the coordinator (events, in the past tense) and what it wants done (effects, imperative)."""
+"""What only a transaction coordinator is told and wants done; the rest is in `ottla.coordinator.contract`."""
 
-from typing import Any
-
+from ottla.coordinator.contract import Answer, Append, Called, Loaded, TimePassed
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import TopicPartition
 
-#: The key and value of a record as they stand in `__transaction_state`. A value of None is a tombstone.
-Entry = tuple[bytes, bytes | None]
+
+@frozen
+class AddPartitions:
+    """A request: put partitions into the producer's transaction, beginning one if need be.
+
+    The response is an ErrorCode. Nothing is done unless all of it is.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[TopicPartition, ...]
+    #: The client's transaction version: 2 for those that add partitions implicitly.
+    client_version: int
 
 
 @frozen
-class Called:
-    """A request for a transactional id of this partition. It is answered exactly once, in this step."""
+class VerifyPartitions:
+    """A request: is each partition in the producer's open transaction (KIP-890)? Answered by partition -> ErrorCode."""
 
-    ticket: int
-    request: Any
-    version: int
-
-
-@frozen
-class Loaded:
-    """Every record of the log was replayed: transactions whose end is decided go on, requests may come."""
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[TopicPartition, ...]
 
 
 @frozen
@@ -30,27 +37,7 @@ class MarkersWritten:
     transactional_id: str
 
 
-@frozen
-class TimePassed:
-    """`deadline_ms()` was reached."""
-
-
 Event = Called | Loaded | MarkersWritten | TimePassed
-
-
-@frozen
-class Append:
-    """Append these records as one batch and replay them at once."""
-
-    entries: list[Entry]
-
-
-@frozen
-class Answer:
-    """Send this response once everything appended so far is committed."""
-
-    ticket: int
-    response: Any
 
 
 @frozen

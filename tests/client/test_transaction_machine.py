@@ -14,7 +14,7 @@ from ottla.client.transaction.state import Phase, Transactions
 from ottla.kernel.client_error import Fenced, InvalidProducerEpoch, ProducerFenced, TransactionAbortable, error_of
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
-from ottla.txn.event import WriteMarkers
+from ottla.txn.event import AddPartitions, WriteMarkers
 from ottla.wire.api.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
@@ -200,7 +200,7 @@ class World(Scene):
         if client.version >= 2:
             code = self.join(client, partition)
         else:
-            code = self.machine.verify("x", producer_id, epoch, partition)
+            code = self.verify("x", producer_id, epoch, partition)
         if code:
             return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code
         expected = self.sequences.get((partition, producer_id, epoch), 0)
@@ -212,10 +212,7 @@ class World(Scene):
 
     def join(self, client: Client, partition: TopicPartition) -> ErrorCode:
         assert client.machine.producer is not None
-        code, effects = self.machine.add(
-            "x", *client.machine.producer, [partition], client_version=client.version, now_ms=self.now_ms
-        )
-        self.carry_out(effects)
+        code: ErrorCode = self.ask(AddPartitions("x", *client.machine.producer, (partition,), client.version))
         return code
 
 

@@ -8,25 +8,20 @@ from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Any, TypeVar
 
-from ottla.group import (
-    Answer,
-    Append,
-    Called,
-    Continue,
-    CoordinatorSettings,
+from ottla.coordinator.contract import Answer, Append, Called, Continue, Loaded, TimePassed
+from ottla.group.coordinator import GroupCoordinator
+from ottla.group.event import (
     DeleteShareState,
     Event,
-    GroupCoordinator,
     InitializeShareState,
-    Loaded,
-    Resigned,
     ShareStateAnswered,
-    TimePassed,
+    StreamsHeartbeat,
     TopicsChanged,
 )
-from ottla.group.event import StreamsHeartbeat
+from ottla.group.failure import failure
+from ottla.group.setting import CoordinatorSettings
 from ottla.group.topology.topology import InternalTopic
-from ottla.kernel.error import KafkaError
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.kernel.now import Now
 from ottla.wire.compile import encode
@@ -92,6 +87,7 @@ class Host:
         #: Internal topics that a heartbeat of a streams group found missing, by ticket.
         self.missing: dict[int, Sequence[InternalTopic]] = {}
         self._versions: dict[int, int] = {}
+        self._asked: dict[int, Any] = {}
         self._tickets = 0
         #: (epoch, start offset) by group, topic and partition, as a share coordinator holds them.
         self.share_states: dict[tuple[str, Uuid, int], tuple[int, int]] = {}
@@ -152,6 +148,7 @@ class Host:
         """Send a request; the ticket under which its answer will be in `answers`."""
         self._tickets += 1
         self._versions[self._tickets] = version
+        self._asked[self._tickets] = request
         self.send(Called(self._tickets, request, version, client_id, "/127.0.0.1"))
         return self._tickets
 
@@ -195,9 +192,10 @@ class Host:
         return other
 
     def restart(self) -> None:
-        """The leader moves: whoever waits is told so, and another coordinator is loaded from the log."""
-        self.send(Resigned())
-        assert not self.coordinator.open
+        """The leader moves: open requests are told so, and another coordinator is loaded from the log."""
+        error = KafkaError(ErrorCode.NOT_COORDINATOR)
+        for ticket, version in self.coordinator.open.items():
+            self.answers[ticket] = failure(self._asked[ticket], version, error)
         self.coordinator = self.replayed()
         self.send(Loaded())
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.group import CoordinatorSettings
+from ottla.group.setting import CoordinatorSettings
 from ottla.group.state.streams import StreamsState
 from ottla.group.topology.task import Tasks
 from ottla.kernel.error import ErrorCode

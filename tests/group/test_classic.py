@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ottla.group import CoordinatorSettings
+from ottla.group.setting import CoordinatorSettings
 from ottla.group.state.classic import ClassicState
 from ottla.kernel.error import ErrorCode
 from ottla.wire.api.heartbeat import HeartbeatRequest

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from ottla.group import CoordinatorSettings, GroupOverride, SettingsChanged
+from ottla.group.event import SettingsChanged
 from ottla.group.records.encode import current_entry
+from ottla.group.setting import CoordinatorSettings, GroupOverride
 from ottla.group.state.consumer import ConsumerGroup, ConsumerMember, ConsumerState, MemberState
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import Uuid

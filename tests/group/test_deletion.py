@@ -1,6 +1,6 @@
 """How offsets and groups go: DeleteGroups, OffsetDelete, deleted topics, expiry."""
 
-from ottla.group import CoordinatorSettings
+from ottla.group.setting import CoordinatorSettings
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import Uuid
 from ottla.wire.api.delete_groups import DeleteGroupsRequest

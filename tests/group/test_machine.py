@@ -11,7 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ottla.group import CoordinatorSettings, GroupCoordinator
+from ottla.group.coordinator import GroupCoordinator
+from ottla.group.setting import CoordinatorSettings
 from ottla.group.state.classic import ClassicGroup, ClassicState
 from ottla.group.state.consumer import ConsumerGroup
 from ottla.kernel.error import ErrorCode

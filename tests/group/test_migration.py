@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ottla.group import CoordinatorSettings
+from ottla.group.setting import CoordinatorSettings
 from ottla.group.state.classic import ClassicGroup, ClassicState
 from ottla.group.state.consumer import ConsumerGroup, MemberState
 from ottla.kernel.error import ErrorCode

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.group import CoordinatorSettings
+from ottla.group.setting import CoordinatorSettings
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import Uuid
 from ottla.wire.api.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from ottla.group import CoordinatorSettings, Entry, GroupCoordinator, Loaded
+from ottla.coordinator.contract import Entry, Loaded
+from ottla.group.coordinator import GroupCoordinator
 from ottla.group.metadata_hash import metadata_hash
 from ottla.group.records.encode import (
     assignment_epoch_entry,
@@ -22,6 +23,7 @@ from ottla.group.records.encode import (
     regex_entry,
     target_entry,
 )
+from ottla.group.setting import CoordinatorSettings
 from ottla.group.state.classic import ClassicGroup, ClassicState
 from ottla.group.state.consumer import ConsumerGroup
 from ottla.kernel.now import Now

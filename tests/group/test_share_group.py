@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ottla.group import CoordinatorSettings
 from ottla.group.event import Hurry
+from ottla.group.setting import CoordinatorSettings
 from ottla.group.share.assignor import assign_simple
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
@@ -21,11 +21,7 @@ from ottla.wire.api.delete_share_group_offsets import (
 )
 from ottla.wire.api.join_group import JoinGroupRequest
 from ottla.wire.api.list_groups import ListGroupsRequest
-from ottla.wire.api.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
+from ottla.wire.api.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from ottla.wire.api.share_group_describe import ShareGroupDescribeRequest
 from ottla.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.group.client import Consumer

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from ottla.group import GroupOverride
 from ottla.group.event import SettingsChanged
+from ottla.group.setting import GroupOverride
 from ottla.group.state.streams import StreamsState, TaskState
 from ottla.group.topology.configuration import Status
 from ottla.kernel.error import ErrorCode

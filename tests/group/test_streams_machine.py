@@ -8,7 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.group import CoordinatorSettings, GroupOverride, SettingsChanged
+from ottla.group.event import SettingsChanged
+from ottla.group.setting import CoordinatorSettings, GroupOverride
 from ottla.group.state.streams import StreamsState
 from ottla.group.topology.task import Tasks
 from ottla.kernel.error import ErrorCode

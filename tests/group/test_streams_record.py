@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.group import CoordinatorSettings, GroupCoordinator, GroupOverride, Loaded
+from ottla.coordinator.contract import Loaded
+from ottla.group.coordinator import GroupCoordinator
 from ottla.group.event import SettingsChanged
 from ottla.group.records.encode_streams import (
     streams_assignment_epoch_entry,
@@ -17,6 +18,7 @@ from ottla.group.records.encode_streams import (
     streams_target_entry,
     topology_entry,
 )
+from ottla.group.setting import CoordinatorSettings, GroupOverride
 from ottla.group.state.streams import StreamsGroup, TaskState
 from ottla.kernel.now import Now
 from ottla.wire.batch import read

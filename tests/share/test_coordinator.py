@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.coordinator.contract import Answer, Append, Called, Loaded, TimePassed
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import Uuid
 from ottla.kernel.now import Now
 from ottla.share.coordinator import ShareCoordinator
-from ottla.share.event import Answer, Append, Called, Event, Loaded, Prune, StateSettings, TimePassed, TopicsChanged
+from ottla.share.event import Event, Prune, StateSettings, TopicsChanged
 from ottla.share.state import SharePartitionKey
 from ottla.wire.api import delete_share_group_state as delete
 from ottla.wire.api import initialize_share_group_state as initialize

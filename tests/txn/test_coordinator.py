@@ -10,15 +10,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from ottla.coordinator.contract import Answer, Append, Called, Loaded, TimePassed
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import TopicPartition
 from ottla.kernel.now import Now
 from ottla.txn.coordinator import TransactionCoordinator, TransactionSettings
-from ottla.txn.event import Answer, Append, Called, Loaded, MarkersWritten, TimePassed, WriteMarkers
+from ottla.txn.event import AddPartitions, MarkersWritten, VerifyPartitions, WriteMarkers
 from ottla.txn.transaction import EPOCH_MAX, PREPARED, State
 from ottla.wire.api.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.wire.record.transaction import parse
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 
@@ -40,7 +40,7 @@ class Scene:
     def loaded(self) -> TransactionCoordinator:
         machine = TransactionCoordinator(TransactionSettings(), lambda: next(self.ids))
         for key, value in self.log:
-            machine.replay(*parse(key, value))
+            machine.replay(key, value)
         return machine
 
     def carry_out(self, effects: list[Any]) -> None:
@@ -48,7 +48,7 @@ class Scene:
             if isinstance(effect, Append):
                 for key, value in effect.entries:
                     self.log.append((key, value))
-                    self.machine.replay(*parse(key, value))
+                    self.machine.replay(key, value)
             elif isinstance(effect, Answer):
                 assert effect.ticket not in self.answers, "a request has one answer"
                 self.answers[effect.ticket] = effect.response
@@ -82,16 +82,15 @@ class Scene:
         return answer
 
     def add(self, producer: Any, *partitions: TopicPartition, version: int = 2) -> ErrorCode:
-        code, effects = self.machine.add(
-            "t",
-            producer.producer_id,
-            producer.producer_epoch,
-            partitions,
-            client_version=version,
-            now_ms=self.now_ms,
-        )
-        self.carry_out(effects)
+        request = AddPartitions("t", producer.producer_id, producer.producer_epoch, partitions, version)
+        code: ErrorCode = self.ask(request)
         return code
+
+    def verify(self, name: str, producer_id: int, producer_epoch: int, partition: TopicPartition) -> ErrorCode:
+        found: dict[TopicPartition, ErrorCode] = self.ask(
+            VerifyPartitions(name, producer_id, producer_epoch, (partition,))
+        )
+        return found[partition]
 
     def end(self, producer: Any, *, commit: bool = True, version: int = 5) -> EndTxnResponse:
         answer: EndTxnResponse = self.ask(

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from ottla.coordinator.contract import TimePassed
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import TopicPartition
 from ottla.kernel.now import Now
-from ottla.txn.event import TimePassed
 from ottla.txn.transaction import EPOCH_MAX, State
 from ottla.wire.api.init_producer_id import InitProducerIdRequest
 from tests.txn.test_coordinator import A0, A1, Scene
@@ -59,7 +59,7 @@ def test_a_timeout_locks_out_the_producer_whichever_protocol_it_speaks(version: 
     assert scene.state() is State.COMPLETE_ABORT
     assert scene.add(producer, A0, version=version) is ErrorCode.PRODUCER_FENCED
     assert scene.end(producer, version=4).error_code == ErrorCode.PRODUCER_FENCED
-    assert scene.machine.verify("t", producer.producer_id, producer.producer_epoch, A0) is ErrorCode.PRODUCER_FENCED
+    assert scene.verify("t", producer.producer_id, producer.producer_epoch, A0) is ErrorCode.PRODUCER_FENCED
     assert scene.init().producer_epoch == producer.producer_epoch + 2
 
 
@@ -69,7 +69,7 @@ def test_a_partition_is_verified_against_the_open_transaction() -> None:
     ours = producer.producer_id, producer.producer_epoch
 
     def verified(partition: TopicPartition, name: str = "t", who: int = ours[0], epoch: int = ours[1]) -> ErrorCode:
-        return scene.machine.verify(name, who, epoch, partition)
+        return scene.verify(name, who, epoch, partition)
 
     assert verified(A0) is ErrorCode.TRANSACTION_ABORTABLE
     scene.add(producer, A0, version=1)

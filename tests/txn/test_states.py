@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from ottla.coordinator.contract import TimePassed
 from ottla.kernel.ids import TopicPartition
 from ottla.kernel.now import Now
 from ottla.txn import transaction
 from ottla.txn.coordinator import TransactionCoordinator
-from ottla.txn.event import TimePassed
+from ottla.wire.record.transaction import parse
 from tests.machine import Transitions, table
 from tests.txn.test_coordinator import Scene
 
@@ -53,10 +54,11 @@ def test_a_transactional_id_takes_the_states_of_the_table_and_each_of_them(monke
     seen: Transitions = set()
     replay = TransactionCoordinator.replay
 
-    def spy(self: TransactionCoordinator, key: Any, value: Any) -> None:
-        before = self.transactions.get(key.transactional_id)
+    def spy(self: TransactionCoordinator, key: bytes, value: bytes | None) -> None:
+        name = parse(key, value)[0].transactional_id
+        before = self.transactions.get(name)
         replay(self, key, value)
-        after = self.transactions.get(key.transactional_id)
+        after = self.transactions.get(name)
         names = ["NONE" if each is None else each.state.name for each in (before, after)]
         if names[0] != names[1]:
             seen.add((names[0], names[1]))

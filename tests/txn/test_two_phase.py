@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from ottla.coordinator.contract import Append, TimePassed
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.now import Now
 from ottla.txn.coordinator import TransactionCoordinator, TransactionSettings
-from ottla.txn.event import Append, TimePassed
 from ottla.txn.transaction import EPOCH_MAX, NO_TIMEOUT_MS, State
 from ottla.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.wire.record.transaction import parse
 from tests.txn.test_coordinator import A0, A1, Scene
 
 _VERSION = 6
@@ -28,7 +27,7 @@ class TwoPhase(Scene):
         settings = TransactionSettings(transaction_two_phase_commit_enable=True)
         machine = TransactionCoordinator(settings, lambda: next(self.ids), lambda: self.level)
         for key, value in self.log:
-            machine.replay(*parse(key, value))
+            machine.replay(key, value)
         return machine
 
     def begin(self, *, keep: bool = False, two_phase: bool = True, timeout_ms: int = 60_000) -> InitProducerIdResponse:

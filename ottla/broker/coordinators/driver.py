@@ -18,10 +18,19 @@ import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from ottla.group.failure import append_error
+from ottla.coordinator.contract import (
+    Append,
+    Called,
+    Continue,
+    CoordinatorMachine,
+    Loaded,
+    TimePassed,
+    append_error,
+)
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.now import Now
 from ottla.log.log import Origin
@@ -38,27 +47,19 @@ _TIMER_RETRY_SECONDS = 0.5
 LOAD_BYTES = 32 << 10
 
 
-class CoordinatorMachine(Protocol):
-    """A coordinator: `ottla.group` and `ottla.txn` have one each."""
-
-    def step(self, event: Any, now: Now) -> list[Any]: ...
-    def deadline_ms(self) -> int | None: ...
-
-
 M = TypeVar("M", bound=CoordinatorMachine)
 
 
 class Driver(ABC, Generic[M]):
-    """A coordinator on one partition. Subclasses say what its events and effects are."""
+    """A coordinator on one partition. Subclasses say which machine it is, and carry out what only that one asks for."""
 
     #: The names of the requests that are not answered without an append.
     writing: ClassVar[frozenset[str]]
 
-    def __init__(self, node: BrokerNode, partition: Partition, machine: M, time_passed: Any) -> None:
+    def __init__(self, node: BrokerNode, partition: Partition, machine: M) -> None:
         self.node = node
         self.partition = partition
         self.machine = machine
-        self._time_passed_event = time_passed
         self._tickets = count()
         self._waiting: dict[int, Callable[[Any], None]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -71,12 +72,22 @@ class Driver(ABC, Generic[M]):
         self.on_failure: Callable[[Driver[Any]], None] = lambda _: None
 
     @abstractmethod
+    def ask_others(self, effect: Any) -> None:
+        """Do what the machine wants done by others; what it follows from is committed."""
+
     def replay_batch(self, batch: Batch) -> None:
         """Give every record of a batch of the log to the machine."""
+        header = batch.header
+        if header.is_control:
+            return self.replay_control(batch)
+        producer_id = header.producer_id if header.is_transactional else -1
+        for record in batch.records():
+            if record.key is not None:
+                self.machine.replay(record.key, record.value, offset=record.offset, producer_id=producer_id)
+        return None
 
-    @abstractmethod
-    def carry_out(self, effect: Any, now_ms: int) -> None:
-        """Do what the machine wants done, other than an answer."""
+    def replay_control(self, batch: Batch) -> None:
+        """Give a transaction marker to the machine, if it is one that takes part in transactions."""
 
     def load(self) -> Iterator[None]:
         """Replay the whole log, a piece at a time: others may have their turn between two."""
@@ -86,9 +97,9 @@ class Driver(ABC, Generic[M]):
             for batch in batches:
                 self.replay_batch(batch)
 
-    @abstractmethod
     def begin(self) -> None:
-        """All of the log is replayed."""
+        """All of the log is replayed: tell the machine."""
+        self.step(Loaded())
 
     def pieces(self) -> Iterator[list[Batch]]:
         """Everything in the log, from its start to where it ends then."""
@@ -108,10 +119,14 @@ class Driver(ABC, Generic[M]):
             yield batches
             offset = batches[-1].header.last_offset + 1
 
-    def expect(self, answer: Callable[[Any], None]) -> int:
-        """A ticket for one request; `answer` is called once with its response."""
+    def ask(self, request: Any, version: int, answer: Callable[[Any], None], **client: str) -> int:
+        """Put a request to the coordinator, under a ticket; `answer` is called once with the response, now or later.
+
+        `client`: `client_id`, `client_host` and `principal`, where the machine wants to know them.
+        """
         ticket = next(self._tickets)
         self._waiting[ticket] = answer
+        self.step(Called(ticket, request, version, **client))
         return ticket
 
     def step(self, event: Any) -> None:
@@ -128,7 +143,7 @@ class Driver(ABC, Generic[M]):
         now = Now.of(self.node.clock)
         try:
             while self._steps and not self.failed:
-                self.carry_out_all(self.machine.step(self._steps[0], now), now.wall_ms)
+                self._carry_out(self.machine.step(self._steps[0], now), now.wall_ms)
                 self._steps.popleft()
         except Exception:
             # Our own fault. What the machine holds is not to be trusted, and no request may wait for it forever.
@@ -137,7 +152,7 @@ class Driver(ABC, Generic[M]):
         finally:
             self._steps.clear()
         if not self.failed:
-            self.plan()
+            self._plan()
         return None
 
     def refusal(self) -> KafkaError | None:
@@ -148,8 +163,8 @@ class Driver(ABC, Generic[M]):
             return KafkaError(append_error(error.code), error.message)
         return None
 
-    def carry_out_all(self, effects: Sequence[Any], now_ms: int) -> KafkaError | None:
-        """Effects in their order; the error if the log refused an append. Requests that wait for that are told it."""
+    def _carry_out(self, effects: Sequence[Any], now_ms: int) -> None:
+        """Effects in their order. Requests that wait for an append that the log refused are told its error."""
         failed: KafkaError | None = None
         for effect in effects:
             ticket = getattr(effect, "ticket", None)
@@ -157,14 +172,13 @@ class Driver(ABC, Generic[M]):
                 # A failed append may have taken the partition away, and its requests were told then.
                 answer = self._waiting.pop(ticket, None)
                 if answer is not None:
-                    self.answer_committed(answer, failed or effect.response)
+                    self._answer(answer, failed or effect.response)
             elif failed is None:
                 failed = self._attempt(effect, now_ms)
         if failed is not None:
             self._fail()
-        return failed
 
-    def answer_committed(self, answer: Callable[[Any], None], response: Any) -> None:
+    def _answer(self, answer: Callable[[Any], None], response: Any) -> None:
         """Answer when all that the log holds now is committed, or say that it was not in time."""
         partition = self.partition
         if partition.machine is None or isinstance(response, KafkaError):
@@ -186,7 +200,7 @@ class Driver(ABC, Generic[M]):
             timer = self.node.loop.call_later(self.node.settings.offsets_commit_timeout_ms / 1000, timed_out)
         return None
 
-    def after_commit(self, do: Callable[[], None]) -> None:
+    def _after_commit(self, do: Callable[[], None]) -> None:
         """Have others do something when all that the log holds now is committed; nothing when this coordinator ends."""
 
         def committed(error: KafkaError | None) -> None:
@@ -214,7 +228,13 @@ class Driver(ABC, Generic[M]):
 
     def _attempt(self, effect: Any, now_ms: int) -> KafkaError | None:
         try:
-            self.carry_out(effect, now_ms)
+            match effect:
+                case Append():
+                    self._append(effect, now_ms)
+                case Continue(event):
+                    self.step(event)
+                case _:
+                    self._after_commit(partial(self.ask_others, effect))
         except KafkaError as error:
             failed = KafkaError(append_error(error.code), error.message)
         except OSError as error:
@@ -225,15 +245,17 @@ class Driver(ABC, Generic[M]):
         _log.error("%s cannot be appended to: %s", self.partition.tp, failed.message)
         return failed
 
-    def append(self, entries: Sequence[tuple[bytes, bytes | None]], now_ms: int, **producer: Any) -> None:
-        """Write records as one batch and replay them."""
-        data = bytearray(build([(now_ms, key, value, ()) for key, value in entries], **producer))
+    def _append(self, effect: Append, now_ms: int) -> None:
+        """Write records as one batch, part of the producer's transaction where the effect names one; replay them."""
+        entries, producer_id, epoch = effect.entries, effect.producer_id, effect.producer_epoch
+        records = [(now_ms, key, value, ()) for key, value in entries]
+        data = bytearray(build(records, producer_id=producer_id, producer_epoch=epoch, transactional=producer_id >= 0))
         self.partition.append(data, now_ms, Origin.COORDINATOR)
         self.node.flusher.flush_now(self.partition)
         for batch in read(data):
             self.replay_batch(batch)
 
-    def plan(self) -> None:
+    def _plan(self) -> None:
         """Set the timer to when the machine wants to be told of time."""
         deadline_ms = self.machine.deadline_ms()
         if deadline_ms == self._timer_ms:
@@ -256,4 +278,4 @@ class Driver(ABC, Generic[M]):
             self._timer = self.node.loop.call_later(_TIMER_RETRY_SECONDS, self._time_passed)
             return
         self._timer_ms = None
-        self.step(self._time_passed_event)
+        self.step(TimePassed())

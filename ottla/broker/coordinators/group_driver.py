@@ -11,16 +11,11 @@ from ottla.broker.coordinators.driver import Driver
 from ottla.broker.metadata.topic_view import ImageTopics, TopicStep
 from ottla.group.coordinator import GroupCoordinator
 from ottla.group.event import (
-    Append,
-    Called,
-    Continue,
     DeleteShareState,
     Hurry,
     InitializeShareState,
-    Loaded,
     SettingsChanged,
     ShareStateAnswered,
-    TimePassed,
     TopicsChanged,
 )
 from ottla.group.setting import CoordinatorSettings as CoordinatorSettings
@@ -58,14 +53,14 @@ class GroupDriver(Driver[GroupCoordinator]):
     )
 
     def __init__(self, node: BrokerNode, partition: Partition) -> None:
-        super().__init__(node, partition, _fresh(node, partition), TimePassed())
+        super().__init__(node, partition, _fresh(node, partition))
         #: What changed while this one was being loaded.
         self.missed: list[TopicStep] = []
 
     def begin(self) -> None:
         """Tell the machine how the node is set, and what happened while it was loaded."""
         self.step(self.settings_changed())
-        self.step(Loaded())
+        super().begin()
         if self.missed:
             names = self.node.image.topics
             deleted = [(name, topic_id) for each in self.missed for name, topic_id in each.deleted]
@@ -86,68 +81,36 @@ class GroupDriver(Driver[GroupCoordinator]):
         }
         return SettingsChanged(CoordinatorSettings.of(self.node.settings), overrides)
 
-    def replay_batch(self, batch: Batch) -> None:
-        """Records to `replay`, transaction markers to `replay_marker`."""
-        header = batch.header
-        if header.is_control:
-            marker = read_marker(batch.data, header)
-            if marker is not None:
-                self.machine.replay_marker(header.producer_id, committed=not marker.aborted)
-            return
-        producer_id = header.producer_id if header.is_transactional else -1
-        for record in batch.records():
-            if record.key is not None:
-                self.machine.replay(record.key, record.value, offset=record.offset, producer_id=producer_id)
+    def replay_control(self, batch: Batch) -> None:
+        """Give a transaction marker to the machine."""
+        marker = read_marker(batch.data, batch.header)
+        if marker is not None:
+            self.machine.replay_marker(batch.header.producer_id, committed=not marker.aborted)
 
-    def ask(
-        self,
-        request: Any,
-        version: int,
-        answer: Callable[[Any], None],
-        *,
-        client_id: str = "",
-        client_host: str = "",
-        principal: str = "User:ANONYMOUS",
-    ) -> int:
-        """Put a request to the coordinator, under a ticket; `answer` is called once with the response, now or later."""
+    def ask(self, request: Any, version: int, answer: Callable[[Any], None], **client: str) -> int:
+        """As `Driver.ask`."""
         if _log.isEnabledFor(logging.DEBUG):
             group, member = getattr(request, "group_id", ""), getattr(request, "member_id", "")
-            _log.debug("%s of group %r, member %r, client %r", type(request).__name__, group, member, client_id)
-        ticket = self.expect(answer)
-        self.step(Called(ticket, request, version, client_id, client_host, principal))
-        return ticket
+            name, client_id = type(request).__name__, client.get("client_id", "")
+            _log.debug("%s of group %r, member %r, client %r", name, group, member, client_id)
+        return super().ask(request, version, answer, **client)
 
     def hurry(self, ticket: int) -> None:
         """The client has sent more behind this request: answer it now if it is only held."""
         if not self.failed:
             self.step(Hurry(ticket))
 
-    def carry_out(self, effect: Append | InitializeShareState | DeleteShareState | Continue, now_ms: int) -> None:
-        """Append, as part of the producer's transaction where the effect names one; or ask the share coordinators."""
+    def ask_others(self, effect: InitializeShareState | DeleteShareState) -> None:
+        """Ask the share coordinators."""
+        told = partial(self._share_answered, effect.call_id)
         match effect:
-            case InitializeShareState(call_id, group_id, epoch, offsets):
-                told = partial(self._share_answered, call_id)
-                self.after_commit(lambda: self.node.persister.initialize(group_id, epoch, offsets, told))
-            case DeleteShareState(call_id, group_id, partitions):
-                told = partial(self._share_answered, call_id)
-                self.after_commit(lambda: self.node.persister.delete(group_id, partitions, told))
-            case Continue(event):
-                self.step(event)
-            case Append():
-                self._append(effect, now_ms)
+            case InitializeShareState(_, group_id, epoch, offsets):
+                self.node.persister.initialize(group_id, epoch, offsets, told)
+            case DeleteShareState(_, group_id, partitions):
+                self.node.persister.delete(group_id, partitions, told)
 
     def _share_answered(self, call_id: int, errors: Mapping[tuple[Uuid, int], KafkaError]) -> None:
         self.step(ShareStateAnswered(call_id, errors))
-
-    def _append(self, effect: Append, now_ms: int) -> None:
-        _log.debug("%s: %d records", self.partition.tp, len(effect.entries))
-        self.append(
-            effect.entries,
-            now_ms,
-            producer_id=effect.producer_id,
-            producer_epoch=effect.producer_epoch,
-            transactional=effect.producer_id >= 0,
-        )
 
 
 def _fresh(node: BrokerNode, partition: Partition) -> GroupCoordinator:

@@ -128,12 +128,16 @@ class TransactionCoordinators(Coordinators["transaction_driver.TransactionDriver
         if sequence is not None:
             log_producers.verify_from(producer_id, producer_epoch, sequence, implicit, self.node.clock.now_ms())
         driver = self.driver_of(transactional_id)
+        producer, wanted = (producer_id, producer_epoch), [partition.tp]
+        codes: list[ErrorCode] = []
         if implicit:
-            code = driver.add(transactional_id, producer_id, producer_epoch, [partition.tp], client_version=2)
+            driver.join(transactional_id, *producer, wanted, client_version=2, done=codes.append)
         elif self.node.settings.transaction_partition_verification_enable:
-            code = driver.machine.verify(transactional_id, producer_id, producer_epoch, partition.tp)
+            driver.verify(transactional_id, *producer, wanted, lambda found: codes.extend(found.values()))
         else:
             return
+        # The answer comes at once, unless a replica that has gone still counts: then the batch comes again.
+        code = codes[0] if codes else ErrorCode.NOT_ENOUGH_REPLICAS
         if code:
             raise KafkaError(_of_producers(code))
 

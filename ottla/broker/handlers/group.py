@@ -23,10 +23,7 @@ from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.error_message import words
 from ottla.share.state import SharePartitionKey
 from ottla.wire.api import ApiKey
-from ottla.wire.api.consumer_group_describe import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-)
+from ottla.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from ottla.wire.api.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.wire.api.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse

@@ -49,5 +49,5 @@ def share_state(call: Call, request: Any) -> Reply:
         except KafkaError as error:
             answered(index, error)
         else:
-            driver.ask(part, partial(answered, index))
+            driver.ask(part, call.version, partial(answered, index))
     return later if parts else answer.merged(request, [])

@@ -232,7 +232,8 @@ class Persister:
                 driver = self._node.share_states.driver_of(key.text)
             except KafkaError as error:
                 return answered(error)
-            return driver.ask(request, answered)
+            driver.ask(request, 0, answered)
+            return None
 
         self._node.share_states.when_there(ask)
 

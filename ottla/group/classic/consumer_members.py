@@ -10,11 +10,11 @@ Rules:
 
 from dataclasses import replace
 
+from ottla.coordinator.contract import Called
 from ottla.group.consumer.group_epoch import Claimed, advance, bump_group_epoch
 from ottla.group.consumer.membership import check_instance, check_room, fence, keep_session, take_static_place
 from ottla.group.consumer.target import update_target
 from ottla.group.conversion import assignment_bytes, downgrade
-from ottla.group.event import Called
 from ottla.group.records.subscription import protocol_version, read_subscription
 from ottla.group.state.classic import CONSUMER_PROTOCOL, Protocols
 from ottla.group.state.consumer import ClassicMetadata, ConsumerGroup, ConsumerMember, MemberState

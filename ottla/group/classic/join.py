@@ -11,9 +11,9 @@ Rules:
 KIPs: 62 rebalance timeout, 345 static members, 394 promised ids, 814 skip assignment.
 """
 
+from ottla.coordinator.contract import Called
 from ottla.group.classic.consumer_members import join_consumer_group
 from ottla.group.deletion import group_tombstones
-from ottla.group.event import Called
 from ottla.group.rebalance import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     answer_join_error,

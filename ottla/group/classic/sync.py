@@ -9,8 +9,8 @@ Rules:
 KIPs: 345 static members, 559 protocol type and name in SyncGroup, 800 reasons.
 """
 
+from ottla.coordinator.contract import Called
 from ottla.group.classic.consumer_members import heartbeat_consumer_group, leave_consumer_group, sync_consumer_group
-from ottla.group.event import Called
 from ottla.group.rebalance import (
     answer_sync_error,
     complete_if_all_joined,

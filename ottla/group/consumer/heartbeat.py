@@ -13,6 +13,7 @@ KIPs: 848, 1082 member ids made by clients.
 
 from dataclasses import replace
 
+from ottla.coordinator.contract import Called
 from ottla.group.consumer.group_epoch import Claimed, advance, bump_group_epoch
 from ottla.group.consumer.membership import (
     check_epoch,
@@ -26,7 +27,6 @@ from ottla.group.consumer.membership import (
 from ottla.group.consumer.target import update_target
 from ottla.group.conversion import finish_upgrade, upgrade
 from ottla.group.deletion import group_tombstones
-from ottla.group.event import Called
 from ottla.group.state.classic import ClassicGroup
 from ottla.group.state.consumer import LEAVE_EPOCH, LEAVE_STATIC_EPOCH, ConsumerGroup, ConsumerMember
 from ottla.group.state.shard import CommandContext

@@ -13,7 +13,7 @@ groups, 1251 assignment epochs.
 
 from collections.abc import Callable
 
-from ottla.group.event import Called
+from ottla.coordinator.contract import Called
 from ottla.group.rebalance import keep_alive
 from ottla.group.records.encode import offset_entry, offset_tombstone
 from ottla.group.state.classic import ClassicGroup, ClassicState

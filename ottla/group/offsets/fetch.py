@@ -9,7 +9,7 @@ Rules:
 KIPs: 98, 447 stable offsets, 516 topic ids, 709 several groups, 848 member epochs.
 """
 
-from ottla.group.event import Called
+from ottla.coordinator.contract import Called
 from ottla.group.state.consumer import ConsumerGroup, ConsumerMember
 from ottla.group.state.offsets import Committed
 from ottla.group.state.shard import CommandContext

@@ -5,16 +5,11 @@ A record that deletes has the key of the record it deletes and no value.
 
 from collections.abc import Mapping
 
-from ottla.group.event import Entry
+from ottla.coordinator.contract import Entry
 from ottla.group.state.classic import ClassicGroup
 from ottla.group.state.consumer import ConsumerGroup, ConsumerMember, Owned, Resolved, Target
 from ottla.group.state.offsets import Committed
-from ottla.wire.record.consumer_group import (
-    ClassicMemberMetadata,
-    ClassicProtocol,
-    TopicPartition,
-    TopicPartitions,
-)
+from ottla.wire.record.consumer_group import ClassicMemberMetadata, ClassicProtocol, TopicPartition, TopicPartitions
 from ottla.wire.record.offset import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,

@@ -5,7 +5,7 @@ A record that deletes has the key of the record it deletes and no value.
 
 from collections.abc import Collection, Mapping
 
-from ottla.group.event import Entry
+from ottla.coordinator.contract import Entry
 from ottla.group.state.consumer import MemberState, Target
 from ottla.group.state.share import Held, ShareGroup, ShareMember
 from ottla.kernel.ids import Uuid

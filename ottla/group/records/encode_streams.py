@@ -5,7 +5,7 @@ A record that deletes has the key of the record it deletes and no value.
 
 from collections.abc import Mapping
 
-from ottla.group.event import Entry
+from ottla.coordinator.contract import Entry
 from ottla.group.state.streams import StreamsGroup, StreamsMember
 from ottla.group.topology.task import TaskEpochs, Tasks, TaskSet
 from ottla.group.topology.topology import Topology, topology_value
@@ -24,13 +24,7 @@ from ottla.wire.record.offset import (
     key_bytes,
     value_bytes,
 )
-from ottla.wire.record.streams_group import (
-    Endpoint,
-    KeyValue,
-    LastAssignmentConfig,
-    TaskIds,
-    TaskIdsWithEpochs,
-)
+from ottla.wire.record.streams_group import Endpoint, KeyValue, LastAssignmentConfig, TaskIds, TaskIdsWithEpochs
 
 
 def streams_member_entry(group_id: str, member: StreamsMember) -> Entry:

@@ -1,6 +1,6 @@
 """ShareGroupDescribe (1): what people see of share groups (KIP-932)."""
 
-from ottla.group.event import Called
+from ottla.coordinator.contract import Called
 from ottla.group.share.assignor import SIMPLE
 from ottla.group.share.state import not_a_share_group
 from ottla.group.state.shard import CommandContext

@@ -16,7 +16,8 @@ Rules:
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ottla.group.event import Called, Continue, HeldHeartbeat
+from ottla.coordinator.contract import Called, Continue
+from ottla.group.event import HeldHeartbeat
 from ottla.group.metadata_hash import metadata_hash
 from ottla.group.records.encode_share import (
     share_assignment_epoch_entry,

@@ -11,7 +11,8 @@ Rules:
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ottla.group.event import Called, DeleteShareState, InitializeShareState
+from ottla.coordinator.contract import Called
+from ottla.group.event import DeleteShareState, InitializeShareState
 from ottla.group.records.encode_share import state_partition_entry
 from ottla.group.state.shard import CommandContext, ShareCall, StateErrors
 from ottla.group.state.share import NamedPartitions, ShareGroup, merge, without

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.group.event import Answer, Append, Called, Effect, Entry, HeldHeartbeat
+from ottla.coordinator.contract import Answer, Append, Called, Entry
+from ottla.group.event import Effect, HeldHeartbeat
 from ottla.group.setting import CoordinatorSettings, GroupOverride
 from ottla.group.state.classic import ClassicGroup
 from ottla.group.state.consumer import ConsumerGroup

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from ottla.group.event import Called
+from ottla.coordinator.contract import Called
 from ottla.group.state.shard import CommandContext
 from ottla.group.state.streams import StreamsGroup, StreamsMember
 from ottla.group.streams.heartbeat import not_a_streams_group

@@ -16,8 +16,9 @@ has them made in the client's name when the answer leaves.
 
 from dataclasses import replace
 
+from ottla.coordinator.contract import Called
 from ottla.group.deletion import group_tombstones
-from ottla.group.event import Called, StreamsHeartbeat
+from ottla.group.event import StreamsHeartbeat
 from ottla.group.metadata_hash import metadata_hash
 from ottla.group.records.encode_streams import (
     streams_current_entry,

@@ -1,0 +1,106 @@
+"""What comes into every coordinator (events, in the past tense) and what it wants done (effects, imperative).
+
+A coordinator is a machine for one partition of an internal topic. Its runtime, `ottla.broker.coordinators.driver`:
+
+1. replays the partition's log: `replay` for each record (and a group coordinator's `replay_marker` for each marker);
+2. sends `Loaded`, and from then on requests (`Called`), `TimePassed` when `deadline_ms()` is reached, and the events
+   of this kind of coordinator;
+3. carries out the effects of each `step` in their order, before the next step: an `Append` is appended as one batch
+   and its records are replayed at once. An `Answer`, and whatever a kind of coordinator asks others to do, leaves when
+   everything appended so far is committed. What the others answer comes as an event of that kind;
+4. answers all open requests with NOT_COORDINATOR and throws the machine away when an append fails or the node no longer
+   leads the partition.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from ottla.kernel.error import ErrorCode
+from ottla.kernel.frozen import frozen
+from ottla.kernel.now import Now
+
+#: The key and value of a record as they stand in the log. A value of None is a tombstone.
+Entry = tuple[bytes, bytes | None]
+
+
+class CoordinatorMachine(Protocol):
+    """A coordinator of any kind: `step` decides, `replay` changes the state."""
+
+    def step(self, event: Any, now: Now) -> Sequence[Any]:
+        """The effects of an event, in the order in which they must be carried out."""
+
+    def replay(self, key: bytes, value: bytes | None, *, offset: int, producer_id: int = -1) -> None:
+        """Take in a record, on load or right after its append; `producer_id`: of an open transaction."""
+
+    def deadline_ms(self) -> int | None:
+        """When `TimePassed` is due, in monotonic time; None when nothing can become due."""
+
+
+@frozen
+class Called:
+    """A request arrived. It is answered exactly once, in this step or a later one."""
+
+    #: The runtime's own number for the request; it comes back in the `Answer`.
+    ticket: int
+    request: Any
+    version: int = 0
+    client_id: str = ""
+    #: As Kafka records it: the address with a slash before it, `/127.0.0.1`.
+    client_host: str = ""
+    principal: str = "User:ANONYMOUS"
+
+
+@frozen
+class Loaded:
+    """Every record of the log was replayed and this node leads the partition: timers start, requests may come."""
+
+
+@frozen
+class TimePassed:
+    """`deadline_ms()` was reached."""
+
+
+@frozen
+class Append:
+    """Append these records as one batch, stamped with this step's time, and replay them at once.
+
+    With a producer id the batch is transactional.
+    """
+
+    entries: Sequence[Entry]
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+@frozen
+class Answer:
+    """Send this response once everything the coordinator has appended so far is committed."""
+
+    ticket: int
+    response: Any
+
+
+@frozen
+class Continue:
+    """Send this event when the effects before it are carried out."""
+
+    event: Any
+
+
+#: What an error of the log means to a client of the coordinator.
+_APPEND_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def append_error(code: ErrorCode) -> ErrorCode:
+    """The answer to requests whose records could not be appended or committed because of `code`."""
+    return _APPEND_ERRORS.get(code, code)
