@@ -1,22 +1,15 @@
-"""`ottla top`: what a cluster does now: records and bytes a second by topic, and how far groups are behind.
-
-Rules:
-- A rate is the difference of two looks. Records come from end offsets, bytes from the sizes of the logs (with retention
-  at work a log may shrink: no rate then).
-- A topic that is new since the last look has no rate yet; one that was deleted is gone.
-"""
+"""`ottla top`: what a cluster does now: records and bytes a second by topic, and how far groups are behind."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ottla.cli.option import Tool, admin, as_json, cluster
-from ottla.kernel.error import KafkaError
+from ottla.operations.rates import Look, group_rows, look, topic_rows
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,93 +22,6 @@ _SORTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "size": lambda row: (-(row["bytes"] or 0), row["topic"]),
     "name": lambda row: row["topic"],
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What was found at one moment. Partitions are (topic, number)."""
-
-    at: float
-    ends: Mapping[tuple[str, int], int]
-    starts: Mapping[tuple[str, int], int]
-    sizes: Mapping[str, int]
-    #: Group to (state, members, lag).
-    groups: Mapping[str, tuple[str, int, int | None]] = field(default_factory=dict)
-
-
-def topic_rows(before: Look | None, now: Look) -> list[dict[str, Any]]:
-    """By topic: partitions, records, bytes, the rates of both since `before`, and its hottest partition."""
-    rows = []
-    seconds = 0.0 if before is None else now.at - before.at
-    for topic in sorted({name for name, _ in now.ends}):
-        numbers = sorted(number for name, number in now.ends if name == topic)
-        grown = {}
-        if before is not None and seconds > 0:
-            for number in numbers:
-                was = before.ends.get((topic, number))
-                if was is not None and now.ends[topic, number] >= was:
-                    grown[number] = (now.ends[topic, number] - was) / seconds
-        size, had = now.sizes.get(topic), None if before is None else before.sizes.get(topic)
-        flow = None if size is None or had is None or seconds <= 0 or size < had else (size - had) / seconds
-        hot = max(grown, key=lambda number: grown[number], default=None)
-        rows.append(
-            {
-                "topic": topic,
-                "partitions": len(numbers),
-                "records": sum(now.ends[topic, each] - now.starts.get((topic, each), 0) for each in numbers),
-                "bytes": size,
-                "records_per_s": round(sum(grown.values()), 1) if grown else None,
-                "bytes_per_s": None if flow is None else round(flow, 1),
-                "hottest_partition": hot if hot is not None and len(numbers) > 1 and grown[hot] > 0 else None,
-            }
-        )
-    return rows
-
-
-def group_rows(before: Look | None, now: Look) -> list[dict[str, Any]]:
-    """By group: state, members, lag, and how fast the lag grows (negative: it catches up)."""
-    rows = []
-    seconds = 0.0 if before is None else now.at - before.at
-    for group, (state, members, lag) in now.groups.items():
-        had = None if before is None or group not in before.groups else before.groups[group][2]
-        change = None if lag is None or had is None or seconds <= 0 else round((lag - had) / seconds, 1)
-        rows.append({"group": group, "state": state, "members": members, "lag": lag, "lag_per_s": change})
-    return sorted(rows, key=lambda row: (-(row["lag"] or 0), row["group"]))
-
-
-def look(ask: Admin, *, internal: bool) -> Look:
-    """Ask the cluster."""
-    from ottla.client import OffsetSpec, TopicPartition
-    from ottla.operations.group_view import look as look_at_group
-
-    topics = ask.describe_topics([each.name for each in ask.list_topics(internal=internal)]).succeeded
-    led = [
-        TopicPartition(name, each.partition)
-        for name, topic in topics.items()
-        for each in topic.partitions
-        if each.leader is not None
-    ]
-    ends = ask.list_offsets(dict.fromkeys(led, OffsetSpec.LATEST)).succeeded if led else {}
-    at = time.monotonic()
-    starts = ask.list_offsets(dict.fromkeys(led, OffsetSpec.EARLIEST)).succeeded if led else {}
-    sizes: dict[str, int] = {}
-    for directories in ask.describe_log_dirs().succeeded.values():
-        for replica in (one for each in directories for one in each.replicas if not one.future):
-            sizes[replica.partition.topic] = sizes.get(replica.partition.topic, 0) + replica.size
-    groups: dict[str, tuple[str, int, int | None]] = {}
-    for listing in ask.list_groups():
-        try:
-            found = look_at_group(ask, listing.id, listing.type)
-        except KafkaError:
-            continue  # it went away meanwhile
-        groups[listing.id] = (found.state, len(found.members), found.lag)
-    return Look(
-        at,
-        {(each.topic, each.partition): one.offset for each, one in ends.items()},
-        {(each.topic, each.partition): one.offset for each, one in starts.items()},
-        sizes,
-        groups,
-    )
 
 
 @click.command(cls=Tool)

@@ -1,17 +1,63 @@
-"""Throttles around a reassignment: which settings slow it down, and which are taken away after it (KIP-73). Pure."""
+"""Throttles around a reassignment: which settings slow it down, and which are taken away after it (KIP-73)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from ottla.kernel.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.client import Admin
 
 #: Settings of brokers: bytes a second that leaders send and followers fetch.
 BROKER_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 #: The setting of brokers for moves between their directories.
-DIRECTORY_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+_DIRECTORY_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 #: Settings of topics: the replicas that send, and those that fetch.
 TOPIC_REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+
+
+def throttle(
+    ask: Admin,
+    now: Mapping[TopicPartition, Collection[int]],
+    plan: Mapping[TopicPartition, Collection[int]],
+    bytes_per_s: int,
+) -> None:
+    """Slow down the moves of a plan before they begin."""
+    _set_on_topics(ask, throttled_replicas(now, plan))
+    brokers = {broker for each in plan for broker in (*now[each], *plan[each])}
+    _set_on_brokers(ask, brokers, dict.fromkeys(BROKER_RATES, str(bytes_per_s)))
+
+
+def throttle_directories(ask: Admin, brokers: Iterable[int], bytes_per_s: int) -> None:
+    """Slow down the moves between the directories of these brokers."""
+    _set_on_brokers(ask, brokers, {_DIRECTORY_RATE: str(bytes_per_s)})
+
+
+def unthrottle_brokers(ask: Admin, brokers: Iterable[int], *, directories: bool = False) -> None:
+    """Take the throttles of these brokers away; those of moves between directories too when told so."""
+    rates = (*BROKER_RATES, _DIRECTORY_RATE) if directories else BROKER_RATES
+    _set_on_brokers(ask, brokers, dict.fromkeys(rates))
+
+
+def unthrottle_topics(ask: Admin, topics: Iterable[str]) -> None:
+    """Take the throttles of these topics away."""
+    _set_on_topics(ask, {topic: dict.fromkeys(TOPIC_REPLICAS) for topic in topics})
+
+
+def _set_on_brokers(ask: Admin, brokers: Iterable[int], changes: Mapping[str, str | None]) -> None:
+    from ottla.client import ConfigResource, ResourceType
+
+    for broker in sorted(set(brokers)):
+        ask.alter_config(ConfigResource(ResourceType.BROKER, str(broker)), changes)
+
+
+def _set_on_topics(ask: Admin, changes: Mapping[str, Mapping[str, str | None]]) -> None:
+    from ottla.client import ConfigResource, ResourceType
+
+    for topic, settings in changes.items():
+        ask.alter_config(ConfigResource(ResourceType.TOPIC, topic), settings)
 
 
 def throttled_replicas(

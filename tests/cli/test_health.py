@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.health import DEGRADED, FAILING, DirectoryState, PartitionState, judge
-from ottla.cli.top import Look, group_rows, topic_rows
+from ottla.operations.health import DEGRADED, FAILING, DirectoryState, PartitionState, judge
+from ottla.operations.rates import Look, group_rows, topic_rows
 from tests.cli.tool import CTRL_C, Tool, on_terminal
 
 _DISK = DirectoryState(1, "/data", None, 50, 100)

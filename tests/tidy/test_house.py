@@ -20,6 +20,7 @@ _CONTRACTS = {contract["name"]: contract for contract in _PYPROJECT["tool"]["imp
 _PURE = {
     "columns",
     "controller",
+    "coordinator",
     "flow",
     "group",
     "kernel",

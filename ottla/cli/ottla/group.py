@@ -11,6 +11,7 @@ from ottla.cli.option import Commands, admin, as_json, cluster, complete_group, 
 from ottla.cli.pattern import expand
 from ottla.cli.place import offsets_at
 from ottla.kernel.error import OttlaError
+from ottla.operations import offsets
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -84,7 +85,7 @@ def _lag(lag: int | None) -> Text | None:
 @click.argument("group", shell_complete=complete_group)
 @as_json
 def describe(bootstrap: str, client: tuple[str, ...], group: str, as_json: bool) -> None:
-    """A group: its members, and forevery partition how far it is."""
+    """A group: its members, and for every partition how far it is."""
     from ottla.cli import screen
     from ottla.operations.group_view import look, type_of
 
@@ -153,22 +154,20 @@ def reset(
     ago (90s, 15min, 2h, 3d).
     """
     from ottla.cli import screen
-    from ottla.client import GroupType
     from ottla.operations.group_view import type_of
 
     if (target is None) == (shift is None):
         raise click.UsageError("where to? give --to WHERE, or --by N")
     with admin(bootstrap, client) as ask:
-        shares = type_of(ask, group) is GroupType.SHARE
-        before = _places(ask, group, shares=shares)
+        type_ = type_of(ask, group)
+        before = offsets.committed(ask, group, type_)
         partitions = _meant(ask, group, topics, only, list(before))
         goals = _goals(ask, partitions, before, target, shift)
         if not dry_run:
             check_empty(ask, group)
             moved = sum(before.get(each) != goals[each] for each in partitions)
             confirm(f"move {group} in {moved} of {len(partitions)} partitions? (-n shows where to)", yes=yes)
-            alter = ask.alter_share_group_offsets if shares else ask.alter_group_offsets
-            alter(group, goals).check()
+            offsets.commit(ask, group, type_, goals)
     rows = [
         {"topic": each.topic, "partition": each.partition, "before": before.get(each), "after": goals[each]}
         for each in partitions
@@ -197,24 +196,15 @@ def check_empty(ask: Admin, group: str) -> None:
         raise OttlaError(f"{group} has {many} ({who}): stop them first, then reset it; -n shows where it would go")
 
 
-def _places(ask: Admin, group: str, *, shares: bool) -> dict[TopicPartition, int]:
-    """Where the group is now."""
-    if shares:
-        return {each: one.start_offset for each, one in ask.list_share_group_offsets(group).succeeded.items()}
-    return {each: one.offset for each, one in ask.list_group_offsets(group).items()}
-
-
 def _meant(
     ask: Admin, group: str, topics: tuple[str, ...], only: tuple[int, ...], read: list[TopicPartition]
 ) -> list[TopicPartition]:
     """The partitions of the topics that are named; else those that the group has read."""
-    from ottla.client import TopicPartition
-
     if not topics:
         if not read:
             raise OttlaError(f"{group} has read nothing yet; name the topics where it should begin")
         return sorted(each for each in read if not only or each.partition in only)
-    found = [TopicPartition(topic, each.partition) for topic in topics for each in ask.describe_topic(topic).partitions]
+    found = [each for topic in topics for each in offsets.partitions_of(ask, topic)]
     chosen = [each for each in found if not only or each.partition in only]
     if not chosen:
         raise OttlaError(f"{', '.join(topics)} has no partition {', '.join(map(str, only))}")
@@ -230,10 +220,10 @@ def _goals(
 ) -> dict[TopicPartition, int]:
     if target is not None:
         return offsets_at(ask, partitions, target)
-    starts, ends = offsets_at(ask, partitions, "earliest"), offsets_at(ask, partitions, "latest")
+    starts, ends = offsets.bounds(ask, partitions)
     if unread := [each for each in partitions if each not in before]:
         raise OttlaError(f"the group is nowhere in {unread[0]} yet: there --to is needed, not --by")
-    return {each: max(starts[each], min(ends[each], before[each] + (shift or 0))) for each in partitions}
+    return offsets.within({each: before[each] + (shift or 0) for each in partitions}, starts, ends)
 
 
 @groups.command()

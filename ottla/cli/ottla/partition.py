@@ -17,6 +17,8 @@ import click
 
 from ottla.cli.option import Commands, admin, as_json, cluster, complete_topic, confirm
 from ottla.kernel.error import ErrorCode, OttlaError
+from ottla.operations.throttle import TOPIC_REPLICAS, unthrottle_brokers, unthrottle_topics
+from ottla.operations.throttle import throttle as slow_down
 
 if TYPE_CHECKING:
     from ottla.client import Admin, TopicPartition
@@ -119,7 +121,7 @@ def move(
         if unknown := [each for each in brokers if each not in live]:
             raise OttlaError(f"there is no node {unknown[0]} now: these are {_ids(sorted(live))}")
         if throttle is not None:
-            _slow_down(ask, wanted, brokers, throttle)
+            slow_down(ask, wanted, dict.fromkeys(wanted, brokers), throttle)
         ask.alter_partition_reassignments(dict.fromkeys(wanted, brokers)).check()
         left = 0
         if not no_wait:
@@ -138,26 +140,10 @@ def move(
     )
 
 
-def _slow_down(ask: Admin, now: dict[TopicPartition, list[int]], brokers: list[int], rate: int) -> None:
-    """Throttle a move before it begins."""
-    from ottla.client import ConfigResource, ResourceType
-    from ottla.operations.throttle import BROKER_RATES, throttled_replicas
-
-    for name, texts in throttled_replicas(now, dict.fromkeys(now, brokers)).items():
-        ask.alter_config(ConfigResource(ResourceType.TOPIC, name), texts)
-    for node in sorted({*brokers, *(each for held in now.values() for each in held)}):
-        ask.alter_config(ConfigResource(ResourceType.BROKER, str(node)), dict.fromkeys(BROKER_RATES, str(rate)))
-
-
 def _let_go(ask: Admin, topics: list[str]) -> None:
     """Take the throttles of these topics and of all nodes away."""
-    from ottla.client import ConfigResource, ResourceType
-    from ottla.operations.throttle import BROKER_RATES, TOPIC_REPLICAS
-
-    for node in ask.describe_cluster().nodes:
-        ask.alter_config(ConfigResource(ResourceType.BROKER, str(node.id)), dict.fromkeys(BROKER_RATES))
-    for name in topics:
-        ask.alter_config(ConfigResource(ResourceType.TOPIC, name), dict.fromkeys(TOPIC_REPLICAS))
+    unthrottle_brokers(ask, [node.id for node in ask.describe_cluster().nodes])
+    unthrottle_topics(ask, topics)
 
 
 @partitions.command()
@@ -167,7 +153,6 @@ def unthrottle(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     """Take the throttles of all moves away, when nothing moves any more."""
     from ottla.cli import screen
     from ottla.client import ConfigResource, ResourceType
-    from ottla.operations.throttle import TOPIC_REPLICAS
 
     with admin(bootstrap, client) as ask:
         if moving := sorted(ask.list_partition_reassignments()):

@@ -314,12 +314,11 @@ def trim(
     """
     from ottla.cli import screen
     from ottla.cli.place import offsets_at
-    from ottla.client import TopicPartition
+    from ottla.operations.offsets import bounds, partitions_of
 
     with admin(bootstrap, client) as ask:
-        numbers = [each.partition for each in ask.describe_topic(name).partitions if not only or each.partition in only]
-        partitions = [TopicPartition(name, number) for number in numbers]
-        starts, goals = offsets_at(ask, partitions, "earliest"), offsets_at(ask, partitions, target)
+        partitions = [each for each in partitions_of(ask, name) if not only or each.partition in only]
+        starts, goals = bounds(ask, partitions)[0], offsets_at(ask, partitions, target)
         count = sum(goals[each] - starts[each] for each in partitions)
         confirm(f"delete {count:,} records of {name} forever?", yes=yes)
         results = ask.delete_records(goals)

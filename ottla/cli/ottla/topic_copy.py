@@ -19,12 +19,12 @@ from ottla.cli.option import Tool, admin, admin_of, as_json, client_settings, cl
 from ottla.cli.place import offsets_at
 from ottla.cli.records.input import InputRecord
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.operations.offsets import Offsets, bounds, partitions_of
 
 if TYPE_CHECKING:
     from ottla.client import Admin, TopicPartition
     from ottla.columns.record import ConsumerRecord
 
-Places = dict["TopicPartition", int]
 _to = click.option("--to", "other", metavar="HOST:PORT|PROFILE", help="The cluster of the second topic.")
 _DIFFERENCES_MAX = 10
 
@@ -59,7 +59,7 @@ def copy(
     if source == target and other in (None, bootstrap):
         raise click.UsageError("a topic is not copied into itself")
     with admin(bootstrap, client) as ask:
-        partitions = _partitions(ask, source)
+        partitions = partitions_of(ask, source)
         begins = offsets_at(ask, partitions, start)
         ends = offsets_at(ask, partitions, until or "latest")
         own = _own_settings(ask, source) if create else {}
@@ -75,8 +75,8 @@ def copy(
 def _run(
     source: dict[str, object],
     destination: dict[str, object],
-    begins: Places,
-    ends: Places,
+    begins: Offsets,
+    ends: Offsets,
     target: str,
     *,
     keeps: bool,
@@ -133,12 +133,6 @@ def _record(record: ConsumerRecord, *, keeps: bool) -> InputRecord:
     return InputRecord(record.value, record.key, list(record.headers), partition, timestamp, 0)
 
 
-def _partitions(ask: Admin, topic: str) -> list[TopicPartition]:
-    from ottla.client import TopicPartition
-
-    return [TopicPartition(topic, each.partition) for each in ask.describe_topic(topic).partitions]
-
-
 def _own_settings(ask: Admin, topic: str) -> dict[str, str]:
     from ottla.client import ConfigResource, ResourceType
 
@@ -151,7 +145,7 @@ def _prepared(ask: Admin, target: str, partitions: int, own: dict[str, str], *, 
     from ottla.client import NewTopic
 
     try:
-        there = _partitions(ask, target)
+        there = partitions_of(ask, target)
     except KafkaError as error:
         if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
@@ -160,7 +154,7 @@ def _prepared(ask: Admin, target: str, partitions: int, own: dict[str, str], *, 
         ask.create_topics([NewTopic(target, partitions, configs=own)]).check()
         return partitions
     if not append:
-        starts, ends = offsets_at(ask, there, "earliest"), offsets_at(ask, there, "latest")
+        starts, ends = bounds(ask, there)
         if held := sum(ends[each] - starts[each] for each in there):
             raise OttlaError(f"{target} has {held:,} records already; --append adds to them")
     return len(there)
@@ -177,13 +171,13 @@ def diff(bootstrap: str, client: tuple[str, ...], first: str, second: str, other
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
-        ours, our_settings = _partitions(ask, first), _own_settings(ask, first)
-        our_bounds = offsets_at(ask, ours, "earliest"), offsets_at(ask, ours, "latest")
+        ours, our_settings = partitions_of(ask, first), _own_settings(ask, first)
+        our_bounds = bounds(ask, ours)
     left = client_settings(bootstrap, client)
     right = other_cluster(other) if other else left
     with admin_of(right) as ask:
-        theirs, their_settings = _partitions(ask, second), _own_settings(ask, second)
-        their_bounds = offsets_at(ask, theirs, "earliest"), offsets_at(ask, theirs, "latest")
+        theirs, their_settings = partitions_of(ask, second), _own_settings(ask, second)
+        their_bounds = bounds(ask, theirs)
     found = [
         f"setting {name}: {our_settings.get(name, '(default)')} | {their_settings.get(name, '(default)')}"
         for name in sorted({*our_settings, *their_settings})

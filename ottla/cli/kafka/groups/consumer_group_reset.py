@@ -6,7 +6,7 @@ import csv
 import io
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -14,9 +14,10 @@ from ottla.cli.kafka.program.error import standard_message
 from ottla.cli.kafka.program.option import Given, Option, Usage
 from ottla.cli.kafka.program.tool import Failed, read_text, tell
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.operations.offsets import Offsets, at_time, bounds, committed_or_end, listed, within
 
 if TYPE_CHECKING:
-    from ottla.client import Admin, OffsetSpec, TopicPartition
+    from ottla.client import Admin, TopicPartition
 
 #: What says where to; exactly one of them.
 SPECIFICATIONS = (
@@ -45,8 +46,6 @@ _UNQUOTED_MAX = 24
 _DURATION = re.compile(
     r"([-+]?)P(?:([-+]?\d+)D)?(?:T(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+)(?:[.,](\d{0,9}))?S)?)?", re.IGNORECASE
 )
-
-Offsets = dict["TopicPartition", int]
 
 
 def reset(given: Given, client: Admin, groups: list[str]) -> None:
@@ -149,22 +148,11 @@ def check_partitions(client: Admin, partitions: list[TopicPartition]) -> None:
 # ---- the specifications
 
 
-def listed(client: Admin, partitions: Iterable[TopicPartition], spec: OffsetSpec | int) -> Offsets:
-    """Where each of them is: at an end, or at a time."""
-    partitions = list(partitions)
-    found = client.list_offsets(dict.fromkeys(partitions, spec)).check()
-    return {each: found[each].offset for each in partitions}
-
-
 def _within(client: Admin, wanted: Offsets) -> Offsets:
     """Brought into each partition's range, with a warning."""
-    from ottla.client import OffsetSpec
-
-    starts = listed(client, wanted, OffsetSpec.EARLIEST)
-    ends = listed(client, wanted, OffsetSpec.LATEST)
-    found = {}
+    starts, ends = bounds(client, wanted)
+    found = within(wanted, starts, ends)
     for each, offset in wanted.items():
-        found[each] = max(starts[each], min(offset, ends[each]))
         if found[each] != offset:
             bound = "higher than latest" if offset > ends[each] else "lower than earliest"
             tell(
@@ -199,33 +187,26 @@ def _shift_by(given: Given, client: Admin, group: str, partitions: list[TopicPar
 
 
 def _to_current(_: Given, client: Admin, group: str, partitions: list[TopicPartition]) -> Offsets:
-    from ottla.client import OffsetSpec
-
-    committed = client.list_group_offsets(group)
-    ends = listed(client, [each for each in partitions if each not in committed], OffsetSpec.LATEST)
-    return {each: committed[each].offset if each in committed else ends[each] for each in partitions}
+    return committed_or_end(client, group, partitions)
 
 
 def _to_datetime(given: Given, client: Admin, _: str, partitions: list[TopicPartition]) -> Offsets:
-    return at_time(client, partitions, timestamp(given.values("to-datetime")[0]))
+    return from_time(client, partitions, timestamp(given.values("to-datetime")[0]))
 
 
 def _by_duration(given: Given, client: Admin, _: str, partitions: list[TopicPartition]) -> Offsets:
-    return at_time(client, partitions, time.time_ns() // 1_000_000 - duration_ms(given["by-duration"]))
+    return from_time(client, partitions, time.time_ns() // 1_000_000 - duration_ms(given["by-duration"]))
 
 
 _EMPTY = "\nWarn: Partition {partition} from topic {topic} is empty. Falling back to latest known offset."
 
 
-def at_time(client: Admin, partitions: list[TopicPartition], timestamp_ms: int, *, warning: str = _EMPTY) -> Offsets:
+def from_time(client: Admin, partitions: list[TopicPartition], timestamp_ms: int, *, warning: str = _EMPTY) -> Offsets:
     """The first offsets at or after a time; the end, with a warning, where nothing is so late."""
-    from ottla.client import OffsetSpec
-
-    found = listed(client, partitions, timestamp_ms)
-    late = [each for each in partitions if found[each] < 0]
+    found, late = at_time(client, partitions, timestamp_ms)
     for each in late:
         print(warning.format(partition=each.partition, topic=each.topic))
-    return found | listed(client, late, OffsetSpec.LATEST)
+    return found
 
 
 def timestamp(text: str) -> int:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.groups.consumer_group_reset import (
-    at_time,
     check_partitions,
-    listed,
+    from_time,
     partitions_in,
     print_offsets,
     timestamp,
@@ -17,6 +16,7 @@ from ottla.cli.kafka.program.error import caused, java_class, message
 from ottla.cli.kafka.program.option import BOOTSTRAP, COMMAND_CONFIG, Given, Option, Refused, Usage, forbid, require
 from ottla.cli.kafka.program.tool import Failed, admin, admin_of, command, tell
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.operations.offsets import listed
 
 if TYPE_CHECKING:
     from ottla.client import Admin
@@ -248,7 +248,7 @@ def _reset(given: Given, client: Admin) -> int:
         partitions = sorted(client.list_share_group_offsets(group, unread=True).check())
     check_partitions(client, partitions)
     if "to-datetime" in given:
-        offsets = at_time(client, partitions, timestamp(given["to-datetime"]))
+        offsets = from_time(client, partitions, timestamp(given["to-datetime"]))
     else:
         offsets = listed(client, partitions, OffsetSpec.EARLIEST if "to-earliest" in given else OffsetSpec.LATEST)
     if "execute" in given:

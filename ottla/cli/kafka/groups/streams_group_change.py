@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.groups.consumer_group import delete_offsets as delete_group_offsets
@@ -20,17 +19,11 @@ from ottla.cli.kafka.program.error import caused, java_class, message
 from ottla.cli.kafka.program.option import Given, Usage
 from ottla.cli.kafka.program.tool import Failed
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.operations.offsets import Offsets
+from ottla.operations.streams_topic import internal_topics
 
 if TYPE_CHECKING:
     from ottla.client import Admin, TopicPartition
-
-#: What Kafka Streams calls the topics that it makes, after the name of the application.
-_INTERNAL = re.compile(
-    r".*-(changelog|repartition|subscription-registration-topic|subscription-response-topic)"
-    r"|.+-KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-\d+-topic"
-)
-Offsets = dict["TopicPartition", int]
-
 
 # ---- delete
 
@@ -89,7 +82,7 @@ def _internal_topics(client: Admin, groups: list[str]) -> dict[str, list[str]]:
             for topic in (*part.repartition_source_topics, *part.state_changelog_topics):
                 if topic in sources:
                     continue
-                if topic.startswith(f"{group}-") and _INTERNAL.fullmatch(topic):
+                if internal_topics(group, [topic]):
                     found.setdefault(group, []).append(topic)
                 else:
                     print(

@@ -13,11 +13,12 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from ottla.cli.kafka.groups.consumer_group_reset import Offsets, at_time, duration_ms, listed, timestamp
+from ottla.cli.kafka.groups.consumer_group_reset import duration_ms, from_time, timestamp
 from ottla.cli.kafka.program.error import caused
 from ottla.cli.kafka.program.option import COMMAND_CONFIG, Given, Option, Refused, Usage, forbid
 from ottla.cli.kafka.program.tool import Failed, admin, admin_of, command, read_text, tell
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.operations.offsets import Offsets, bounds, committed_or_end, listed, partitions_of, within
 from ottla.operations.streams_topic import internal_topics
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def _reset_offsets(given: Given, client: Admin, group: str, topics: list[str]) -
     found = [each for each in dict.fromkeys([*inputs, *between]) if each in topics]
     if not found:
         return 1
-    partitions = _partitions(client, found)
+    partitions = sorted(each for topic in found for each in partitions_of(client, topic))
     offsets = _input_offsets(given, client, group, [each for each in partitions if each.topic in inputs])
     offsets |= _ends(client, group, [each for each in partitions if each.topic not in inputs])
     if "dry-run" not in given:
@@ -152,13 +153,6 @@ def _print_missing(names: list[str], topics: list[str], kind: str, prefix: str) 
     for each in missing:
         print(f"{prefix}{each}")
     return len(missing)
-
-
-def _partitions(client: Admin, topics: list[str]) -> list[TopicPartition]:
-    from ottla.client import TopicPartition
-
-    described = client.describe_topics(topics).check()
-    return sorted(TopicPartition(name, each.partition) for name in topics for each in described[name].partitions)
 
 
 def _input_offsets(given: Given, client: Admin, group: str, partitions: list[TopicPartition]) -> Offsets:
@@ -179,14 +173,12 @@ def _wanted(given: Given, client: Admin, group: str, partitions: list[TopicParti
     if "to-latest" in given:
         return listed(client, partitions, OffsetSpec.LATEST)
     if "shift-by" in given:
-        shift, ends = given["shift-by"], listed(client, partitions, OffsetSpec.LATEST)
-        committed = client.list_group_offsets(group)
-        at = {each: committed[each].offset if each in committed else ends[each] for each in partitions}
-        return _within(client, {each: at[each] + shift for each in partitions})
+        at = committed_or_end(client, group, partitions)
+        return _within(client, {each: offset + given["shift-by"] for each, offset in at.items()})
     if "to-datetime" in given:
-        return at_time(client, partitions, _told(timestamp, given["to-datetime"]), warning=_EMPTY)
+        return from_time(client, partitions, _told(timestamp, given["to-datetime"]), warning=_EMPTY)
     if "by-duration" in given:
-        return at_time(
+        return from_time(
             client, partitions, time.time_ns() // 1_000_000 - _duration(given["by-duration"]), warning=_EMPTY
         )
     if "from-file" in given:
@@ -235,17 +227,12 @@ def _plan(path: str) -> Offsets:
 
 def _within(client: Admin, wanted: Offsets) -> Offsets:
     """Brought into each partition's range. An offset at an end of it is told, too, as Apache's tool does."""
-    from ottla.client import OffsetSpec
-
-    starts, ends = listed(client, wanted, OffsetSpec.EARLIEST), listed(client, wanted, OffsetSpec.LATEST)
-    found = {}
+    starts, ends = bounds(client, wanted)
+    found = within(wanted, starts, ends)
     for each, offset in wanted.items():
-        found[each] = offset
         if offset >= ends[each]:
-            found[each] = ends[each]
             print(f"New offset ({offset}) is higher than latest offset. Value will be set to {ends[each]}")
         elif offset <= starts[each]:
-            found[each] = starts[each]
             print(f"New offset ({offset}) is lower than earliest offset. Value will be set to {starts[each]}")
     return found
 

@@ -11,9 +11,10 @@ from ottla.cli.kafka.program.option import COMMAND_CONFIG, CONTROLLER, Given, Op
 from ottla.cli.kafka.program.tool import Failed, admin, admin_of, command, read_text
 from ottla.cli.kafka.topics.reassignment_move import Plan, Reported, cancel, current, execute, show_plan, verify
 from ottla.kernel.error import KafkaError, OttlaError
+from ottla.operations.reassignment import RacksUnknown, Replicas, TooFewBrokers, spread
 
 if TYPE_CHECKING:
-    from ottla.client import Admin, TopicPartition
+    from ottla.client import Admin
 
 #: Action to (what it needs, what may stand beside it).
 _ACTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -120,7 +121,7 @@ def _act(action: str, given: Given, client: Admin) -> None:
                 client,
                 plan,
                 additional="additional" in given,
-                throttle=given["throttle"],
+                bytes_per_s=given["throttle"],
                 directory_throttle=given["replica-alter-log-dirs-throttle"],
                 timeout_ms=given["timeout"],
                 same_factor="disallow-replication-factor-change" in given,
@@ -168,30 +169,20 @@ def _topics(text: str) -> list[str]:
     return [typed(each, "topic", str) for each in found]
 
 
-def _propose(
-    client: Admin, now: dict[TopicPartition, list[int]], brokers: list[int], *, rack_aware: bool
-) -> dict[TopicPartition, list[int]]:
-    """Replicas in turn over the brokers, and first over their racks, from a broker drawn by lot."""
+def _propose(client: Admin, now: Replicas, brokers: list[int], *, rack_aware: bool) -> Replicas:
     nodes = [node for node in client.describe_cluster().nodes if node.id in brokers]
-    racks: dict[str | None, list[int]] = {}
-    for node in nodes:
-        racks.setdefault(node.rack if rack_aware else None, []).append(node.id)
-    if None in racks and len(racks) > 1:
+    racks = {node.id: node.rack if rack_aware else None for node in nodes}
+    try:
+        # From a broker drawn by lot.
+        return spread(now, racks, random.randrange(len(racks)) if racks else 0)
+    except RacksUnknown as error:
         raise Failed(
             "Not all brokers have rack information. Add --disable-rack-aware in command line to make replica "
             "assignment without rack information."
-        )
-    longest = max(map(len, racks.values()), default=0)
-    order = [some[index] for index in range(longest) for some in racks.values() if index < len(some)]
-    wanted = max(map(len, now.values()), default=0)
-    if wanted > len(order):
+        ) from error
+    except TooFewBrokers as error:
         raise Failed(
             "org.apache.kafka.common.errors.InvalidReplicationFactorException: The target replication factor of "
-            f"{wanted} cannot be reached because only {len(order)} broker(s) are registered or some brokers have all "
-            "their log directories cordoned."
-        )
-    start = random.randrange(len(order)) if order else 0
-    return {
-        partition: [order[(start + turn + index) % len(order)] for index in range(len(replicas))]
-        for turn, (partition, replicas) in enumerate(sorted(now.items()))
-    }
+            f"{error.wanted} cannot be reached because only {error.there} broker(s) are registered or some brokers "
+            "have all their log directories cordoned."
+        ) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 from ottla.cli.kafka.program.error import message
 from ottla.cli.kafka.program.json_file import parse, typed
 from ottla.cli.kafka.program.tool import Failed
-from ottla.kernel.error import ErrorCode
-from ottla.operations.throttle import BROKER_RATES, DIRECTORY_RATE, TOPIC_REPLICAS, throttled_replicas
+from ottla.operations.reassignment import Replicas, begin_directory_moves
+from ottla.operations.reassignment import directories as directories_of
+from ottla.operations.throttle import throttle, throttle_directories, unthrottle_brokers, unthrottle_topics
 
 if TYPE_CHECKING:
     from ottla.client import Admin, TopicPartition
     from ottla.client.admin.replica import Replica
 
 _ANY = "any"
-_PAUSE_S = 0.1
 
 
 class Reported(Exception):
@@ -30,7 +29,7 @@ class Reported(Exception):
 class Plan:
     """Where each partition should be, and in which directory each replica that has one named."""
 
-    replicas: dict[TopicPartition, list[int]] = field(default_factory=dict)
+    replicas: Replicas = field(default_factory=dict)
     directories: dict[Replica, str] = field(default_factory=dict)
     #: As the file has them: a partition may stand twice.
     partitions: list[TopicPartition] = field(default_factory=list)
@@ -82,7 +81,7 @@ def _listed(things: Iterable[object]) -> str:
     return ",".join(map(str, things))
 
 
-def current(client: Admin, topics: Iterable[str]) -> dict[TopicPartition, list[int]]:
+def current(client: Admin, topics: Iterable[str]) -> Replicas:
     """Where the partitions of these topics are now."""
     from ottla.client import TopicPartition
 
@@ -96,9 +95,9 @@ def current(client: Admin, topics: Iterable[str]) -> dict[TopicPartition, list[i
     }
 
 
-def show_plan(client: Admin, replicas: dict[TopicPartition, list[int]], *, directories: bool) -> str:
+def show_plan(client: Admin, replicas: Replicas, *, directories: bool) -> str:
     """As the file of --reassignment-json-file."""
-    where = _directories(client, replicas) if directories and replicas else {}
+    where = directories_of(client, replicas) if directories and replicas else {}
     partitions = [
         {
             "topic": each.topic,
@@ -109,24 +108,6 @@ def show_plan(client: Admin, replicas: dict[TopicPartition, list[int]], *, direc
         for each, brokers in sorted(replicas.items())
     ]
     return json.dumps({"version": 1, "partitions": partitions}, separators=(",", ":"))
-
-
-def _directories(
-    client: Admin, replicas: dict[TopicPartition, list[int]]
-) -> dict[tuple[TopicPartition, int], tuple[str | None, str | None]]:
-    """By (partition, broker) the directory of the replica and the one that it moves to."""
-    brokers = sorted({broker for some in replicas.values() for broker in some})
-    live = {node.id for node in client.describe_cluster().nodes}
-    found: dict[tuple[TopicPartition, int], tuple[str | None, str | None]] = {}
-    for broker, described in (
-        client.describe_log_dirs([each for each in brokers if each in live], replicas).check().items()
-    ):
-        for directory in described:
-            for replica in directory.replicas:
-                now, future = found.get((replica.partition, broker), (None, None))
-                pair = (now, directory.path) if replica.future else (directory.path, future)
-                found[replica.partition, broker] = pair
-    return found
 
 
 # ---- verify
@@ -164,7 +145,7 @@ def _directory_status(client: Admin, plan: Plan) -> tuple[list[str], bool]:
 
     if not plan.directories:
         return [""], False
-    where = _directories(client, plan.replicas)
+    where = directories_of(client, plan.replicas)
     lines, ongoing = [], False
     for replica, target in sorted(plan.directories.items(), key=lambda each: (each[0].broker, str(each[0]))):
         partition = TopicPartition(replica.topic, replica.partition)
@@ -187,19 +168,13 @@ def _directory_status(client: Admin, plan: Plan) -> tuple[list[str], bool]:
 
 
 def _clear_throttles(client: Admin, plan: Plan) -> None:
-    from ottla.client import ConfigResource, ResourceType
-
     brokers = {node.id for node in client.describe_cluster().nodes}
     brokers |= {broker for some in plan.replicas.values() for broker in some}
     topics = sorted({each.topic for each in plan.replicas})
     print(f"Clearing broker-level throttles on broker{'' if len(brokers) == 1 else 's'} {_listed(sorted(brokers))}")
-    for broker in sorted(brokers):
-        client.alter_config(
-            ConfigResource(ResourceType.BROKER, str(broker)), dict.fromkeys((*BROKER_RATES, DIRECTORY_RATE))
-        )
+    unthrottle_brokers(client, brokers, directories=True)
     print(f"Clearing topic-level throttles on topic{'' if len(topics) == 1 else 's'} {_listed(topics)}")
-    for topic in topics:
-        client.alter_config(ConfigResource(ResourceType.TOPIC, topic), dict.fromkeys(TOPIC_REPLICAS))
+    unthrottle_topics(client, topics)
 
 
 # ---- execute
@@ -210,7 +185,7 @@ def execute(
     plan: Plan,
     *,
     additional: bool,
-    throttle: int,
+    bytes_per_s: int,
     directory_throttle: int,
     timeout_ms: int,
     same_factor: bool,
@@ -237,13 +212,13 @@ def execute(
         f"Current partition replica assignment\n\n{shown}\n\n"
         "Save this to use as the --reassignment-json-file option during rollback"
     )
-    if throttle >= 0 or directory_throttle >= 0:
+    if bytes_per_s >= 0 or directory_throttle >= 0:
         # What another move brings up is no source yet.
         full = {
             each: [broker for broker in brokers if each not in moving or broker not in moving[each].adding]
             for each, brokers in now.items()
         }
-        _throttle(client, plan, full, throttle, directory_throttle)
+        _throttle(client, plan, full, bytes_per_s, directory_throttle)
     results = client.alter_partition_reassignments(plan.replicas, allow_replication_factor_change=not same_factor)
     if results.errors:
         lines = [f"{each}: {message(results.errors[each])}" for each in sorted(results.errors)]
@@ -254,50 +229,33 @@ def execute(
         _move(client, plan.directories, timeout_ms)
 
 
-def _throttle(
-    client: Admin, plan: Plan, now: dict[TopicPartition, list[int]], throttle: int, directory_throttle: int
-) -> None:
-    from ottla.client import ConfigResource, ResourceType
-
+def _throttle(client: Admin, plan: Plan, now: Replicas, bytes_per_s: int, directory_throttle: int) -> None:
     print(
         "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is "
         "removed."
     )
-
-    def set_on(brokers: Iterable[int], changes: dict[str, str]) -> None:
-        for broker in sorted(brokers):
-            client.alter_config(ConfigResource(ResourceType.BROKER, str(broker)), changes)
-
-    if throttle >= 0:
-        for topic, texts in throttled_replicas(now, plan.replicas).items():
-            client.alter_config(ConfigResource(ResourceType.TOPIC, topic), texts)
-        brokers = {broker for each in plan.replicas for broker in (*now[each], *plan.replicas[each])}
-        set_on(brokers, dict.fromkeys(BROKER_RATES, str(throttle)))
-        print(f"The inter-broker throttle limit was set to {throttle} B/s")
+    if bytes_per_s >= 0:
+        throttle(client, now, plan.replicas, bytes_per_s)
+        print(f"The inter-broker throttle limit was set to {bytes_per_s} B/s")
     if directory_throttle >= 0:
-        set_on({each.broker for each in plan.directories}, {DIRECTORY_RATE: str(directory_throttle)})
+        throttle_directories(client, {each.broker for each in plan.directories}, directory_throttle)
         print(f"The replica-alter-dir throttle limit was set to {directory_throttle} B/s")
 
 
 def _move(client: Admin, directories: dict[Replica, str], timeout_ms: int) -> None:
     """Begin the moves between directories; a replica that is not there yet is waited for."""
-    left = dict(directories)
-    deadline = time.monotonic() + timeout_ms / 1000
-    while left:
-        results = client.alter_replica_log_dirs(left)
-        for replica, error in results.errors.items():
-            if error.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
-                raise Failed(f"Failed to alter dir for {_named(replica)}")
-        for replica in sorted(results.succeeded, key=_named):
-            where = f"replica {replica.topic}-{replica.partition} with broker {replica.broker}"
-            print(f"Successfully started moving log directory to {left.pop(replica)} for {where} ")
-        if not left:
-            return
-        if time.monotonic() >= deadline:
-            many = "" if len(left) == 1 else "s"
-            names = ",".join(sorted(map(_named, left)))
-            raise Reported(f"Timed out before log directory move{many} could be started for: {names}")
-        time.sleep(_PAUSE_S)
+
+    def begun(replica: Replica, path: str) -> None:
+        where = f"replica {replica.topic}-{replica.partition} with broker {replica.broker}"
+        print(f"Successfully started moving log directory to {path} for {where} ")
+
+    left, failed = begin_directory_moves(client, directories, timeout_ms, begun)
+    if failed:
+        raise Failed(f"Failed to alter dir for {_named(next(iter(failed)))}")
+    if left:
+        many = "" if len(left) == 1 else "s"
+        names = ",".join(sorted(map(_named, left)))
+        raise Reported(f"Timed out before log directory move{many} could be started for: {names}")
 
 
 def _named(replica: Any) -> str:
@@ -309,7 +267,8 @@ def _named(replica: Any) -> str:
 
 def cancel(client: Admin, plan: Plan, *, preserve: bool, timeout_ms: int) -> None:
     """Call moves off."""
-    moving = [each for each in plan.replicas if each in client.list_partition_reassignments(plan.replicas)]
+    under_way = client.list_partition_reassignments(plan.replicas)
+    moving = [each for each in plan.replicas if each in under_way]
     if moving:
         results = client.alter_partition_reassignments(dict.fromkeys(moving))
         many = "" if len(results.errors) == 1 else "s"
@@ -335,7 +294,7 @@ def _moving_directories(client: Admin, plan: Plan) -> dict[Replica, str]:
 
     if not plan.directories:
         return {}
-    where = _directories(client, plan.replicas)
+    where = directories_of(client, plan.replicas)
     found: dict[Replica, str] = {}
     for replica in plan.directories:
         now, future = where.get((TopicPartition(replica.topic, replica.partition), replica.broker), (None, None))

@@ -31,7 +31,7 @@ def cluster(context: click.Context, bootstrap: str, client: tuple[str, ...], as_
 def health(bootstrap: str, client: tuple[str, ...], as_json: bool) -> int:
     """A verdict, its reasons and what to do; exit code 0 healthy, 1 degraded, 2 failing or not to be reached."""
     from ottla.cli import screen
-    from ottla.cli.health import DEGRADED, FAILING, HEALTHY, WORDS, Reason, examine
+    from ottla.operations.health import DEGRADED, FAILING, HEALTHY, WORDS, Reason, examine
 
     try:
         with admin(bootstrap, client) as ask:
