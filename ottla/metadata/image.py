@@ -10,7 +10,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 
 from ottla.kernel.frozen import frozen
@@ -191,10 +191,6 @@ class Image:
 
     def _step_from(self, old: Image) -> Step | None:
         return self.step if self.step is not None and self.step.since == old.offset else None
-
-    def active_brokers(self) -> Iterator[BrokerImage]:
-        """The brokers that may lead, by id."""
-        return (self.brokers[broker_id] for broker_id in sorted(self.brokers) if self.brokers[broker_id].is_active)
 
     def validate(self) -> None:
         """Assert every invariant. For tests: it walks everything."""

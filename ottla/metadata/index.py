@@ -62,10 +62,6 @@ class PartitionIndex:
         """The partitions without a leader."""
         return sorted(self._led.get(NO_LEADER, ()))
 
-    @property
-    def has_leaderless(self) -> bool:
-        return bool(self._led.get(NO_LEADER))
-
     def leads(self, broker_id: int) -> bool:
         """Does the broker lead any partition?"""
         return bool(self._led.get(broker_id))
@@ -77,10 +73,6 @@ class PartitionIndex:
     def unpreferred(self) -> list[PartitionKey]:
         """The partitions that another replica than the first leads, or none."""
         return sorted(self._unpreferred)
-
-    @property
-    def has_unpreferred(self) -> bool:
-        return bool(self._unpreferred)
 
     def reassigning(self) -> list[PartitionKey]:
         """The partitions that are being moved."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from ottla.flow.record import Change, Headers, Record, RecordContext
 from ottla.flow.serde import Serde
+from ottla.flow.store.base import Store
 from ottla.flow.store.changelog import Cell, Log
 from ottla.flow.store.ordered import OrderedBytes
 from ottla.flow.store.spec import StoreSpec
@@ -67,20 +68,14 @@ def _unpack(data: bytes) -> _Stored:
     return _Stored(prior, old, new, latest, timestamp, named, (topic or b"").decode(), partition, offset)
 
 
-class SuppressBuffer:
+class SuppressBuffer(Store):
     """A slot for each key. The slot keeps the time of the key's first update; later ones replace its content.
 
     `size` counts the bytes as maxBytes sees them: key and content.
     """
 
     def __init__(self, spec: StoreSpec, entries: OrderedBytes, key: Serde, value: Serde, topic: str, log: Log | None):
-        self.name = spec.name
-        self.spec = spec
-        self.entries = entries
-        self._key = key
-        self._value = value
-        self._topic = topic
-        self._log = log
+        super().__init__(spec, entries, key, value, topic, log)
         self._count = 0
         self._bytes = 0
         for place, data in entries.scan(_SLOT, None):
@@ -170,7 +165,7 @@ def _context(stored: _Stored) -> RecordContext:
     return RecordContext(stored.topic, stored.partition, stored.offset, stored.timestamp, stored.headers)
 
 
-class JoinBuffer:
+class JoinBuffer(Store):
     """Stream records that wait until stream time is `grace` past them. `observed` is the newest time that was put."""
 
     def __init__(
@@ -184,13 +179,7 @@ class JoinBuffer:
         observed: Cell,
         sequence: Cell,
     ):
-        self.name = spec.name
-        self.spec = spec
-        self.entries = entries
-        self._key = key
-        self._value = value
-        self._topic = topic
-        self._log = log
+        super().__init__(spec, entries, key, value, topic, log)
         self._observed = observed
         self._sequence = sequence
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from ottla.flow.record import ValueAndTimestamp
 from ottla.flow.serde import Serde
+from ottla.flow.store.base import Store
 from ottla.flow.store.changelog import Log
 from ottla.flow.store.ordered import OrderedBytes, after
 from ottla.flow.store.spec import StoreSpec
@@ -22,7 +23,7 @@ RECENT_MAX = 1 << 16
 _pair = tuple.__new__
 
 
-class KeyValueStore:
+class KeyValueStore(Store):
     """Keys in the order of their bytes. Ranges include both ends; None is open."""
 
     def __init__(
@@ -35,13 +36,7 @@ class KeyValueStore:
         log: Log | None,
         now: Callable[[], int],
     ) -> None:
-        self.name = spec.name
-        self.spec = spec
-        self.entries = entries
-        self._key = key
-        self._value = value
-        self._topic = topic
-        self._log = log
+        super().__init__(spec, entries, key, value, topic, log)
         self._now = now
 
     def get(self, key: Any) -> Any:

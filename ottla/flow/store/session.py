@@ -12,6 +12,7 @@ from typing import Any
 
 from ottla.flow.record import TIME_MAX, Window, Windowed
 from ottla.flow.serde import Serde
+from ottla.flow.store.base import Store
 from ottla.flow.store.changelog import Cell, Log
 from ottla.flow.store.ordered import OrderedBytes
 from ottla.flow.store.spec import StoreSpec
@@ -21,7 +22,7 @@ _BY_KEY, _BY_TIME = b"k", b"t"
 _SEGMENT_MS = 60_000
 
 
-class SessionStore:
+class SessionStore(Store):
     """`observed` is the newest end that was put."""
 
     def __init__(
@@ -35,13 +36,7 @@ class SessionStore:
         now: Callable[[], int],
         observed: Cell,
     ) -> None:
-        self.name = spec.name
-        self.spec = spec
-        self.entries = entries
-        self._key = key
-        self._value = value
-        self._topic = topic
-        self._log = log
+        super().__init__(spec, entries, key, value, topic, log)
         self._now = now
         self._observed = observed
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ottla.flow.serde import Serde
+from ottla.flow.store.base import Store
 from ottla.flow.store.changelog import Cell, Log
 from ottla.flow.store.ordered import OrderedBytes
 from ottla.flow.store.spec import StoreSpec
@@ -27,7 +28,7 @@ class VersionedRecord(NamedTuple):
     valid_to: int | None = None
 
 
-class VersionedStore:
+class VersionedStore(Store):
     """`observed` is the newest time that was put, over all keys."""
 
     def __init__(
@@ -41,13 +42,7 @@ class VersionedStore:
         now: Callable[[], int],
         observed: Cell,
     ) -> None:
-        self.name = spec.name
-        self.spec = spec
-        self.entries = entries
-        self._key = key
-        self._value = value
-        self._topic = topic
-        self._log = log
+        super().__init__(spec, entries, key, value, topic, log)
         self._observed = observed
 
     def put(self, key: Any, value: Any, timestamp: int) -> int:

@@ -18,6 +18,7 @@ from typing import Any
 
 from ottla.flow.record import TIME_MAX, ValueAndTimestamp, Window, Windowed
 from ottla.flow.serde import Serde
+from ottla.flow.store.base import Store
 from ottla.flow.store.changelog import Cell, Log
 from ottla.flow.store.key_value import FIXED, RECENT_MAX
 from ottla.flow.store.ordered import OrderedBytes
@@ -27,7 +28,7 @@ from ottla.flow.store.spec import StoreSpec
 _BY_KEY, _END = b"k", b"l"
 
 
-class WindowStore:
+class WindowStore(Store):
     """Plain values. `observed` is the newest start that was put, `sequence` numbers duplicates."""
 
     def __init__(
@@ -42,13 +43,7 @@ class WindowStore:
         observed: Cell,
         sequence: Cell,
     ) -> None:
-        self.name = spec.name
-        self.spec = spec
-        self.entries = entries
-        self._key = key
-        self._value = value
-        self._topic = topic
-        self._log = log
+        super().__init__(spec, entries, key, value, topic, log)
         self._now = now
         self._observed = observed
         self._sequence = sequence

@@ -128,12 +128,10 @@ def _load_classic(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
 _consumer_group = replaying.in_place_of_offsets(ConsumerGroup)
 
 
+@replaying.of(_consumer_group)
 def _replay_member(
-    shard: Shard, key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue | None
+    group: ConsumerGroup, key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue | None
 ) -> None:
-    group = _consumer_group(shard, key.group_id, value is not None)
-    if group is None:
-        return
     if value is None:
         if key.member_id in group.members:
             group.remove(key.member_id)
@@ -161,18 +159,17 @@ def _replay_member(
     )
 
 
-def _replay_partition_metadata(shard: Shard, key: ConsumerGroupPartitionMetadataKey, value: Any) -> None:
-    group = _consumer_group(shard, key.group_id, value is not None)
-    if group is not None:
-        group.has_partition_metadata = value is not None
+@replaying.of(_consumer_group)
+def _replay_partition_metadata(group: ConsumerGroup, key: ConsumerGroupPartitionMetadataKey, value: Any) -> None:
+    group.has_partition_metadata = value is not None
 
 
+@replaying.of(_consumer_group)
 def _replay_current(
-    shard: Shard, key: ConsumerGroupCurrentMemberAssignmentKey, value: ConsumerGroupCurrentMemberAssignmentValue | None
+    group: ConsumerGroup,
+    key: ConsumerGroupCurrentMemberAssignmentKey,
+    value: ConsumerGroupCurrentMemberAssignmentValue | None,
 ) -> None:
-    group = _consumer_group(shard, key.group_id, value is not None)
-    if group is None:
-        return
     if value is None:
         if key.member_id in group.members:
             gone = replace(group.members[key.member_id], epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH)
@@ -202,12 +199,10 @@ def _owned(topics: Sequence[TopicPartitions], epoch: int) -> Owned:
     return owned
 
 
+@replaying.of(_consumer_group)
 def _replay_regex(
-    shard: Shard, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
+    group: ConsumerGroup, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
 ) -> None:
-    group = _consumer_group(shard, key.group_id, value is not None)
-    if group is None:
-        return
     if value is None:
         group.resolved.pop(key.regular_expression, None)
         return

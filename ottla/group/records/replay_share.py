@@ -33,10 +33,10 @@ def _share_group(shard: Shard, group_id: str, create: bool) -> ShareGroup | None
     return made
 
 
-def _replay_member(shard: Shard, key: ShareGroupMemberMetadataKey, value: ShareGroupMemberMetadataValue | None) -> None:
-    group = _share_group(shard, key.group_id, value is not None)
-    if group is None:
-        return
+@replaying.of(_share_group)
+def _replay_member(
+    group: ShareGroup, key: ShareGroupMemberMetadataKey, value: ShareGroupMemberMetadataValue | None
+) -> None:
     if value is None:
         group.members.pop(key.member_id, None)
         return
@@ -50,12 +50,10 @@ def _replay_member(shard: Shard, key: ShareGroupMemberMetadataKey, value: ShareG
     )
 
 
+@replaying.of(_share_group)
 def _replay_current(
-    shard: Shard, key: ShareGroupCurrentMemberAssignmentKey, value: ShareGroupCurrentMemberAssignmentValue | None
+    group: ShareGroup, key: ShareGroupCurrentMemberAssignmentKey, value: ShareGroupCurrentMemberAssignmentValue | None
 ) -> None:
-    group = _share_group(shard, key.group_id, value is not None)
-    if group is None:
-        return
     member = group.members.get(key.member_id)
     if value is None:
         if member is not None:
@@ -70,12 +68,10 @@ def _replay_current(
     )
 
 
+@replaying.of(_share_group)
 def _replay_state_partitions(
-    shard: Shard, key: ShareGroupStatePartitionMetadataKey, value: ShareGroupStatePartitionMetadataValue | None
+    group: ShareGroup, key: ShareGroupStatePartitionMetadataKey, value: ShareGroupStatePartitionMetadataValue | None
 ) -> None:
-    group = _share_group(shard, key.group_id, value is not None)
-    if group is None:
-        return
     if value is None:
         value = ShareGroupStatePartitionMetadataValue()
     group.initializing, group.initialized = (

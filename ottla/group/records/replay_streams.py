@@ -32,12 +32,10 @@ from ottla.wire.record.streams_group import TaskIdsWithEpochs
 _streams_group = replaying.in_place_of_offsets(StreamsGroup)
 
 
+@replaying.of(_streams_group)
 def _replay_member(
-    shard: Shard, key: StreamsGroupMemberMetadataKey, value: StreamsGroupMemberMetadataValue | None
+    group: StreamsGroup, key: StreamsGroupMemberMetadataKey, value: StreamsGroupMemberMetadataValue | None
 ) -> None:
-    group = _streams_group(shard, key.group_id, value is not None)
-    if group is None:
-        return
     if value is None:
         if key.member_id in group.members:
             group.remove(key.member_id)
@@ -60,10 +58,11 @@ def _replay_member(
     )
 
 
-def _replay_topology(shard: Shard, key: StreamsGroupTopologyKey, value: StreamsGroupTopologyValue | None) -> None:
-    group = _streams_group(shard, key.group_id, value is not None)
-    if group is not None:
-        group.topology = None if value is None else read_topology(value)
+@replaying.of(_streams_group)
+def _replay_topology(
+    group: StreamsGroup, key: StreamsGroupTopologyKey, value: StreamsGroupTopologyValue | None
+) -> None:
+    group.topology = None if value is None else read_topology(value)
 
 
 _epoch = replaying.epoch(_streams_group)
@@ -79,12 +78,12 @@ def _replay_epoch(shard: Shard, key: StreamsGroupMetadataKey, value: StreamsGrou
     group.assignment_configs = {each.key: each.value for each in value.last_assignment_configs or ()}
 
 
+@replaying.of(_streams_group)
 def _replay_target(
-    shard: Shard, key: StreamsGroupTargetAssignmentMemberKey, value: StreamsGroupTargetAssignmentMemberValue | None
+    group: StreamsGroup,
+    key: StreamsGroupTargetAssignmentMemberKey,
+    value: StreamsGroupTargetAssignmentMemberValue | None,
 ) -> None:
-    group = _streams_group(shard, key.group_id, value is not None)
-    if group is None:
-        return
     if value is None:
         group.targets.pop(key.member_id, None)
         return
@@ -93,12 +92,12 @@ def _replay_target(
     )
 
 
+@replaying.of(_streams_group)
 def _replay_current(
-    shard: Shard, key: StreamsGroupCurrentMemberAssignmentKey, value: StreamsGroupCurrentMemberAssignmentValue | None
+    group: StreamsGroup,
+    key: StreamsGroupCurrentMemberAssignmentKey,
+    value: StreamsGroupCurrentMemberAssignmentValue | None,
 ) -> None:
-    group = _streams_group(shard, key.group_id, value is not None)
-    if group is None:
-        return
     member = group.members.get(key.member_id)
     if value is None:
         if member is not None:

@@ -19,6 +19,7 @@ Find = Callable[[Shard, str, bool], ModernGroup[Any, Any] | None]
 Fold = Callable[[Shard, Any, Any], None]
 
 G = TypeVar("G", ConsumerGroup, StreamsGroup)
+H = TypeVar("H", bound=ModernGroup[Any, Any])
 
 
 def in_place_of_offsets(kind: type[G]) -> Callable[[Shard, str, bool], G | None]:
@@ -37,6 +38,20 @@ def in_place_of_offsets(kind: type[G]) -> Callable[[Shard, str, bool], G | None]
         return made
 
     return find
+
+
+def of(find: Callable[[Shard, str, bool], H | None]) -> Callable[[Callable[[H, Any, Any], None]], Fold]:
+    """What changes a group, as a fold: the group is found first, and a tombstone makes none."""
+
+    def decorated(change: Callable[[H, Any, Any], None]) -> Fold:
+        def replay(shard: Shard, key: Any, value: Any) -> None:
+            group = find(shard, key.group_id, value is not None)
+            if group is not None:
+                change(group, key, value)
+
+        return replay
+
+    return decorated
 
 
 def epoch(find: Find) -> Fold:
@@ -59,10 +74,8 @@ def epoch(find: Find) -> Fold:
 def target(find: Find) -> Fold:
     """What one member should have."""
 
-    def replay(shard: Shard, key: Any, value: Any) -> None:
-        group = find(shard, key.group_id, value is not None)
-        if group is None:
-            return
+    @of(find)
+    def replay(group: ModernGroup[Any, Any], key: Any, value: Any) -> None:
         if value is None:
             group.targets.pop(key.member_id, None)
             return
@@ -75,10 +88,8 @@ def target(find: Find) -> Fold:
 def assignment_epoch(find: Find) -> Fold:
     """For which epoch of the group that was decided, and when."""
 
-    def replay(shard: Shard, key: Any, value: Any) -> None:
-        group = find(shard, key.group_id, value is not None)
-        if group is None:
-            return
+    @of(find)
+    def replay(group: ModernGroup[Any, Any], _: Any, value: Any) -> None:
         group.assignment_epoch = -1 if value is None else value.assignment_epoch
         group.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
 

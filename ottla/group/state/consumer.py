@@ -186,11 +186,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Target]):
     def subscribes(self, topic: str) -> bool:
         return topic in subscribed_topics(self.members.values(), self.resolved)
 
-    @property
-    def classic_members(self) -> int:
-        """How many members speak the classic protocol."""
-        return sum(member.classic is not None for member in self.members.values())
-
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """Could a classic member that can do these be in the group?"""
         if protocol_type != CONSUMER_PROTOCOL:

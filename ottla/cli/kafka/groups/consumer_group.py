@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.groups.consumer_group_reset import RESET_OPTIONS, SPECIFICATIONS, reset
 from ottla.cli.kafka.groups.consumer_group_view import describe
+from ottla.cli.kafka.groups.deletion import OF_THE_GROUP, print_deletion
 from ottla.cli.kafka.program.error import caused, java_class, message, standard
 from ottla.cli.kafka.program.option import BOOTSTRAP, COMMAND_CONFIG, Given, Option, Refused, Usage, forbid, require
 from ottla.cli.kafka.program.tool import Failed, admin, admin_of, command, tell
@@ -205,24 +206,11 @@ def _types(text: str) -> list[str]:
 
 
 def _delete(client: Admin, groups: list[str]) -> None:
-    results = client.delete_groups(groups)
-    done = ", ".join(f"'{each}'" for each in groups if each not in results.errors)
-    if not results.errors:
-        print(f"Deletion of requested consumer groups ({done}) was successful.")
-        return
-    print("\nError: Deletion of some consumer groups failed:")
-    for group, error in results.errors.items():
-        print(f"* Group '{group}' could not be deleted due to: {java_class(error)}: {message(error)}")
-    if done:
-        print(f"\nThese consumer groups were deleted successfully: {done}")
+    errors = client.delete_groups(groups).errors
+    failed = {group: f"{java_class(error)}: {message(error)}" for group, error in errors.items()}
+    print_deletion("consumer", groups, failed)
 
 
-_OF_THE_GROUP = (
-    ErrorCode.INVALID_GROUP_ID,
-    ErrorCode.GROUP_ID_NOT_FOUND,
-    ErrorCode.GROUP_AUTHORIZATION_FAILED,
-    ErrorCode.NON_EMPTY_GROUP,
-)
 _OF_A_PARTITION = (
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -250,7 +238,7 @@ def delete_offsets_of(
         errors |= dict.fromkeys(partitions, standard(error))
     if first is None:
         print(f"Request succeeded for deleting offsets from group {group}.")
-    elif first.code in _OF_THE_GROUP:
+    elif first.code in OF_THE_GROUP:
         print(f"\nError: {standard(first).partition(': ')[2]}")
     elif first.code in _OF_A_PARTITION:
         print("\nError: Encountered some partition-level error, see the follow-up details.")

@@ -56,11 +56,7 @@ def reset(given: Given, client: Admin, groups: list[str]) -> None:
         if state in ("Empty", "Dead"):
             found[group] = _reset(given, client, group)
             continue
-        print(
-            f"\nError: Assignments can only be reset if the group '{group}' is inactive, but the current state is "
-            f"{state}."
-        )
-        found[group] = {}
+        found[group] = not_reset(group, state)
     if "export" in given:
         print(csv_text(found, single=len(given.values("group")) == 1))
     else:
@@ -79,14 +75,26 @@ def _state(client: Admin, group: str) -> str:
 def _reset(given: Given, client: Admin, group: str) -> Offsets:
     partitions = _scope(given, client, group)
     check_partitions(client, partitions)
+    offsets = specified_offsets(given, client, group, partitions)
+    if "execute" in given and "dry-run" not in given:
+        client.alter_group_offsets(group, offsets).check()
+    return offsets
+
+
+def specified_offsets(given: Given, client: Admin, group: str, partitions: list[TopicPartition]) -> Offsets:
+    """The offsets that the one specification means; Usage without one."""
     specified = next((each for each in SPECIFICATIONS if each in given), None)
     if specified is None:
         names = ", ".join(f"[{each}]" for each in SPECIFICATIONS)
         raise Usage(f"Option '[reset-offsets]' requires one of the following scenarios: [{names}]")
-    offsets = RESETS[specified](given, client, group, partitions)
-    if "execute" in given and "dry-run" not in given:
-        client.alter_group_offsets(group, offsets).check()
-    return offsets
+    return RESETS[specified](given, client, group, partitions)
+
+
+def not_reset(group: str, state: str) -> Offsets:
+    """Say that a group which is at work stays as it is."""
+    why = f"is inactive, but the current state is {state}."
+    print(f"\nError: Assignments can only be reset if the group '{group}' {why}")
+    return {}
 
 
 def _scope(given: Given, client: Admin, group: str) -> list[TopicPartition]:

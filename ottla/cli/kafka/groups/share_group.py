@@ -12,7 +12,8 @@ from ottla.cli.kafka.groups.consumer_group_reset import (
     timestamp,
 )
 from ottla.cli.kafka.groups.consumer_group_view import assignment
-from ottla.cli.kafka.program.error import caused, java_class, message
+from ottla.cli.kafka.groups.deletion import OF_THE_GROUP, print_deletion, refused
+from ottla.cli.kafka.program.error import caused, message
 from ottla.cli.kafka.program.option import BOOTSTRAP, COMMAND_CONFIG, Given, Option, Refused, Usage, forbid, require
 from ottla.cli.kafka.program.tool import Failed, admin, admin_of, command, tell
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
@@ -205,28 +206,12 @@ def _print_offsets(client: Admin, group: str, *, verbose: bool) -> None:
 
 
 def _delete(given: Given, client: Admin) -> int:
-    there = {each.id: each.state for each in _share_groups(client)}
-    groups = list(dict.fromkeys(list(there) if "all-groups" in given else given.values("group")))
-    failed: dict[str, str] = {}
-    for group in groups:
-        if group not in there:
-            failed[group] = f"java.lang.IllegalArgumentException: Group '{group}' is not a share group."
-        elif there[group] == "Dead":
-            failed[group] = f"java.lang.IllegalStateException: Share group '{group}' group state is DEAD."
-        elif there[group] != "Empty":
-            not_empty = java_class(KafkaError(ErrorCode.NON_EMPTY_GROUP))
-            failed[group] = f"{not_empty}: Share group '{group}' is not EMPTY."
-    results = client.delete_groups(group for group in groups if group not in failed)
-    failed |= {group: caused(error) for group, error in results.errors.items()}
-    done = ", ".join(f"'{group}'" for group in groups if group not in failed)
-    if not failed:
-        print(f"Deletion of requested share groups ({done}) was successful.")
-        return 0
-    print("\nError: Deletion of some share groups failed:")
-    for group, why in failed.items():
-        print(f"* Group '{group}' could not be deleted due to: {why}")
-    if done:
-        print(f"\nThese share groups were deleted successfully: {done}")
+    listings = _share_groups(client)
+    names = [each.id for each in listings] if "all-groups" in given else given.values("group")
+    groups = list(dict.fromkeys(names))
+    failed = refused("Share", listings, groups, "is not a share group")
+    errors = client.delete_groups(group for group in groups if group not in failed).errors
+    print_deletion("share", groups, failed | {group: caused(error) for group, error in errors.items()})
     return 0
 
 
@@ -257,14 +242,6 @@ def _reset(given: Given, client: Admin) -> int:
     return 0
 
 
-_OF_THE_GROUP = (
-    ErrorCode.INVALID_GROUP_ID,
-    ErrorCode.GROUP_ID_NOT_FOUND,
-    ErrorCode.GROUP_AUTHORIZATION_FAILED,
-    ErrorCode.NON_EMPTY_GROUP,
-)
-
-
 def _forget(given: Given, client: Admin) -> int:
     topics: list[str] = sorted(set(given.values("topic")))
     errors: dict[str, KafkaError] = {}
@@ -272,7 +249,7 @@ def _forget(given: Given, client: Admin) -> int:
         errors = client.delete_share_group_offsets(given["group"], topics).errors
     except KafkaError as error:
         errors = dict.fromkeys(topics, error)
-        if error.code in _OF_THE_GROUP:
+        if error.code in OF_THE_GROUP:
             print(f"\nError: {message(error)}")
         else:
             print(f"\nError: Encounter some unknown error: {caused(error)}")

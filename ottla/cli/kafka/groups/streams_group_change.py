@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 from ottla.cli.kafka.groups.consumer_group import delete_offsets as delete_group_offsets
 from ottla.cli.kafka.groups.consumer_group import delete_offsets_of
 from ottla.cli.kafka.groups.consumer_group_reset import (
-    RESETS,
-    SPECIFICATIONS,
     check_partitions,
     csv_text,
+    not_reset,
     partitions_in,
+    specified_offsets,
 )
+from ottla.cli.kafka.groups.deletion import print_deletion, refused
 from ottla.cli.kafka.groups.streams_group import chosen, streams_groups
 from ottla.cli.kafka.groups.streams_group_view import source_topics
-from ottla.cli.kafka.program.error import caused, java_class, message
+from ottla.cli.kafka.program.error import caused, message
 from ottla.cli.kafka.program.option import Given, Usage
 from ottla.cli.kafka.program.tool import Failed
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -31,22 +32,14 @@ if TYPE_CHECKING:
 def delete(given: Given, client: Admin) -> None:
     """Delete groups without members, and their internal topics when that is asked for."""
     groups = chosen(given, client)
-    failed = _not_to_be_deleted(client, groups)
+    failed = refused("Streams", streams_groups(client), groups, "does not exist or is not a streams group")
     left = [each for each in groups if each not in failed]
     internal = _internal_topics(client, left) if "delete-all-internal-topics" in given else {}
     errors = client.delete_groups(left).errors
     failed |= {group: caused(error) for group, error in errors.items()}
     done = [each for each in left if each not in failed]
     kept = _delete_internal_topics(client, {group: topics for group, topics in internal.items() if group in done})
-    names = ", ".join(f"'{each}'" for each in done)
-    if not failed:
-        print(f"Deletion of requested streams groups ({names}) was successful.")
-    else:
-        print("\nError: Deletion of some streams groups failed:")
-        for group, why in failed.items():
-            print(f"* Group '{group}' could not be deleted due to: {why}")
-        if done:
-            print(f"\nThese streams groups were deleted successfully: {names}.")
+    print_deletion("streams", groups, failed, end=".")
     if internal and done:
         if not kept:
             names = ", ".join(f"'{each}'" for each in done if each in internal)
@@ -55,21 +48,6 @@ def delete(given: Given, client: Admin) -> None:
         print("Deletion of some associated internal topics failed:")
         for group, error in kept.items():
             print(f"* Internal topics of the streams group '{group}' could not be deleted due to: {caused(error)}")
-
-
-def _not_to_be_deleted(client: Admin, groups: list[str]) -> dict[str, str]:
-    there = {each.id: each.state for each in streams_groups(client)}
-    failed = {}
-    for group in groups:
-        if group not in there:
-            why = f"Group '{group}' does not exist or is not a streams group."
-            failed[group] = f"java.lang.IllegalArgumentException: {why}"
-        elif there[group] == "Dead":
-            failed[group] = f"java.lang.IllegalStateException: Streams group '{group}' group state is DEAD."
-        elif there[group] != "Empty":
-            not_empty = java_class(KafkaError(ErrorCode.NON_EMPTY_GROUP))
-            failed[group] = f"{not_empty}: Streams group '{group}' is not EMPTY."
-    return failed
 
 
 def _internal_topics(client: Admin, groups: list[str]) -> dict[str, list[str]]:
@@ -141,11 +119,7 @@ def reset(given: Given, client: Admin) -> None:
             if "execute" in given:
                 _reset_internal_topics(given, client, group)
             continue
-        print(
-            f"\nError: Assignments can only be reset if the group '{group}' is inactive, but the current state is "
-            f"{state}."
-        )
-        found[group] = {}
+        found[group] = not_reset(group, state)
     if "export" in given:
         print(csv_text(found, single=len(given.values("group")) == 1))
         return
@@ -158,11 +132,7 @@ def reset(given: Given, client: Admin) -> None:
 
 def _reset(given: Given, client: Admin, group: str) -> Offsets:
     partitions = _scope(given, client, group)
-    specified = next((each for each in SPECIFICATIONS if each in given), None)
-    if specified is None:
-        names = ", ".join(f"[{each}]" for each in SPECIFICATIONS)
-        raise Usage(f"Option '[reset-offsets]' requires one of the following scenarios: [{names}]")
-    offsets = RESETS[specified](given, client, group, partitions)
+    offsets = specified_offsets(given, client, group, partitions)
     if "execute" in given:
         client.alter_group_offsets(group, offsets).check()
     return offsets
