@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.operations.partition_view import every_partition
 
 if TYPE_CHECKING:
     from ottla.client import Admin
@@ -132,10 +133,8 @@ def examine(ask: Admin) -> tuple[list[Reason], dict[str, Any]]:
 def _partitions(ask: Admin) -> list[PartitionState]:
     from ottla.client import ConfigResource, ResourceType
 
-    topics = ask.describe_topics([each.name for each in ask.list_topics(internal=True)]).succeeded
-    behind = [
-        name for name, topic in topics.items() if any(len(one.isr) < len(one.replicas) for one in topic.partitions)
-    ]
+    views = every_partition(ask)
+    behind = dict.fromkeys(each.topic for each in views if len(each.isr) < len(each.replicas))
     configs = ask.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in behind]).succeeded
     least = {
         resource.name: int(entries["min.insync.replicas"].value or 1)
@@ -144,12 +143,7 @@ def _partitions(ask: Admin) -> list[PartitionState]:
     }
     return [
         PartitionState(
-            f"{name}-{each.partition}",
-            None if each.leader is None else each.leader.id,
-            len(each.replicas),
-            len(each.isr),
-            least.get(name),
+            f"{each.topic}-{each.partition}", each.leader, len(each.replicas), len(each.isr), least.get(each.topic)
         )
-        for name, topic in sorted(topics.items())
-        for each in topic.partitions
+        for each in views
     ]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.kernel.error import KafkaError
 from ottla.operations.group_view import look as look_at_group
+from ottla.operations.partition_view import every_partition
 
 if TYPE_CHECKING:
     from ottla.client import Admin
@@ -76,13 +77,8 @@ def look(ask: Admin, *, internal: bool) -> Look:
     """Ask the cluster."""
     from ottla.client import OffsetSpec, TopicPartition
 
-    topics = ask.describe_topics([each.name for each in ask.list_topics(internal=internal)]).succeeded
-    led = [
-        TopicPartition(name, each.partition)
-        for name, topic in topics.items()
-        for each in topic.partitions
-        if each.leader is not None
-    ]
+    views = every_partition(ask, internal=internal)
+    led = [TopicPartition(each.topic, each.partition) for each in views if each.leader is not None]
     ends = ask.list_offsets(dict.fromkeys(led, OffsetSpec.LATEST)).succeeded if led else {}
     at = time.monotonic()
     starts = ask.list_offsets(dict.fromkeys(led, OffsetSpec.EARLIEST)).succeeded if led else {}

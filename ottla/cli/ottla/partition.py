@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ottla.cli.option import Commands, admin, as_json, cluster, complete_topic, confirm
 from ottla.kernel.error import ErrorCode, OttlaError
+from ottla.operations.partition_view import every_partition
 from ottla.operations.throttle import TOPIC_REPLICAS, unthrottle_brokers, unthrottle_topics
 from ottla.operations.throttle import throttle as slow_down
 
@@ -51,19 +53,7 @@ def list_(bootstrap: str, client: tuple[str, ...], everything: bool, as_json: bo
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
-        described = ask.describe_topics([topic.name for topic in ask.list_topics(internal=True)]).succeeded
-    found = [
-        {
-            "topic": name,
-            "partition": each.partition,
-            "leader": None if each.leader is None else each.leader.id,
-            "replicas": [node.id for node in each.replicas],
-            "isr": [node.id for node in each.isr],
-            "trouble": "no leader" if each.leader is None else "behind" if len(each.isr) < len(each.replicas) else None,
-        }
-        for name, topic in sorted(described.items())
-        for each in topic.partitions
-    ]
+        found = [{**asdict(each), "trouble": each.trouble} for each in every_partition(ask)]
     troubled = [each for each in found if each["trouble"]]
     shown = found if everything else troubled
     if as_json:

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ottla.client import Admin
-from ottla.client.admin.result import QuorumDescription, TopicDescription
+from ottla.client.admin.result import QuorumDescription
 from ottla.embedded.cluster.local import LocalCluster
 from ottla.embedded.cluster.plan import HOST, REPLICAS_MAX, voters_of
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
+from ottla.operations.partition_view import every_partition, replicas_of_all
 from ottla.operations.widen import widened
 
 _LOOK_SECONDS = 0.2
@@ -56,7 +57,7 @@ def grow(cluster: LocalCluster, nodes: int, tell: Tell = lambda _: None) -> list
                 tell(f"node {each.node_id} votes in the metadata quorum")
         racks = {each.node_id: each.rack or None for each in plan.nodes}
         _until(lambda: set(racks) <= {each.id for each in ask.describe_cluster().nodes}, "all nodes to register")
-        wide = widened(_replicas(ask), racks, min(REPLICAS_MAX, nodes))
+        wide = widened(replicas_of_all(ask), racks, min(REPLICAS_MAX, nodes))
         if wide:
             ask.alter_partition_reassignments(wide).check()
             tell(f"{len(wide):,} partitions get more replicas")
@@ -91,12 +92,8 @@ def roll(cluster: LocalCluster, tell: Tell = lambda _: None, nodes: list[int] | 
 def behind(ask: Admin) -> list[TopicPartition]:
     """The partitions without a leader, with replicas that are not in sync, or on the move."""
     moving = set(ask.list_partition_reassignments())
-    return [
-        TopicPartition(name, each.partition)
-        for name, topic in _topics(ask).items()
-        for each in topic.partitions
-        if each.leader is None or len(each.isr) < len(each.replicas) or TopicPartition(name, each.partition) in moving
-    ]
+    views = {TopicPartition(each.topic, each.partition): each for each in every_partition(ask)}
+    return [partition for partition, view in views.items() if view.trouble is not None or partition in moving]
 
 
 @contextmanager
@@ -145,15 +142,3 @@ def _until(done: Callable[[], bool], what: str) -> None:
         if time.monotonic() > until:
             raise OttlaError(f"the cluster took longer than {_WAIT_SECONDS:.0f} s for {what}{said}")
         time.sleep(_LOOK_SECONDS)
-
-
-def _topics(ask: Admin) -> dict[str, TopicDescription]:
-    return dict(ask.describe_topics([topic.name for topic in ask.list_topics(internal=True)]).succeeded)
-
-
-def _replicas(ask: Admin) -> dict[TopicPartition, list[int]]:
-    return {
-        TopicPartition(name, each.partition): [node.id for node in each.replicas]
-        for name, topic in _topics(ask).items()
-        for each in topic.partitions
-    }

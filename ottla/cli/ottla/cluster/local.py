@@ -7,8 +7,9 @@ Rules:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -162,12 +163,13 @@ def drain(node: int, directory: str, as_json: bool) -> None:
     from ottla.cli.ottla.partition import follow_moves
     from ottla.client import Admin
     from ottla.operations.drain import drained
+    from ottla.operations.partition_view import replicas_of_all
 
     cluster = _opened(directory)
     cluster.plan.node(node)
     with Admin(_bootstrap(cluster)) as ask:
         racks = {each.id: each.rack for each in ask.describe_cluster().nodes}
-        plan = drained(_assignments(ask), racks, node)
+        plan = drained(replicas_of_all(ask), racks, node)
         left = 0
         if plan:
             ask.alter_partition_reassignments(plan).check()
@@ -251,38 +253,20 @@ def _bootstrap(cluster: LocalCluster) -> str:
     return ",".join(cluster.plan.node(each).address for each in running)
 
 
-def _assignments(ask: Any) -> dict[Any, list[int]]:
-    """Every partition with the nodes of its replicas."""
-    from ottla.client import TopicPartition
-
-    described = ask.describe_topics([topic.name for topic in ask.list_topics(internal=True)]).succeeded
-    return {
-        TopicPartition(name, each.partition): [node.id for node in each.replicas]
-        for name, topic in described.items()
-        for each in topic.partitions
-    }
-
-
 def _replicas(cluster: LocalCluster) -> tuple[dict[int, tuple[int, int]], int | None]:
     """({node: (partitions that it leads, replicas)}, partitions that are behind); ({}, None) when no node answers."""
     from ottla.client import Admin
+    from ottla.operations.partition_view import every_partition
 
-    leads: dict[int, int] = {}
-    holds: dict[int, int] = {}
-    behind = 0
     try:
         with Admin({"bootstrap.servers": _bootstrap(cluster), "default.api.timeout.ms": 5000}) as ask:
-            described = ask.describe_topics([topic.name for topic in ask.list_topics(internal=True)]).succeeded
+            found = every_partition(ask)
     except (OttlaError, KafkaError):
         return {}, None
-    for topic in described.values():
-        for each in topic.partitions:
-            if each.leader is not None:
-                leads[each.leader.id] = leads.get(each.leader.id, 0) + 1
-            for node in each.replicas:
-                holds[node.id] = holds.get(node.id, 0) + 1
-            behind += each.leader is None or len(each.isr) < len(each.replicas)
-    return {node: (leads.get(node, 0), count) for node, count in holds.items()}, behind
+    leads = Counter(each.leader for each in found)
+    holds = Counter(node for each in found for node in each.replicas)
+    behind = sum(each.trouble is not None for each in found)
+    return {node: (leads[node], count) for node, count in holds.items()}, behind
 
 
 def _nodes(ids: list[int]) -> str:

@@ -1,0 +1,50 @@
+"""Every partition of a cluster: who leads it, who holds it, who is in sync."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla.kernel.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.client import Admin
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """A partition as the metadata has it; nodes by their ids."""
+
+    topic: str
+    partition: int
+    leader: int | None
+    replicas: list[int]
+    isr: list[int]
+
+    @property
+    def trouble(self) -> str | None:
+        """`no leader`, or `behind` when a replica is; None when all is well."""
+        if self.leader is None:
+            return "no leader"
+        return "behind" if len(self.isr) < len(self.replicas) else None
+
+
+def every_partition(ask: Admin, *, internal: bool = True) -> list[PartitionView]:
+    """Those of all topics that can be described, by topic and number."""
+    described = ask.describe_topics([topic.name for topic in ask.list_topics(internal=internal)]).succeeded
+    return [
+        PartitionView(
+            name,
+            each.partition,
+            None if each.leader is None else each.leader.id,
+            [node.id for node in each.replicas],
+            [node.id for node in each.isr],
+        )
+        for name, topic in sorted(described.items())
+        for each in topic.partitions
+    ]
+
+
+def replicas_of_all(ask: Admin) -> dict[TopicPartition, list[int]]:
+    """The nodes that hold each partition of the cluster."""
+    return {TopicPartition(each.topic, each.partition): each.replicas for each in every_partition(ask)}
