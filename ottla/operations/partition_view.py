@@ -30,7 +30,7 @@ class PartitionView:
 
 
 def every_partition(ask: Admin, *, internal: bool = True) -> list[PartitionView]:
-    """Those of all topics that can be described, by topic and number."""
+    """The partitions of all topics that can be described, by topic and number."""
     described = ask.describe_topics([topic.name for topic in ask.list_topics(internal=internal)]).succeeded
     return [
         PartitionView(

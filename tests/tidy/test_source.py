@@ -13,9 +13,6 @@ _FOLDER_MAX = 25
 _REPEATED = {
     # What comes into a coordinator's machine and what it wants done.
     "Answer",
-    "Append",
-    "Called",
-    "Loaded",
     "TimePassed",
     "TopicsChanged",
     # `ottla.Cluster`, and what a client knows of one.

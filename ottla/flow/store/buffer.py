@@ -11,10 +11,10 @@ from typing import Any
 
 from ottla.flow.record import Change, Headers, Record, RecordContext
 from ottla.flow.serde import Serde
-from ottla.flow.store.base import Store
 from ottla.flow.store.changelog import Cell, Log
 from ottla.flow.store.ordered import OrderedBytes
 from ottla.flow.store.spec import StoreSpec
+from ottla.flow.store.store import Store
 from ottla.kernel.named import NamedTuple
 
 _SLOT, _KEY = b"t", b"k"

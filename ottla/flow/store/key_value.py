@@ -11,10 +11,10 @@ from typing import Any
 
 from ottla.flow.record import ValueAndTimestamp
 from ottla.flow.serde import Serde
-from ottla.flow.store.base import Store
 from ottla.flow.store.changelog import Log
 from ottla.flow.store.ordered import OrderedBytes, after
 from ottla.flow.store.spec import StoreSpec
+from ottla.flow.store.store import Store
 
 #: Classes whose objects never change, and are equal to one of the same class only if they are the same.
 FIXED = frozenset((str, bytes, int))

@@ -12,10 +12,10 @@ from typing import Any
 
 from ottla.flow.record import TIME_MAX, Window, Windowed
 from ottla.flow.serde import Serde
-from ottla.flow.store.base import Store
 from ottla.flow.store.changelog import Cell, Log
 from ottla.flow.store.ordered import OrderedBytes
 from ottla.flow.store.spec import StoreSpec
+from ottla.flow.store.store import Store
 
 _BY_KEY, _BY_TIME = b"k", b"t"
 #: The shortest stretch of time that a persistent store drops at once.

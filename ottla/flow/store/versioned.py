@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ottla.flow.serde import Serde
-from ottla.flow.store.base import Store
 from ottla.flow.store.changelog import Cell, Log
 from ottla.flow.store.ordered import OrderedBytes
 from ottla.flow.store.spec import StoreSpec
+from ottla.flow.store.store import Store
 from ottla.kernel.named import NamedTuple
 
 #: What `put` answers: the record is the latest of its key; it is older than the retention and was not stored.

@@ -18,11 +18,11 @@ from typing import Any
 
 from ottla.flow.record import TIME_MAX, ValueAndTimestamp, Window, Windowed
 from ottla.flow.serde import Serde
-from ottla.flow.store.base import Store
 from ottla.flow.store.changelog import Cell, Log
 from ottla.flow.store.key_value import FIXED, RECENT_MAX
 from ottla.flow.store.ordered import OrderedBytes
 from ottla.flow.store.spec import StoreSpec
+from ottla.flow.store.store import Store
 
 #: In front of each entry, and behind all of them.
 _BY_KEY, _END = b"k", b"l"
