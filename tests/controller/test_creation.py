@@ -86,9 +86,17 @@ def test_validate_only_says_what_would_be_and_writes_nothing() -> None:
     [
         ({"num_partitions": 0}, "INVALID_PARTITIONS", "Number of partitions was set to an invalid non-positive value."),
         (
-            {"replication_factor": 0},
-            "INVALID_REPLICATION_FACTOR",
-            "Replication factor must be larger than 0, or -1 to use the default value.",
+            {"num_partitions": -2},
+            "INVALID_PARTITIONS",
+            "Number of partitions was set to an invalid non-positive value.",
+        ),
+        *(
+            (
+                {"replication_factor": factor},
+                "INVALID_REPLICATION_FACTOR",
+                "Replication factor must be larger than 0, or -1 to use the default value.",
+            )
+            for factor in (0, -2, -32768)
         ),
         (
             {"replication_factor": 3},

@@ -345,9 +345,12 @@ def test_a_move_under_way_is_listed_and_taken_back() -> None:
 # ---- features
 
 
-def update(cluster: Cluster, feature: str, level: int, upgrade_type: int = 1, **more: bool) -> tuple[str, str | None]:
+def update(
+    cluster: Cluster, feature: str, level: int, upgrade_type: int = 1, version: int = 2, **more: bool
+) -> tuple[str, str | None]:
     wanted = FeatureUpdateKey(feature=feature, max_version_level=level, upgrade_type=upgrade_type)
-    response = cluster.ask(UpdateFeaturesRequest(feature_updates=[wanted], **more), 2)
+    wanted.allow_downgrade = more.pop("allow_downgrade", False)
+    response = cluster.ask(UpdateFeaturesRequest(feature_updates=[wanted], **more), version)
     return ErrorCode(response.error_code).name, response.error_message
 
 
@@ -392,6 +395,16 @@ def test_an_update_that_cannot_be_is_refused(feature: str, level: int, upgrade_t
     assert code == "INVALID_UPDATE_VERSION"
     assert message in (why or "")
     assert cluster.image.features == before.features
+
+
+@pytest.mark.parametrize(("allowed", "code"), [(True, "NONE"), (False, "INVALID_UPDATE_VERSION")])
+def test_in_the_first_version_a_flag_says_whether_a_level_may_go_down(allowed: bool, code: str) -> None:
+    cluster = Cluster()
+    assert update(cluster, "transaction.version", 1, 1, version=0, allow_downgrade=allowed)[0] == code
+    assert cluster.image.features["transaction.version"] == (1 if allowed else 2)
+    # It is no unsafe downgrade, and later versions do not look at the flag.
+    assert update(cluster, "metadata.version", 22, 1, version=0, allow_downgrade=True)[0] == "INVALID_UPDATE_VERSION"
+    assert update(cluster, "transaction.version", 0, 1, version=1, allow_downgrade=True)[0] == "INVALID_UPDATE_VERSION"
 
 
 def test_a_downgrade_does_not_raise_a_level() -> None:

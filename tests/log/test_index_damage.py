@@ -161,3 +161,34 @@ def test_an_offset_index_that_a_truncation_has_emptied_stays_empty_over_a_power_
     log = Log.open(disk, "/d/t-0", settings, now_ms=_NOW_MS, clean=True)
     assert log.segments[0].offset_index.entries() == []
     assert [_served(log, offset) for offset in range(66)] == [0, 1, *[2] * 34, *[36] * 30]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("clean", [True, False])
+def test_indexes_that_are_made_from_a_log_are_those_that_were_written_with_it(seed: int, clean: bool) -> None:
+    """Batches of several records, whose times go forward and back."""
+    rng, disk = Random(seed), SimDisk(Random(1))
+    log = Log.open(disk, "/d/t-0", LogSettings(index_interval_bytes=300), now_ms=_NOW_MS)
+    times: list[int] = []
+    bases: list[int] = []
+    for _ in range(60):
+        batch = [(_NOW_MS + rng.randrange(1000), None, bytes(rng.randrange(200)), ()) for _ in range(rng.randint(1, 6))]
+        log.append(build(batch), leader_epoch=0, now_ms=_NOW_MS)
+        bases += [len(times)] * len(batch)
+        times += [each[0] for each in batch]
+    before = (log.active.offset_index.entries(), log.active.time_index.entries())
+    latest = log.max_timestamp()
+    assert len(before[0]) > 10
+    log.close()
+    for suffix in (".index", ".timeindex"):
+        disk.remove(log.active.path(suffix))
+    log = Log.open(disk, "/d/t-0", LogSettings(index_interval_bytes=300), now_ms=_NOW_MS, clean=clean)
+    assert log.active.offset_index.entries() == before[0]
+    assert log.active.time_index.entries() == before[1]
+    assert log.max_timestamp() == latest
+    assert latest is not None and latest[0] == max(times)
+    assert [_served(log, offset) for offset in range(len(times))] == bases
+    for time in range(_NOW_MS, _NOW_MS + 1001, 50):
+        naive = next((offset for offset, each in enumerate(times) if each >= time), None)
+        found = log.offset_for_timestamp(time, log.end_offset)
+        assert (None if found is None else found[:2]) == (None if naive is None else (times[naive], naive))
