@@ -461,11 +461,13 @@ def test_offsets_of_hidden_topics_are_refused_and_left_out_where_all_are_asked_f
     first, second = scene.ask().groups
     assert [[each.name for each in group.topics] for group in scene.passed[0].groups] == [["name00"], ["name10"]]
     assert _offset_topics(first) == {"name01": refused} and second.topics == []
-    scene = Scene(ApiKey.OFFSET_FETCH, 9, "DESCRIBE GROUP group_id1")
+    one_group = wire.OffsetFetchResponse(groups=[wire.OffsetFetchResponseGroup(group_id="group_id0")])
+    scene = Scene(ApiKey.OFFSET_FETCH, 9, "DESCRIBE GROUP group_id1", response=one_group)
     told = scene.ask()
     assert [each.group_id for each in scene.passed[0].groups] == ["group_id0"]
     assert [(each.group_id, each.error_code) for each in told.groups] == [
-        ("group_id1", ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        ("group_id0", 0),
+        ("group_id1", ErrorCode.GROUP_AUTHORIZATION_FAILED),
     ]
 
 

@@ -8,16 +8,11 @@ from typing import Any
 from ottla.broker.call.handler import Handler
 from ottla.broker.call.reply import Refusal
 from ottla.broker.guard.authorizer import CODES
-from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error import KafkaError
 from ottla.kernel.error_message import standard
 from ottla.wire.api import ApiKey
 from ottla.wire.api.alter_partition_reassignments import ReassignablePartitionResponse, ReassignableTopicResponse
 from ottla.wire.api.alter_replica_log_dirs import AlterReplicaLogDirPartitionResult, AlterReplicaLogDirTopicResult
-from ottla.wire.api.alter_share_group_offsets import (
-    AlterShareGroupOffsetsResponsePartition,
-    AlterShareGroupOffsetsResponseTopic,
-)
-from ottla.wire.api.delete_share_group_offsets import DeleteShareGroupOffsetsResponseTopic
 from ottla.wire.api.describe_user_scram_credentials import DescribeUserScramCredentialsResult
 from ottla.wire.api.list_partition_reassignments import (
     OngoingPartitionReassignment,
@@ -102,36 +97,6 @@ def _credentials(request: Any, version: int, error: KafkaError, response: Any) -
     response.results = [DescribeUserScramCredentialsResult(error_code=error.code, error_message=None)]
 
 
-def _share_offsets_altered(request: Any, version: int, error: KafkaError, response: Any) -> None:
-    if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        response.error_code, response.error_message = ErrorCode.NONE, None
-        response.responses = [
-            AlterShareGroupOffsetsResponseTopic(
-                topic_name=topic.topic_name,
-                partitions=[
-                    AlterShareGroupOffsetsResponsePartition(
-                        partition_index=each.partition_index,
-                        error_code=error.code,
-                        error_message=standard(error.code),
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-
-
-def _share_offsets_deleted(request: Any, version: int, error: KafkaError, response: Any) -> None:
-    if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        response.error_code, response.error_message = ErrorCode.NONE, None
-        response.responses = [
-            DeleteShareGroupOffsetsResponseTopic(
-                topic_name=topic.topic_name, error_code=error.code, error_message=standard(error.code)
-            )
-            for topic in request.topics
-        ]
-
-
 def _reassignments(request: Any, version: int, error: KafkaError, response: Any) -> None:
     response.topics = [
         OngoingTopicReassignment(
@@ -166,6 +131,4 @@ _SHAPES: dict[int, Callable[[Any, int, KafkaError, Any], None]] = {
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _credentials,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _reassigned,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: _reassignments,
-    ApiKey.ALTER_SHARE_GROUP_OFFSETS: _share_offsets_altered,
-    ApiKey.DELETE_SHARE_GROUP_OFFSETS: _share_offsets_deleted,
 }
