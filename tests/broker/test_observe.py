@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from itertools import islice
+from pathlib import Path
 from time import monotonic
 
 import pytest
@@ -22,6 +24,7 @@ from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicPr
 from ottla.wire.batch import build
 from tests.broker.wire_client import WireClient
 
+DASHBOARD = Path(__file__).parents[2] / "packaging" / "grafana" / "ottla-cluster.json"
 SETTINGS = {"metrics.listener": "127.0.0.1:0"}
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 _TOPICS = "kafka_server_brokertopicmetrics_"
@@ -103,6 +106,19 @@ def test_a_node_shows_its_replicas_the_cluster_and_itself(node: ottla.Node) -> N
     assert value(found, "kafka_server_raftmetrics_current_leader") == node._running().node_id
     assert value(found, "process_resident_memory_bytes") > 1 << 20
     assert value(found, "process_cpu_seconds_total") > 0
+
+
+def test_every_query_of_the_dashboard_asks_for_what_a_node_has(node: ottla.Node) -> None:
+    node.create_topic("shown", 1)
+    with Producer(node.bootstrap_servers) as producer:
+        producer.send("shown", b"x")
+    there = {name for name, _ in scraped(node)}
+    dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    queries = [each["expr"] for panel in dashboard["panels"] for each in panel["targets"]]
+    asked_for = {name for query in queries for name in re.findall(r"\b(?:kafka|process)_\w+", query)}
+    assert len(asked_for) >= len(dashboard["panels"])
+    # A counter of errors is there as soon as there is an error.
+    assert asked_for - there - {"kafka_network_requestmetrics_errors_total"} == set()
 
 
 def test_what_fails_is_counted_as_failed(node: ottla.Node) -> None:

@@ -197,6 +197,21 @@ def toxiproxy() -> str:
 
 
 @cache
+def prometheus() -> str:
+    """Prometheus: that of the machine, or Debian's package, unpacked."""
+    there = shutil.which("prometheus")
+    if there is not None:
+        return there
+
+    def bring(into: Path) -> None:
+        _run("apt-get", ["-o", "APT::Sandbox::User=root", "download", "prometheus"], "Prometheus", cwd=into)
+        for package in into.glob("*.deb"):
+            _run("dpkg-deb", ["-x", str(package), str(into)], "Prometheus")
+
+    return str(_made("prometheus", [], bring) / "usr" / "bin" / "prometheus")
+
+
+@cache
 def librdkafka_tests() -> Path:
     """The directory of librdkafka's tests, built. It needs gcc, g++, zlib, zstd, OpenSSL and RapidJSON."""
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import socket
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, cast
@@ -26,6 +27,7 @@ from ottla.kernel.exposition import CONTENT_TYPE
 if TYPE_CHECKING:
     from ottla.broker.metadata_node import MetadataNode
 
+_log = logging.getLogger("ottla.broker")
 SETTING = "metrics.listener"
 _CONNECTIONS_MAX = 32
 _REQUEST_BYTES_MAX = 8 << 10
@@ -61,6 +63,7 @@ class Observation:
             self._starting = self.node.loop.create_task(self._serve())
 
     async def _serve(self) -> None:
+        _log.info("metrics, health and readiness at http://%s", self.address)
         self._server = await self.node.loop.create_server(lambda: _Peer(self), sock=self._sock)
 
     def close(self) -> None:
