@@ -40,7 +40,6 @@ from ottla.wire.api.txn_offset_commit import (
 )
 
 _BATCHED_FROM = 4
-_LISTED_A_STEP = 100
 _FENCED_SINCE = 2
 _IMPLICIT_FROM = 5
 _FIRST_PROTOCOL, _SECOND_PROTOCOL = 1, 2
