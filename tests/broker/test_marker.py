@@ -11,6 +11,7 @@ from ottla.broker.handlers import list_offsets as handler
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import TRANSACTION_TOPIC, TopicPartition
 from ottla.log.log import Log
+from ottla.replica.leader import MetadataFollowed, PartitionState
 from ottla.replica.partition import Partition
 from ottla.wire.api import delete_records, list_offsets, write_txn_markers
 from ottla.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -21,6 +22,7 @@ from ottla.wire.api.init_producer_id import InitProducerIdRequest
 from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.batch import build
 from tests.broker.disk_scene import TOPIC, Scene
+from tests.broker.test_replicated_produce import Pair, code
 
 NAME = "tx"
 
@@ -128,6 +130,62 @@ def test_a_transaction_is_through_when_the_offline_partitions_topic_is_deleted()
     scene.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name=TOPIC)], timeout_ms=1000), 6)
     scene.machine.settle()
     assert scene.state == "COMPLETE_COMMIT"
+
+
+def test_a_marker_that_too_few_replicas_have_is_written_again() -> None:
+    pair = Pair(min_insync_replicas="2", transaction_state_log_num_partitions="1")
+    pair.send(FindCoordinatorRequest(key_type=1, coordinator_keys=[NAME]), 4)
+    (begun,) = pair.send(InitProducerIdRequest(transactional_id=NAME, transaction_timeout_ms=60_000), 4)
+    ids = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
+    joins = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=NAME,
+        v3_and_below_producer_id=begun.producer_id,
+        v3_and_below_producer_epoch=begun.producer_epoch,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=TOPIC, partitions=[0])],
+    )
+    assert pair.send(joins, 3)
+    records = build([(pair.scene.machine.clock.now_ms(), b"k", b"v", ())], base_sequence=0, transactional=True, **ids)
+    data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=records)])
+    sent = pair.send(ProduceRequest(transactional_id=NAME, acks=-1, timeout_ms=1000, topic_data=[data]), 9)
+    pair.follower_has(1)
+    assert code(sent) == "NONE"
+    assert pair.send(EndTxnRequest(transactional_id=NAME, committed=True, **ids), 4)[0].error_code == 0
+    partition, coordinator = pair.partition, pair.scene.node.transactions.driver_of(NAME).machine
+
+    def in_sync(epoch: int, *isr: int) -> None:
+        partition.step(MetadataFollowed(PartitionState(partition.leader_epoch, epoch, (1, 2), isr), 2))
+        pair.scene.machine.settle()
+
+    def ended() -> bool:
+        return bool(coordinator.transactions[NAME].state.name == "COMPLETE_COMMIT")
+
+    # The high watermark passes the marker and the ISR shrinks in one turn of the loop.
+    assert partition.log.end_offset == 2
+    partition.fetched(2, -1, 2, 0)
+    in_sync(99, 1)
+    assert partition.high_watermark == 2 and not ended()
+    passed: list[bool] = []
+    pair.scene.machine.loop.call_later(10, passed.append, True)
+    pair.scene.machine.run(lambda: bool(passed))
+    assert partition.log.end_offset == 2 and not ended()
+    in_sync(100, 1, 2)
+    pair.scene.machine.run(lambda: partition.log.end_offset == 3)
+    assert not ended()
+    pair.follower_has(3)
+    assert ended()
+
+
+def test_another_brokers_marker_is_refused_while_too_few_replicas_are_in_sync() -> None:
+    pair = Pair(min_insync_replicas="2")
+    pair.change(isr=[1])
+    topic = write_txn_markers.WritableTxnMarkerTopic(name=TOPIC, partition_indexes=[0])
+    marker = write_txn_markers.WritableTxnMarker(
+        producer_id=7, producer_epoch=0, transaction_result=True, topics=[topic]
+    )
+    (answer,) = pair.send(write_txn_markers.WriteTxnMarkersRequest(markers=[marker]), 1)
+    found = answer.markers[0].topics[0].partitions[0].error_code
+    assert ErrorCode(found) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert pair.partition.log.end_offset == 0
 
 
 def refusing(monkeypatch: pytest.MonkeyPatch, scene: TransactionScene, number: int) -> list[TopicPartition]:

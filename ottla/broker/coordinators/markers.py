@@ -7,7 +7,8 @@ Rules:
 - A partition that is led here gets its marker by a call. Markers for another broker wait in a queue of that broker
   (`MarkerQueue`), one request on its way at a time, and go where the partition is led now when that one fails.
 - A marker for a partition without a leader (its directory has failed, its log is still being made) is written when
-  the partition is led. One that was refused is tried again soon.
+  the partition is led. One that was refused is tried again soon, and so is one that too few in-sync replicas have
+  (`min.insync.replicas`), as in Apache Kafka.
 - Markers carry the leader epoch of the `__transaction_state` partition: those of a coordinator that has been replaced
   are refused (TRANSACTION_COORDINATOR_FENCED), and its successor writes them.
 - An error of a data partition is that partition's alone: `__transaction_state` and its coordinator go on.
@@ -152,10 +153,10 @@ class Markers:
         if not self.wants(tp, ending, self._node.node_id):
             return
         del ending.sent[tp]
-        if error is None or error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+        if error is None:
             self._through(tp, ending)
         else:
-            # Another leader may not have it. It is written again where the partition is led.
+            # Another leader may not have it, or too few replicas. It is written again where the partition is led.
             self._try_again(tp, _REMOTE_RETRY_SECONDS)
 
     def answered(self, tp: TopicPartition, ending: Ending, broker_id: int, code: int | None) -> None:
@@ -205,7 +206,8 @@ class Markers:
                 # A marker of a newer epoch has ended the transaction there.
                 _log.warning("no marker of %s in %s: %s", effect.transactional_id, tp, error)
                 return True
-            _log.error("the marker of %s cannot be written to %s: %s", effect.transactional_id, tp, error)
+            level = logging.INFO if error.code is ErrorCode.NOT_ENOUGH_REPLICAS else logging.ERROR
+            _log.log(level, "the marker of %s cannot be written to %s: %s", effect.transactional_id, tp, error)
             self._try_again(tp, _RETRY_SECONDS)
             return False
         return True
@@ -229,7 +231,10 @@ def write_marker(
     coordinator_epoch: int,
     transaction_version: int,
 ) -> None:
-    """End a producer's transaction in one partition. KafkaError when its log does not take the marker."""
+    """End a producer's transaction in one partition.
+
+    KafkaError when its log does not take the marker; NOT_ENOUGH_REPLICAS when too few replicas would have it.
+    """
     now_ms = node.clock.now_ms()
     kind = ControlRecordType.COMMIT if committed else ControlRecordType.ABORT
     value = control_value(EndTxnMarker(coordinator_epoch=coordinator_epoch))
