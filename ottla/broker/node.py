@@ -254,8 +254,12 @@ class BrokerNode(MetadataNode):
     def failed_directories(self) -> list[str]:
         return list(self.store.failed_directories)
 
-    def dial(self, peer: Peer, options: OutboundOptions) -> Outbound:
+    def dial(self, peer: Peer) -> Outbound:
         """A connection to another broker; its owner closes it."""
+        options = OutboundOptions(
+            setup_timeout_ms=self.settings.socket_connection_setup_timeout_ms,
+            setup_timeout_max_ms=self.settings.socket_connection_setup_timeout_max_ms,
+        )
         name = self.settings.inter_broker_listener_name
         return self.outbound_to(
             name, self.loop, peer.host, peer.port, client_id=f"broker-{self.node_id}", rng=self.rng, options=options

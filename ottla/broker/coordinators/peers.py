@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ottla.net.peer import Disconnected, Done, OutboundOptions, Peer
+from ottla.broker.metadata.broker_view import peer_of
+from ottla.net.peer import Disconnected, Done, Peer
 
 if TYPE_CHECKING:
     from ottla.broker.node import BrokerNode
@@ -36,7 +37,7 @@ class BrokerPeers:
                 why = Disconnected(f"the metadata does not say where broker {broker_id} is", was_sent=False)
                 self._node.loop.call_soon(done, why)
                 return
-            way = self._ways[broker_id] = peer, self._dial(peer)
+            way = self._ways[broker_id] = peer, self._node.dial(peer)
         way[1].ask(request, done, timeout_ms=self._node.settings.request_timeout_ms, at_least=at_least)
 
     def follow(self) -> None:
@@ -57,16 +58,4 @@ class BrokerPeers:
         broker = self._node.image.brokers.get(broker_id)
         if broker is None or broker.fenced:
             return None
-        name = self._node.settings.inter_broker_listener_name
-        ends = (Peer(broker_id, each.host, each.port) for each in broker.endpoints if each.name == name)
-        return next(ends, None)
-
-    def _dial(self, peer: Peer) -> Outbound:
-        settings = self._node.settings
-        return self._node.dial(
-            peer,
-            OutboundOptions(
-                setup_timeout_ms=settings.socket_connection_setup_timeout_ms,
-                setup_timeout_max_ms=settings.socket_connection_setup_timeout_max_ms,
-            ),
-        )
+        return peer_of(self._node.image, broker_id, self._node.settings.inter_broker_listener_name)

@@ -16,6 +16,7 @@ from ottla.kernel.error import ErrorCode
 from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Rng
 from ottla.metadata.image import NO_LEADER, BrokerImage, Image, PartitionImage
+from ottla.net.peer import Peer
 
 
 class BrokerNodeAddress(NamedTuple):
@@ -26,6 +27,13 @@ class BrokerNodeAddress(NamedTuple):
     port: int
     rack: str | None
     fenced: bool
+
+
+def peer_of(image: Image, broker_id: int, listener_name: str) -> Peer | None:
+    """A broker at the listener by which brokers reach each other; None where the metadata has no such address."""
+    broker = image.brokers.get(broker_id)
+    endpoints = () if broker is None else broker.endpoints
+    return next((Peer(broker_id, each.host, each.port) for each in endpoints if each.name == listener_name), None)
 
 
 class BrokerView:

@@ -25,9 +25,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.metadata.broker_view import peer_of
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
-from ottla.net.peer import OutboundOptions, Peer, Unanswered
+from ottla.net.peer import Peer, Unanswered
 from ottla.replica.followed import FollowedPartition
 from ottla.replica.follower import AskOffsets, FetchAnswered, OffsetsAnswered, Pause, Position
 from ottla.wire.api.fetch import (
@@ -153,26 +154,14 @@ class ReplicaFetcher:
     # ---- the connection
 
     def _find_peer(self) -> Peer | None:
-        broker = self._node.image.brokers.get(self._leader_id)
-        if broker is None:
-            return None
-        name = self._node.settings.inter_broker_listener_name
-        for each in broker.endpoints:
-            if each.name == name:
-                return Peer(self._leader_id, each.host, each.port)
-        return None
+        return peer_of(self._node.image, self._leader_id, self._node.settings.inter_broker_listener_name)
 
     def _connected(self) -> Outbound | None:
         """The connection, made if need be; None while the metadata does not say where the leader is."""
         if self._outbound is None:
             peer = self._peer = self._find_peer()
             if peer is not None:
-                settings = self._node.settings
-                options = OutboundOptions(
-                    setup_timeout_ms=settings.socket_connection_setup_timeout_ms,
-                    setup_timeout_max_ms=settings.socket_connection_setup_timeout_max_ms,
-                )
-                self._outbound = self._node.dial(peer, options)
+                self._outbound = self._node.dial(peer)
         return self._outbound
 
     def _disconnect(self) -> None:
