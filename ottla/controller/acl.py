@@ -18,13 +18,15 @@ from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.kernel.ports import Rng
 from ottla.metadata.image import Image
-from ottla.security.acl import ALLOW, CLUSTER_NAME, DENY, LITERAL, PREFIXED, AclKind, Operation, RuleFilter
+from ottla.security.acl import CLUSTER_NAME, AclOperation, AclPermission, AclResource, PatternType, RuleFilter
 from ottla.wire.api import create_acls as create
 from ottla.wire.api import delete_acls as delete
 from ottla.wire.api import describe_acls as describe
 from ottla.wire.record.security import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 
-_KINDS, _OPERATIONS = frozenset(map(int, AclKind)), frozenset(map(int, Operation))
+#: What a rule may name: filters alone have ANY.
+_KINDS = frozenset(AclResource) - {AclResource.ANY}
+_OPERATIONS = frozenset(AclOperation) - {AclOperation.ANY}
 #: What a rule says, without its id.
 _Content = tuple[int, str, int, str, str, int, int]
 #: At most so many records are written for one request: what one batch of the metadata takes.
@@ -137,15 +139,19 @@ def _check(each: create.AclCreation) -> None:
         if not holds:
             raise KafkaError(ErrorCode.INVALID_REQUEST, why)
 
-    if each.resource_type == AclKind.CLUSTER:
+    if each.resource_type == AclResource.CLUSTER:
         require(each.resource_name == CLUSTER_NAME, f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     require(bool(each.resource_name), "Invalid empty resource name")
     require(each.resource_type in _KINDS, f"Invalid resourceType {_word(each.resource_type)}")
     require(
-        each.resource_pattern_type in (LITERAL, PREFIXED), f"Invalid patternType {_word(each.resource_pattern_type)}"
+        each.resource_pattern_type in (PatternType.LITERAL, PatternType.PREFIXED),
+        f"Invalid patternType {_word(each.resource_pattern_type)}",
     )
     require(each.operation in _OPERATIONS, f"Invalid operation {_word(each.operation, match=False)}")
-    require(each.permission_type in (DENY, ALLOW), f"Invalid permissionType {_word(each.permission_type, match=False)}")
+    require(
+        each.permission_type in (AclPermission.DENY, AclPermission.ALLOW),
+        f"Invalid permissionType {_word(each.permission_type, match=False)}",
+    )
     require(
         ":" in each.principal,
         f"Could not parse principal from `{each.principal}` (no colon is present separating the principal type from "

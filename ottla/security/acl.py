@@ -27,15 +27,12 @@ from typing import NamedTuple, Protocol
 WILDCARD = "*"
 EVERY_USER = "User:*"
 CLUSTER_NAME = "kafka-cluster"
-LITERAL, PREFIXED = 3, 4
-DENY, ALLOW = 2, 3
-_MATCH, _ANY_PATTERN = 2, 1
-_ANY = 1
 
 
-class AclKind(IntEnum):
-    """Kinds of resources (ResourceType)."""
+class AclResource(IntEnum):
+    """What may be done something with (ResourceType). ANY is for filters."""
 
+    ANY = 1
     TOPIC = 2
     GROUP = 3
     CLUSTER = 4
@@ -44,9 +41,19 @@ class AclKind(IntEnum):
     USER = 7
 
 
-class Operation(IntEnum):
-    """What is done to a resource (AclOperation)."""
+class PatternType(IntEnum):
+    """How a resource's name is meant. In filters only: ANY, and MATCH (whatever would apply to that name)."""
 
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclOperation(IntEnum):
+    """What may be done. ANY is for filters."""
+
+    ANY = 1
     ALL = 2
     READ = 3
     WRITE = 4
@@ -63,18 +70,26 @@ class Operation(IntEnum):
     TWO_PHASE_COMMIT = 15
 
 
+class AclPermission(IntEnum):
+    """May it, or may it not? DENY wins. ANY is for filters."""
+
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
 #: The operations that each kind knows: the bits of "authorized operations" (KIP-430).
 OPERATIONS = {
-    AclKind.TOPIC: (3, 4, 5, 6, 7, 8, 10, 11),
-    AclKind.GROUP: (3, 6, 8, 10, 11),
-    AclKind.CLUSTER: (5, 7, 8, 9, 10, 11, 12),
+    AclResource.TOPIC: (3, 4, 5, 6, 7, 8, 10, 11),
+    AclResource.GROUP: (3, 6, 8, 10, 11),
+    AclResource.CLUSTER: (5, 7, 8, 9, 10, 11, 12),
 }
-#: Operation -> those which allow it, too.
+#: AclOperation -> those which allow it, too.
 _IMPLIED: dict[int, frozenset[int]] = {
-    Operation.DESCRIBE: frozenset(
-        (Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER)
+    AclOperation.DESCRIBE: frozenset(
+        (AclOperation.DESCRIBE, AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER)
     ),
-    Operation.DESCRIBE_CONFIGS: frozenset((Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)),
+    AclOperation.DESCRIBE_CONFIGS: frozenset((AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS)),
 }
 
 
@@ -127,21 +142,21 @@ class RuleFilter(NamedTuple):
     def takes(self, rule: Rule) -> bool:
         """Is the rule one of them?"""
         return (
-            self.resource_type in (_ANY, rule.resource_type)
-            and self.pattern_type in (_ANY_PATTERN, _MATCH, rule.pattern_type)
+            self.resource_type in (AclResource.ANY, rule.resource_type)
+            and self.pattern_type in (PatternType.ANY, PatternType.MATCH, rule.pattern_type)
             and (self.resource_name is None or self._covers(rule))
             and self.principal in (None, rule.principal)
             and self.host in (None, rule.host)
-            and self.operation in (_ANY, rule.operation)
-            and self.permission_type in (_ANY, rule.permission_type)
+            and self.operation in (AclOperation.ANY, rule.operation)
+            and self.permission_type in (AclPermission.ANY, rule.permission_type)
         )
 
     def _covers(self, rule: Rule) -> bool:
         name = self.resource_name
         assert name is not None
-        if self.pattern_type != _MATCH:
+        if self.pattern_type != PatternType.MATCH:
             return name == rule.resource_name
-        if rule.pattern_type == PREFIXED:
+        if rule.pattern_type == PatternType.PREFIXED:
             return name.startswith(rule.resource_name)
         return rule.resource_name in (name, WILDCARD)
 
@@ -154,14 +169,14 @@ class Rules:
         self.otherwise = otherwise
         self._literal: dict[tuple[int, str], _Place] = {}
         self._prefixed: dict[tuple[int, str], _Place] = {}
-        #: AclKind -> length of prefix -> how many prefixes have it.
+        #: AclResource -> length of prefix -> how many prefixes have it.
         self._lengths: dict[int, dict[int, int]] = {}
         self._by_principal: dict[str, dict[bytes, Rule]] = {}
 
     def add(self, rule: Rule) -> None:
         """A rule is there."""
         key = (rule.resource_type, rule.resource_name)
-        if rule.pattern_type == PREFIXED:
+        if rule.pattern_type == PatternType.PREFIXED:
             if key not in self._prefixed:
                 lengths = self._lengths.setdefault(key[0], {})
                 lengths[len(key[1])] = lengths.get(len(key[1]), 0) + 1
@@ -174,11 +189,11 @@ class Rules:
     def remove(self, rule: Rule) -> None:
         """A rule is gone."""
         key = (rule.resource_type, rule.resource_name)
-        places = self._prefixed if rule.pattern_type == PREFIXED else self._literal
+        places = self._prefixed if rule.pattern_type == PatternType.PREFIXED else self._literal
         _drop(places[key], rule)
         if not places[key]:
             del places[key]
-            if rule.pattern_type == PREFIXED:
+            if rule.pattern_type == PatternType.PREFIXED:
                 lengths = self._lengths[key[0]]
                 lengths[len(key[1])] -= 1
                 if not lengths[len(key[1])]:
@@ -210,10 +225,10 @@ class Rules:
                 for rule in place.get(who, _NONE).values():
                     if rule.host not in (host, WILDCARD):
                         continue
-                    if rule.permission_type == DENY:
-                        if rule.operation in (operation, Operation.ALL):
+                    if rule.permission_type == AclPermission.DENY:
+                        if rule.operation in (operation, AclOperation.ALL):
                             return AccessDecision(False, rule)
-                    elif allowed is None and (rule.operation == Operation.ALL or rule.operation in allowing):
+                    elif allowed is None and (rule.operation == AclOperation.ALL or rule.operation in allowing):
                         allowed = rule
         if allowed is not None:
             return AccessDecision(True, allowed)
@@ -227,25 +242,25 @@ class Rules:
         """May it do this to any resource of a kind, whichever (Authorizer.authorizeByResourceType)?"""
         if self.allows(principal, host, operation, kind, "hardcode"):
             return True
-        denied: dict[int, set[str]] = {LITERAL: set(), PREFIXED: set()}
-        allowed: dict[int, set[str]] = {LITERAL: set(), PREFIXED: set()}
+        denied: dict[int, set[str]] = {PatternType.LITERAL: set(), PatternType.PREFIXED: set()}
+        allowed: dict[int, set[str]] = {PatternType.LITERAL: set(), PatternType.PREFIXED: set()}
         for who in (principal, EVERY_USER):
             for rule in self._by_principal.get(who, {}).values():
                 about = rule.resource_type == kind and rule.host in (host, WILDCARD)
-                if about and rule.operation in (operation, Operation.ALL):
-                    side = denied if rule.permission_type == DENY else allowed
+                if about and rule.operation in (operation, AclOperation.ALL):
+                    side = denied if rule.permission_type == AclPermission.DENY else allowed
                     side[rule.pattern_type].add(rule.resource_name)
-        if WILDCARD in denied[LITERAL]:
+        if WILDCARD in denied[PatternType.LITERAL]:
             return False
-        if WILDCARD in allowed[LITERAL]:
+        if WILDCARD in allowed[PatternType.LITERAL]:
             return True
-        names = [name for name in allowed[LITERAL] if name not in denied[LITERAL]]
+        names = [name for name in allowed[PatternType.LITERAL] if name not in denied[PatternType.LITERAL]]
         return any(
-            not any(name[:length] in denied[PREFIXED] for length in range(1, len(name) + 1))
-            for name in (*names, *allowed[PREFIXED])
+            not any(name[:length] in denied[PatternType.PREFIXED] for length in range(1, len(name) + 1))
+            for name in (*names, *allowed[PatternType.PREFIXED])
         )
 
-    def operations(self, principal: str, host: str, kind: AclKind, name: str) -> int:
+    def operations(self, principal: str, host: str, kind: AclResource, name: str) -> int:
         """A bit for each operation that it may do."""
         return sum(1 << each for each in OPERATIONS[kind] if self.allows(principal, host, each, kind, name))
 

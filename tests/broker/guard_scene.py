@@ -12,7 +12,7 @@ from ottla.broker.dispatch.dispatch import CONTROLLER_HANDLERS, HANDLERS
 from ottla.broker.guard.authorizer import CODES
 from ottla.broker.guard.guards import guarded
 from ottla.kernel.error import KafkaError
-from ottla.security.acl import AclKind
+from ottla.security.acl import AclResource
 from ottla.wire.api import API, ApiKey
 from ottla.wire.schema import fields
 
@@ -25,7 +25,7 @@ class Asked:
         self.questions: list[str] = []
 
     def allows(self, call: Any, operation: Any, kind: Any, name: str = "kafka-cluster", *, told: bool = True) -> bool:
-        question = f"{operation.name} {kind.name}{'' if kind is AclKind.CLUSTER else f' {name}'}"
+        question = f"{operation.name} {kind.name}{'' if kind is AclResource.CLUSTER else f' {name}'}"
         if question not in self.questions:
             self.questions.append(question)
         return question not in self.denied

@@ -365,6 +365,18 @@ def fields_struct(cls: type[Any], name: str) -> type[Any]:
     return struct
 
 
+@pytest.mark.parametrize(
+    ("field", "value"), [("resource_type", 1), ("operation", 1), ("permission_type", 1), ("resource_pattern_type", 2)]
+)
+def test_what_is_for_filters_makes_no_rule(super_user: WireClient, field: str, value: int) -> None:
+    rule = AclCreation(resource_type=2, resource_name="t", principal="User:ann", host="*", operation=3)
+    rule.permission_type = 3
+    setattr(rule, field, value)
+    (result,) = super_user.ask(CreateAclsRequest(creations=[rule]), 3).results
+    assert result.error_code == ErrorCode.INVALID_REQUEST
+    assert result.error_message.startswith("Invalid ")
+
+
 def test_rules_are_there_after_a_restart(tmp_path: Any) -> None:
     with ottla.Node(tmp_path, settings=SECURED) as node:
         node.create_topic(SECRET)

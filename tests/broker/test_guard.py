@@ -13,7 +13,7 @@ import pytest
 from ottla.broker.guard.authorizer import CODES
 from ottla.broker.guard.guards import GUARDS
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.security.acl import AclKind
+from ottla.security.acl import AclResource
 from ottla.wire.api import API, ApiKey
 from tests.broker.guard_scene import Scene, codes_of, texts
 
@@ -130,7 +130,7 @@ def test_what_an_api_asks_and_what_a_refusal_takes_away(
         refused = scene(question)
         with pytest.raises(KafkaError) as caught:
             refused.ask()
-        assert caught.value.code is CODES[AclKind[question.split()[1]]]
+        assert caught.value.code is CODES[AclResource[question.split()[1]]]
         assert refused.passed == [], "nothing was done"
     for question in each:
         _, kind, name = question.split()
@@ -140,7 +140,7 @@ def test_what_an_api_asks_and_what_a_refusal_takes_away(
         assert texts(free.request) - texts(passed) >= {name}, "the handler does not hear of it"
         kept = name[:-1] + "10"[int(name[-1])]
         assert kept in texts(passed), "the other one it does"
-        assert codes_of(response, name) == {CODES[AclKind[kind]]}
+        assert codes_of(response, name) == {CODES[AclResource[kind]]}
         assert kept not in texts(response)
     if each:
         refused = scene(*each)
@@ -150,7 +150,7 @@ def test_what_an_api_asks_and_what_a_refusal_takes_away(
         else:
             assert refused.passed == [], "nothing is left for the handler"
         for question in each:
-            assert codes_of(response, question.split()[2]) == {CODES[AclKind[question.split()[1]]]}
+            assert codes_of(response, question.split()[2]) == {CODES[AclResource[question.split()[1]]]}
 
 
 # ---- refusals of an own form

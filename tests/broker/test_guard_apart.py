@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.guard.authorizer import CODES
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
-from ottla.security.acl import AclKind
+from ottla.security.acl import AclResource
 from ottla.wire.api import ApiKey
 from tests.broker.guard_scene import Scene, asked, codes_of
 
@@ -180,7 +180,7 @@ def test_settings_are_asked_for_by_their_kind(key: ApiKey, kind: int, name: str 
         refused = scene(f"{word} {name}")
         told = refused.ask()
         assert not refused.passed
-        assert codes_of(told, "n0") == {CODES[AclKind[name.split()[0]]]}
+        assert codes_of(told, "n0") == {CODES[AclResource[name.split()[0]]]}
 
 
 @pytest.mark.parametrize("key", [ApiKey.DESCRIBE_CONFIGS, ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS])
@@ -305,7 +305,7 @@ def test_a_coordinator_is_found_by_its_kind(key_type: int, question: str | None)
     assert scene.authorizer.questions == ([] if question is None else [question]) and scene.passed
     if question is not None:
         scene, told = asked(ApiKey.FIND_COORDINATOR, question, version=3, key_type=key_type)
-        assert (scene.passed, told) == ([], CODES[AclKind[question.split()[1]]])
+        assert (scene.passed, told) == ([], CODES[AclResource[question.split()[1]]])
 
 
 # ---- what an answer hides

@@ -9,13 +9,11 @@ from hypothesis import strategies as st
 
 from ottla.kernel.ids import Uuid
 from ottla.security.acl import (
-    ALLOW,
-    DENY,
-    LITERAL,
-    PREFIXED,
     AccessDecision,
-    AclKind,
-    Operation,
+    AclOperation,
+    AclPermission,
+    AclResource,
+    PatternType,
     RuleFilter,
     Rules,
 )
@@ -29,11 +27,11 @@ _rule: st.SearchStrategy[dict[str, Any]] = st.builds(
     dict,
     resource_type=st.sampled_from((2, 2, 3)),
     resource_name=st.sampled_from(NAMES),
-    pattern_type=st.sampled_from((LITERAL, PREFIXED)),
+    pattern_type=st.sampled_from((PatternType.LITERAL, PatternType.PREFIXED)),
     principal=st.sampled_from(WHO),
     host=st.sampled_from(HOSTS),
     operation=st.sampled_from((2, 3, 4, 7, 8, 10, 11)),
-    permission_type=st.sampled_from((DENY, ALLOW, ALLOW)),
+    permission_type=st.sampled_from((AclPermission.DENY, AclPermission.ALLOW, AclPermission.ALLOW)),
 )
 
 
@@ -47,16 +45,16 @@ def plainly(rules: list[AccessControlEntryRecord], who: str, host: str, operatio
     def speaks_of(rule: AccessControlEntryRecord) -> bool:
         if rule.resource_type != kind:
             return False
-        if rule.pattern_type == PREFIXED:
+        if rule.pattern_type == PatternType.PREFIXED:
             return name.startswith(rule.resource_name)
         return rule.resource_name in (name, "*")
 
     of_resource = [rule for rule in rules if speaks_of(rule)]
     to_client = [rule for rule in of_resource if rule.principal in (who, "User:*") and rule.host in (host, "*")]
-    if any(rule.permission_type == DENY and rule.operation in (2, operation) for rule in to_client):
+    if any(rule.permission_type == AclPermission.DENY and rule.operation in (2, operation) for rule in to_client):
         return "denied"
     implied = {8: {8, 3, 4, 6, 7}, 10: {10, 11}}.get(operation, {operation}) | {2}
-    if any(rule.permission_type == ALLOW and rule.operation in implied for rule in to_client):
+    if any(rule.permission_type == AclPermission.ALLOW and rule.operation in implied for rule in to_client):
         return "allowed"
     return "denied" if of_resource else "nothing known"
 
@@ -98,18 +96,20 @@ def test_any_resource_is_one_that_a_decision_allows(values: list[dict[str, Any]]
     if rules.allows_any("User:ann", "10.0.0.1", operation, 2):
         return
     # As Kafka's own, it may miss a name between patterns; it must not miss what no rule denies.
-    denies = any(each["permission_type"] == DENY for each in values)
+    denies = any(each["permission_type"] == AclPermission.DENY for each in values)
     assert denies or not any(rules.allows("User:ann", "10.0.0.1", operation, 2, name) for name in names)
 
 
 def test_super_users_may_do_everything_and_the_unknown_is_as_it_is_set() -> None:
     rules = Rules({"User:root"}, otherwise=True)
-    deny = {"host": "*", "operation": 2, "permission_type": DENY}
-    rules.add(record(1, resource_type=2, resource_name="*", pattern_type=LITERAL, principal="User:*", **deny))
-    assert rules.allows("User:root", "1.2.3.4", Operation.READ, AclKind.TOPIC, "t")
-    assert not rules.allows("User:ann", "1.2.3.4", Operation.READ, AclKind.TOPIC, "t")
-    assert rules.allows("User:ann", "1.2.3.4", Operation.READ, AclKind.GROUP, "g")
-    assert not Rules().allows("User:ann", "1.2.3.4", Operation.READ, AclKind.GROUP, "g")
+    deny = {"host": "*", "operation": 2, "permission_type": AclPermission.DENY}
+    rules.add(
+        record(1, resource_type=2, resource_name="*", pattern_type=PatternType.LITERAL, principal="User:*", **deny)
+    )
+    assert rules.allows("User:root", "1.2.3.4", AclOperation.READ, AclResource.TOPIC, "t")
+    assert not rules.allows("User:ann", "1.2.3.4", AclOperation.READ, AclResource.TOPIC, "t")
+    assert rules.allows("User:ann", "1.2.3.4", AclOperation.READ, AclResource.GROUP, "g")
+    assert not Rules().allows("User:ann", "1.2.3.4", AclOperation.READ, AclResource.GROUP, "g")
 
 
 def test_operations_are_bits() -> None:
@@ -119,15 +119,17 @@ def test_operations_are_bits() -> None:
             1,
             resource_type=2,
             resource_name="t",
-            pattern_type=LITERAL,
+            pattern_type=PatternType.LITERAL,
             principal="User:ann",
             host="*",
-            operation=Operation.WRITE,
-            permission_type=ALLOW,
+            operation=AclOperation.WRITE,
+            permission_type=AclPermission.ALLOW,
         )
     )
-    assert rules.operations("User:ann", "h", AclKind.TOPIC, "t") == (1 << Operation.WRITE) | (1 << Operation.DESCRIBE)
-    assert rules.operations("User:bob", "h", AclKind.TOPIC, "t") == 0
+    assert rules.operations("User:ann", "h", AclResource.TOPIC, "t") == (1 << AclOperation.WRITE) | (
+        1 << AclOperation.DESCRIBE
+    )
+    assert rules.operations("User:bob", "h", AclResource.TOPIC, "t") == 0
 
 
 def test_filters_take_by_name_pattern_and_what_covers_a_name() -> None:
@@ -144,13 +146,13 @@ def test_filters_take_by_name_pattern_and_what_covers_a_name() -> None:
         )
         return RuleFilter(2, name, pattern, None, None, 1, 1).takes(rule)
 
-    assert takes(1, "ab", "ab", PREFIXED)
-    assert not takes(1, "abc", "ab", PREFIXED)
-    assert takes(2, "abc", "ab", PREFIXED)
-    assert takes(2, "abc", "*", LITERAL)
-    assert not takes(2, "abc", "ab", LITERAL)
-    assert takes(LITERAL, None, "x", LITERAL)
-    assert not takes(LITERAL, "x", "x", PREFIXED)
+    assert takes(1, "ab", "ab", PatternType.PREFIXED)
+    assert not takes(1, "abc", "ab", PatternType.PREFIXED)
+    assert takes(2, "abc", "ab", PatternType.PREFIXED)
+    assert takes(2, "abc", "*", PatternType.LITERAL)
+    assert not takes(2, "abc", "ab", PatternType.LITERAL)
+    assert takes(PatternType.LITERAL, None, "x", PatternType.LITERAL)
+    assert not takes(PatternType.LITERAL, "x", "x", PatternType.PREFIXED)
 
 
 def lines_of(call: Any) -> int:
@@ -174,7 +176,7 @@ def lines_of(call: Any) -> int:
 def test_a_decision_does_not_grow_with_the_rules_of_others() -> None:
     def cost(rules_count: int) -> int:
         rules = Rules()
-        common = {"host": "*", "operation": 3, "permission_type": ALLOW}
+        common = {"host": "*", "operation": 3, "permission_type": AclPermission.ALLOW}
         for number in range(rules_count):
             topic = {"resource_type": 2, "resource_name": f"t{number % 977}", "pattern_type": 3 + number % 2}
             rules.add(record(number + 1, principal=f"User:u{number}", **topic, **common))

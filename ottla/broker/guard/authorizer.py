@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.call.handler import Call
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.metadata.image import Image
-from ottla.security.acl import CLUSTER_NAME, AclKind, Operation, Rules
+from ottla.security.acl import CLUSTER_NAME, AclOperation, AclResource, Rules
 from ottla.settings.server.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ _log = logging.getLogger("ottla.authorizer")
 
 #: What is answered where something of a kind may not be done.
 CODES = {
-    AclKind.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    AclKind.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
-    AclKind.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    AclKind.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    AclResource.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    AclResource.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    AclResource.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    AclResource.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 _LINES_MAX = 100
 
@@ -57,7 +57,7 @@ class Authorizer:
                 self.rules.add(image.acls[each])
 
     def allows(
-        self, call: Call, operation: Operation, kind: AclKind, name: str = CLUSTER_NAME, *, told: bool = True
+        self, call: Call, operation: AclOperation, kind: AclResource, name: str = CLUSTER_NAME, *, told: bool = True
     ) -> bool:
         """May the client do this? `told`: does it show in the log?"""
         principal, host = call.principal, java_host(call.client_address)
@@ -77,20 +77,20 @@ class Authorizer:
         elif self._lines == _LINES_MAX + 1:
             _log.log(level, "%s asked about more in this request, which is not shown", call.principal)
 
-    def check(self, call: Call, operation: Operation, kind: AclKind, name: str = CLUSTER_NAME) -> None:
+    def check(self, call: Call, operation: AclOperation, kind: AclResource, name: str = CLUSTER_NAME) -> None:
         """KafkaError with the kind's code, if the client may not."""
         if not self.allows(call, operation, kind, name):
             raise KafkaError(CODES[kind])
 
     def check_read(self, call: Call, topic: str) -> None:
         """KafkaError, if the client may not read a topic."""
-        self.check(call, Operation.READ, AclKind.TOPIC, topic)
+        self.check(call, AclOperation.READ, AclResource.TOPIC, topic)
 
-    def allows_any(self, call: Call, operation: Operation, kind: AclKind) -> bool:
+    def allows_any(self, call: Call, operation: AclOperation, kind: AclResource) -> bool:
         """May the client do this to any one resource of the kind?"""
         return self.rules.allows_any(call.principal, java_host(call.client_address), operation, kind)
 
-    def operations(self, call: Call, kind: AclKind, name: str = CLUSTER_NAME) -> int:
+    def operations(self, call: Call, kind: AclResource, name: str = CLUSTER_NAME) -> int:
         """The authorized operations of a resource, a bit each (KIP-430)."""
         return self.rules.operations(call.principal, java_host(call.client_address), kind, name)
 

@@ -11,7 +11,7 @@ from ottla.broker.guard.authorizer import CODES, Authorizer
 from ottla.broker.guard.parts import Guard, amended, divided, joined, split, with_field
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.error_message import standard
-from ottla.security.acl import WILDCARD, AclKind, Operation
+from ottla.security.acl import WILDCARD, AclOperation, AclResource
 from ottla.wire.api.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponsePartitions,
@@ -41,17 +41,17 @@ _GROUP_DENIED = KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 def find_coordinator(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
     """Describe on each group or transactional id; share coordinators are for nodes."""
     if request.key_type == _SHARE:
-        authorizer.check(call, Operation.CLUSTER_ACTION, AclKind.CLUSTER)
+        authorizer.check(call, AclOperation.CLUSTER_ACTION, AclResource.CLUSTER)
         return handler.function(call, request)
-    kind = {_GROUP: AclKind.GROUP, _TRANSACTION: AclKind.TRANSACTIONAL_ID}.get(request.key_type)
+    kind = {_GROUP: AclResource.GROUP, _TRANSACTION: AclResource.TRANSACTIONAL_ID}.get(request.key_type)
     if kind is None:
         return handler.function(call, request)
     if call.version < _BATCHED_FROM:
-        authorizer.check(call, Operation.DESCRIBE, kind, request.key)
+        authorizer.check(call, AclOperation.DESCRIBE, kind, request.key)
         return handler.function(call, request)
 
     def may(key: str) -> bool:
-        return authorizer.allows(call, Operation.DESCRIBE, kind, key)
+        return authorizer.allows(call, AclOperation.DESCRIBE, kind, key)
 
     return split(handler, call, request, "coordinator_keys", "coordinators", may, KafkaError(CODES[kind]))
 
@@ -60,7 +60,7 @@ def sync(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> 
     """Read on the group, after a look at what every request must have."""
     if call.version >= _PROTOCOL_FROM and (request.protocol_type is None or request.protocol_name is None):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    authorizer.check(call, Operation.READ, AclKind.GROUP, request.group_id)
+    authorizer.check(call, AclOperation.READ, AclResource.GROUP, request.group_id)
     return handler.function(call, request)
 
 
@@ -70,7 +70,7 @@ def subscribe(authorizer: Authorizer, handler: Handler, call: Call, request: Any
     if getattr(request, "subscribed_topic_regex", None):
         names.add(WILDCARD)
     for name in names:
-        authorizer.check(call, Operation.DESCRIBE, AclKind.TOPIC, name)
+        authorizer.check(call, AclOperation.DESCRIBE, AclResource.TOPIC, name)
     return handler.function(call, request)
 
 
@@ -84,11 +84,11 @@ def streams_heartbeat(authorizer: Authorizer, handler: Handler, call: Call, requ
         internal.update(topic.name for topic in each.repartition_source_topics)
         internal.update(topic.name for topic in each.state_changelog_topics)
     for name in named | internal:
-        authorizer.check(call, Operation.DESCRIBE, AclKind.TOPIC, name)
+        authorizer.check(call, AclOperation.DESCRIBE, AclResource.TOPIC, name)
     missing = [name for name in internal if name not in call.node.image.topics]
-    if missing and not authorizer.allows(call, Operation.CREATE, AclKind.CLUSTER, told=False):
+    if missing and not authorizer.allows(call, AclOperation.CREATE, AclResource.CLUSTER, told=False):
         for name in missing:
-            authorizer.check(call, Operation.CREATE, AclKind.TOPIC, name)
+            authorizer.check(call, AclOperation.CREATE, AclResource.TOPIC, name)
     return handler.function(call, request)
 
 
@@ -100,16 +100,16 @@ def describe(field: str) -> Guard:
 
     def guard(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
         def may(name: str) -> bool:
-            return authorizer.allows(call, Operation.DESCRIBE, AclKind.GROUP, name)
+            return authorizer.allows(call, AclOperation.DESCRIBE, AclResource.GROUP, name)
 
         def amend(response: Any) -> Any:
             for group in response.groups:
                 if group.error_code:
                     continue
                 if request.include_authorized_operations:
-                    group.authorized_operations = authorizer.operations(call, AclKind.GROUP, group.group_id)
+                    group.authorized_operations = authorizer.operations(call, AclResource.GROUP, group.group_id)
                 if not all(
-                    authorizer.allows(call, Operation.DESCRIBE, AclKind.TOPIC, name, told=False)
+                    authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name, told=False)
                     for name in _topics_of(group)
                 ):
                     group.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -142,14 +142,14 @@ def _topics_of(group: Any) -> set[str]:
 
 def list_groups(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
     """All groups to those who may describe the cluster, else those that one may describe."""
-    if authorizer.allows(call, Operation.DESCRIBE, AclKind.CLUSTER, told=False):
+    if authorizer.allows(call, AclOperation.DESCRIBE, AclResource.CLUSTER, told=False):
         return handler.function(call, request)
 
     def amend(response: Any) -> Any:
         response.groups = [
             each
             for each in response.groups
-            if authorizer.allows(call, Operation.DESCRIBE, AclKind.GROUP, each.group_id, told=False)
+            if authorizer.allows(call, AclOperation.DESCRIBE, AclResource.GROUP, each.group_id, told=False)
         ]
         return response
 
@@ -162,7 +162,7 @@ def list_groups(authorizer: Authorizer, handler: Handler, call: Call, request: A
 def offset_fetch(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
     """Describe on each group, and on each topic."""
     if call.version < _MANY_GROUPS_FROM:
-        authorizer.check(call, Operation.DESCRIBE, AclKind.GROUP, request.group_id)
+        authorizer.check(call, AclOperation.DESCRIBE, AclResource.GROUP, request.group_id)
         return _offsets(authorizer, handler, call, request)
 
     return _offsets_of_groups(authorizer, handler, call, request, _refused_topic)
@@ -177,7 +177,7 @@ def _describes(authorizer: Authorizer, call: Call, topic: Any, *, told: bool = T
     name = getattr(topic, "topic_name", "") or getattr(topic, "name", "")
     if not name and hasattr(topic, "topic_id"):
         name = call.node.topic_name(topic.topic_id)
-    return name is None or authorizer.allows(call, Operation.DESCRIBE, AclKind.TOPIC, name, told=told)
+    return name is None or authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name, told=told)
 
 
 def _offsets(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
@@ -208,7 +208,7 @@ def _offsets_of_groups(
     """Offsets of many groups; `refusal` makes the answer about a topic that the client may not describe."""
 
     def may(group: Any) -> bool:
-        return authorizer.allows(call, Operation.DESCRIBE, AclKind.GROUP, group.group_id)
+        return authorizer.allows(call, AclOperation.DESCRIBE, AclResource.GROUP, group.group_id)
 
     def topics(call: Call, request: Any) -> Reply:
         divisions = [
@@ -241,7 +241,7 @@ def changed_offsets(name: str, out: str, refusal: Callable[[Any], Any]) -> Guard
 
     def guard(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
         def may(topic: Any) -> bool:
-            return authorizer.allows(call, Operation.READ, AclKind.TOPIC, getattr(topic, name))
+            return authorizer.allows(call, AclOperation.READ, AclResource.TOPIC, getattr(topic, name))
 
         kept, refused = divided(request.topics, may)
         return joined(handler, call, with_field(request, "topics", kept), out, list(map(refusal, refused)))

@@ -20,7 +20,7 @@ from ottla.broker.guard.authorizer import Authorizer
 from ottla.broker.guard.parts import Guard, both, cluster, free, parts, whole
 from ottla.broker.guard.refusal import refusal_of
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.security.acl import AclKind, Operation
+from ottla.security.acl import AclOperation, AclResource
 from ottla.wire.api import ApiKey
 
 
@@ -35,13 +35,13 @@ def _refused(authorizer: Authorizer, handler: Handler, call: Call, request: Any)
     raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
-_alter, _describe = cluster(Operation.ALTER), cluster(Operation.DESCRIBE)
-_act = cluster(Operation.CLUSTER_ACTION)
-_in_group = whole(Operation.READ, AclKind.GROUP, "group_id")
+_alter, _describe = cluster(AclOperation.ALTER), cluster(AclOperation.DESCRIBE)
+_act = cluster(AclOperation.CLUSTER_ACTION)
+_in_group = whole(AclOperation.READ, AclResource.GROUP, "group_id")
 
 
-def _topic_parts(operation: Operation, name: str, out: str = "topics", *, by_id: bool = False) -> Guard:
-    return parts(operation, AclKind.TOPIC, "topics", name, out, by_id=by_id)
+def _topic_parts(operation: AclOperation, name: str, out: str = "topics", *, by_id: bool = False) -> Guard:
+    return parts(operation, AclResource.TOPIC, "topics", name, out, by_id=by_id)
 
 
 GUARDS: dict[int, Guard] = {
@@ -60,13 +60,13 @@ GUARDS: dict[int, Guard] = {
     ApiKey.FETCH: topics.fetch,
     ApiKey.METADATA: topics.metadata,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: topics.describe_topic_partitions,
-    ApiKey.LIST_OFFSETS: _topic_parts(Operation.DESCRIBE, "name"),
+    ApiKey.LIST_OFFSETS: _topic_parts(AclOperation.DESCRIBE, "name"),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: topics.leader_epochs,
-    ApiKey.DELETE_RECORDS: _topic_parts(Operation.DELETE, "name"),
-    ApiKey.DESCRIBE_PRODUCERS: _topic_parts(Operation.READ, "name"),
+    ApiKey.DELETE_RECORDS: _topic_parts(AclOperation.DELETE, "name"),
+    ApiKey.DESCRIBE_PRODUCERS: _topic_parts(AclOperation.READ, "name"),
     ApiKey.CREATE_TOPICS: topics.create_topics,
     ApiKey.DELETE_TOPICS: topics.delete_topics,
-    ApiKey.CREATE_PARTITIONS: parts(Operation.ALTER, AclKind.TOPIC, "topics", "name", "results"),
+    ApiKey.CREATE_PARTITIONS: parts(AclOperation.ALTER, AclResource.TOPIC, "topics", "name", "results"),
     ApiKey.DESCRIBE_CONFIGS: topics.describe_configs,
     ApiKey.ALTER_CONFIGS: topics.alter_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: topics.alter_configs,
@@ -76,10 +76,10 @@ GUARDS: dict[int, Guard] = {
     ApiKey.SYNC_GROUP: groups.sync,
     ApiKey.HEARTBEAT: _in_group,
     ApiKey.LEAVE_GROUP: _in_group,
-    ApiKey.OFFSET_COMMIT: both(_in_group, _topic_parts(Operation.READ, "name", by_id=True)),
+    ApiKey.OFFSET_COMMIT: both(_in_group, _topic_parts(AclOperation.READ, "name", by_id=True)),
     ApiKey.OFFSET_FETCH: groups.offset_fetch,
     ApiKey.OFFSET_DELETE: both(
-        whole(Operation.DELETE, AclKind.GROUP, "group_id"),
+        whole(AclOperation.DELETE, AclResource.GROUP, "group_id"),
         groups.changed_offsets("name", "topics", groups.refused_deletion),
     ),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: both(_in_group, groups.subscribe),
@@ -89,7 +89,7 @@ GUARDS: dict[int, Guard] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: groups.describe("group_ids"),
     ApiKey.SHARE_GROUP_DESCRIBE: groups.describe("group_ids"),
     ApiKey.STREAMS_GROUP_DESCRIBE: groups.describe("group_ids"),
-    ApiKey.DELETE_GROUPS: parts(Operation.DELETE, AclKind.GROUP, "groups_names", None, "results"),
+    ApiKey.DELETE_GROUPS: parts(AclOperation.DELETE, AclResource.GROUP, "groups_names", None, "results"),
     ApiKey.LIST_GROUPS: groups.list_groups,
     ApiKey.SHARE_FETCH: _in_group,
     ApiKey.SHARE_ACKNOWLEDGE: _in_group,
@@ -97,18 +97,20 @@ GUARDS: dict[int, Guard] = {
         _in_group, groups.changed_offsets("topic_name", "responses", groups.refused_share_change)
     ),
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: both(
-        whole(Operation.DELETE, AclKind.GROUP, "group_id"),
+        whole(AclOperation.DELETE, AclResource.GROUP, "group_id"),
         groups.changed_offsets("topic_name", "responses", groups.refused_share_deletion),
     ),
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: groups.share_offsets,
     # ---- transactions
     ApiKey.INIT_PRODUCER_ID: transactions.init_producer_id,
     ApiKey.ADD_PARTITIONS_TO_TXN: transactions.add_partitions,
-    ApiKey.ADD_OFFSETS_TO_TXN: both(whole(Operation.WRITE, AclKind.TRANSACTIONAL_ID, "transactional_id"), _in_group),
-    ApiKey.END_TXN: whole(Operation.WRITE, AclKind.TRANSACTIONAL_ID, "transactional_id"),
+    ApiKey.ADD_OFFSETS_TO_TXN: both(
+        whole(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, "transactional_id"), _in_group
+    ),
+    ApiKey.END_TXN: whole(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, "transactional_id"),
     ApiKey.TXN_OFFSET_COMMIT: both(
-        whole(Operation.WRITE, AclKind.TRANSACTIONAL_ID, "transactional_id"),
-        both(_in_group, _topic_parts(Operation.READ, "name", by_id=True)),
+        whole(AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, "transactional_id"),
+        both(_in_group, _topic_parts(AclOperation.READ, "name", by_id=True)),
     ),
     ApiKey.WRITE_TXN_MARKERS: transactions.write_markers,
     ApiKey.DESCRIBE_TRANSACTIONS: transactions.describe,
@@ -120,9 +122,9 @@ GUARDS: dict[int, Guard] = {
     ApiKey.REMOVE_RAFT_VOTER: _alter,
     ApiKey.DESCRIBE_LOG_DIRS: _describe,
     ApiKey.ALTER_REPLICA_LOG_DIRS: _alter,
-    ApiKey.LIST_CONFIG_RESOURCES: cluster(Operation.DESCRIBE_CONFIGS),
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: cluster(Operation.DESCRIBE_CONFIGS),
-    ApiKey.ALTER_CLIENT_QUOTAS: cluster(Operation.ALTER_CONFIGS),
+    ApiKey.LIST_CONFIG_RESOURCES: cluster(AclOperation.DESCRIBE_CONFIGS),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: cluster(AclOperation.DESCRIBE_CONFIGS),
+    ApiKey.ALTER_CLIENT_QUOTAS: cluster(AclOperation.ALTER_CONFIGS),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _describe,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter,
     ApiKey.DESCRIBE_ACLS: _describe,

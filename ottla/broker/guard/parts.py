@@ -14,7 +14,7 @@ from ottla.broker.call.handler import Call, Handler
 from ottla.broker.call.reply import Later, NoReply, Reply
 from ottla.broker.guard.authorizer import CODES, Authorizer
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.security.acl import CLUSTER_NAME, AclKind, Operation
+from ottla.security.acl import CLUSTER_NAME, AclOperation, AclResource
 
 Guard = Callable[[Authorizer, Handler, Call, Any], Reply]
 
@@ -24,7 +24,7 @@ def free(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> 
     return handler.function(call, request)
 
 
-def whole(operation: Operation, kind: AclKind, field: str | None = None) -> Guard:
+def whole(operation: AclOperation, kind: AclResource, field: str | None = None) -> Guard:
     """Ask one question for the whole request: about the cluster, or about what a field names."""
 
     def guard(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
@@ -35,9 +35,9 @@ def whole(operation: Operation, kind: AclKind, field: str | None = None) -> Guar
     return guard
 
 
-def cluster(operation: Operation) -> Guard:
+def cluster(operation: AclOperation) -> Guard:
     """The same for the cluster."""
-    return whole(operation, AclKind.CLUSTER)
+    return whole(operation, AclResource.CLUSTER)
 
 
 def both(first: Guard, second: Guard) -> Guard:
@@ -50,7 +50,9 @@ def both(first: Guard, second: Guard) -> Guard:
     return guard
 
 
-def parts(operation: Operation, kind: AclKind, field: str, name: str | None, out: str, *, by_id: bool = False) -> Guard:
+def parts(
+    operation: AclOperation, kind: AclResource, field: str, name: str | None, out: str, *, by_id: bool = False
+) -> Guard:
     """A question about each element of the list `field`, by its attribute `name`; answers are in the list `out`."""
 
     def guard(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:

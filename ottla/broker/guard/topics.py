@@ -16,7 +16,7 @@ from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import NO_UUID
 from ottla.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from ottla.net.inbound import PeerError
-from ottla.security.acl import CLUSTER_NAME, AclKind, Operation
+from ottla.security.acl import CLUSTER_NAME, AclOperation, AclResource
 from ottla.wire.api import ApiKey
 from ottla.wire.api.create_topics import CreateTopicsRequest
 from ottla.wire.api.describe_cluster import DescribeClusterRequest
@@ -33,11 +33,11 @@ def produce(authorizer: Authorizer, handler: Handler, call: Call, request: Produ
     """Write on each topic, and on the transactional id of what is transactional."""
     parts = (data for topic in request.topic_data for data in topic.partition_data)
     if request.transactional_id is not None and any(is_transactional(data.records) for data in parts):
-        authorizer.check(call, Operation.WRITE, AclKind.TRANSACTIONAL_ID, request.transactional_id)
+        authorizer.check(call, AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, request.transactional_id)
 
     def may(topic: Any) -> bool:
         name = topic.name or call.node.topic_name(topic.topic_id)
-        return name is None or authorizer.allows(call, Operation.WRITE, AclKind.TOPIC, name)
+        return name is None or authorizer.allows(call, AclOperation.WRITE, AclResource.TOPIC, name)
 
     reply = split(handler, call, request, "topic_data", "responses", may, _DENIED)
     if request.acks == 0 and reply is not NO_REPLY:
@@ -50,17 +50,17 @@ def fetch(authorizer: Authorizer, handler: Handler, call: Call, request: Any) ->
     replica_id = request.replica_id if request.replica_id >= 0 else request.replica_state.replica_id
     is_controllers = call.connection.listener_name in call.node.settings.controller_listener_names
     if replica_id >= 0 or is_controllers:
-        authorizer.check(call, Operation.CLUSTER_ACTION, AclKind.CLUSTER)
+        authorizer.check(call, AclOperation.CLUSTER_ACTION, AclResource.CLUSTER)
     return handler.function(call, request)
 
 
 def leader_epochs(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
     """Nodes may ask about all, clients about what they may describe."""
-    if authorizer.allows(call, Operation.CLUSTER_ACTION, AclKind.CLUSTER, told=False):
+    if authorizer.allows(call, AclOperation.CLUSTER_ACTION, AclResource.CLUSTER, told=False):
         return handler.function(call, request)
 
     def may(topic: Any) -> bool:
-        return authorizer.allows(call, Operation.DESCRIBE, AclKind.TOPIC, topic.topic)
+        return authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, topic.topic)
 
     return split(handler, call, request, "topics", "topics", may, _DENIED)
 
@@ -74,7 +74,7 @@ def metadata(authorizer: Authorizer, handler: Handler, call: Call, request: Meta
     everything = request.topics is None or (call.version == 0 and not request.topics)
 
     def describes(name: str, *, told: bool = True) -> bool:
-        return authorizer.allows(call, Operation.DESCRIBE, AclKind.TOPIC, name, told=told)
+        return authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name, told=told)
 
     if not everything:
         request = with_field(request, "topics", _kept(authorizer, call, request, refused))
@@ -86,7 +86,7 @@ def metadata(authorizer: Authorizer, handler: Handler, call: Call, request: Meta
             shown = [each for each in shown if describes(each.name or "", told=False)]
         for topic in shown:
             if request.include_topic_authorized_operations and topic.name is not None:
-                topic.topic_authorized_operations = authorizer.operations(call, AclKind.TOPIC, topic.name)
+                topic.topic_authorized_operations = authorizer.operations(call, AclResource.TOPIC, topic.name)
         response.topics = [*shown, *refused]
         if request.include_cluster_authorized_operations:
             response.cluster_authorized_operations = _of_cluster(authorizer, call)
@@ -107,16 +107,16 @@ def _kept(
     for each in request.topics or ():
         if by_id:
             name = node.topic_name(each.topic_id) if each.topic_id != NO_UUID else None
-            if name is None or authorizer.allows(call, Operation.DESCRIBE, AclKind.TOPIC, name):
+            if name is None or authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name):
                 kept.append(each)
             else:
                 refused.append(MetadataResponseTopic(error_code=code, name=None, topic_id=each.topic_id))
             continue
         name = each.name or ""
-        may = authorizer.allows(call, Operation.DESCRIBE, AclKind.TOPIC, name)
+        may = authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name)
         if may and creates and name not in node.image.topics:
-            may = authorizer.allows(call, Operation.CREATE, AclKind.CLUSTER, told=False) or authorizer.allows(
-                call, Operation.CREATE, AclKind.TOPIC, name
+            may = authorizer.allows(call, AclOperation.CREATE, AclResource.CLUSTER, told=False) or authorizer.allows(
+                call, AclOperation.CREATE, AclResource.TOPIC, name
             )
         if may:
             kept.append(each)
@@ -131,7 +131,7 @@ def describe_topic_partitions(
     """The topics that the client may describe, as if there were no others."""
 
     def may(name: str, *, told: bool = True) -> bool:
-        return authorizer.allows(call, Operation.DESCRIBE, AclKind.TOPIC, name, told=told)
+        return authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name, told=told)
 
     refused: list[Any] = []
     if request.topics:
@@ -148,7 +148,7 @@ def describe_topic_partitions(
 
     def amend(response: Any) -> Any:
         for each in response.topics:
-            each.topic_authorized_operations = authorizer.operations(call, AclKind.TOPIC, each.name)
+            each.topic_authorized_operations = authorizer.operations(call, AclResource.TOPIC, each.name)
         response.topics = [*response.topics, *refused]
         return response
 
@@ -168,9 +168,9 @@ def describe_cluster(authorizer: Authorizer, handler: Handler, call: Call, reque
 
 def _of_cluster(authorizer: Authorizer, call: Call) -> int:
     """The operations on the cluster; none for a client that may not describe it."""
-    if not authorizer.allows(call, Operation.DESCRIBE, AclKind.CLUSTER):
+    if not authorizer.allows(call, AclOperation.DESCRIBE, AclResource.CLUSTER):
         return 0
-    return authorizer.operations(call, AclKind.CLUSTER)
+    return authorizer.operations(call, AclResource.CLUSTER)
 
 
 # ---- changes
@@ -178,15 +178,15 @@ def _of_cluster(authorizer: Authorizer, call: Call) -> int:
 
 def create_topics(authorizer: Authorizer, handler: Handler, call: Call, request: CreateTopicsRequest) -> Reply:
     """Create on the cluster or on each topic; settings are told to those who may see them."""
-    everywhere = authorizer.allows(call, Operation.CREATE, AclKind.CLUSTER, told=False)
+    everywhere = authorizer.allows(call, AclOperation.CREATE, AclResource.CLUSTER, told=False)
 
     def may(topic: Any) -> bool:
-        return everywhere or authorizer.allows(call, Operation.CREATE, AclKind.TOPIC, topic.name)
+        return everywhere or authorizer.allows(call, AclOperation.CREATE, AclResource.TOPIC, topic.name)
 
     def amend(response: Any) -> Any:
         for each in response.topics:
             if not each.error_code and not authorizer.allows(
-                call, Operation.DESCRIBE_CONFIGS, AclKind.TOPIC, each.name, told=False
+                call, AclOperation.DESCRIBE_CONFIGS, AclResource.TOPIC, each.name, told=False
             ):
                 each.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 each.num_partitions = each.replication_factor = -1
@@ -198,7 +198,7 @@ def create_topics(authorizer: Authorizer, handler: Handler, call: Call, request:
 
 def delete_topics(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
     """Delete on the cluster or on each topic. What may not be described is refused without its name."""
-    everywhere = authorizer.allows(call, Operation.DELETE, AclKind.CLUSTER, told=False)
+    everywhere = authorizer.allows(call, AclOperation.DELETE, AclResource.CLUSTER, told=False)
 
     def may(each: Any) -> bool:
         if everywhere:
@@ -206,10 +206,12 @@ def delete_topics(authorizer: Authorizer, handler: Handler, call: Call, request:
         name = each if isinstance(each, str) else each.name or call.node.topic_name(each.topic_id)
         if name is None:
             return True
-        if not authorizer.allows(call, Operation.DESCRIBE, AclKind.TOPIC, name):
+        if not authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name):
             return False
         # A client that may describe a topic may know that it is not there.
-        return name not in call.node.image.topics or authorizer.allows(call, Operation.DELETE, AclKind.TOPIC, name)
+        return name not in call.node.image.topics or authorizer.allows(
+            call, AclOperation.DELETE, AclResource.TOPIC, name
+        )
 
     field = "topics" if request.topics else "topic_names"
 
@@ -218,7 +220,7 @@ def delete_topics(authorizer: Authorizer, handler: Handler, call: Call, request:
             if each.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED and each.topic_id != NO_UUID:
                 name = call.node.topic_name(each.topic_id)
                 shows = name is not None and authorizer.allows(
-                    call, Operation.DESCRIBE, AclKind.TOPIC, name, told=False
+                    call, AclOperation.DESCRIBE, AclResource.TOPIC, name, told=False
                 )
                 each.name = name if shows else None
         return response
@@ -226,31 +228,31 @@ def delete_topics(authorizer: Authorizer, handler: Handler, call: Call, request:
     return amended(split(handler, call, request, field, "responses", may, _DENIED), amend)
 
 
-_CONFIG_KINDS = {TOPIC: AclKind.TOPIC, GROUP: AclKind.GROUP}
+_CONFIG_KINDS = {TOPIC: AclResource.TOPIC, GROUP: AclResource.GROUP}
 
 
 def describe_configs(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
     """DescribeConfigs on topics, groups and, for brokers, on the cluster."""
-    return _configs(authorizer, handler, call, request, Operation.DESCRIBE_CONFIGS, "results")
+    return _configs(authorizer, handler, call, request, AclOperation.DESCRIBE_CONFIGS, "results")
 
 
 def alter_configs(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
     """AlterConfigs on the same."""
-    return _configs(authorizer, handler, call, request, Operation.ALTER_CONFIGS, "responses")
+    return _configs(authorizer, handler, call, request, AclOperation.ALTER_CONFIGS, "responses")
 
 
 def _configs(
-    authorizer: Authorizer, handler: Handler, call: Call, request: Any, operation: Operation, out: str
+    authorizer: Authorizer, handler: Handler, call: Call, request: Any, operation: AclOperation, out: str
 ) -> Reply:
     """Each resource is asked about once; the code of a refusal says the resource's kind."""
     known = {TOPIC, GROUP, BROKER, BROKER_LOGGER, CLIENT_METRICS}
     if handler.api.key == ApiKey.ALTER_CONFIGS:
         known.remove(BROKER_LOGGER)
     kept: list[Any] = []
-    refused: dict[AclKind, list[Any]] = {}
+    refused: dict[AclResource, list[Any]] = {}
     for each in request.resources:
-        kind = _CONFIG_KINDS.get(each.resource_type, AclKind.CLUSTER)
-        name = CLUSTER_NAME if kind is AclKind.CLUSTER else each.resource_name
+        kind = _CONFIG_KINDS.get(each.resource_type, AclResource.CLUSTER)
+        name = CLUSTER_NAME if kind is AclResource.CLUSTER else each.resource_name
         # The handler refuses resources of other types.
         if each.resource_type not in known or authorizer.allows(call, operation, kind, name):
             kept.append(each)

@@ -9,7 +9,7 @@ from ottla.broker.call.reply import Reply
 from ottla.broker.guard.authorizer import Authorizer
 from ottla.broker.guard.parts import amended, split
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.security.acl import AclKind, Operation
+from ottla.security.acl import AclOperation, AclResource
 from ottla.wire.api import add_partitions_to_txn as add
 
 _BATCHED_FROM = 4
@@ -19,12 +19,12 @@ def init_producer_id(authorizer: Authorizer, handler: Handler, call: Call, reque
     """Write on the transactional id; without one IdempotentWrite on the cluster, or Write on any topic."""
     name = request.transactional_id
     if name is not None:
-        authorizer.check(call, Operation.WRITE, AclKind.TRANSACTIONAL_ID, name)
+        authorizer.check(call, AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, name)
         if getattr(request, "enable2_pc", False):
-            authorizer.check(call, Operation.TWO_PHASE_COMMIT, AclKind.TRANSACTIONAL_ID, name)
+            authorizer.check(call, AclOperation.TWO_PHASE_COMMIT, AclResource.TRANSACTIONAL_ID, name)
     elif not authorizer.allows(
-        call, Operation.IDEMPOTENT_WRITE, AclKind.CLUSTER, told=False
-    ) and not authorizer.allows_any(call, Operation.WRITE, AclKind.TOPIC):
+        call, AclOperation.IDEMPOTENT_WRITE, AclResource.CLUSTER, told=False
+    ) and not authorizer.allows_any(call, AclOperation.WRITE, AclResource.TOPIC):
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return handler.function(call, request)
 
@@ -32,11 +32,13 @@ def init_producer_id(authorizer: Authorizer, handler: Handler, call: Call, reque
 def add_partitions(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
     """A producer's own: Write on the id and on every topic, or none joins. Brokers' batches act for the cluster."""
     if call.version >= _BATCHED_FROM:
-        authorizer.check(call, Operation.CLUSTER_ACTION, AclKind.CLUSTER)
+        authorizer.check(call, AclOperation.CLUSTER_ACTION, AclResource.CLUSTER)
         return handler.function(call, request)
-    authorizer.check(call, Operation.WRITE, AclKind.TRANSACTIONAL_ID, request.v3_and_below_transactional_id)
+    authorizer.check(call, AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, request.v3_and_below_transactional_id)
     topics = request.v3_and_below_topics
-    refused = {each.name for each in topics if not authorizer.allows(call, Operation.WRITE, AclKind.TOPIC, each.name)}
+    refused = {
+        each.name for each in topics if not authorizer.allows(call, AclOperation.WRITE, AclResource.TOPIC, each.name)
+    }
     if not refused:
         return handler.function(call, request)
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -66,8 +68,8 @@ def add_partitions(authorizer: Authorizer, handler: Handler, call: Call, request
 
 def write_markers(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
     """Nodes write them, and those who may alter the cluster."""
-    if not authorizer.allows(call, Operation.ALTER, AclKind.CLUSTER, told=False):
-        authorizer.check(call, Operation.CLUSTER_ACTION, AclKind.CLUSTER)
+    if not authorizer.allows(call, AclOperation.ALTER, AclResource.CLUSTER, told=False):
+        authorizer.check(call, AclOperation.CLUSTER_ACTION, AclResource.CLUSTER)
     return handler.function(call, request)
 
 
@@ -75,14 +77,14 @@ def describe(authorizer: Authorizer, handler: Handler, call: Call, request: Any)
     """Describe on each id; topics that the client may not describe are left out."""
 
     def may(name: str) -> bool:
-        return authorizer.allows(call, Operation.DESCRIBE, AclKind.TRANSACTIONAL_ID, name)
+        return authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TRANSACTIONAL_ID, name)
 
     def amend(response: Any) -> Any:
         for each in response.transaction_states:
             each.topics = [
                 topic
                 for topic in each.topics
-                if authorizer.allows(call, Operation.DESCRIBE, AclKind.TOPIC, topic.topic, told=False)
+                if authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, topic.topic, told=False)
             ]
         return response
 
@@ -97,7 +99,9 @@ def list_transactions(authorizer: Authorizer, handler: Handler, call: Call, requ
         response.transaction_states = [
             each
             for each in response.transaction_states
-            if authorizer.allows(call, Operation.DESCRIBE, AclKind.TRANSACTIONAL_ID, each.transactional_id, told=False)
+            if authorizer.allows(
+                call, AclOperation.DESCRIBE, AclResource.TRANSACTIONAL_ID, each.transactional_id, told=False
+            )
         ]
         return response
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import IntEnum
 from typing import Any
 
 from ottla.client.admin.call import Calls, collect
@@ -11,6 +10,10 @@ from ottla.client.admin.result import Results
 from ottla.kernel.client_error import check, error_of
 from ottla.kernel.error import KafkaError
 from ottla.kernel.frozen import frozen
+from ottla.security.acl import AclOperation as AclOperation
+from ottla.security.acl import AclPermission as AclPermission
+from ottla.security.acl import AclResource as AclResource
+from ottla.security.acl import PatternType as PatternType
 from ottla.wire.api.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from ottla.wire.api.delete_acls import (
     DeleteAclsFilter,
@@ -19,55 +22,6 @@ from ottla.wire.api.delete_acls import (
     DeleteAclsResponse,
 )
 from ottla.wire.api.describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResponse
-
-
-class AclResource(IntEnum):
-    """What may be done something with."""
-
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
-class PatternType(IntEnum):
-    """How a resource's name is meant. In filters only: ANY, and MATCH (whatever would apply to that name)."""
-
-    ANY = 1
-    MATCH = 2
-    LITERAL = 3
-    PREFIXED = 4
-
-
-class AclOperation(IntEnum):
-    """What may be done. ANY is for filters."""
-
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
-
-
-class AclPermission(IntEnum):
-    """May it, or may it not? DENY wins. ANY is for filters."""
-
-    ANY = 1
-    DENY = 2
-    ALLOW = 3
 
 
 @frozen
