@@ -3,9 +3,9 @@
 Rules:
 - A broker is unfenced when it wants it and has read its own registration.
 - A broker that wants to stop first loses its leaders (controlled shutdown); it may stop when every active broker has
-  read that. One that leads nothing, is fenced or wants to be fenced too may stop at once.
-- One silent broker is fenced at a time. One that is in many in-sync sets leaves them in several steps first.
-- One that was told to stop has no session any more: it may start again at once (0411).
+  read that. A broker that leads nothing, is fenced or wants to be fenced too may stop at once.
+- The controller fences one silent broker at a time. A broker in many in-sync sets leaves them in several steps first.
+- A broker that was told to stop has no session any more: it may start again at once (0411).
 
 KIPs: 631 heartbeats, 858 directories, 1066 cordoned directories.
 """

@@ -6,8 +6,8 @@
         epoch: int = 0
 
 Rules:
-- It is what `@dataclass(frozen=True, slots=True)` is, for `dataclasses.replace` and `fields`, for `match` and for mypy;
-  `@mutable` is what `@dataclass(slots=True)` is, without a hash.
+- `dataclasses.replace` and `fields`, `match` and mypy treat a `@frozen` class as `@dataclass(frozen=True, slots=True)`
+  and a `@mutable` class, which has no hash, as `@dataclass(slots=True)`.
 - `__eq__`, `__hash__` and `__repr__` are compiled when they are first called, `__init__` at the third call:
   most of what a start makes it makes once or twice, and to compile takes a hundred times as long as to call.
 - mypy sees that no field is assigned; at run time nothing prevents it, and nothing slows `__init__`.

@@ -3,7 +3,8 @@ r"""JAAS lines as Kafka reads them: `sasl.jaas.config` of a listener's mechanism
     org.apache.kafka.common.security.plain.PlainLoginModule required username="broker" password="s" user_ann="t";
 
 Rules:
-- One login module, its control flag, options NAME=VALUE, a semicolon; comments and line ends as in Java.
+- A line names one login module, then its control flag and options NAME=VALUE, and ends with a semicolon. Comments and
+  line ends are those of Java.
 - A value may stand in quotes, with \\" and \\\\ for themselves.
 - No value is repeated in an error: it may be a secret.
 """

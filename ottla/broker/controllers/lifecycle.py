@@ -19,8 +19,9 @@
 | any registered | DirectoryFailed, Cordoned | a heartbeat, which says so | same |
 
 Rules:
-- One request is on its way at a time. A wish that comes meanwhile follows its answer at once, never after a failure:
-  a controller in trouble is not asked in a loop.
+- The broker sends one request at a time. An event that needs another request while one is on its way has it sent as
+  soon as the answer is there. After a failure the next request waits for the interval, so that a controller in
+  trouble is not asked in a loop.
 - A heartbeat wants to be unfenced from `Recovered` on. The controller unfences a broker that has followed the metadata
   to its own registration.
 - A failed directory that no controller has heard of in time is a failure of the node: others take it for a replica.

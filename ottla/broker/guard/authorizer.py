@@ -1,7 +1,7 @@
 """The node's authorizer: Kafka's StandardAuthorizer, with the rules of the metadata.
 
 Rules:
-- It follows the committed metadata: a rule counts from when the node has it.
+- The authorizer follows the committed metadata: a rule counts from when the node has it.
 - Denials are logged at INFO by `ottla.authorizer`, what is allowed at DEBUG, unless a question only filters a list. Of
   one request not more than `_LINES_MAX` lines: it may name as much as its sender likes.
 """
