@@ -1,7 +1,9 @@
 """What the hot paths cost in instructions, which a busy machine does not change: `python -m bench.instructions`.
 
-Each work runs under callgrind twice, with few and with many rounds; the difference is what a round costs. With
-`--beside TREE` the same runs on another work tree of this repository, for a table of before and after. Wants valgrind.
+Each work runs under callgrind, which counts while `functools.reduce` is at work, and that is while the rounds run: the
+start of a node takes a thousand times as many, and not always the same. With `--beside TREE` (may be repeated) the same
+runs on other work trees of this repository, for a table of before and after. Wants valgrind, and a Python that has its
+symbols.
 
 - append: `Log.append` of a batch of ten records of 100 B, checksum and write included.
 - produce: one record of 1 KiB to a partition, from the frame to the response (`Dispatch`), without sockets.
@@ -12,6 +14,7 @@ Each work runs under callgrind twice, with few and with many rounds; the differe
 """
 
 import argparse
+import functools
 import os
 import re
 import subprocess
@@ -21,7 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-_FEW, _MANY = 100, 500
+_WARM, _ROUNDS = 200, 400
 
 
 class _Peer:
@@ -128,47 +131,49 @@ WORKS: dict[str, Callable[[str], Callable[[], object]]] = {
 }
 
 
-def _run(work: str, rounds: int) -> None:
+def _run(work: str) -> None:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
         once = WORKS[work](directory)
-        for _ in range(rounds):
+        for _ in range(_WARM):
             once()
+        functools.reduce(lambda _, __: once(), range(_ROUNDS + 1))
         sys.stdout.flush()
         # What a clean end would cost is no part of it.
         os._exit(0)
 
 
-def counted(tree: Path, work: str, rounds: int) -> int:
-    """Instructions of a whole run in a work tree."""
-    callgrind = ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null")
+def counted(tree: Path, work: str) -> float:
+    """Instructions of one round in a work tree."""
+    switched = ("--collect-atstart=no", "--toggle-collect=functools_reduce")
+    callgrind = ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *switched)
     # This file, with the modules of that tree.
-    command = [*callgrind, sys.executable, __file__, "--run", work, str(rounds)]
+    command = [*callgrind, sys.executable, __file__, "--run", work]
     environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": str(tree)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment, cwd=tree)
     found = re.search(r"Collected : (\d+)", done.stderr)
-    if done.returncode or found is None:
+    if done.returncode or found is None or not int(found[1]):
         raise RuntimeError(f"{work} in {tree} ended with {done.returncode}:\n{done.stderr[-2000:]}")
-    return int(found[1])
+    return int(found[1]) / _ROUNDS
 
 
 def main() -> int:
     """The table."""
     parser = argparse.ArgumentParser(prog="bench.instructions", description="What the hot paths cost in instructions.")
-    parser.add_argument("--beside", type=Path, help="another work tree, to compare with")
+    parser.add_argument("--beside", type=Path, action="append", default=[], help="another work tree; may be repeated")
     parser.add_argument("--only", choices=WORKS, action="append", help="this work; may be repeated")
     options = parser.parse_args()
-    here = Path(__file__).resolve().parent.parent
-    trees = [here] if options.beside is None else [options.beside.resolve(), here]
-    print("| work |" + " | ".join(tree.name for tree in trees) + " |" + (" |" if len(trees) == 2 else ""))
+    trees = [*(tree.resolve() for tree in options.beside), Path(__file__).resolve().parent.parent]
+    print("| work | " + " | ".join(tree.name for tree in trees) + " |\n|---|" + "---:|" * len(trees))
     for work in options.only or WORKS:
-        costs = [(counted(tree, work, _MANY) - counted(tree, work, _FEW)) / (_MANY - _FEW) for tree in trees]
-        change = f" {100 * (costs[1] / costs[0] - 1):+.1f} % |" if len(costs) == 2 else ""
-        print(f"| {work} | " + " | ".join(f"{cost:,.0f}" for cost in costs) + f" |{change}", flush=True)
+        costs = [counted(tree, work) for tree in trees]
+        changes = [f" ({100 * (costs[-1] / cost - 1):+.1f} %)" for cost in costs[:-1]]
+        told = [f"{cost:,.0f}{change}" for cost, change in zip(costs, [*changes, ""], strict=True)]
+        print(f"| {work} | {' | '.join(told)} |", flush=True)
     return 0
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--run"]:
-        _run(sys.argv[2], int(sys.argv[3]))
+        _run(sys.argv[2])
     else:
         sys.exit(main())

@@ -428,7 +428,8 @@ class Log:
     @property
     def wants_flush(self) -> bool:
         """Has `flush.messages` been reached, or a segment been left behind since the last flush?"""
-        return self.must_flush or self.recovery_point < self.active.base_offset
+        synced = self.recovery_point
+        return synced < self.active.base_offset or self.end_offset - synced >= self._flush_messages
 
     def flush_is_overdue(self, now_ms: int) -> bool:
         """Is something unflushed, and `flush.ms` over?"""

@@ -222,5 +222,5 @@ class Serving:
         partition = response.topics[0].partitions[0]
         partition.index = asked.partitions[0].partition
         # As Apache Kafka does: the leader is told with the partition that there is, not with another.
-        partition.current_leader = type(partition.current_leader)()
+        partition.current_leader = snapshot_api.LeaderIdAndEpoch()
         return response

@@ -109,7 +109,11 @@ class HostedReplica:
     def read(self, offset: int, bytes_max: int, isolation_level: int, *, min_one_batch: bool) -> Fetched:
         """Records from `offset` up to the bound. OFFSET_OUT_OF_RANGE outside of the log."""
         log = self.log
-        bound = self.end_for(isolation_level)
+        high_watermark, stable = self.high_watermark, log.last_stable_offset
+        if isolation_level == READ_COMMITTED:
+            bound = min(stable, high_watermark)
+        else:
+            bound = log.end_offset if isolation_level == TO_THE_END else high_watermark
         if not log.start_offset <= offset <= log.end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         records = None
@@ -121,7 +125,7 @@ class HostedReplica:
         # Nothing is told of a batch that did not fit, as in Apache Kafka.
         if isolation_level == READ_COMMITTED and not cut:
             aborted = self._aborted(offset, records) if records is not None else []
-        return Fetched(records, self.high_watermark, log.last_stable_offset, log.start_offset, aborted)
+        return Fetched(records, high_watermark, stable, log.start_offset, aborted)
 
     def _aborted(self, offset: int, records: Slice) -> list[tuple[int, int]]:
         end = self.log.end_of(records)

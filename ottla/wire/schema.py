@@ -10,7 +10,8 @@ Rules:
 - A field is present in the versions of its `on`. Where it is absent a reader gives it its default, and a writer
   refuses any other value unless the field is `ignorable`.
 - `| None` means nullable in all of the field's versions, unless `nullable` says in which.
-- A field with a `tag` is written only when it differs from its default (KIP-482).
+- A field with a `tag` is written only when it differs from its default (KIP-482). Where that is a struct of plain
+  values, all messages share one that refuses to be changed: to say something else, give the field another struct.
 
 A declaration costs little at import: annotations stay text, and `__init__` is compiled when a class is called for the
 third time.
@@ -96,6 +97,14 @@ class WireField:
         assert isinstance(self.nullable, range)
         return version in self.nullable
 
+    @property
+    def shared_default(self) -> Any:
+        """The struct that all messages share as this field's default, or None: a default of another kind."""
+        cls = self.factory
+        if self.tag < 0 or cls in (None, list) or any(each.factory is not None for each in fields(cls)):
+            return None
+        return _shared(cls)
+
 
 def on(
     versions: str,
@@ -144,6 +153,7 @@ class Struct:
     """
 
     __slots__: tuple[str, ...] = ()
+    __wire__: Schema
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, **values: Any) -> None:
@@ -156,13 +166,30 @@ class Struct:
             cls.__init__(self, **values)
 
     def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
+        if getattr(other, "__wire__", None) is not self.__wire__:
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
 
     def __repr__(self) -> str:
         names = self.__slots__ if getattr(self, self.__slots__[-1]) else self.__slots__[:-1]
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
+
+@cache
+def _shared(cls: Any) -> Any:
+    """A struct of defaults that cannot be changed."""
+
+    def refuse(made: Any, name: str, value: object) -> None:
+        raise AttributeError(f"{name} = {value!r} in the default of a field; give the field a new {cls.__name__}")
+
+    namespace = {"__slots__": (), "__module__": cls.__module__, "__setattr__": refuse}
+    kind: Any = type(cls.__name__, (cls,), namespace)
+    kind.__slots__ = cls.__slots__  # comparison and repr go by them
+    made = object.__new__(kind)
+    for field in fields(cls):
+        object.__setattr__(made, field.name, field.default)
+    object.__setattr__(made, "unknown_tagged_fields", None)
+    return made
 
 
 def schema(cls: type) -> Schema:
@@ -240,16 +267,17 @@ class SchemaSource:
         return self.names[name]
 
 
-def literal(field: WireField) -> str | None:
-    """The default of a field as source; None where it must be made again each time."""
-    if field.factory is not None:
-        return None
-    return repr(field.default)
+def literal(field: WireField, source: SchemaSource) -> str | None:
+    """The default of a field in the source; None where it must be made again each time."""
+    if field.factory is None:
+        return repr(field.default)
+    shared = field.shared_default
+    return None if shared is None else source.constant("D", shared)
 
 
 def emit_default(source: SchemaSource, target: str, field: WireField) -> None:
     """Add the lines that give `target` the default of `field`."""
-    text = literal(field)
+    text = literal(field, source)
     if text is not None:
         source.add(f"{target} = {text}")
     elif field.factory is list:
@@ -273,7 +301,8 @@ def _assign(cls: Any, made: Any, values: dict[str, Any]) -> None:
         if field.name in values:
             value = values[field.name]
         elif field.factory is not None:
-            value = field.factory()
+            shared = field.shared_default
+            value = field.factory() if shared is None else shared
         else:
             value = field.default
         setattr(made, field.name, value)
@@ -284,7 +313,7 @@ def _initializer(cls: type) -> Any:
     source = SchemaSource({"new": object.__new__, "UNSET": _UNSET})
     arguments = []
     for field in fields(cls):
-        text, name = literal(field), field.name
+        text, name = literal(field, source), field.name
         arguments.append(f"{name}={text or 'UNSET'}")
         if text is not None:
             source.add(f"self.{name} = {name}")

@@ -266,7 +266,9 @@ def differs(source: SchemaSource, field: WireField, value: str) -> str:
         return f"{value} or {value} is None"
     if field.factory is not None:
         inner = [differs(source, each, f"{value}.{each.name}") for each in fields(field.factory)]
-        return " or ".join([f"{value} is None", *(f"({each})" for each in inner), f"{value}.unknown_tagged_fields"])
+        other = " or ".join([f"{value} is None", *(f"({each})" for each in inner), f"{value}.unknown_tagged_fields"])
+        shared = field.shared_default
+        return other if shared is None else f"{value} is not {source.constant('D', shared)} and ({other})"
     if field.default is None:
         return f"{value} is not None"
     if field.default is False:

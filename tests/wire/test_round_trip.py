@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from ottla.wire.api import vote
 from ottla.wire.api.broker_registration import BrokerRegistrationRequest
-from ottla.wire.api.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.wire.api.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
 from ottla.wire.api.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.wire.compile import decode, decoder, encode, encoder
@@ -182,19 +188,25 @@ def test_long_bytes_are_not_copied_and_short_ones_are_joined() -> None:
 def test_a_default_in_a_tagged_field_is_not_written() -> None:
     plain = encode(_fetched(b""), 12)
     told = _fetched(b"")
-    told.responses[0].partitions[0].current_leader.leader_epoch = 4
+    told.responses[0].partitions[0].current_leader = LeaderIdAndEpoch(leader_epoch=4)
     assert len(encode(told, 12)) == len(plain) + 2 + 9
     assert decode(FetchResponse, 12, encode(told, 12))[0] == told
 
 
-def test_messages_have_kafkas_defaults_and_their_own_copies_of_them() -> None:
-    one, other = PartitionData(), PartitionData()
-    assert (one.last_stable_offset, one.preferred_read_replica, one.records) == (-1, -1, None)
-    assert one == other
-    one.current_leader.leader_id = 5
-    assert one != other
-    assert other.current_leader.leader_id == -1
-    assert "leader_id=5" in repr(one)
+def test_messages_have_kafkas_defaults_and_none_changes_anothers() -> None:
+    for _ in range(4):  # made by hand, and then by compiled code
+        one, other = PartitionData(), PartitionData()
+        assert (one.last_stable_offset, one.preferred_read_replica, one.records) == (-1, -1, None)
+        assert one == other
+        one.aborted_transactions = [AbortedTransaction()]
+        assert one != other and other.aborted_transactions == []
+        with pytest.raises(AttributeError, match="give the field a new LeaderIdAndEpoch"):
+            other.current_leader.leader_id = 5
+        other.current_leader = LeaderIdAndEpoch()
+        assert other == PartitionData()
+        other.current_leader.leader_id = 5
+        assert other != PartitionData() and one.current_leader.leader_id == -1
+        assert "leader_id=5" in repr(other)
 
 
 def test_a_field_that_a_message_does_not_have_is_an_error() -> None:

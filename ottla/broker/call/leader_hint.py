@@ -23,6 +23,7 @@ def hint_to_producer(call: Call, response: produce.ProduceResponse) -> produce.P
             for part in topic.partition_responses:
                 if part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                     name = topic.name or call.node.topic_name(topic.topic_id)
+                    part.current_leader = produce.LeaderIdAndEpoch()
                     _hint(call, response, produce.NodeEndpoint, name, part.index, part.current_leader)
     return response
 
@@ -31,6 +32,7 @@ def hint_to_consumer(call: Call, response: fetch.FetchResponse, topic: str | byt
     """Add to the response who leads a partition that was asked for at the wrong place or in the wrong epoch."""
     if data.error_code in _WRONG_LEADER and call.version >= _FETCH_FROM:
         name = topic if isinstance(topic, str) else call.node.topic_name(topic)
+        data.current_leader = fetch.LeaderIdAndEpoch()
         _hint(call, response, fetch.NodeEndpoint, name, data.partition_index, data.current_leader)
 
 

@@ -85,11 +85,21 @@ class _LongCall(Call):
 class _Route:
     """The route of an (API, version): compiled once, on its first request."""
 
-    __slots__ = ("decode", "encode", "flexible_header", "handler", "has_records", "tagged_response", "version")
+    __slots__ = (
+        "decode",
+        "encode",
+        "flexible_header",
+        "handler",
+        "has_records",
+        "response",
+        "tagged_response",
+        "version",
+    )
 
     def __init__(self, handler: Handler, key: int, version: int) -> None:
         self.handler = handler
         self.version = version
+        self.response = handler.api.response
         self.decode = decoder(handler.api.request, version)
         self.encode = encoder(handler.api.response, version)
         self.flexible_header = request_header_version(key, version) == 2
@@ -137,15 +147,12 @@ class Dispatch:
         route = self._routes.get(key << 16 | version) or self._find(key, version)
         if route is None:
             return self._offer_versions(correlation_id, slot)
-        if len(frame) > _LONG_FRAME_BYTES and decoded is None and not route.has_records:
-            return self._read_in_steps(route, connection, bytes(frame), slot)
         try:
             client_id, position = _client_id(frame, id_length, route.flexible_header)
-            if decoded is not None or len(frame) <= _LONG_FRAME_BYTES:
-                request = decoded or route.decode(frame, position)[0]
+            if len(frame) <= _LONG_FRAME_BYTES:
+                request = route.decode(frame, position)[0]
             else:
-                # Mostly because of its records, and then it is read in the first step.
-                request = _first_step(step_decoder(route.handler.api.request, version)(frame, position))
+                request = decoded or _long_request(route, frame, position)
                 if request is None:
                     return self._read_in_steps(route, connection, bytes(frame), slot)
         except (Malformed, UnicodeDecodeError) as error:
@@ -175,14 +182,15 @@ class Dispatch:
     def _answer(self, route: _Route, call: Call, request: Any, slot: Slot, reply: Any) -> None:
         if call.connection.closed:
             return
-        if isinstance(reply, KafkaError):
+        usual = type(reply) is route.response
+        if not usual and isinstance(reply, KafkaError):
             reply = route.handler.refuse(request, route.version, reply)
         if call.meter is not None:
             self._throttle(call, call.meter, route.handler.api.key, reply)
         if call.began is not None:
             api = route.handler.api
             self.log.answered(call, api.name, api.key, request, reply, self._work_seconds() - call.began)
-        if isinstance(reply, NoReply):
+        if not usual and isinstance(reply, NoReply):
             slot.fill(())
             return
         if call.is_long:
@@ -311,35 +319,37 @@ class Dispatch:
         slot.fill(_frame(correlation_id, encoder(handler.api.response, 0)(response), tagged_header=False))
 
 
-def _first_step(steps: Generator[None, None, tuple[Any, int]]) -> Any:
-    """The request, if it is read in the first step; None if it has more elements than that."""
-    try:
-        next(steps)
-    except StopIteration as done:
-        return done.value[0]
+def _long_request(route: _Route, frame: memoryview, position: int) -> Any:
+    """The request of a long frame, if it is long mostly because of its records: then it is read in the first step.
+
+    None if it has more elements than that.
+    """
+    if route.has_records:
+        try:
+            next(step_decoder(route.handler.api.request, route.version)(frame, position))
+        except StopIteration as done:
+            return done.value[0]
     return None
 
 
 def _client_id(frame: memoryview, length: int, flexible: bool) -> tuple[str, int]:
     """(client id, where the request's body begins)."""
-    if flexible and (len(frame) <= 10 + max(length, 0) or frame[10 + max(length, 0)]):
-        # Tagged fields in the header: rare, so the whole header is read the long way.
-        header, position = decoder(RequestHeader, 2)(frame, 0)
-        return header.client_id or "", position
-    if length < 0:
-        return "", 11 if flexible else 10
-    end = 10 + length
-    if end > len(frame):
+    end = 10 + length if length > 0 else 10
+    if flexible:
+        if end >= len(frame) or frame[end]:
+            # Tagged fields in the header: rare, so the whole header is read the long way.
+            header, position = decoder(RequestHeader, 2)(frame, 0)
+            return header.client_id or "", position
+    elif end > len(frame):
         raise Malformed("the client id ends behind the frame")
     return str(frame[10:end], "utf-8"), end + flexible
 
 
 def _frame(correlation_id: int, parts: list[Part], *, tagged_header: bool) -> list[Part]:
-    size = sum(map(len, parts)) + 4 + tagged_header
+    """The parts of an encoded response, of which the first is always bytes, with the header in front of them."""
+    first = parts[0]
+    assert type(first) is bytes
+    size = (len(first) if len(parts) == 1 else sum(map(len, parts))) + 4 + tagged_header
     head = _SIZE_AND_CORRELATION.pack(size, correlation_id)
-    if tagged_header:
-        head += b"\0"
-    first = parts[0] if parts else b""
-    if isinstance(first, bytes):
-        return [head + first, *parts[1:]]
-    return [head, *parts]
+    parts[0] = head + b"\0" + first if tagged_header else head + first
+    return parts

@@ -44,7 +44,7 @@ from ottla.wire.api.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from ottla.wire.batch import TRANSACTIONAL, attributes_of, header_at, is_transactional
+from ottla.wire.batch import TRANSACTIONAL, attributes_of, header_at
 from ottla.wire.codec import Codec
 
 if TYPE_CHECKING:
@@ -59,7 +59,10 @@ _BY_ID_FROM = 13
 _ABORTABLE_SINCE = 11
 _IMPLICIT_FROM = 12
 _CODEC_MASK = 7
+#: What must fit the request: the control of transactions, and the codec zstd, which is 4.
+_CHECKED = TRANSACTIONAL | Codec.ZSTD
 _ALL = -1
+_ACKS = frozenset({0, 1, _ALL})
 #: About a millisecond of work, if each is refused.
 _PARTITIONS_A_STEP = 200
 #: Errors of transaction coordinators that older producers do not know as passing.
@@ -89,28 +92,30 @@ def _refuse(request: ProduceRequest, version: int, error: KafkaError) -> Produce
 @handles(ApiKey.PRODUCE, refuse=_refuse)
 def produce(call: Call, request: ProduceRequest) -> Reply:
     """Append each partition's batches now; reply when they are as safe as the settings ask."""
-    if _is_wide(call, request):
-        return in_turns(call.connection, _wide(call, request))
+    partitions_most, attributes = _survey(request)
+    if call.is_long or partitions_most > _PARTITIONS_A_STEP:
+        return in_turns(call.connection, _wide(call, request, attributes))
     if request.transactional_id is None:
-        if _has_transactional(request):
+        if attributes & TRANSACTIONAL:
             if request.acks == 0:
                 raise PeerError("a produce request with acks=0 failed")
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     elif call.node.transactions.is_shared:
-        return held_produce.hold(call, request, _partition_of, partial(_write, call, request))
-    return _write(call, request, None)
+        return held_produce.hold(call, request, _partition_of, partial(_write, call, request, attributes))
+    return _write(call, request, attributes, None)
 
 
-def _write(call: Call, request: ProduceRequest, verified: held_produce.Verified | None) -> Reply:
+def _write(call: Call, request: ProduceRequest, attributes: int, verified: held_produce.Verified | None) -> Reply:
     """Append and answer. `verified`: what the coordinator said of the partitions, where it was asked beforehand."""
     pending: list[_Pending] = []
+    check = attributes & _CHECKED
     response = ProduceResponse(
         responses=[
             TopicProduceResponse(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partition_responses=[
-                    _append(call, request, topic, data, pending, verified) for data in topic.partition_data
+                    _append(call, request, topic, data, pending, check, verified) for data in topic.partition_data
                 ],
             )
             for topic in request.topic_data
@@ -120,20 +125,22 @@ def _write(call: Call, request: ProduceRequest, verified: held_produce.Verified 
     return _reply(call, request, response, pending)
 
 
-def _is_wide(call: Call, request: ProduceRequest) -> bool:
-    """Does it name so many partitions that it is handled in steps?"""
-    if call.is_long or len(request.topic_data) > _PARTITIONS_A_STEP:
-        return True
-    for topic in request.topic_data:  # noqa: SIM110 (a generator would cost every request more than the loop)
-        if len(topic.partition_data) > _PARTITIONS_A_STEP:
-            return True
-    return False
+def _survey(request: ProduceRequest) -> tuple[int, int]:
+    """(the most topics or partitions of a topic, what the attributes of any batch have set in their low byte)."""
+    most, attributes = len(request.topic_data), 0
+    for topic in request.topic_data:
+        if len(topic.partition_data) > most:
+            most = len(topic.partition_data)
+        for data in topic.partition_data:
+            if data.records is not None:
+                attributes |= attributes_of(data.records)
+    return most, attributes
 
 
-def _wide(call: Call, request: ProduceRequest) -> Generator[None, None, Reply]:
+def _wide(call: Call, request: ProduceRequest, attributes: int) -> Generator[None, None, Reply]:
     """The same for very many partitions, while other connections have their turns; this one waits for the end."""
     refused = None
-    if request.transactional_id is None and _has_transactional(request):
+    if request.transactional_id is None and attributes & TRANSACTIONAL:
         if request.acks == 0:
             raise PeerError("a produce request with acks=0 failed")
         refused = KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -145,23 +152,27 @@ def _wide(call: Call, request: ProduceRequest) -> Generator[None, None, Reply]:
     if refused is None and request.transactional_id is not None and call.node.transactions.is_shared:
 
         def go_on(verified: held_produce.Verified) -> Reply:
-            return in_turns(call.connection, _write_wide(call, request, verified, None))
+            return in_turns(call.connection, _write_wide(call, request, attributes, verified, None))
 
         return held_produce.hold(call, request, _partition_of, go_on)
-    return (yield from _write_wide(call, request, None, refused))
+    return (yield from _write_wide(call, request, attributes, None, refused))
 
 
 def _write_wide(
-    call: Call, request: ProduceRequest, verified: held_produce.Verified | None, refused: KafkaError | None
+    call: Call,
+    request: ProduceRequest,
+    attributes: int,
+    verified: held_produce.Verified | None,
+    refused: KafkaError | None,
 ) -> Generator[None, None, Reply]:
     pending: list[_Pending] = []
     response = ProduceResponse()
-    number = 0
+    check, number = attributes & _CHECKED, 0
     for topic in request.topic_data:
         answers: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
             if refused is None:
-                answers.append(_append(call, request, topic, data, pending, verified))
+                answers.append(_append(call, request, topic, data, pending, check, verified))
             else:
                 answers.append(_failed(data.index, refused))
             number += 1
@@ -181,10 +192,6 @@ def _reply(call: Call, request: ProduceRequest, response: ProduceResponse, pendi
                 raise PeerError("a produce request with acks=0 failed")
         return NO_REPLY
     return hint_to_producer(call, response) if later is None else later
-
-
-def _has_transactional(request: ProduceRequest) -> bool:
-    return any(is_transactional(data.records) for topic in request.topic_data for data in topic.partition_data)
 
 
 class _Pending(NamedTuple):
@@ -266,21 +273,24 @@ def _append(
     topic: TopicProduceData,
     data: PartitionProduceData,
     pending: list[_Pending],
+    check: int,
     verified: held_produce.Verified | None,
 ) -> PartitionProduceResponse:
+    """Append one partition's batch. `check`: does the request have batches whose attributes must be looked at?"""
     node = call.node
     log_start_offset = -1
     partition = None
     try:
         partition = _partition_of(call, topic, data.index)
-        if request.acks not in (0, 1, _ALL):
+        if request.acks not in _ACKS:
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
         log_start_offset = partition.log.start_offset
         if not data.records:
             raise KafkaError(ErrorCode.INVALID_RECORD, "the request has no batch for this partition")
         if partition.machine is not None and request.acks == _ALL:
             partition.check_in_sync()
-        _check_attributes(call, request.transactional_id, partition, data.records, verified)
+        if check:
+            _check_attributes(call, request.transactional_id, partition, data.records, verified)
         appended = partition.append(data.records, node.clock.now_ms())
     except KafkaError as error:
         return _failed(data.index, error, log_start_offset)
