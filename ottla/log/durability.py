@@ -4,7 +4,7 @@ Rules:
 - A file without content needs no sync but that of its name; nor does a snapshot of no producers, which saves reading
   only. The name of the log's own directory is synced once, for all logs beside it at a stop of the store.
 - Segments below the recovery point are synced already; of the active one only the records are, as its indexes are
-  rebuilt after a crash.
+  rebuilt after a crash. At a clean end those of a small one are written and not synced: a clean start makes them again.
 - What is found dirty stays dirty when a sync fails.
 """
 
@@ -27,6 +27,9 @@ def sync(log: "Log", *, closing: bool) -> int:
         for segment, following in zip(segments, [*segments[1:], None], strict=True):
             if following is None and not closing:
                 segment.sync()
+            elif following is None and segment.is_small:
+                segment.sync()
+                segment.sync_transactions()
             elif following is None or following.base_offset >= log.recovery_point:
                 segment.sync()
                 segment.sync_indexes()
@@ -60,7 +63,9 @@ def begin_close(log: "Log") -> bool:
     if log.end_offset > log.start_offset:
         log.snapshots.take(log.producers)
     log.active.deactivate()
-    log.directory_dirty = True
+    if log.producers.by_id or not log.active.is_small or log.active.transaction_index.exists:
+        # A snapshot, or the names of indexes, that a start would miss.
+        log.directory_dirty = True
     return True
 
 

@@ -71,6 +71,8 @@ def load(
     damaged = _mend_indexes(log, found, recovery_point, clean)
     if damaged is not None:
         recovery_point, clean = min(recovery_point, damaged), False
+    if clean and log.segments and log.segments[-1].is_small:
+        log.segments[-1].remake_indexes()
     read_from = None if clean else _recover(log, now_ms, recovery_point, log_start_offset, reading)
     if log.segments and log.segments[-1].next_offset() < log_start_offset:
         # Segments were taken away from under us: what is left lies before the log's start.

@@ -25,6 +25,9 @@ from ottla.wire.batch import HEADER, HEADER_BYTES, LENGTH_END, MAGIC, BatchHeade
 _TAIL_BATCHES = 256
 #: A read of a scan: an index interval and a few headers more.
 _SCAN_BYTES = 16 * 1024
+#: Up to this size the indexes of an active segment are not synced at a stop: a clean start makes them again, by a read.
+#: It must not become less, as a start believes the files of larger segments (decision 0612).
+SMALL_BYTES = _SCAN_BYTES
 
 
 class Slice:
@@ -385,20 +388,54 @@ class Segment:
         """Make the file durable. Called on a thread; it touches nothing but the descriptor."""
         self.file.sync()
 
+    @property
+    def is_small(self) -> bool:
+        """True if a clean start makes the indexes of this segment again when it is the active one."""
+        return self.size <= SMALL_BYTES
+
+    def remake_indexes(self) -> None:
+        """Fill the indexes of a small active segment from its batches, without a look at their files.
+
+        Where a batch does not read, the files are believed, and who reads that batch is told.
+        """
+        kept = self.offset_index.contents, self.time_index.contents
+        self.offset_index.reset()
+        self.time_index.reset()
+        self.max_timestamp_and_offset = (-1, self.base_offset)
+        size, next_offset, most = self.size, self.base_offset, self.base_offset + RELATIVE_OFFSET_MAX
+        try:
+            for position, header in self.headers():
+                if not next_offset <= header.base_offset <= header.last_offset <= most:
+                    raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.path(LOG)}: offsets do not rise at {position}")
+                next_offset = header.last_offset + 1
+                self.written(position, header.size, header.base_offset, header.last_offset, header.max_timestamp)
+        except KafkaError:
+            self.offset_index.contents, self.time_index.contents = kept
+            self._max_timestamp, self.first_timestamp, self.bytes_since_index = None, None, 0
+            self.forget_tail()
+        self.size = size
+
+    def sync_transactions(self) -> None:
+        """Make the transaction index durable. Called on a thread."""
+        self._sync_file(TRANSACTION_INDEX)
+
     def sync_indexes(self) -> None:
         """Make the files of an inactive segment's indexes durable. Called on a thread."""
         # A small segment has no entry in its offset index: a file without content, whose name is synced.
         offsets = () if self.offset_index.never_had_content else (OFFSET_INDEX,)
         for suffix in (*offsets, TIME_INDEX, TRANSACTION_INDEX):
-            try:
-                file = self._disk.open(self.path(suffix))
-            except FileNotFoundError:
-                # No aborted transaction, or retention took the segment meanwhile.
-                continue
-            try:
-                file.sync()
-            finally:
-                file.close()
+            self._sync_file(suffix)
+
+    def _sync_file(self, suffix: str) -> None:
+        try:
+            file = self._disk.open(self.path(suffix))
+        except FileNotFoundError:
+            # No aborted transaction, or retention took the segment meanwhile.
+            return
+        try:
+            file.sync()
+        finally:
+            file.close()
 
     def rename(self, suffix: str) -> None:
         """`.deleted` to all files: gone for the next start, still there for slices."""
