@@ -141,8 +141,8 @@ suites: $(VENV)/.dev
 	@$(PY) -m tests.interop.suite $(ARGS)
 
 bench: $(VENV)/.dev
-	@$(PY) -m bench $(ARGS)
-	@$(PY) -m bench.client $(filter --quick,$(ARGS))
+	@$(PY) -m bench $(foreach row,$(ROWS),--only $(row)) $(ARGS)
+	@$(if $(ROWS),,$(PY) -m bench.client $(filter --quick,$(ARGS)))
 
 bench-client: $(VENV)/.dev
 	@$(PY) -m bench.client $(ARGS)

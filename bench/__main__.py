@@ -16,7 +16,7 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 
 import ottla
-from bench import work
+from bench import bare, work
 from bench.report import FIGURES, Run, number
 from bench.system import SYSTEMS, System, settle
 from bench.work import Size, Work
@@ -51,8 +51,11 @@ def main() -> int:
             _say(f"bench: {took_s:.0f} s are over; another round would take too long (--rounds has it all the same)")
             break
         # The next round begins with the other one: what the machine does meanwhile meets both.
-        for name in SYSTEMS if number_of_round % 2 else SYSTEMS[::-1]:
-            _pass(run, number_of_round, name, works, size, options.quick)
+        names = (*SYSTEMS, bare.BARE)
+        for name in names if number_of_round % 2 else names[::-1]:
+            done = works if name != bare.BARE else [one for one in works if one.name in bare.WORKS]
+            if done:
+                _pass(run, number_of_round, name, done, size, options.quick)
         rounds_s.append(time.monotonic() - began - took_s)
     run.facts["took_s"] = round(time.monotonic() - began, 1)
     whole = works == list(work.WORKS) and not options.quick
@@ -66,14 +69,14 @@ def _pass(run: Run, number_of_round: int, name: str, works: Sequence[Work], size
     """One system from an empty directory through all works. Nothing else runs meanwhile."""
     settle()
     with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=SCRATCH, ignore_cleanup_errors=True) as directory:
-        system = System(name, Path(directory), quick)
+        system = bare.system(name, Path(directory), quick)
         try:
             system.start()
             if any(one.warm for one in works):
                 work.warm_up(system, size)
             for one in works:
                 if system.alive() and (number_of_round == 1 or not one.once):
-                    _work(run, number_of_round, system, one, size)
+                    _work(run, number_of_round, name, system, one, size)
             if not system.alive():
                 run.failures.append(f"round {number_of_round}, {name}: the server ended\n{system.server.tail()}")
         except (OSError, RuntimeError, AssertionError, TimeoutExpired) as error:
@@ -83,19 +86,19 @@ def _pass(run: Run, number_of_round: int, name: str, works: Sequence[Work], size
             system.stop()
 
 
-def _work(run: Run, number_of_round: int, system: System, one: Work, size: Size) -> None:
+def _work(run: Run, number_of_round: int, name: str, system: System, one: Work, size: Size) -> None:
     """One work. What breaks in it is noted, and the others go on."""
     began = time.monotonic()
     try:
         figures = one.run(system, size)
     except (OSError, RuntimeError, AssertionError, LookupError, ValueError, TimeoutExpired) as error:
-        run.failures.append(f"round {number_of_round}, {system.name}, {one.name}: {type(error).__name__}: {error}")
+        run.failures.append(f"round {number_of_round}, {name}, {one.name}: {type(error).__name__}: {error}")
         _say(f"bench: {run.failures[-1]}\n{system.server.tail()}")
         return
-    run.note(one.name, system.name, figures)
+    run.note(one.name, name, figures)
     told = [f"{number(figures[key] * FIGURES[key].factor)} {FIGURES[key].unit}" for key in FIGURES if key in figures]
     took_s = time.monotonic() - began
-    _say(f"round {number_of_round}  {system.name:6}  {one.name:18}  {took_s:5.1f} s  {'; '.join(told)}")
+    _say(f"round {number_of_round}  {name:6}  {one.name:18}  {took_s:5.1f} s  {'; '.join(told)}")
 
 
 def _prepare(quick: bool) -> None:

@@ -18,10 +18,13 @@ from bench.plot import draw
 from bench.system import SYSTEMS
 
 NAME = "beside-kafka"
+#: How near our node is to come to a bare server: rates 0.9 of its, times at most 1.1 of its.
+NEAR_GOAL = 0.9
 _HEAD = (
     "Written by `make bench`; how it measures is in `docs/internals/bench.md`. Medians over the rounds, the least and",
     "the most in brackets. The ratio is Ottla's figure divided by Apache's: **above 1 is better for rates, below 1 is",
-    "better for times and memory**. Where Ottla is better the ratio is bold.",
+    "better for times and memory**. Where Ottla is better the ratio is bold. The bare server only receives, writes and",
+    "answers (`bench/bare.py`); `of bare` is Ottla's rate as a part of its rate, or its time as a part of Ottla's.",
 )
 _QUICK = "From a quick run: tiny counts and a JVM that never gets fast. These figures say only that everything runs."
 
@@ -61,6 +64,16 @@ class Row:
     more_is_better: bool
     #: system -> one value a round
     rounds: Mapping[str, list[float]]
+    #: one value a round of the bare server; empty where it has no such figure
+    bare: list[float]
+
+    @property
+    def near(self) -> float | None:
+        """How near ours is to the bare server's: 1 is as good, 0.5 half as good. None without a bare figure."""
+        if not self.bare or not self.ottla:
+            return None
+        ratio = self.ottla / median(self.bare)
+        return ratio if self.more_is_better else 1 / ratio
 
     @property
     def apache(self) -> float:
@@ -98,7 +111,7 @@ class Run:
     def note(self, work: str, system: str, figures: Mapping[str, float]) -> None:
         for figure, value in figures.items():
             by_system = self.samples.setdefault(work, {}).setdefault(figure, {name: [] for name in SYSTEMS})
-            by_system[system].append(value)
+            by_system.setdefault(system, []).append(value)
 
     def rows(self) -> list[Row]:
         """What both systems have a figure of, in the order of the works."""
@@ -106,10 +119,11 @@ class Run:
         for work, title in self.titles.items():
             for name, figure in FIGURES.items():
                 by_system = self.samples.get(work, {}).get(name, {})
-                if not by_system or not all(by_system.values()):
+                if not by_system or not all(by_system[system] for system in SYSTEMS):
                     continue
                 rounds = {system: [value * figure.factor for value in by_system[system]] for system in SYSTEMS}
-                rows.append(Row(work, title, name, figure.unit, figure.more, rounds))
+                bare = [value * figure.factor for value in by_system.get("bare", ())]
+                rows.append(Row(work, title, name, figure.unit, figure.more, rounds, bare))
         return rows
 
     def write(self, directory: Path) -> str:
@@ -150,14 +164,15 @@ class Run:
             f"- Versions: {', '.join(f'{name} {number}' for name, number in noted['versions'].items())}.",
             f"- Commit {noted['commit']}, {noted['date']}, {noted['took_s'] / 60:.1f} minutes.",
             "",
-            "| work | unit | Apache Kafka 4.3.1 | Ottla | Ottla / Apache |",
-            "|---|---|---:|---:|---:|",
+            f"| work | unit | Apache Kafka 4.3.1 | Ottla | Ottla / Apache | bare server | of bare (goal {NEAR_GOAL}) |",
+            "|---|---|---:|---:|---:|---:|---:|",
         ]
         for row in rows:
             ratio = f"{row.ratio:.2f}" if row.ratio >= 0.1 else f"{row.ratio:.3f}"
             told = f"**{ratio}**" if row.better > 1 else ratio
             apache, ottla = (_spread(row.rounds[name]) for name in SYSTEMS)
-            lines.append(f"| {row.title} | {row.unit} | {apache} | {ottla} | {told} |")
+            bare = _spread(row.bare) if row.bare else ""
+            lines.append(f"| {row.title} | {row.unit} | {apache} | {ottla} | {told} | {bare} | {_near(row)} |")
         if self.failures:
             lines += ["", "What broke:", "", *(f"- {line}" for line in self.failures)]
         return "\n".join(lines) + "\n"
@@ -169,6 +184,7 @@ class Run:
                 "apache": row.apache,
                 "ottla": row.ottla,
                 "ratio": row.ratio,
+                "near": row.near,
             }
             for row in rows
         ]
@@ -185,6 +201,13 @@ class Run:
 def number(value: float) -> str:
     """Three digits that count."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _near(row: Row) -> str:
+    near = row.near
+    if near is None:
+        return ""
+    return f"**{near:.2f}**" if near >= NEAR_GOAL else f"{near:.2f}"
 
 
 def _spread(values: list[float]) -> str:
