@@ -12,6 +12,7 @@ from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.security.acl import AclResource
 from ottla.wire.api import ApiKey
+from ottla.wire.api.fetch import ReplicaState
 from tests.broker.guard_scene import Scene, asked, codes_of
 
 
@@ -34,7 +35,7 @@ def test_only_nodes_fetch_as_replicas(key: ApiKey) -> None:
             (7, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
         ):
             scene = Scene(key, version, "CLUSTER_ACTION CLUSTER")
-            scene.request.replica_id = scene.request.replica_state.replica_id = -1
+            scene.request.replica_id, scene.request.replica_state = -1, ReplicaState()
             if field == "replica_id":
                 scene.request.replica_id = replica_id
             else:
