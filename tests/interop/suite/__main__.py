@@ -1,6 +1,9 @@
 """`make suites`: every suite whole, each on a node of its own, and the table of what passed in SUITES.md.
 
 python -m tests.interop.suite [--server apache] [--only kgo|sarama|trogdor|librdkafka|confluent] [NUMBER...]
+python -m tests.interop.suite --cited [--only librdkafka|confluent]
+
+With `--cited` those tests run against Apache Kafka of which a reason in expected/ says that they fail against it, too.
 
 A suite's last run is kept in results/, one file for each server and suite, so that running one, or some numbers of one,
 renews its part of the table. Each outcome names the commit of the node (or Apache's version) that it is of.
@@ -13,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
 
 from tests.evidence import commit
@@ -20,7 +24,7 @@ from tests.interop import server as servers
 from tests.interop import toolchain
 from tests.interop.server import SINGLE_NODE, Server
 from tests.interop.suite import confluent, kgo, librdkafka, sarama, trogdor
-from tests.interop.suite.outcome import FAILED, PASSED, SKIPPED, Outcome, Report, expected_of
+from tests.interop.suite.outcome import FAILED, PASSED, SKIPPED, Outcome, Report, cited_of, expected_of
 
 TABLE = Path(__file__).resolve().parent / "SUITES.md"
 _APACHE = "4.3.1"
@@ -70,13 +74,40 @@ def reports(kind: str, only: str | None, numbers: list[str], show: Callable[[str
                 yield confluent.run(bootstrap, protocol)
 
 
-def keep(report: Report, numbers: Sequence[str] = (), *, server: str = "ottla", of: str = "") -> None:
-    """Remember the run of a whole suite, or of some numbers what came of these; `of` says of which server's commit."""
+def cited_reports(only: str | None) -> Iterator[Report]:
+    """Run against Apache Kafka what reasons say of it."""
+    for protocol, (scenario, settings) in product(
+        ("classic", "consumer"),
+        (("default", librdkafka.BROKER_SETTINGS), ("noautocreate", librdkafka.NO_AUTO_CREATE_SETTINGS)),
+    ):
+        numbers = sorted({name[:4] for name in cited_of(librdkafka.suite_name(protocol, scenario))})
+        if scenario != "default":
+            numbers = [number for number in numbers if number in librdkafka.NO_AUTO_CREATE]
+        if only in (None, "librdkafka") and numbers:
+            with serving("apache", settings) as bootstrap:
+                yield librdkafka.run(bootstrap, protocol, numbers, scenario)
+    for protocol in ("classic", "consumer"):
+        # What the suite's list says is of both protocols, and no test of share groups runs with the second.
+        names = cited_of(f"confluent ({protocol})") if protocol == "classic" else {}
+        if only in (None, "confluent") and names:
+            with serving("apache", confluent.BROKER_SETTINGS[protocol]) as bootstrap:
+                yield confluent.run(bootstrap, protocol, sorted(names))
+
+
+def keep(
+    report: Report, numbers: Sequence[str] = (), *, server: str = "ottla", of: str = "", some: bool = False
+) -> None:
+    """Remember the run of a whole suite, or of some numbers or `some` tests what came of these.
+
+    `of` says of which server's commit.
+    """
     RESULTS.mkdir(parents=True, exist_ok=True)
     outcomes = [replace(one, of=of) for one in report.outcomes]
-    if numbers:
+    if numbers or some:
+        ran = {one.name for one in outcomes}
         last = next((each.outcomes for each in kept(server) if each.suite == report.suite), ())
-        outcomes = sorted([one for one in last if one.name[:4] not in numbers] + outcomes, key=lambda one: one.name)
+        others = [one for one in last if one.name[:4] not in numbers and one.name not in ran]
+        outcomes = sorted(others + outcomes, key=lambda one: one.name)
     kept_now = {"suite": report.suite, "release": release(report.suite), "outcomes": [asdict(one) for one in outcomes]}
     (RESULTS / f"{server} {report.suite}.json").write_text(json.dumps(kept_now, indent=1) + "\n")
 
@@ -139,8 +170,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.interop.suite")
     parser.add_argument("--server", choices=("ottla", "apache"), default="ottla")
     parser.add_argument("--only", choices=("kgo", "sarama", "trogdor", "librdkafka", "confluent"))
+    parser.add_argument("--cited", action="store_true", help="against Apache Kafka, what reasons say of it")
     parser.add_argument("numbers", nargs="*", help="librdkafka's test numbers; all when none is given")
     given = parser.parse_args()
+    if given.cited:
+        for report in cited_reports(given.only):
+            print(report.text(), flush=True)
+            keep(report, server="apache", of=_APACHE, some=True)
+        return 0
     surprises = False
     for report in reports(given.server, given.only, given.numbers, lambda line: print(f"== {line}", flush=True)):
         print(report.text(), flush=True)

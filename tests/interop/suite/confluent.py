@@ -33,11 +33,12 @@ _WHERE = {
 }
 
 
-def run(bootstrap: str, protocol: str) -> Report:
-    """Run all tests with groups of the classic or the consumer protocol."""
+def run(bootstrap: str, protocol: str, names: Sequence[str] = ()) -> Report:
+    """Run the tests of these names, or all, with groups of the classic or the consumer protocol."""
     suite = f"confluent ({protocol})"
-    outcomes = _run(bootstrap, protocol, [f"tests/integration/{where}" for where in _WHERE[protocol]])
-    return judged(suite, outcomes, expected_of(suite), lambda one: _alone(bootstrap, protocol, one), least=LEAST[suite])
+    outcomes = _run(bootstrap, protocol, [f"tests/integration/{each}" for each in names or _WHERE[protocol]])
+    least = len(names) or LEAST[suite]
+    return judged(suite, outcomes, expected_of(suite), lambda one: _alone(bootstrap, protocol, one), least=least)
 
 
 def _alone(bootstrap: str, protocol: str, outcome: Outcome) -> Outcome:

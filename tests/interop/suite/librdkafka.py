@@ -82,10 +82,15 @@ def run(bootstrap: str, protocol: str, numbers: Sequence[str] = (), scenario: st
     broker = Broker(bootstrap, protocol, scenario)
     with ThreadPoolExecutor(PARALLEL) as pool:
         ran = list(pool.map(lambda number: _run(broker, number), numbers or all_numbers(protocol)))
-    suite = f"librdkafka ({protocol}{'' if scenario == 'default' else ', ' + scenario})"
+    suite = suite_name(protocol, scenario)
     outcomes = [one for some in ran for one in some]
     least = len(numbers) if numbers else LEAST[suite]
     return judged(suite, outcomes, expected_of(suite), lambda one: _alone(broker, one), least=least)
+
+
+def suite_name(protocol: str, scenario: str = "default") -> str:
+    """How a run is called in the table."""
+    return f"librdkafka ({protocol}{'' if scenario == 'default' else ', ' + scenario})"
 
 
 def all_numbers(protocol: str) -> list[str]:

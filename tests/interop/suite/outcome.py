@@ -18,7 +18,8 @@ from pathlib import Path
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 _STATES = {"fails": FAILED, "skips": SKIPPED, "times": ""}
 EXPECTED = Path(__file__).resolve().parent / "expected"
-
+#: A reason that ends so has a result of Apache Kafka in results/.
+APACHE_TOO = "Apache Kafka 4.3.1, too"
 
 #: The least number of outcomes of a whole suite: what the releases of today have, but for a few.
 LEAST = {
@@ -120,6 +121,11 @@ def expected_of(suite: str) -> dict[str, Expectation]:
     first, *how = re.findall(r"\w+", suite)
     lists = [EXPECTED / f"{first}.txt", *(EXPECTED / f"{first}-{one}.txt" for one in how)]
     return {name: known for path in lists if path.exists() for name, known in expectations(path.read_text()).items()}
+
+
+def cited_of(suite: str) -> dict[str, Expectation]:
+    """What of a suite's list is said to fail against Apache Kafka, too."""
+    return {name: known for name, known in expected_of(suite).items() if known.reason.endswith(APACHE_TOO)}
 
 
 def judged(

@@ -8,6 +8,7 @@ import pytest
 from tests.interop.suite import __main__ as runner
 from tests.interop.suite import confluent, go_program, librdkafka
 from tests.interop.suite.outcome import (
+    APACHE_TOO,
     EXPECTED,
     FAILED,
     LEAST,
@@ -16,6 +17,7 @@ from tests.interop.suite.outcome import (
     Expectation,
     Outcome,
     Report,
+    cited_of,
     expectations,
     expected_of,
     judged,
@@ -96,6 +98,21 @@ def test_a_list_with_a_line_that_says_too_little_is_refused(line: str) -> None:
 def test_the_lists_of_the_tree_are_well_formed() -> None:
     for path in EXPECTED.glob("*.txt"):
         expected_of(path.stem)
+
+
+def test_what_is_said_of_apache_kafka_has_a_result_that_shows_it() -> None:
+    """`python -m tests.interop.suite --cited` renews them."""
+    said = {name for path in EXPECTED.glob("*.txt") for name in cited_of(path.stem)}
+    shown = {one.name for report in runner.kept("apache") for one in report.outcomes if one.state == FAILED and one.of}
+    assert said
+    assert said <= shown
+    elsewhere = [
+        f"{path.name}: {name}"
+        for path in EXPECTED.glob("*.txt")
+        for name, known in expectations(path.read_text()).items()
+        if "Apache Kafka 4.3.1" in known.reason and not known.reason.endswith(APACHE_TOO)
+    ]
+    assert elsewhere == [], "what is said in other words is not looked up"
 
 
 def test_a_protocol_has_a_list_of_its_own_beside_that_of_the_suite() -> None:
