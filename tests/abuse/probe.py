@@ -8,11 +8,13 @@ from contextlib import ExitStack
 from functools import cache
 
 from ottla.kernel.error import ErrorCode
+from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest
 from ottla.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.api.list_transactions import ListTransactionsRequest
 from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.batch import CHECKED, assemble, build
 from ottla.wire.codec import Codec, compress
 from tests.abuse.served import Beside, Served, drain, frame, produced, send
@@ -49,6 +51,35 @@ def odd_bytes(served: Served, beside: Beside) -> None:
         with served.raw() as sock:
             send(sock, piece)
             drain(sock, 0.02)
+
+
+def refused_requests(served: Served, beside: Beside) -> None:
+    """Versions that nobody has, names that are no text, partitions that are not there or too many to be."""
+    for key, version in ((0, -1), (1, 99), (3, 32767), (18, 99), (999, 0)):
+        with served.raw() as sock:
+            body = key.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + bytes(4) + b"\xff\xff" + bytes(64)
+            send(sock, len(body).to_bytes(4, "big") + body)
+            drain(sock, 0.05)
+    odd = b"\xff\xfe\x80a"
+    for head in (b"\x00\x03\x00\x04", b"\x00\x0c\x00\x00", b"\x00\x09\x00\x01"):
+        with served.raw() as sock:
+            text = len(odd).to_bytes(2, "big") + odd
+            body = head + bytes(4) + text + b"\x00\x00\x00\x01" + text + bytes(16)
+            send(sock, len(body).to_bytes(4, "big") + body)
+            drain(sock, 0.05)
+    records = build([(_NOW, b"k", b"v", ())])
+    for name in ("not-there", "good"):
+        data = TopicProduceData(name=name, partition_data=[PartitionProduceData(index=7, records=records)])
+        for acks in (1, 0):
+            with served.raw() as sock:
+                send(sock, frame(ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[data]), 9))
+                drain(sock, 0.1)
+    with served.client() as client:
+        for partitions in (2_000_000_000, (1 << 31) - 1):
+            topic = CreatableTopic(name="huge", num_partitions=partitions, replication_factor=1)
+            (answer,) = client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7).topics
+            assert answer.error_code != ErrorCode.NONE
+    beside.wait_for(30)
 
 
 def huge_arrays(served: Served, beside: Beside) -> None:
@@ -208,7 +239,7 @@ def long_names(served: Served, beside: Beside) -> None:
 
 def idle_connections(served: Served, beside: Beside) -> None:
     with ExitStack() as stack:
-        for _ in range(400):
+        for _ in range(1000):
             stack.enter_context(served.raw())
         beside.wait_for(30)
 
@@ -234,5 +265,5 @@ def drain_frame(sock: socket.socket) -> None:
 QUICK: tuple[Probe, ...] = (claimed_lengths, odd_bytes, huge_arrays, exponential_pattern, tiny_records, fifty_floods)
 SLOW: tuple[Probe, ...] = (
     *(many_metadata_unread, absent_topics, many_coordinators, absent_offsets, wide_sessions, bombs, slow_readers),
-    *(long_names, idle_connections),
+    *(long_names, idle_connections, refused_requests),
 )
