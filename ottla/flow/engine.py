@@ -278,6 +278,16 @@ class Task:
     def schedule(self, schedule: Schedule, *, wall_clock: bool) -> None:
         (self._by_wall_clock if wall_clock else self._by_stream_time).add(schedule)
 
+    @property
+    def origin(self) -> tuple[str, int, int]:
+        """Topic, partition and offset of the record that is being processed; LookupError of a punctuator."""
+        current = self._current
+        if current is not None:
+            return current.topic, current.partition, current.offset
+        if self._rows is None:
+            raise LookupError("no record is being processed")
+        return self._rows.topic, self._rows.partition, int(self._rows.offsets[self._row])
+
     def context(self, record: Record | None) -> RecordContext | None:
         """The metadata of the record that is being processed, with the times and headers that `record` has now."""
         current = self.current

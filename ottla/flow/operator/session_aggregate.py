@@ -65,7 +65,8 @@ class _SessionAggregate(Processor):
         if key is None:
             self.context.drop()
             return
-        self._time.value = max(self._time.value, timestamp)
+        if timestamp > self._time.value:
+            self._time.value = timestamp
         close = self._time.value - self._windows.grace_ms - gap
         merged = list(self._store.find_sessions(key, timestamp - gap, timestamp + gap))
         aggregate = self._initializer()

@@ -83,13 +83,13 @@ class _Suppress(Processor):
         self.context = context
         self._buffer: SuppressBuffer = context.get_state_store(self._table.store)
         self._time = context.cell("stream_time")
+        inside: Any = context
+        self._task = inside.task
 
     def process(self, record: Record) -> None:
         self._time.value = max(self._time.value, record.timestamp)
         time = record.key.window.end if self._rule.by_window else record.timestamp
-        metadata = self.context.record_metadata()
-        assert metadata is not None
-        self._buffer.put(time, record, metadata)
+        self._buffer.put(time, record, self._task.origin)
         limit = self._time.value - self._rule.wait_ms
         while (first := self._buffer.first_time()) is not None and first <= limit:
             self._emit()

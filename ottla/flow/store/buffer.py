@@ -78,6 +78,8 @@ class SuppressBuffer(Store):
         super().__init__(spec, entries, key, value, topic, log)
         self._count = 0
         self._bytes = 0
+        #: The first slot; None if that must be looked for.
+        self._first: bytes | None = None
         for place, data in entries.scan(_SLOT, None):
             self._count += 1
             self._bytes += len(place) + len(data)
@@ -89,8 +91,8 @@ class SuppressBuffer(Store):
     def size(self) -> int:
         return self._bytes
 
-    def put(self, time: int, record: Record, context: RecordContext) -> None:
-        """Hold a change back. A key that has a slot keeps it."""
+    def put(self, time: int, record: Record, origin: tuple[str, int, int]) -> None:
+        """Hold a change back. A key that has a slot keeps it. `origin`: topic, partition and offset."""
         name = self._key.serialize(self._topic, record.key)
         change: Change = record.value
         old, new = self._bytes_of(change.old), self._bytes_of(change.new)
@@ -100,6 +102,8 @@ class SuppressBuffer(Store):
             place = _SLOT + time.to_bytes(8, "big") + name
             self.entries.put(_KEY + name, place[1:9])
             self._count += 1
+            if self._count == 1 or (self._first is not None and place < self._first):
+                self._first = place
         else:
             place = _SLOT + slot + name
             held = self.entries.get(place)
@@ -113,9 +117,7 @@ class SuppressBuffer(Store):
             change.latest,
             record.timestamp,
             record.headers,
-            context.topic,
-            context.partition,
-            context.offset,
+            *origin,
         )
         data = _pack(stored)
         self.entries.put(place, data)
@@ -125,14 +127,17 @@ class SuppressBuffer(Store):
 
     def first_time(self) -> int | None:
         """The time of the first slot."""
-        for place, _ in self.entries.scan(_SLOT, None):
-            return int.from_bytes(place[1:9], "big")
-        return None
+        place = self._first_slot()
+        return None if place is None else int.from_bytes(place[1:9], "big")
 
     def pop(self) -> Held:
         """Take the first slot out."""
-        place, data = next(self.entries.scan(_SLOT, None))
+        place = self._first_slot()
+        data = None if place is None else self.entries.get(place)
+        if place is None or data is None:
+            raise LookupError(f"{self.name} holds nothing")
         name = place[9:]
+        self._first = None
         self.entries.delete(place)
         self.entries.delete(_KEY + name)
         self._count -= 1
@@ -153,6 +158,11 @@ class SuppressBuffer(Store):
         held = self.entries.get(_SLOT + slot + name)
         assert held is not None
         return True, self._value_of(_unpack(held).prior)
+
+    def _first_slot(self) -> bytes | None:
+        if self._first is None and self._count:
+            self._first = next(self.entries.scan(_SLOT, None))[0]
+        return self._first
 
     def _bytes_of(self, value: Any) -> bytes | None:
         return None if value is None else self._value.serialize(self._topic, value)

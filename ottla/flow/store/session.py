@@ -7,6 +7,7 @@ its segment of time is dropped (Kafka Streams 4.3, tried).
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,6 +21,10 @@ from ottla.flow.store.store import Store
 _BY_KEY, _BY_TIME = b"k", b"t"
 #: The shortest stretch of time that a persistent store drops at once.
 _SEGMENT_MS = 60_000
+
+
+#: End and start, as bytes that are ordered as the numbers are.
+_TIMES, _READ_TIMES = struct.Struct(">QQ").pack, struct.Struct(">QQ").unpack
 
 
 class SessionStore(Store):
@@ -39,14 +44,19 @@ class SessionStore(Store):
         super().__init__(spec, entries, key, value, topic, log)
         self._now = now
         self._observed = observed
+        self._retention = spec.retention_ms
+        #: A persistent store drops whole segments of time.
+        self._segment = 1 if spec.in_memory else max(spec.retention_ms // 2, _SEGMENT_MS)
+        #: Nothing is here that ends before.
+        self._expired = 0
 
     def put(self, session: Windowed, value: Any) -> None:
         """Set the aggregate of a session; None deletes it."""
         start, end = session.window
         name = self._key.serialize(self._topic, session.key)
-        times = end.to_bytes(8, "big") + start.to_bytes(8, "big")
+        times = _TIMES(end, start)
         data = None if value is None else self._value.serialize(self._topic, value)
-        late = end < self._oldest_kept
+        late = end < self._oldest_kept()
         # Kafka Streams logs also what the store then does not take.
         if self._log is not None:
             self._log(self.name, name + times, data, self._now())
@@ -116,32 +126,31 @@ class SessionStore(Store):
     def _hidden(self) -> int:
         return self._observed.value - self.spec.retention_ms
 
-    @property
     def _oldest_kept(self) -> int:
-        """Sessions that end before are gone; a persistent store drops whole segments of time."""
-        if self.spec.in_memory:
-            return self._hidden + 1
-        segment = max(self.spec.retention_ms // 2, _SEGMENT_MS)
-        return self._hidden // segment * segment
+        """Sessions that end before are gone."""
+        hidden = self._observed.value - self._retention
+        return hidden + 1 if self.spec.in_memory else hidden // self._segment * self._segment
 
     def _find(self, key: Any, earliest: int, latest: int, *, reverse: bool) -> Iterator[tuple[Windowed, Any]]:
         first = max(earliest, self._hidden + 1, 0)
         name = self._key.serialize(self._topic, key)
         size = len(name) + 17
-        low, high = _BY_KEY + name + first.to_bytes(8, "big"), _BY_KEY + name + b"\xff" * 17
+        prefix = _BY_KEY + name
+        low, high = prefix + first.to_bytes(8, "big"), prefix + b"\xff" * 17
         for place, data in self.entries.scan(low, high, reverse):
             # Longer keys lie between.
             if len(place) == size and int.from_bytes(place[-8:], "big") <= latest:
                 yield self._windowed(name, place[-16:]), self._value.deserialize(self._topic, data)
 
     def _windowed(self, name: bytes, times: bytes) -> Windowed:
-        end, start = int.from_bytes(times[:8], "big"), int.from_bytes(times[8:], "big")
+        end, start = _READ_TIMES(times)
         return Windowed(self._key.deserialize(self._topic, name), Window(start, end))
 
     def _expire(self) -> None:
-        oldest = self._oldest_kept
-        if oldest <= 0:
+        oldest = self._oldest_kept()
+        if oldest <= self._expired:
             return
+        self._expired = oldest
         for place, _ in self.entries.scan(_BY_TIME, _BY_TIME + oldest.to_bytes(8, "big")):
             self.entries.delete(place)
             self.entries.delete(_BY_KEY + place[17:] + place[1:17])
