@@ -12,7 +12,16 @@ from ottla.client import Admin, Producer
 from ottla.kernel.error import ErrorCode, OttlaError
 from ottla.spark.streams import last_run
 from ottla.spark.streams.running import prepare
-from ottla.streams import Application, Handlers, State, StreamsBuilder, StreamsError, TestDriver
+from ottla.streams import (
+    Application,
+    Handlers,
+    Response,
+    State,
+    StreamsBuilder,
+    StreamsError,
+    TestDriver,
+    log_and_continue,
+)
 from ottla.wire.api import ApiKey
 from tests.spark.test_streams import by_key, create, expected, read, send, word_count
 
@@ -65,6 +74,20 @@ def test_topics_that_are_missing(strict: ottla.Node, own: str) -> None:
     told = f"output topic dead-{own} does not exist, and the brokers create none: create it first"
     assert refused(joined(own, handlers=Handlers(dead_letter_topic=f"dead-{own}")), servers) == told
     start(joined(own), servers)
+
+
+def test_programs_whose_topics_are_known_create_none(strict: ottla.Node, own: str) -> None:
+    servers = strict.bootstrap_servers
+    create(servers, f"left-{own}", f"right-{own}", f"out-{own}", partitions=2)
+
+    def creates(app: Application) -> bool:
+        return prepare(app.topology, app.settings, servers, {}, accept_changes=True).creates_topics
+
+    assert not creates(joined(own, handlers=Handlers(processing=log_and_continue)))
+    assert creates(joined(own, handlers=Handlers(processing=lambda context, error: Response.resume())))
+    builder = StreamsBuilder()
+    builder.stream(f"left-{own}").to(lambda key, value, context: f"out-{own}")
+    assert creates(builder.build(f"dynamic-{own}", key_serde="string", value_serde="string"))
 
 
 def test_an_output_topic_that_the_brokers_create(bootstrap_servers: str, own: str) -> None:

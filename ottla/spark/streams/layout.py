@@ -17,6 +17,7 @@ from ottla.client.admin.result import NewTopic, OffsetSpec
 from ottla.client.producer.sync import Producer
 from ottla.flow.engine import Settings
 from ottla.flow.error import TopologyError
+from ottla.flow.handler import log_and_continue, log_and_fail
 from ottla.flow.topology import Source, Subtopology, Topology
 from ottla.flow.where import Where
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
@@ -65,7 +66,11 @@ class Program:
     @property
     def creates_topics(self) -> bool:
         """True if outputs may go to topics that are not known at the start; the brokers may create those."""
-        return any(not isinstance(sink.topic, str) for sink in self.topology.sinks.values())
+        given = self.settings.handlers
+        handlers = (given.deserialization, given.processing, given.production)
+        # Handlers of the user may write dead letters to any topic.
+        own = any(each not in (log_and_fail, log_and_continue) for each in handlers)
+        return own or any(not isinstance(sink.topic, str) for sink in self.topology.sinks.values())
 
     @property
     def guarantee(self) -> str:
