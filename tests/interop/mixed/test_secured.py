@@ -1,0 +1,142 @@
+"""Clusters whose nodes meet over TLS and SASL, an Apache broker among them, and nodes that are not let in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.client import Admin, Consumer, Producer
+from tests.broker.tls_scene import AUTHORIZER, signed
+from tests.client import certificate
+from tests.interop.mixed.nodes import MixedCluster, MixedNode, until
+from tests.interop.secured import jaas
+from tests.interop.server import free_ports
+
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(400)]
+
+PASSWORD = 'n,o=d"e s'
+WRONG = "guessed wrong"
+RECORDS = 500
+
+
+class SecuredCluster(MixedCluster):
+    """NODES, for nodes and clients, and CONTROLLER are of one security protocol; PLAINTEXT tells who is there."""
+
+    protocol = "SASL_SSL"
+
+    def __init__(self, directory: Path, nodes: list[MixedNode], protocol: str) -> None:
+        self.protocol = protocol
+        self.secured = dict(zip((each.node_id for each in nodes), free_ports(len(nodes)), strict=True))
+        self.files = directory / "certificates"
+        self.certificates = certificate.make(self.files)
+        # For clients and servers: a node is both.
+        signed(self.files, "broker")
+        super().__init__(directory, nodes, self._common(), static=True)
+
+    def _common(self) -> Mapping[str, str]:
+        login = {"username": "node", "password": PASSWORD}
+        users = {"user_node": PASSWORD, "user_ann": "anns"}
+        return {
+            "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,NODES:{self.protocol},CONTROLLER:{self.protocol}",
+            "inter.broker.listener.name": "NODES",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.certificates.broker),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.certificates.ca),
+            "ssl.client.auth": "required",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "sasl.mechanism.controller.protocol": "PLAIN",
+            "listener.name.nodes.plain.sasl.jaas.config": line(login | users),
+            "listener.name.controller.plain.sasl.jaas.config": line(login | users),
+            "authorizer.class.name": AUTHORIZER,
+            "super.users": "User:node;User:CN=broker;User:ann;User:CN=client",
+        }
+
+    def _properties(self, node: MixedNode) -> dict[str, str]:
+        found = super()._properties(node)
+        if node.is_broker:
+            found["listeners"] += f",NODES://127.0.0.1:{self.secured[node.node_id]}"
+        return found
+
+    def client(self) -> dict[str, Any]:
+        where = ",".join(f"127.0.0.1:{self.secured[each]}" for each in self.brokers())
+        found: dict[str, Any] = {"bootstrap.servers": where, "security.protocol": self.protocol}
+        if self.protocol.startswith("SASL"):
+            found |= {"sasl.mechanism": "PLAIN", "sasl.username": "ann", "sasl.password": "anns"}
+        if self.protocol.endswith("SSL"):
+            found |= {"ssl.truststore.location": str(self.certificates.ca)}
+            found |= {"ssl.keystore.location": str(self.certificates.client)}
+        return found
+
+
+def line(options: Mapping[str, str]) -> str:
+    """A JAAS line, for a writer of properties that escapes by itself."""
+    return jaas("plain.PlainLoginModule", options).replace("\\\\", "\\")
+
+
+def nodes(*kinds: str) -> list[MixedNode]:
+    return [
+        MixedNode(number, kind, "broker,controller" if number <= 3 else "broker")
+        for number, kind in enumerate(kinds, 1)
+    ]
+
+
+def works(cluster: SecuredCluster, topic: str, replicas: int) -> None:
+    """Records go in with all replicas and come out again, and every replica keeps up."""
+    with Admin(cluster.client()) as admin:
+        until(lambda: len(admin.describe_cluster().nodes) >= replicas, "not all brokers are there")
+        admin.create_topic(topic, 4, replication_factor=replicas)
+        with Producer(cluster.client()) as producer:
+            deliveries = [producer.send(topic, b"%d" % number) for number in range(RECORDS)]
+            producer.flush()
+            assert all(each.result(60).offset >= 0 for each in deliveries)
+        with Consumer({**cluster.client(), "group.id": topic, "auto.offset.reset": "earliest"}) as consumer:
+            consumer.subscribe([topic])
+            found: list[bytes] = []
+            while len(found) < RECORDS:
+                found += [one.value for one in consumer.poll(60)]
+        assert sorted(found) == sorted(b"%d" % number for number in range(RECORDS))
+
+        def in_sync() -> bool:
+            partitions = admin.describe_topics([topic])[topic].partitions
+            return all(len(each.isr) == replicas for each in partitions)
+
+        until(in_sync, "not all replicas keep up")
+
+
+def test_a_cluster_over_tls_and_sasl_has_an_apache_broker_and_keeps_out_who_guesses(tmp_path: Path) -> None:
+    with SecuredCluster(tmp_path, nodes("ottla", "ottla", "ottla", "apache"), "SASL_SSL") as cluster:
+        works(cluster, "together", 4)
+        intruder = MixedNode(5, "ottla")
+        intruder.port = free_ports(1)[0]
+        wrong = line({"username": "node", "password": WRONG})
+        intruder.settings = {
+            "listener.name.nodes.plain.sasl.jaas.config": wrong.replace(";", ' user_node="x";'),
+            "listener.name.controller.plain.sasl.jaas.config": wrong,
+        }
+        cluster.secured[5] = free_ports(1)[0]
+        cluster.nodes[5] = intruder
+        cluster.format(intruder)
+        cluster.start(5)
+        refused = "does not let this node in as node: Authentication failed: Invalid username or password"
+        until(lambda: refused in cluster.output(5).read_text(), lambda: cluster.tail(5))
+        del cluster.nodes[5]
+        with Admin(cluster.client()) as admin:
+            assert sorted(each.id for each in admin.describe_cluster().nodes) == [1, 2, 3, 4]
+        said = "".join(cluster.output(each).read_text() for each in (1, 2, 3, 4, 5))
+        assert WRONG not in said
+        assert PASSWORD not in said
+        cluster.restart(2)
+        works(cluster, "again", 4)
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT"])
+def test_a_cluster_over_one_of_them_elects_and_replicates(tmp_path: Path, protocol: str) -> None:
+    with SecuredCluster(tmp_path, nodes("ottla", "ottla", "ottla"), protocol) as cluster:
+        works(cluster, "one", 3)
+        cluster.restart(1)
+        works(cluster, "two", 3)
