@@ -1,6 +1,8 @@
 """How long it takes until a node serves: `python -m bench.start [ROUNDS]`.
 
 - cold: a new interpreter, `ottla.Node()` started, and nothing else; the process's own CPU time beside the wall's.
+- acknowledged: `ottla start` in a formatted directory, from its exec until a client that connects as soon as the port
+  listens has made a topic and had a record acknowledged. The goal is 150 ms on a machine at rest.
 - fresh: in a warm process a node, a topic, one record written and read by our client, stopped. What a test suite with
   a node of its own for each test pays.
 """
@@ -10,9 +12,14 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import ottla
+from bench import raw
+from bench.__main__ import SCRATCH
+from bench.system import START_TIMEOUT_S, System
 from ottla.client import Consumer, Producer, TopicPartition
 
 COLD = "import os, ottla; ottla.Node().start(); os._exit(0)"
@@ -30,6 +37,27 @@ def cold(program: str, rounds: int) -> tuple[float, float]:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         walls.append(time.perf_counter() - began)
         cpus.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return 1000 * statistics.median(walls), 1000 * statistics.median(cpus)
+
+
+def acknowledged(rounds: int) -> tuple[float, float]:
+    """Medians of wall and CPU milliseconds of a node's process until it has acknowledged its first record."""
+    walls, cpus = [], []
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory(prefix="start-", dir=SCRATCH) as directory:
+            system = System("ottla", Path(directory))
+            system.server.format()
+            began = time.perf_counter()
+            system.server.launch()
+            try:
+                raw.until_acknowledged(system.port, "first-record", 1, create=True, within_s=START_TIMEOUT_S)
+                walls.append(time.perf_counter() - began)
+                tasks = Path(f"/proc/{system.server.pid}/task").iterdir()
+                cpus.append(sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9)
+            finally:
+                system.stop()
     return 1000 * statistics.median(walls), 1000 * statistics.median(cpus)
 
 
@@ -59,14 +87,15 @@ def warm(with_clients: bool, rounds: int) -> tuple[float, float]:
 
 def main(rounds: int = 20) -> None:
     """Print the table."""
-    print(f"{'':52}{'wall ms':>9}{'CPU ms':>9}")
+    print(f"{'':66}{'wall ms':>9}{'CPU ms':>9}")
     for name, (wall, cpu) in {
         "an interpreter that does nothing": cold(BARE, rounds),
         "a new interpreter, until ottla.Node() serves": cold(COLD, rounds),
+        "ottla start, until the first record is acknowledged (goal 150 ms)": acknowledged(rounds),
         "a node and a topic, started and stopped": warm(False, 5 * rounds),
         "the same, a record written and read": warm(True, 5 * rounds),
     }.items():
-        print(f"{name:52}{wall:9.1f}{cpu:9.1f}")
+        print(f"{name:66}{wall:9.1f}{cpu:9.1f}")
 
 
 if __name__ == "__main__":
