@@ -53,9 +53,11 @@ class Persister:
         self.peers = BrokerPeers(node)
         #: The writes that wait for an earlier one of their share partition, while one is on its way.
         self._writes: dict[SharePartitionKey, deque[tuple[Any, Callable[[Any], None]]]] = {}
+        self._closed = False
 
     def close(self) -> None:
-        """Ask nothing again."""
+        """Ask nothing again. The questions on their way end without an answer in the next turn of the loop."""
+        self._closed = True
         self.peers.close()
         for retry in self._retries:
             retry.cancel()
@@ -215,7 +217,8 @@ class Persister:
         def answered(response: Any) -> None:
             result = _result(response)
             if isinstance(result, KafkaError) and result.code in _PASSING and attempt < len(_RETRY_SECONDS):
-                self._ask_again(key, request, done, attempt)
+                if not self._closed:
+                    self._ask_again(key, request, done, attempt)
             else:
                 done(result)
 
