@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from ottla.cli.option import F, Tool, as_json, client_settings, cluster, complete_topic, pairs
-from ottla.cli.records.input import InputRecord, Parse, Shape, from_json, from_json_line, from_line, records, unescaped
+from ottla.cli.records.input import Parse, Shape, from_json, from_json_line, from_line, records, unescaped
 from ottla.cli.records.table_input import TYPES
 from ottla.kernel.error import KafkaError, OttlaError
+from ottla.operations.writing import InputRecord
 
 if TYPE_CHECKING:
     from ottla.client import Producer
@@ -285,7 +286,7 @@ def _say_rehearsed(found: dict[str, Any], *, as_json: bool) -> None:
 def _converse(producer: Producer, topic: str, parse: Parse) -> None:
     """A prompt: every line is written at once, and its place is shown. A line that is no record is told."""
     from ottla.cli import screen
-    from ottla.cli.records.write import Writer
+    from ottla.operations.writing import Writer
 
     writer = Writer(producer, topic)
     screen.hint(f"every line is a record of {topic}; Ctrl-D ends")

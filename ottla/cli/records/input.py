@@ -18,25 +18,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.kernel.error import OttlaError
-from ottla.kernel.named import NamedTuple
+from ottla.operations.writing import Headers, InputRecord
 
 #: What `consume --json` prints. Topic, partition and offset say where a record was; it is not written there again.
 _FIELDS = {"topic", "partition", "offset", "timestamp", "key", "value", "headers", "key_text", "value_text"}
 _INT64_MAX = (1 << 63) - 1
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
-Headers = list[tuple[str, bytes | None]]
-
-
-class InputRecord(NamedTuple):
-    """A record to be written."""
-
-    value: bytes | None
-    key: bytes | None
-    headers: Headers
-    partition: int | None
-    timestamp: int | None
-    #: Bytes of input that it took, for the progress bar.
-    size: int
 
 
 class BadRecord(OttlaError):

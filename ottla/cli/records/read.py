@@ -17,6 +17,7 @@ import click
 
 from ottla.cli.reach import reach
 from ottla.client import TopicPartition
+from ottla.operations.reading import POLL_S, polls, until_ends
 
 if TYPE_CHECKING:
     from ottla.cli.records.field import Shown
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 Wanted = Callable[[Any], bool]
 Write = Callable[[Any], str]
-#: How long one poll waits: how soon Ctrl-C and the end are noticed.
-_POLL_S = 0.2
 _WAIT = "waiting for {}; Ctrl-C ends"
 
 
@@ -50,30 +49,6 @@ def plainly(
         expected = None if follow else whole if count is None else min(whole, count)
         limits = None if follow else ends
         show(polls(consumer, begins, limits), write, wanted, count, expected, what, ends=limits)
-
-
-def polls(
-    consumer: Consumer, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int] | None
-) -> Iterator[list[ConsumerRecord]]:
-    """What each poll brings, from `begins` to `ends`; on and on without."""
-    consumer.assign(list(begins))
-    for partition, offset in begins.items():
-        consumer.seek(partition, offset)
-    yield from _until(consumer, ends)
-
-
-def _until(consumer: Consumer, ends: Mapping[TopicPartition, int] | None) -> Iterator[list[ConsumerRecord]]:
-    while True:
-        if ends is not None:
-            assigned = consumer.assignment()
-            if assigned and all(_at_end(consumer, each, ends) for each in assigned):
-                return
-        yield consumer.poll(_POLL_S)
-
-
-def _at_end(consumer: Consumer, partition: TopicPartition, ends: Mapping[TopicPartition, int]) -> bool:
-    end = ends.get(partition, 0)
-    return end == 0 or consumer.position(partition) >= end
 
 
 def as_member(
@@ -108,7 +83,7 @@ def as_member(
             ledger.look()
 
         try:
-            show(_until(consumer, ends), write, wanted, count, None, "records", ends=ends, shown=shown)
+            show(until_ends(consumer, ends), write, wanted, count, None, "records", ends=ends, shown=shown)
         finally:
             ledger.finish()
 
@@ -134,7 +109,7 @@ def share(
 
         def found() -> Iterator[Sequence[ShareRecord]]:
             while True:
-                yield consumer.poll(_POLL_S)
+                yield consumer.poll(POLL_S)
 
         def shown(_: int, records: Sequence[ShareRecord], left: Sequence[ShareRecord]) -> None:
             for number, record in enumerate(records):

@@ -17,8 +17,9 @@ from datetime import time as clock_time
 from decimal import Decimal
 from typing import Any, BinaryIO
 
-from ottla.cli.records.input import BadRecord, Headers, InputRecord, Shape
+from ottla.cli.records.input import BadRecord, Shape
 from ottla.kernel.error import OttlaError
+from ottla.operations.writing import Headers, InputRecord
 
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 

@@ -1,0 +1,38 @@
+"""Reading partitions from one place to another without a group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.client import Consumer, TopicPartition
+    from ottla.columns.record import ConsumerRecord
+
+#: How long one poll waits: how soon Ctrl-C and the end are noticed.
+POLL_S = 0.2
+
+
+def polls(
+    consumer: Consumer, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int] | None
+) -> Iterator[list[ConsumerRecord]]:
+    """What each poll brings, from `begins` to `ends`; on and on without."""
+    consumer.assign(list(begins))
+    for partition, offset in begins.items():
+        consumer.seek(partition, offset)
+    yield from until_ends(consumer, ends)
+
+
+def until_ends(consumer: Consumer, ends: Mapping[TopicPartition, int] | None) -> Iterator[list[ConsumerRecord]]:
+    """What each poll brings, until all that is assigned is read to its end; on and on without ends."""
+    while True:
+        if ends is not None:
+            assigned = consumer.assignment()
+            if assigned and all(_at_end(consumer, each, ends) for each in assigned):
+                return
+        yield consumer.poll(POLL_S)
+
+
+def _at_end(consumer: Consumer, partition: TopicPartition, ends: Mapping[TopicPartition, int]) -> bool:
+    end = ends.get(partition, 0)
+    return end == 0 or consumer.position(partition) >= end

@@ -1,0 +1,90 @@
+"""The records of one topic into another.
+
+Rules:
+- Keys, values, headers and timestamps stay to the byte. With `keeps` the partition of each record stays too; without it
+  the key decides. Offsets are new.
+- A copy that ends early knows what is written for certain, and where to go on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.client import Consumer, Producer, TopicPartition
+from ottla.operations.offsets import Offsets
+from ottla.operations.reading import polls
+from ottla.operations.writing import InputRecord, Writer
+
+if TYPE_CHECKING:
+    from ottla.client import Admin
+    from ottla.columns.record import ConsumerRecord
+
+
+class TopicCopy:
+    """A copy from `begins` to `ends`, with the settings of the clients on both sides."""
+
+    def __init__(
+        self,
+        source: dict[str, object],
+        destination: dict[str, object],
+        begins: Offsets,
+        ends: Offsets,
+        target: str,
+        *,
+        keeps: bool,
+    ) -> None:
+        self._source = source
+        self._destination = destination
+        self._begins = begins
+        self._ends = ends
+        self._target = target
+        self._keeps = keeps
+        self.total = sum(max(0, ends[each] - begins[each]) for each in begins)
+        #: The records that are written for certain, and by partition the offset behind the last of them.
+        self.written = 0
+        self.reached = dict(begins)
+        #: The clients on both sides are there.
+        self.has_begun = False
+        self._sent: deque[tuple[TopicPartition, int]] = deque()
+
+    def run(self, progress: Callable[[int], None]) -> None:
+        """Copy; `progress` is told the records written after each poll. What ends it early is raised, all settled."""
+        with Consumer(self._source) as consumer, Producer(self._destination) as producer:
+            writer = Writer(producer, self._target)
+            self.has_begun = True
+            try:
+                for records in polls(consumer, self._begins, self._ends):
+                    for record in records:
+                        self._send(writer, record)
+                    writer.look()
+                    self._count(writer)
+                    progress(self.written)
+                writer.finish()
+            finally:
+                writer.settle()
+                self._count(writer)
+
+    def _send(self, writer: Writer, record: ConsumerRecord) -> None:
+        partition = TopicPartition(record.topic, record.partition)
+        if record.offset >= self._ends[partition]:
+            return
+        self._sent.append((partition, record.offset))
+        timestamp = record.timestamp if record.timestamp >= 0 else None
+        number = record.partition if self._keeps else None
+        writer.send(InputRecord(record.value, record.key, list(record.headers), number, timestamp, 0))
+
+    def _count(self, writer: Writer) -> None:
+        for _ in range(writer.written - self.written):
+            partition, offset = self._sent.popleft()
+            self.reached[partition] = offset + 1
+        self.written = writer.written
+
+
+def own_settings(ask: Admin, topic: str) -> dict[str, str]:
+    """The settings that a topic has of its own."""
+    from ottla.client import ConfigResource, ResourceType
+
+    entries = ask.describe_config(ConfigResource(ResourceType.TOPIC, topic)).values()
+    return {each.name: each.value for each in entries if each.source.name == "DYNAMIC_TOPIC_CONFIG" and each.value}

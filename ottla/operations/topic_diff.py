@@ -1,0 +1,91 @@
+"""Whether two topics hold the same records and have the same settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+from ottla.operations.offsets import Offsets, bounds, partitions_of
+from ottla.operations.reading import polls
+from ottla.operations.topic_copy import own_settings
+
+if TYPE_CHECKING:
+    from ottla.client import Admin, TopicPartition
+    from ottla.columns.record import ConsumerRecord
+
+_DIFFERENCES_MAX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSide:
+    """One of the two topics: its own settings, where its partitions begin and end, and how clients reach it."""
+
+    settings: dict[str, str]
+    starts: Offsets
+    ends: Offsets
+    client: dict[str, object]
+
+
+def side(ask: Admin, topic: str, client: dict[str, object]) -> TopicSide:
+    """Ask about a topic; its records are read later, with the settings of `client`."""
+    return TopicSide(own_settings(ask, topic), *bounds(ask, partitions_of(ask, topic)), client)
+
+
+def differences(ours: TopicSide, theirs: TopicSide) -> tuple[int, list[str]]:
+    """(records that are equal, what differs). Records are compared where both have as many partitions."""
+    found = [
+        f"setting {name}: {ours.settings.get(name, '(default)')} | {theirs.settings.get(name, '(default)')}"
+        for name in sorted({*ours.settings, *theirs.settings})
+        if ours.settings.get(name) != theirs.settings.get(name)
+    ]
+    if len(ours.ends) != len(theirs.ends):
+        return 0, [*found, f"partitions: {len(ours.ends)} | {len(theirs.ends)} (their records are not compared)"]
+    same = 0
+    for mine, yours in zip(ours.ends, theirs.ends, strict=True):
+        alike, differing = compared(_records(ours, mine), _records(theirs, yours))
+        same += alike
+        found += [f"partition {mine.partition}: {each}" for each in differing]
+    return same, found
+
+
+def _records(topic: TopicSide, partition: TopicPartition) -> Iterator[ConsumerRecord]:
+    from ottla.client import Consumer
+
+    end = topic.ends[partition]
+    with Consumer(topic.client) as consumer:
+        for records in polls(consumer, {partition: topic.starts[partition]}, {partition: end}):
+            yield from (each for each in records if each.offset < end)
+
+
+def compared(ours: Iterator[ConsumerRecord], theirs: Iterator[ConsumerRecord]) -> tuple[int, list[str]]:
+    """How many records are equal, in their order, and the first differences. Offsets may differ."""
+    found: list[str] = []
+    same = rest = 0
+    for mine, yours in zip_longest(ours, theirs):
+        if mine is None or yours is None:
+            rest += 1
+            continue
+        parts = [name for name in ("key", "value", "timestamp") if getattr(mine, name) != getattr(yours, name)]
+        if list(mine.headers) != list(yours.headers):
+            parts.append("headers")
+        if not parts:
+            same += 1
+        elif len(found) < _DIFFERENCES_MAX:
+            shown = ", ".join(f"{each} {_pair(each, mine, yours)}" for each in parts)
+            found.append(f"offset {mine.offset} | {yours.offset}: {shown}")
+        else:
+            found[-1] = found[-1].partition(" (and more")[0] + " (and more)"
+    if rest:
+        found.append(f"{rest:,} records more on one side")
+    return same, found
+
+
+def _pair(part: str, mine: Any, yours: Any) -> str:
+    return f"{_short(getattr(mine, part))} | {_short(getattr(yours, part))}"
+
+
+def _short(value: Any) -> str:
+    text = value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+    return text if len(text) <= 30 else f"{text[:30]}..."
