@@ -17,6 +17,7 @@ import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
+from typing import ClassVar
 
 from ottla.kernel.ports import Disk
 
@@ -36,31 +37,22 @@ class _Corrupt(ValueError):
     """An index file that cannot be what we or Kafka wrote."""
 
 
-class OffsetIndex:
-    """Offset -> position, sparse. `Segment` makes and ends it."""
+class _Index:
+    """Two columns, the first strictly rising, and their file. `Segment` makes and ends it."""
 
-    __slots__ = (
-        "_disk",
-        "_emptied",
-        "_offsets",
-        "_positions",
-        "_written",
-        "base_offset",
-        "entries_max",
-        "path",
-        "rebuild",
-    )
+    __slots__ = ("_disk", "_first", "_second", "_written", "base_offset", "entries_max", "path", "rebuild")
+    #: Bytes of an entry in the file, and the type of the first column; the second is int32.
+    entry_bytes: ClassVar[int]
+    first_type: ClassVar[str]
 
     def __init__(self, disk: Disk, path: str, base_offset: int, bytes_max: int) -> None:
         self._disk = disk
         self.path = path
         self.base_offset = base_offset
-        self.entries_max = bytes_max // OFFSET_ENTRY_BYTES
-        #: The file had entries and was cut to nothing, which a crash could undo until the file is synced.
-        self._emptied = False
-        #: Relative offsets, strictly rising, or None while not loaded; `_positions` goes with it.
-        self._offsets: array[int] | None = None
-        self._positions: array[int] = array("i")
+        self.entries_max = bytes_max // self.entry_bytes
+        #: None while not loaded; the second column goes with it.
+        self._first: array[int] | None = None
+        self._second: array[int] = array("i")
         #: How many entries the file has.
         self._written = 0
         #: Called when the file is damaged; fills this index again.
@@ -72,11 +64,70 @@ class OffsetIndex:
     @property
     def contents(self) -> "Contents":
         """The entries, to be put back when the index cannot be filled again."""
-        return self._offsets, self._positions, self._written
+        return self._first, self._second, self._written
 
     @contents.setter
     def contents(self, kept: "Contents") -> None:
-        self._offsets, self._positions, self._written = kept
+        self._first, self._second, self._written = kept
+
+    @property
+    def file_bytes(self) -> int:
+        """What the file of an inactive segment takes."""
+        return len(self._loaded()) * self.entry_bytes
+
+    def reset(self) -> None:
+        self._first = array(self.first_type)
+        self._second = array("i")
+        self._written = 0
+
+    def encoded(self, start: int = 0) -> bytes:
+        """The entries from number `start` as the file has them."""
+        raise NotImplementedError
+
+    def decoded(self, data: bytes) -> tuple["array[int]", "array[int]"]:
+        """Both columns of a file. `_Corrupt` if they cannot be."""
+        raise NotImplementedError
+
+    def finish(self) -> tuple[int, int] | None:
+        """Write the file as it is to be: the segment will not grow any more, for now.
+
+        (its size, the size it had); None when the index was never loaded.
+        """
+        if self._first is None:
+            return None
+        data, position = self.encoded(self._written), self._written * self.entry_bytes
+        sizes = _bring_up_to_date(self._disk, self.path, data, position)
+        self._written = sizes[0] // self.entry_bytes
+        return sizes
+
+    def _keep(self, keep: int) -> None:
+        """Drop all but the first `keep` entries."""
+        del self._loaded()[keep:]
+        del self._second[keep:]
+        self._written = min(self._written, keep)
+
+    def _loaded(self) -> "array[int]":
+        if self._first is None:
+            try:
+                self._first, self._second = self.decoded(_read(self._disk, self.path, self.entry_bytes))
+                self._written = len(self._first)
+            except _Corrupt:
+                self.rebuild()
+            assert self._first is not None
+        return self._first
+
+
+class OffsetIndex(_Index):
+    """Offset (relative to the base) -> position, sparse."""
+
+    __slots__ = ("_emptied",)
+    entry_bytes = OFFSET_ENTRY_BYTES
+    first_type = "i"
+
+    def __init__(self, disk: Disk, path: str, base_offset: int, bytes_max: int) -> None:
+        super().__init__(disk, path, base_offset, bytes_max)
+        #: The file had entries and was cut to nothing, which a crash could undo until the file is synced.
+        self._emptied = False
 
     @property
     def is_full(self) -> bool:
@@ -85,12 +136,7 @@ class OffsetIndex:
     @property
     def never_had_content(self) -> bool:
         """True if its file is empty and was never cut; False also when that is not known without reading the file."""
-        return self._offsets is not None and not len(self._offsets) and not self._emptied
-
-    @property
-    def file_bytes(self) -> int:
-        """What the file of an inactive segment takes."""
-        return len(self._loaded()) * OFFSET_ENTRY_BYTES
+        return self._first is not None and not len(self._first) and not self._emptied
 
     @property
     def last_offset(self) -> int:
@@ -101,114 +147,68 @@ class OffsetIndex:
     def entries(self) -> list[tuple[int, int]]:
         """(offset, position) of all."""
         base = self.base_offset
-        return [(base + offset, position) for offset, position in zip(self._loaded(), self._positions, strict=True)]
+        return [(base + offset, position) for offset, position in zip(self._loaded(), self._second, strict=True)]
 
     def append(self, offset: int, position: int) -> None:
         offsets = self._loaded()
         relative = offset - self.base_offset
         assert not offsets or relative > offsets[-1], "offsets in an index rise"
         offsets.append(relative)
-        self._positions.append(position)
+        self._second.append(position)
 
     def lookup(self, offset: int) -> tuple[int, int]:
         """The last entry whose offset is not above `offset`; (base offset, 0) if there is none."""
-        slot = bisect_right(self._loaded(), offset - self.base_offset) - 1
-        if slot < 0:
-            return self.base_offset, 0
-        return self.base_offset + self._loaded()[slot], self._positions[slot]
+        return self._at(bisect_right(self._loaded(), offset - self.base_offset) - 1)
 
     def lookup_position(self, position: int) -> tuple[int, int]:
         """The last entry whose batch begins before `position`; (base offset, 0) if there is none."""
-        slot = bisect_left(self._loaded_positions(), position) - 1
+        self._loaded()
+        return self._at(bisect_left(self._second, position) - 1)
+
+    def _at(self, slot: int) -> tuple[int, int]:
         if slot < 0:
             return self.base_offset, 0
-        return self.base_offset + self._loaded()[slot], self._positions[slot]
+        return self.base_offset + self._loaded()[slot], self._second[slot]
 
     def truncate(self, offset: int) -> None:
         """Drop the entries at and above `offset`."""
-        offsets = self._loaded()
-        keep = bisect_left(offsets, offset - self.base_offset)
-        del offsets[keep:]
-        del self._positions[keep:]
-        self._written = min(self._written, keep)
-
-    def reset(self) -> None:
-        self._offsets = array("i")
-        self._positions = array("i")
-        self._written = 0
+        self._keep(bisect_left(self._loaded(), offset - self.base_offset))
 
     def encoded(self, start: int = 0) -> bytes:
         """The entries from number `start` as the file has them."""
         offsets = self._loaded()[start:]
         both = array("i", bytes(OFFSET_ENTRY_BYTES * len(offsets)))
         both[0::2] = offsets
-        both[1::2] = self._positions[start:]
+        both[1::2] = self._second[start:]
         if _SWAP:
             both.byteswap()
         return both.tobytes()
 
-    def finish(self) -> None:
-        """Write the file as it is to be: the segment will not grow any more, for now."""
-        if self._offsets is not None:
-            data, position = self.encoded(self._written), self._written * OFFSET_ENTRY_BYTES
-            size, was = _bring_up_to_date(self._disk, self.path, data, position)
-            self._written = size // OFFSET_ENTRY_BYTES
-            self._emptied = self._emptied or (not size and was > 0)
-
-    def _loaded_positions(self) -> "array[int]":
-        self._loaded()
-        return self._positions
-
-    def _loaded(self) -> "array[int]":
-        if self._offsets is None:
-            try:
-                self._load()
-            except _Corrupt:
-                self.rebuild()
-            assert self._offsets is not None
-        return self._offsets
-
-    def _load(self) -> None:
-        both = array("i", _read(self._disk, self.path, OFFSET_ENTRY_BYTES))
+    def decoded(self, data: bytes) -> tuple["array[int]", "array[int]"]:
+        """Relative offsets and positions."""
+        both = array("i", data)
         if _SWAP:
             both.byteswap()
-        offsets = both[0::2]
-        positions = both[1::2]
+        offsets, positions = both[0::2], both[1::2]
         if len(offsets) and (offsets[-1] < offsets[0] or positions[-1] < positions[0] or offsets[0] < 0):
             raise _Corrupt
-        self._offsets = offsets
-        self._positions = positions
-        self._written = len(offsets)
+        return offsets, positions
+
+    def finish(self) -> tuple[int, int] | None:
+        """As `_Index.finish`; remembers that the file was emptied."""
+        sizes = super().finish()
+        if sizes is not None:
+            size, was = sizes
+            self._emptied = self._emptied or (not size and was > 0)
+        return sizes
 
 
-class TimeIndex:
-    """Timestamp -> offset, sparse. `Segment` makes and ends it."""
+class TimeIndex(_Index):
+    """Timestamp -> offset (relative to the base), sparse."""
 
-    __slots__ = ("_disk", "_offsets", "_timestamps", "_written", "base_offset", "entries_max", "path", "rebuild")
-
-    def __init__(self, disk: Disk, path: str, base_offset: int, bytes_max: int) -> None:
-        self._disk = disk
-        self.path = path
-        self.base_offset = base_offset
-        self.entries_max = bytes_max // TIME_ENTRY_BYTES
-        #: Strictly rising, or None while not loaded; `_offsets` (relative) goes with it.
-        self._timestamps: array[int] | None = None
-        self._offsets: array[int] = array("i")
-        self._written = 0
-        #: Called when the file is damaged; fills this index again.
-        self.rebuild: Callable[[], None] = self.reset
-
-    def __len__(self) -> int:
-        return len(self._loaded())
-
-    @property
-    def contents(self) -> "Contents":
-        """The entries, to be put back when the index cannot be filled again."""
-        return self._timestamps, self._offsets, self._written
-
-    @contents.setter
-    def contents(self, kept: "Contents") -> None:
-        self._timestamps, self._offsets, self._written = kept
+    __slots__ = ()
+    entry_bytes = TIME_ENTRY_BYTES
+    first_type = "q"
 
     @property
     def is_full(self) -> bool:
@@ -216,54 +216,42 @@ class TimeIndex:
         return len(self._loaded()) >= self.entries_max - 1
 
     @property
-    def file_bytes(self) -> int:
-        """What the file of an inactive segment takes."""
-        return len(self._loaded()) * TIME_ENTRY_BYTES
-
-    @property
     def last(self) -> tuple[int, int]:
         """(timestamp, offset) of the last entry, or (-1, base offset)."""
-        timestamps = self._loaded()
-        return (timestamps[-1], self.base_offset + self._offsets[-1]) if timestamps else (-1, self.base_offset)
+        return self._at(len(self._loaded()) - 1)
 
     def entries(self) -> list[tuple[int, int]]:
         """(timestamp, offset) of all."""
         base = self.base_offset
-        return [(timestamp, base + offset) for timestamp, offset in zip(self._loaded(), self._offsets, strict=True)]
+        return [(timestamp, base + offset) for timestamp, offset in zip(self._loaded(), self._second, strict=True)]
 
     def append(self, timestamp: int, offset: int) -> None:
         """Add an entry, unless the last one has as great a timestamp."""
         timestamps = self._loaded()
         if timestamp > (timestamps[-1] if timestamps else -1):
             timestamps.append(timestamp)
-            self._offsets.append(offset - self.base_offset)
+            self._second.append(offset - self.base_offset)
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
         """The last entry whose timestamp is not above `timestamp`; (-1, base offset) if there is none."""
-        slot = bisect_right(self._loaded(), timestamp) - 1
+        return self._at(bisect_right(self._loaded(), timestamp) - 1)
+
+    def _at(self, slot: int) -> tuple[int, int]:
         if slot < 0:
             return -1, self.base_offset
-        return self._loaded()[slot], self.base_offset + self._offsets[slot]
+        return self._loaded()[slot], self.base_offset + self._second[slot]
 
     def truncate(self, offset: int) -> None:
         """Drop the entries at and above `offset`."""
-        timestamps = self._loaded()
-        keep = bisect_left(self._offsets, offset - self.base_offset)
-        del timestamps[keep:]
-        del self._offsets[keep:]
-        self._written = min(self._written, keep)
-
-    def reset(self) -> None:
-        self._timestamps = array("q")
-        self._offsets = array("i")
-        self._written = 0
+        self._loaded()
+        self._keep(bisect_left(self._second, offset - self.base_offset))
 
     def encoded(self, start: int = 0) -> bytes:
         """The entries from number `start` as the file has them.
 
         Byte by byte in strides: a full index has 800,000 entries, and packing them singly holds the loop up for long.
         """
-        timestamps, offsets = self._loaded()[start:], self._offsets[start:]
+        timestamps, offsets = self._loaded()[start:], self._second[start:]
         if _SWAP:
             timestamps.byteswap()
             offsets.byteswap()
@@ -275,22 +263,8 @@ class TimeIndex:
             entries[8 + byte :: TIME_ENTRY_BYTES] = second[byte::4]
         return bytes(entries)
 
-    def finish(self) -> None:
-        if self._timestamps is not None:
-            data, position = self.encoded(self._written), self._written * TIME_ENTRY_BYTES
-            self._written = _bring_up_to_date(self._disk, self.path, data, position)[0] // TIME_ENTRY_BYTES
-
-    def _loaded(self) -> "array[int]":
-        if self._timestamps is None:
-            try:
-                self._load()
-            except _Corrupt:
-                self.rebuild()
-            assert self._timestamps is not None
-        return self._timestamps
-
-    def _load(self) -> None:
-        data = _read(self._disk, self.path, TIME_ENTRY_BYTES)
+    def decoded(self, data: bytes) -> tuple["array[int]", "array[int]"]:
+        """Timestamps and relative offsets."""
         timestamps = array("q")
         offsets = array("i")
         for timestamp, offset in _TIME_ENTRY.iter_unpack(data):
@@ -298,9 +272,7 @@ class TimeIndex:
             offsets.append(offset)
         if timestamps and (timestamps[-1] < timestamps[0] or offsets[-1] < 0):
             raise _Corrupt
-        self._timestamps = timestamps
-        self._offsets = offsets
-        self._written = len(timestamps)
+        return timestamps, offsets
 
 
 def _read(disk: Disk, path: str, entry_bytes: int) -> bytes:
