@@ -20,7 +20,7 @@ _DIFFERENCES_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class TopicSide:
-    """One of the two topics: its own settings, where its partitions begin and end, and how clients reach it."""
+    """A topic that is compared: its own settings, where its partitions begin and end, how clients reach it."""
 
     settings: dict[str, str]
     starts: Offsets

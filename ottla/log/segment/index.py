@@ -14,6 +14,7 @@ Rules:
 
 import struct
 import sys
+from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
@@ -37,7 +38,7 @@ class _Corrupt(ValueError):
     """An index file that cannot be what we or Kafka wrote."""
 
 
-class _Index:
+class _Index(ABC):
     """Two columns, the first strictly rising, and their file. `Segment` makes and ends it."""
 
     __slots__ = ("_disk", "_first", "_second", "_written", "base_offset", "entries_max", "path", "rebuild")
@@ -80,13 +81,13 @@ class _Index:
         self._second = array("i")
         self._written = 0
 
+    @abstractmethod
     def encoded(self, start: int = 0) -> bytes:
         """The entries from number `start` as the file has them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def decoded(self, data: bytes) -> tuple["array[int]", "array[int]"]:
         """Both columns of a file. `_Corrupt` if they cannot be."""
-        raise NotImplementedError
 
     def finish(self) -> tuple[int, int] | None:
         """Write the file as it is to be: the segment will not grow any more, for now.
