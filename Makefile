@@ -177,8 +177,9 @@ chaos: $(VENV)/.dev
 	@$(PY) -m tests.chaos --minutes $(or $(MINUTES),5) --seed $(SEED) --nodes $(or $(NODES),ottla) --faults '$(FAULTS)' $(if $(HISTORY),--history '$(HISTORY)') $(if $(BROKEN),--broken '$(BROKEN)') $(ARGS)
 
 # Bugs planted in a copy of the product, each of which must make the checker of the world cry.
+# REAL=1 plants two of them in real processes (root, as chaos).
 broken: $(VENV)/.dev
-	@$(PY) -m tests.chaos.broken $(ARGS)
+	@$(PY) -m tests.chaos.broken $(if $(REAL),--real) $(ARGS)
 
 crash: $(VENV)/.dev
 	@$(PY) -m tests.crash --kills $(KILLS) --seed $(SEED) --jobs $(JOBS) $(if $(RESUME),--resume) $(ARGS)

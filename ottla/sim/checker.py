@@ -64,6 +64,11 @@ def check(
     _once_and_in_order(ledger, logs)
     for name, seen in ledger.seen.items():
         _seen(name, ledger, seen, logs)
+    check_commits(ledger, committed)
+
+
+def check_commits(ledger: WorkloadLedger, committed: Mapping[tuple[str, int], int | None]) -> None:
+    """Hold the confirmed commits of a ledger against those that there are."""
     for (group, partition), position in ledger.committed.items():
         now = committed.get((group, partition))
         if now is None or now < position:

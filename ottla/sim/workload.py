@@ -15,13 +15,15 @@ from random import Random
 
 from ottla.client import AsyncConsumer, AsyncProducer, TopicPartition
 from ottla.kernel.error import KafkaError, OttlaError
-from ottla.sim.checker import SentRecord, WorkloadLedger
+from ottla.sim.checker import Broken, SentRecord, WorkloadLedger
 from ottla.sim.history import PollOperation, SendOperation
 
 _PAUSE_S = (0.05, 1.5)
 _BURST_MAX = 12
 _DELIVERY_MS = 20_000
 _REQUEST_MS = 4_000
+#: A second apart: longer than any session of a broker in a world.
+_LOOKS = 20
 PARTITIONS = 3
 Going = Callable[[], bool]
 
@@ -103,6 +105,48 @@ async def _commit(consumer: AsyncConsumer, group: str, ledger: WorkloadLedger, p
     await consumer.commit({TopicPartition(ledger.topic, index): offset for index, offset in positions.items()})
     for index, offset in positions.items():
         ledger.committed[group, index] = max(offset, ledger.committed.get((group, index), 0))
+
+
+async def commit_in_turn(
+    group: str, servers: str, ledger: WorkloadLedger, rng: Random, going: Going, confirmed: Callable[[], None]
+) -> None:
+    """Commit ever greater offsets as the only client of a group; Broken when a confirmed one is gone for good.
+
+    `confirmed` is called after each. What is there is asked before the next one: a later commit would hide a loss.
+    """
+    partitions = [TopicPartition(ledger.topic, index) for index in range(PARTITIONS)]
+    position = 0
+    while going():
+        try:
+            async with AsyncConsumer(
+                servers,
+                group_id=group,
+                enable_auto_commit=False,
+                request_timeout_ms=_REQUEST_MS,
+                default_api_timeout_ms=_DELIVERY_MS,
+            ) as consumer:
+                consumer.assign(partitions)
+                while going():
+                    await _still_there(consumer, group, ledger)
+                    position += 1
+                    await _commit(consumer, group, ledger, dict.fromkeys(range(PARTITIONS), position))
+                    confirmed()
+                    await asyncio.sleep(rng.uniform(*_PAUSE_S))
+        except (KafkaError, OttlaError):
+            await asyncio.sleep(rng.uniform(*_PAUSE_S))
+
+
+async def _still_there(consumer: AsyncConsumer, group: str, ledger: WorkloadLedger) -> None:
+    """A coordinator that is one no more may answer what was true; it ends with its session."""
+    wanted = {TopicPartition(ledger.topic, index): at for (_, index), at in ledger.committed.items()}
+    lost: list[str] = []
+    for _ in range(_LOOKS):
+        told = await consumer.committed(list(wanted)) if wanted else {}
+        lost = [f"{each}: {told.get(each)} of {at}" for each, at in wanted.items() if (told.get(each) or 0) < at]
+        if not lost:
+            return
+        await asyncio.sleep(1)
+    raise Broken(f"commits of {group} that were confirmed went back: {', '.join(lost)}")
 
 
 async def read_all(servers: str, topic: str, *, committed: bool = False) -> dict[int, list[tuple[int, bytes]]]:

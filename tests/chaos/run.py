@@ -18,15 +18,17 @@ from time import monotonic_ns
 
 from ottla.client import AsyncAdmin, NewTopic
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
-from ottla.sim.checker import Broken, WorkloadLedger, check
+from ottla.sim.checker import Broken, WorkloadLedger, check, check_commits
 from ottla.sim.history import OperationHistory
-from ottla.sim.workload import PARTITIONS, consume, produce, read_all, read_commits, until_it_works
+from ottla.sim.workload import PARTITIONS, commit_in_turn, consume, produce, read_all, read_commits, until_it_works
 from tests.chaos.fault import CLOCK, KINDS, SLOW, Faults
 from tests.chaos.network import Network
 from tests.chaos.nodes import ChaosNodes
 
 _TOPIC = "records"
 _GROUP = "group"
+#: The group of one client, whose commits are looked at before each next one.
+_ALONE = "alone"
 _CALM_S = 180.0
 _NODES = 3
 _PRODUCERS = 2
@@ -63,6 +65,7 @@ async def chaos(
         raise OttlaError(f"FAULTS={unknown[0]} is unknown; these are known: {','.join(KINDS)}")
     rng = Random(seed)
     ledger = WorkloadLedger(_TOPIC, history=OperationHistory(monotonic_ns) if history is not None else None)
+    commits = WorkloadLedger(_TOPIC)
     with (
         Network(_NODES, proxies=SLOW in names) as network,
         ChaosNodes(kind, network, directory, voters, moved_clocks=CLOCK in names, product=product) as nodes,
@@ -80,6 +83,11 @@ async def chaos(
                 asyncio.create_task(consume(f"c{n}", _GROUP, servers, ledger, Random(f"{seed} c{n}"), lambda: going))
                 for n in range(_CONSUMERS)
             ]
+            tasks.append(
+                asyncio.create_task(
+                    commit_in_turn(_ALONE, servers, commits, Random(f"{seed} alone"), lambda: going, lambda: None)
+                )
+            )
             await faults.run(asyncio.get_running_loop().time() + seconds)
             going = False
             nodes.revive()
@@ -90,6 +98,7 @@ async def chaos(
                 ledger.history.read_to_the_end("last", logs)
             committed = await read_commits(servers, _GROUP, _TOPIC)
             check(ledger, logs, committed)
+            check_commits(commits, await read_commits(servers, _ALONE, _TOPIC))
             for node in network.nodes:
                 nodes.stop(node)
             _same_on_all_disks([nodes.data(node) for node in network.nodes])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from tests.world.cluster import run_cluster_history
+from tests.world.commits import run_commits
 from tests.world.eos import run_eos
 from tests.world.history import History, run_history
 from tests.world.replicated import run_replicated
@@ -20,6 +21,8 @@ PROFILES: dict[str, Callable[[int], History]] = {
     "voters": partial(run_cluster_history, voters=3),
     # A controller and three brokers, three replicas a partition.
     "replicated": run_replicated,
-    # The same, and clients that want every record once: transactions, groups of both protocols, a share group.
+    # The same without faults but one: the coordinator of a group dies right after it has confirmed a commit.
+    "commits": run_commits,
+    # The replicated one, and clients that want every record once: transactions, groups of both protocols, share groups.
     "eos": run_eos,
 }
