@@ -70,6 +70,16 @@ def test_roles_that_say_nothing_are_refused(tool: Tool) -> None:
     assert tool("acls", "revoke", "ann", "--produce", "orders").code == 2
 
 
+def test_revoke_takes_only_what_was_granted(tool: Tool) -> None:
+    tool("acls", "grant", "ann", "--produce", "orders", "--host", "10.0.0.1")
+    tool("acls", "grant", "ann", "--produce", "orders")
+    tool("acls", "deny", "ann", "write", "topic", "orders")
+    removed = tool("acls", "revoke", "ann", "--produce", "orders", "-y", "--json").json
+    assert {(each["host"], each["permission"]) for each in removed} == {("*", "allow")}
+    left = tool("acls", "list", "-p", "ann", "--json").json
+    assert {(each["host"], each["permission"]) for each in left} == {("10.0.0.1", "allow"), ("*", "deny")}
+
+
 def test_an_administrator_may_do_everything() -> None:
     acls = granted("User:ann", administer=True)
     assert {each.resource for each in acls} == set(AclResource) - {AclResource.ANY}

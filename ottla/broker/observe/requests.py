@@ -20,8 +20,8 @@ from ottla.broker.call.reply import Later
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.wire.api import ApiKey
-from ottla.wire.api.fetch import FetchRequest, FetchResponse
-from ottla.wire.api.produce import ProduceRequest
+from ottla.wire.api.fetch import FetchResponse
+from ottla.wire.api.produce import ProduceRequest, TopicProduceData
 from ottla.wire.batch import HEADER_BYTES
 
 #: Upper bounds in milliseconds: 10 us to about 40 s.
@@ -88,13 +88,14 @@ class Requests:
         """The handler, counted. `has_topics`: are Produce and Fetch those of topics, as on brokers' listeners?"""
         inner, name, seconds = handler.function, handler.api.name, self._seconds
         counts, durations = self.counts, self.durations.setdefault(name, Durations())
-        key = handler.api.key if has_topics else None
+        is_produce = has_topics and handler.api.key == ApiKey.PRODUCE
+        is_fetch = has_topics and handler.api.key == ApiKey.FETCH
 
         def function(call: Call, request: Any) -> Any:
             began = seconds()
             counts[name, call.version] += 1
             # What is behind the records' views is gone when a short request is answered later; a long one has a copy.
-            taken = _all(_taken(request)) if key == ApiKey.PRODUCE and not call.is_long else None
+            taken = _taken(request) if is_produce and not call.is_long else None
 
             def finished(reply: Any) -> None:
                 durations.add((seconds() - began) * 1000)
@@ -103,10 +104,19 @@ class Requests:
                     return
                 if getattr(reply, "error_code", 0):
                     self.errors[name, _name_of(reply.error_code)] += 1
-                if key == ApiKey.PRODUCE:
-                    _carry_out(call, self._produced(call, request, taken, reply))
-                elif key == ApiKey.FETCH:
-                    _carry_out(call, self._fetched(call, request, reply))
+                if is_produce:
+                    if taken is None:
+                        _beside(call, self._produced_long(call, request, reply))
+                    else:
+                        self._failed("Produce", getattr(reply, "responses", ()), "partition_responses", taken)
+                        self._written(taken.values())
+                elif is_fetch:
+                    is_replica = max(request.replica_id, request.replica_state.replica_id) >= 0
+                    if call.is_long:
+                        _beside(call, self._fetched_long(call, reply, is_replica=is_replica))
+                    else:
+                        for topic in reply.responses:
+                            self._fetched(call, topic, topic.partitions, is_replica=is_replica)
 
             try:
                 reply = inner(call, request)
@@ -133,77 +143,87 @@ class Requests:
             for name in [each for each in counter if each not in topics]:
                 del counter[name]
 
-    def _produced(
-        self, call: Call, request: ProduceRequest, taken: list[_Batch] | None, reply: Any
-    ) -> Generator[None, None, None]:
-        failed = set()
-        # Without acks there is no answer that would say what failed.
-        for number, (topic, each) in enumerate(_partitions(getattr(reply, "responses", ()), "partition_responses"), 1):
-            if each.error_code:
-                self.errors["Produce", _name_of(each.error_code)] += 1
-                failed.add((topic.topic_id if call.version >= _BY_ID_SINCE else topic.name, each.index))
-            if not number % _PARTITIONS_A_STEP:
-                yield
-        if taken is None:
-            taken = yield from _taken(request)
-        for number, (name, topic_id, index, size, count) in enumerate(taken, 1):
-            key = topic_id if call.version >= _BY_ID_SINCE else name
+    def _failed(self, name: str, topics: Iterable[Any], attribute: str, taken: dict[_Key, _Batch]) -> None:
+        """Count the errors of partitions, and drop from `taken` what was not written."""
+        for topic in topics:
+            for each in getattr(topic, attribute):
+                if each.error_code:
+                    self.errors[name, _name_of(each.error_code)] += 1
+                    taken.pop((topic.name, topic.topic_id, each.index), None)
+
+    def _written(self, batches: Iterable[_Batch]) -> None:
+        for name, topic_id, size, count in batches:
             known = name or self._topic_name(topic_id)
-            if known is not None and (key, index) not in failed:
+            if known is not None:
                 self.bytes_in[known] += size
                 self.messages_in[known] += count
-            if not number % _PARTITIONS_A_STEP:
+
+    def _produced_long(self, call: Call, request: ProduceRequest, reply: Any) -> Generator[None, None, None]:
+        failed = set()
+        # Without acks there is no answer that would say what failed.
+        for topic in getattr(reply, "responses", ()):
+            for some in _pieces(topic.partition_responses):
+                for each in some:
+                    if each.error_code:
+                        self.errors["Produce", _name_of(each.error_code)] += 1
+                        failed.add((topic.name, topic.topic_id, each.index))
+                yield
+        for asked in request.topic_data:
+            for some in _pieces(asked.partition_data):
+                piece = TopicProduceData(name=asked.name, topic_id=asked.topic_id, partition_data=some)
+                taken = _taken(ProduceRequest(topic_data=[piece]))
+                self._written(batch for key, batch in taken.items() if key not in failed)
                 yield
 
-    def _fetched(self, call: Call, request: FetchRequest, reply: FetchResponse) -> Generator[None, None, None]:
-        is_replica = max(request.replica_id, request.replica_state.replica_id) >= 0
-        for number, (topic, each) in enumerate(_partitions(reply.responses, "partitions"), 1):
-            size = len(each.records) if each.records is not None else 0
+    def _fetched(self, call: Call, topic: Any, partitions: Iterable[Any], *, is_replica: bool) -> None:
+        size = 0
+        for each in partitions:
             if each.error_code:
                 self.errors["Fetch", _name_of(each.error_code)] += 1
-            elif size and is_replica:
-                self.replication_bytes_out += size
-            elif size:
-                known = self._topic_name(topic.topic_id) if call.version >= _BY_ID_SINCE else topic.topic
-                if known is not None:
-                    self.bytes_out[known] += size
-            if not number % _PARTITIONS_A_STEP:
+            elif each.records:
+                size += len(each.records)
+        if size and is_replica:
+            self.replication_bytes_out += size
+        elif size:
+            known = self._topic_name(topic.topic_id) if call.version >= _BY_ID_SINCE else topic.topic
+            if known is not None:
+                self.bytes_out[known] += size
+
+    def _fetched_long(self, call: Call, reply: FetchResponse, *, is_replica: bool) -> Generator[None, None, None]:
+        for topic in reply.responses:
+            for some in _pieces(topic.partitions):
+                self._fetched(call, topic, some, is_replica=is_replica)
                 yield
 
 
-#: A batch that is to be written: topic, topic id, partition, bytes, records.
-_Batch = tuple[str, Uuid, int, int, int]
+#: A partition: topic (empty where it has only an id), topic id, index.
+_Key = tuple[str, Uuid, int]
+#: A batch that is to be written: topic, topic id, bytes, records.
+_Batch = tuple[str, Uuid, int, int]
 
 
-def _taken(request: ProduceRequest) -> Generator[None, None, list[_Batch]]:
-    found: list[_Batch] = []
-    for number, (topic, each) in enumerate(_partitions(request.topic_data, "partition_data"), 1):
-        if each.records is not None and len(each.records) >= HEADER_BYTES:
-            (count,) = _COUNT.unpack_from(each.records, _COUNT_AT)
-            found.append((topic.name, topic.topic_id, each.index, len(each.records), count))
-        if not number % _PARTITIONS_A_STEP:
-            yield
+def _taken(request: ProduceRequest) -> dict[_Key, _Batch]:
+    found: dict[_Key, _Batch] = {}
+    for topic in request.topic_data:
+        name, topic_id = topic.name, topic.topic_id
+        for each in topic.partition_data:
+            records = each.records
+            if records is not None and len(records) >= HEADER_BYTES:
+                found[name, topic_id, each.index] = (
+                    name,
+                    topic_id,
+                    len(records),
+                    _COUNT.unpack_from(records, _COUNT_AT)[0],
+                )
     return found
 
 
-def _partitions(topics: Iterable[Any], attribute: str) -> Iterator[tuple[Any, Any]]:
-    return ((topic, each) for topic in topics for each in getattr(topic, attribute))
+def _pieces(partitions: list[Any]) -> Iterator[list[Any]]:
+    return (partitions[first : first + _PARTITIONS_A_STEP] for first in range(0, len(partitions), _PARTITIONS_A_STEP))
 
 
-def _all(steps: Generator[None, None, list[_Batch]]) -> list[_Batch]:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            return list(done.value)
-
-
-def _carry_out(call: Call, steps: Generator[None, None, None]) -> None:
-    """Now, or for a long request a step at a time, while others have their turns."""
-    if not call.is_long:
-        for _ in steps:
-            pass
-        return
+def _beside(call: Call, steps: Generator[None, None, None]) -> None:
+    """Carry `steps` out one by one, while others have their turns."""
 
     def step() -> None:
         if next(steps, steps) is not steps:
