@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from datetime import timedelta
 
-from ottla.streams import JoinWindows, KStream, StreamsBuilder, TimeWindows, value
+from ottla.streams import JoinWindows, KStream, Materialized, StreamsBuilder, TimeWindows, value
 from ottla.streams.application import Application
 
 Lane = str
@@ -31,7 +31,8 @@ def windowed_count(builder: StreamsBuilder, lane: Lane, source: str, other: str,
     if lane == "columns":
         table = windows.count()
     else:
-        table = windows.aggregate(lambda: 0, lambda key, text, count: count + 1)
+        longs = Materialized("counts", value_serde="long")
+        table = windows.aggregate(lambda: 0, lambda key, text, count: count + 1, materialized=longs)
     table.to_stream().to(output, value_serde="long")
 
 

@@ -43,10 +43,11 @@ def main() -> None:
 
 def steps(node: ottla.Node, servers: str) -> None:
     """`STEPS` records, one after another."""
-    reading: dict[str, Any] = {"isolation_level": "read_committed", "auto_offset_reset": "latest"}
-    reader = Consumer(servers, client_id="reader", **reading)
+    out = TopicPartition("out", 0)
+    reader = Consumer(servers, client_id="reader", isolation_level="read_committed")
     with Producer(servers, linger_ms=0, client_id="sender") as producer, reader as consumer:
-        consumer.assign([TopicPartition("out", 0)])
+        consumer.assign([out])
+        consumer.seek(out, consumer.end_offsets([out])[out])
         one(producer, consumer)
         with node.faults.watch() as seen:
             waits = [one(producer, consumer) for _ in range(STEPS)]
