@@ -40,7 +40,8 @@ class JoinWindow(Fused):
             emit(key, value, timestamp, headers)
             if key is not None:
                 try:
-                    put(key, value, timestamp)
+                    # The record may come from another join, with a timestamp of its own.
+                    put(key, value, timestamp, timestamp)
                 except Exception as error:
                     failed(key, value, timestamp, headers, error)
 

@@ -60,8 +60,11 @@ class WindowStore(Store):
         #: By key and start the values that were put last, and the bytes that they stand under.
         self._recent: dict[tuple[Any, int], tuple[ValueAndTimestamp, bytes]] = {}
 
-    def put(self, key: Any, value: Any, start: int) -> None:
-        """Set the value of a window; None deletes it (nothing, where duplicates are kept)."""
+    def put(self, key: Any, value: Any, start: int, logged_at: int | None = None) -> None:
+        """Set the value of a window; None deletes it (nothing, where duplicates are kept).
+
+        `logged_at`: the timestamp in the changelog; by default the value's own, or that of the task's record.
+        """
         late = start < self._observed.value - self.spec.retention_ms
         number = 0
         if self.spec.duplicates:
@@ -73,6 +76,8 @@ class WindowStore(Store):
             data, logged, timestamp = None, None, self._now() if value is None else value[1]
         else:
             data, logged, timestamp = self._write(value)
+        if logged_at is not None:
+            timestamp = logged_at
         # Kafka Streams logs also what the store then does not take.
         if self._log is not None:
             self._log(self.name, place, logged, timestamp)
@@ -248,9 +253,9 @@ class TimestampedWindowStore(WindowStore):
                 return known[0]
         return super().fetch_one(key, start)
 
-    def put(self, key: Any, value: Any, start: int) -> None:
+    def put(self, key: Any, value: Any, start: int, logged_at: int | None = None) -> None:
         if value is None or value[0].__class__ not in self._exact or key.__class__ not in FIXED:
-            super().put(key, value, start)
+            super().put(key, value, start, logged_at)
             return
         known = self._recent.get((key, start))
         if known is not None and start >= self._observed.value - self.spec.retention_ms:
