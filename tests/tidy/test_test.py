@@ -3,6 +3,7 @@
 import ast
 import re
 
+from tests.mutants.mutant import ROOT, load
 from tests.tidy.source import modules, tree
 
 #: Where other programs are the point.
@@ -116,6 +117,12 @@ def test_only_tests_about_programs_start_programs() -> None:
         or (isinstance(node, ast.ImportFrom) and node.module == "subprocess")
     }
     assert sorted(found) == []
+
+
+def test_every_planted_bug_fits_the_source() -> None:
+    """Who moves a line moves the bug that is planted there."""
+    found = {f"{each.package}/{each.name}": each.misfit(ROOT) for each in load()}
+    assert {name: why for name, why in found.items() if why} == {}
 
 
 def test_every_test_file_holds_tests() -> None:
