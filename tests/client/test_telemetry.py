@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 import threading
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 import pytest
 
 import ottla
 from ottla.broker.limits.telemetry import ClientMetrics
 from ottla.client import Admin, ConfigResource, Consumer, Producer, ResourceType, ShareConsumer
+from ottla.client.connection.cluster import Cluster
 from ottla.client.connection.otlp import Point, metrics_data
+from ottla.client.connection.telemetry import TelemetryPush
+from ottla.kernel.error import ErrorCode
+from ottla.wire.api.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+from ottla.wire.api.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
 _INTERVAL_MS = "100"
 
@@ -213,3 +223,52 @@ def test_who_is_not_asked_or_does_not_want_to_pushes_nothing(
     with Producer(node.bootstrap_servers, enable_metrics_push=push) as producer:
         producer.send("quiet", b"v").result()
     assert not receiver.pushes
+
+
+class Broker:
+    """A cluster of one broker that asks for every metric, and answers a push as it is told to."""
+
+    def __init__(self, *answers: ErrorCode | None) -> None:
+        """`answers` to the pushes in their order, None for one that never comes; any more succeed."""
+        self.settings = SimpleNamespace(request_timeout_ms=30_000)
+        self.on_update: list[Callable[[], None]] = []
+        self.totals: list[float] = []
+        self.pushed = asyncio.Event()
+        self._answers = iter(answers)
+
+    async def any(self) -> Broker:
+        return self
+
+    async def call(self, request: Any, _answer: Any, *, timeout_ms: int) -> Any:
+        if isinstance(request, GetTelemetrySubscriptionsRequest):
+            return GetTelemetrySubscriptionsResponse(
+                requested_metrics=["*"], push_interval_ms=1, delta_temporality=True, telemetry_max_bytes=1 << 20
+            )
+        assert isinstance(request, PushTelemetryRequest)
+        self.totals += [point.value for _, point in decode(request.metrics)[1]]
+        self.pushed.set()
+        code = next(self._answers, ErrorCode.NONE)
+        if code is None:
+            await asyncio.get_running_loop().create_future()
+        return PushTelemetryResponse(error_code=cast(ErrorCode, code))
+
+
+@pytest.mark.parametrize(
+    ("first", "totals"),
+    [
+        pytest.param(None, [5, 0], id="a push whose answer the close does not wait for is not told again"),
+        pytest.param(ErrorCode.THROTTLING_QUOTA_EXCEEDED, [5, 5], id="a push that was refused is told again"),
+    ],
+)
+def test_a_sum_is_counted_once(first: ErrorCode | None, totals: list[float]) -> None:
+    async def run() -> list[float]:
+        broker = Broker(first)
+        push = TelemetryPush(
+            cast(Cluster, broker), lambda: iter([Point("sent.total", (), 5.0, True)]), dict, enabled=True
+        )
+        broker.on_update[0]()
+        await broker.pushed.wait()
+        await push.close()
+        return broker.totals
+
+    assert asyncio.run(run())[:2] == totals

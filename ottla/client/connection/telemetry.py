@@ -5,6 +5,8 @@ Rules:
   asks again once an interval. A broker without the two APIs is left alone.
 - The first push comes after 0.5 to 1.5 intervals, so that clients that start together do not push together. The last
   one, marked as such, is sent when the client closes.
+- A sum since the last push is told at most once, as by Kafka's client: a push that gets no answer may have been
+  counted, so what it told is not told again. A push that the broker refuses is.
 - Nothing here touches a record: one task a client reads what `metrics()` gives, once an interval.
 - Names are Kafka's: `org.apache.kafka.`, the group of the metric without `-metrics`, its name; dots for dashes.
 """
@@ -144,6 +146,7 @@ class TelemetryPush:
         data, told = self._data(wanted, now_ns)
         codec = next((Codec(each) for each in wanted.accepted_compression_types if each in _CODECS), Codec.NONE)
         connection = await self._cluster.any()
+        before, self._told, self._told_ns = (self._told, self._told_ns), told, now_ns
         answer = await connection.call(
             PushTelemetryRequest(
                 client_instance_id=wanted.client_instance_id,
@@ -156,8 +159,8 @@ class TelemetryPush:
             timeout_ms=self._cluster.settings.request_timeout_ms,
         )
         if answer.error_code:
+            self._told, self._told_ns = before
             raise KafkaError(ErrorCode(answer.error_code))
-        self._told, self._told_ns = told, now_ns
 
     def _data(self, wanted: GetTelemetrySubscriptionsResponse, now_ns: int) -> tuple[bytes, Sums]:
         """What is asked for, as it stands now, and its sums: those since the last push where the broker wants it so."""
