@@ -20,9 +20,9 @@ from ottla.kernel.ports import File
 from ottla.net import listener
 from ottla.net.inbound import NO_REQUEST, Connection, ReceiveMemory, Slot
 from ottla.net.listener import Gate, ListeningSocket, OpenGate
+from tests.net.turning import turn_until
 
 FRAME_BYTES_MAX = 1 << 16
-TURNS_MAX = 200_000
 
 
 class Served:
@@ -59,12 +59,7 @@ class Served:
         return sock
 
     def until(self, done: Callable[[], bool]) -> None:
-        """Turn the loop until `done`."""
-        for _ in range(TURNS_MAX):
-            if done():
-                return
-            self.loop.run_until_complete(asyncio.sleep(0))
-        raise AssertionError("it never came")
+        turn_until(self.loop, done)
 
     def receive(self, sock: socket.socket, count: int) -> bytes:
         got = bytearray()

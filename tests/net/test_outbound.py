@@ -20,8 +20,8 @@ from ottla.wire.api.find_coordinator import FindCoordinatorRequest, FindCoordina
 from ottla.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.wire.compile import decode, encode
 from ottla.wire.header import RequestHeader, ResponseHeader, request_header_version, response_header_version
+from tests.net.turning import turn_until
 
-TURNS_MAX = 200_000
 QUICK = OutboundOptions(backoff_ms=1, backoff_max_ms=4, setup_timeout_ms=200, setup_timeout_max_ms=400)
 LONG_MS = 60_000
 
@@ -40,11 +40,7 @@ class FarEnd:
         self._bytes = b""
 
     def until(self, done: Callable[[], bool]) -> None:
-        for _ in range(TURNS_MAX):
-            if done():
-                return
-            self.loop.run_until_complete(asyncio.sleep(0))
-        raise AssertionError("it never came")
+        turn_until(self.loop, done)
 
     def accept(self) -> None:
         def came() -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import random
 import socket
@@ -24,8 +23,7 @@ from ottla.net.tls import TlsSocket
 from ottla.net.tls_inbound import TlsSide
 from tests.client import certificate
 from tests.client.certificate import Certificates
-
-TURNS_MAX = 50_000
+from tests.net.turning import turn_until
 
 
 @pytest.fixture(scope="module")
@@ -80,12 +78,7 @@ class Served:
         return Client(self, self.raw(), self.trusting)
 
     def until(self, done: Callable[[], bool]) -> None:
-        """Turn the loop until `done`."""
-        for _ in range(TURNS_MAX):
-            if done():
-                return
-            self.loop.run_until_complete(asyncio.sleep(0))
-        raise AssertionError("it never came")
+        turn_until(self.loop, done)
 
 
 class Client:
@@ -97,7 +90,9 @@ class Client:
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.tls = context.wrap_bio(self.incoming, self.outgoing, server_hostname="127.0.0.1")
 
-    def shake(self) -> None:
+    def shake(self, *, send_last: bool = True) -> None:
+        """The handshake; without `send_last` its last message waits for the next push."""
+
         def done() -> bool:
             try:
                 self.tls.do_handshake()
@@ -105,10 +100,11 @@ class Client:
                 self.push()
                 self.pull()
                 return False
-            self.push()
             return True
 
         self.served.until(done)
+        if send_last:
+            self.push()
 
     def push(self) -> None:
         data = self.outgoing.read()
@@ -187,17 +183,7 @@ def test_frames_come_whole_however_records_and_segments_are_cut(served: Served, 
 
 def test_requests_that_come_with_the_end_of_the_handshake_are_answered(served: Served) -> None:
     client = served.client()
-
-    def done() -> bool:
-        try:
-            client.tls.do_handshake()
-        except ssl.SSLWantReadError:
-            client.push()
-            client.pull()
-            return False
-        return True
-
-    served.until(done)
+    client.shake(send_last=False)
     for number in range(300):
         client.tls.write(framed(b"%d" % number))
     client.push()
