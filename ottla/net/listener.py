@@ -63,6 +63,22 @@ class OpenGate:
         return None
 
 
+def listening_socket(
+    host: str, port: int, backlog: int, new_socket: Callable[..., socket.socket] = socket.socket
+) -> socket.socket:
+    """A socket that listens at this address and does not block. `new_socket` makes it. Raises OSError."""
+    sock = new_socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        sock.listen(backlog)
+    except OSError:
+        sock.close()
+        raise
+    sock.setblocking(False)
+    return sock
+
+
 class ListeningSocket:
     """Accepts clients on one address. The node makes it and ends it."""
 
@@ -107,16 +123,10 @@ class ListeningSocket:
 
     def bind(self, host: str, port: int) -> None:
         """Take the address; port 0 takes a free one. Clients wait in the backlog until `serve`."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        sock = self._new_socket(family, socket.SOCK_STREAM)
         try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind((host, port))
-            sock.listen(_BACKLOG)
+            sock = listening_socket(host, port, _BACKLOG, self._new_socket)
         except OSError as error:
-            sock.close()
             raise OttlaError(_explain(error, self.name, host, port)) from error
-        sock.setblocking(False)
         self._sock = sock
         self.port = sock.getsockname()[1]
 

@@ -23,6 +23,7 @@ from ottla.broker.observe import metrics
 from ottla.broker.observe.requests import Requests
 from ottla.kernel.error import OttlaError
 from ottla.kernel.exposition import CONTENT_TYPE
+from ottla.net.listener import listening_socket
 
 if TYPE_CHECKING:
     from ottla.broker.metadata_node import MetadataNode
@@ -116,17 +117,10 @@ def _one(text: str) -> Generator[list[str], None, None]:
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
     try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((host, port))
-        sock.listen(_CONNECTIONS_MAX)
+        return listening_socket(host, port, _CONNECTIONS_MAX)
     except OSError as error:
-        sock.close()
         raise OttlaError(f"{SETTING}: cannot listen at {host}:{port}: {error.strerror or error}") from error
-    sock.setblocking(False)
-    return sock
 
 
 class _Peer(asyncio.Protocol):
