@@ -26,7 +26,8 @@ _TAIL_BATCHES = 256
 #: A read of a scan: an index interval and a few headers more.
 _SCAN_BYTES = 16 * 1024
 #: Up to this size the indexes of an active segment are not synced at a stop: a clean start makes them again, by a read.
-#: It must not become less, as a start believes the files of larger segments (decision 0612).
+#: A start believes the index files of larger segments: a release that lowers this would believe files that were never
+#: synced (decision 0612).
 SMALL_BYTES = _SCAN_BYTES
 
 

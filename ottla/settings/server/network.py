@@ -240,7 +240,7 @@ class NetworkDeclaration:
     authorizer_class_name = string(
         "authorizer.class.name",
         "",
-        "The Java class that decides who may do what; empty lets everyone do everything.",
+        "The Java class that decides what a principal may do; empty allows everything to all.",
         NOT_NULL,
         LOW,
     )

@@ -221,7 +221,7 @@ def _check(program: Program, run: str) -> None:
     application = program.application_id
     if run:
         raise Replaced(f"another instance of application {application} has taken over: it was started after this one")
-    raise Replaced(f"application {application} was reset while it ran: start it again to begin anew")
+    raise Replaced(f"application {application} was reset while it ran: start it again; it begins with empty state")
 
 
 def end(admin: Admin, settings: Mapping[str, Any], run: LastRun, patience_s: float = ALIVE_S) -> bool:

@@ -1,4 +1,4 @@
-"""kafka-acls: who may do what with what."""
+"""kafka-acls: the rules (ACLs) of principals."""
 
 from __future__ import annotations
 

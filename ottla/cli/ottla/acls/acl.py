@@ -1,4 +1,4 @@
-"""`ottla acls`: who may do what with what."""
+"""`ottla acls`: which principal may do which operation on which resource."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _host = click.option("--host", help="From this address only.")
 @as_json
 @click.pass_context
 def acls(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """Show and change who may do what with what. Alone it lists."""
+    """Show and change the rules (ACLs) of principals. Without a command it lists them."""
     if context.invoked_subcommand is None:
         context.invoke(list_, bootstrap=bootstrap, client=client, principal=None, resource=None, as_json=as_json)
 
