@@ -101,7 +101,8 @@ class _InTurns:
     def _step(self) -> None:
         if self._connection.closed:
             self.later.superseded = None
-            return self._work.close()
+            self._work.close()
+            return
         try:
             wait = next(self._work)
         except StopIteration as done:

@@ -59,7 +59,8 @@ class LookUps:
 
         def step() -> None:
             if stopped():
-                return work.close()
+                work.close()
+                return
             try:
                 wait = next(work)
             except StopIteration as end:
