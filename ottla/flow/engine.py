@@ -280,12 +280,12 @@ class Task:
 
     @property
     def origin(self) -> tuple[str, int, int]:
-        """Topic, partition and offset of the record that is being processed; LookupError of a punctuator."""
+        """Topic, partition and offset of the record that is being processed; of a punctuator "", -1 and -1."""
         current = self._current
         if current is not None:
             return current.topic, current.partition, current.offset
         if self._rows is None:
-            raise LookupError("no record is being processed")
+            return "", -1, -1
         return self._rows.topic, self._rows.partition, int(self._rows.offsets[self._row])
 
     def context(self, record: Record | None) -> RecordContext | None:
@@ -385,13 +385,17 @@ class Task:
         self._current = received
 
     def _punctuate(self, schedule: Schedule, time: int) -> None:
-        self.timestamp = self.stream_time
+        """Call a punctuator. It belongs to no record, and what it writes has its time, as in StreamTask.punctuate."""
+        before, self._current, self._rows = (self._current, self._rows), None, None
+        self.timestamp = time
         try:
             schedule.call(time)
         except Failed:
             raise
         except Exception as error:
             self.respond(self.settings.handlers.processing, schedule.node, None, error)
+        finally:
+            self._current, self._rows = before
 
     def _store_names(self) -> list[str]:
         names: dict[str, None] = {}

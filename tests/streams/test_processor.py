@@ -8,13 +8,16 @@ import pytest
 from ottla.flow.plan import Plan
 from ottla.flow.serde import STRING
 from ottla.streams import (
+    BufferConfig,
     Context,
     Processor,
     PunctuationType,
     Record,
     StreamsBuilder,
     StreamsError,
+    Suppressed,
     TestDriver,
+    TimeWindows,
     Topology,
     TopologyError,
     stores,
@@ -238,3 +241,45 @@ def test_transform_values_of_a_table_is_called_for_nulls() -> None:
     driver = TestDriver(builder.build(key_serde="string", value_serde="string"))
     driver.input_topic("in").pipe_all([("k", "v"), ("k", None)])
     assert driver.output_topic("out").read_key_values() == [("k", "v!"), ("k", "None!")]
+
+
+class Hold(Processor):
+    """Keeps records, and forwards them when the wall clock has gone on."""
+
+    def __init__(self, told: list[Any]) -> None:
+        self.told = told
+
+    def init(self, context: Context) -> None:
+        self.context = context
+        self.held: list[Any] = []
+        self.last = context.get_state_store("last")
+        context.schedule(timedelta(milliseconds=10), WALL, self.flush)
+
+    def process(self, record: Record) -> None:
+        self.held.append(record)
+
+    def flush(self, time: int) -> None:
+        self.told.append((time, self.context.record_metadata()))
+        self.last.put("flush", str(time))
+        for record in self.held:
+            self.context.forward(record)
+
+
+def test_a_punctuator_belongs_to_no_record() -> None:
+    """Kafka Streams gives it a context of its own (StreamTask.punctuate): no topic, and the punctuation's time."""
+    told: list[Any] = []
+    builder = StreamsBuilder()
+    builder.add_state_store(stores.key_value("last", "string", "string"))
+    closes = Suppressed.until_window_closes(BufferConfig.unbounded())
+    windows = TimeWindows.of_size_with_no_grace(timedelta(milliseconds=10))
+    held = builder.stream("in").process_values(lambda: Hold(told), "last")
+    counted = held.group_by_key().windowed_by(windows).count().suppress(closes)
+    counted.to_stream(lambda window, _: window.key).to("out", value_serde="long")
+    driver = TestDriver(builder.build(key_serde="string", value_serde="string"), changelog=True)
+    driver.input_topic("in").pipe_all([("a", "x"), ("b", "y")])
+    driver.input_topic("in").pipe("c", "z", 25)
+    driver.advance_wall_clock(1000)
+    assert told == [(1000, None)]
+    assert driver.output_topic("out", value_serde="long").read_key_values() == [("a", 1), ("b", 1)]
+    (name,) = (name for name in driver.produced_topics() if name.endswith("-last-changelog"))
+    assert [each.timestamp for each in driver.take_produced()[name]] == [1000]
