@@ -224,6 +224,23 @@ def test_a_commit_that_is_not_replicated_is_not_confirmed(ends: str) -> None:
     assert told == ("NOT_COORDINATOR" if ends == "leader" else "COORDINATOR_NOT_AVAILABLE")
 
 
+def test_a_commit_below_the_high_watermark_is_confirmed_though_the_isr_has_shrunk_since() -> None:
+    pair = Pair(OFFSETS_TOPIC, offsets_topic_num_partitions="1", offsets_topic_replication_factor="1")
+    pair.scene.machine.create_topic(TOPIC, 1)
+    pair.scene.machine.settle()
+    commit = _commit(pair, 5)
+    epoch, end = pair.partition.leader_epoch, pair.partition.log.end_offset
+    # As in Apache Kafka's coordinators: what two in-sync replicas have is committed. Both in one turn of the loop.
+    pair.partition.fetched(_FOLLOWER, -1, end, 0)
+    pair.partition.step(MetadataFollowed(PartitionState(epoch, 99, (1, _FOLLOWER), (1,)), 2))
+    pair.scene.machine.settle()
+    assert commit[0].topics[0].partitions[0].error_code == 0
+    # Another commit is refused before it is appended.
+    refused = _commit(pair, 6)
+    assert ErrorCode(refused[0].topics[0].partitions[0].error_code).name == "COORDINATOR_NOT_AVAILABLE"
+    assert pair.partition.log.end_offset == end
+
+
 def test_a_start_takes_what_the_checkpoint_says_as_committed_and_no_more() -> None:
     pair = Pair()
     for _ in range(3):

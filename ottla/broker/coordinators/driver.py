@@ -6,6 +6,9 @@ Rules:
 - Effects are carried out in their order. An answer, and whatever others are asked to do, leaves when everything that
   was appended before it is committed: a client is not told what failover may take back. A lone replica commits by
   appending.
+- Committed is what the high watermark has passed. It stands still below min.insync.replicas (KIP-966), so that many
+  replicas had the records when it moved; an ISR that has shrunk since takes nothing back. Only a transaction
+  coordinator answers COORDINATOR_NOT_AVAILABLE then, as in Apache Kafka.
 - Below min.insync.replicas nothing is appended: a request of `writing` is answered COORDINATOR_NOT_AVAILABLE before the
   machine sees it, and time passes later. The machine stays, and goes on answering what only reads.
 - A step that comes out of carrying out another (a transaction's markers) waits until that one is through.
@@ -55,6 +58,8 @@ class Driver(ABC, Generic[M]):
 
     #: The names of the requests that are not answered without an append.
     writing: ClassVar[frozenset[str]]
+    #: Is an answer refused, too, when its records are committed and the ISR is below min.insync.replicas since?
+    answers_want_min_isr: ClassVar[bool] = False
 
     def __init__(self, node: BrokerNode, partition: Partition, machine: M) -> None:
         self.node = node
@@ -188,6 +193,8 @@ class Driver(ABC, Generic[M]):
         def committed(error: KafkaError | None) -> None:
             if timer is not None:
                 timer.cancel()
+            if _is_committed(error) and not self.answers_want_min_isr:
+                error = None
             answer(response if error is None else KafkaError(append_error(error.code), error.message))
 
         def timed_out() -> None:
@@ -204,7 +211,7 @@ class Driver(ABC, Generic[M]):
         """Have others do something when all that the log holds now is committed; nothing when this coordinator ends."""
 
         def committed(error: KafkaError | None) -> None:
-            if not self.failed and (error is None or error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
+            if not self.failed and _is_committed(error):
                 do()
 
         self.partition.when_committed(self.partition.log.end_offset, committed)
@@ -279,3 +286,8 @@ class Driver(ABC, Generic[M]):
             return
         self._timer_ms = None
         self.step(TimePassed())
+
+
+def _is_committed(error: KafkaError | None) -> bool:
+    """Has the high watermark passed the records of a waiter that was told this?"""
+    return error is None or error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND

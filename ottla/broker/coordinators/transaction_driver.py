@@ -23,6 +23,7 @@ class TransactionDriver(Driver[TransactionCoordinator]):
     """`Transactions` makes it, loads it and ends it."""
 
     writing = frozenset({"InitProducerIdRequest", "EndTxnRequest", "AddPartitions"})
+    answers_want_min_isr = True
 
     def __init__(self, node: BrokerNode, partition: Partition) -> None:
         super().__init__(node, partition, _fresh(node))

@@ -120,13 +120,13 @@ def _one(
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
     if call.node.authorizer is not None:
         call.node.authorizer.check_read(call, name)
-    call.node.leader_of(name, index)
+    leader = call.node.shares.find(SharePartitionKey(group_id, topic_id, index))
+    if leader is None:
+        # No fetch has made it here, or its partition is led elsewhere since.
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if not said:
         done(None)
         return
-    leader = call.node.shares.find(SharePartitionKey(group_id, topic_id, index))
-    if leader is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     leader.acknowledge(member_id, said, done)
 
 
