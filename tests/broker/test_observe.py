@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import ottla
 from ottla.broker.observe.endpoint import parse
 from ottla.broker.observe.requests import Durations
-from ottla.client import Admin, Consumer, KafkaError, Producer
+from ottla.client import Admin, ConfigResource, Consumer, KafkaError, Producer, ResourceType
 from ottla.kernel.error import OttlaError
 from ottla.kernel.exposition import family, labels
 from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -104,12 +104,23 @@ def test_a_node_shows_its_replicas_the_cluster_and_itself(node: ottla.Node) -> N
     assert value(found, "kafka_controller_kafkacontroller_activebrokercount") == 1
     assert value(found, "kafka_server_replicamanager_underreplicatedpartitions") == 0
     assert value(found, "kafka_server_raftmetrics_current_leader") == node._running().node_id
+    assert value(found, "kafka_server_raftmetrics_current_state", current_state="leader") == 1
+    assert value(found, "kafka_server_raftmetrics_number_of_voters") == 1
+    assert value(found, "kafka_server_raftmetrics_current_vote") == node._running().node_id
+    ends = [value(found, f"kafka_server_raftmetrics_{each}") for each in ("high_watermark", "log_end_offset")]
+    assert ends[0] == ends[1] > 0
+    assert value(found, "kafka_controller_kafkacontroller_newactivecontrollerscount") == 1
+    assert value(found, "ottla_controller_leader_elections_total") == 0
     assert value(found, "process_resident_memory_bytes") > 1 << 20
     assert value(found, "process_cpu_seconds_total") > 0
 
 
 def test_every_query_of_the_dashboard_asks_for_what_a_node_has(node: ottla.Node) -> None:
     node.create_topic("shown", 1)
+    with Admin(node.bootstrap_servers) as admin:
+        # A throttle's bound is there when one is set.
+        resource = ConfigResource(ResourceType.BROKER, "")
+        admin.alter_configs({resource: {"leader.replication.throttled.rate": "1000000"}}).check()
     with Producer(node.bootstrap_servers) as producer:
         producer.send("shown", b"x")
     there = {name for name, _ in scraped(node)}

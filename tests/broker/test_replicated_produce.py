@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from ottla.kernel.error import ErrorCode
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import OFFSETS_TOPIC, TopicPartition
 from ottla.replica.leader import MetadataFollowed, PartitionState, Progress
 from ottla.replica.partition import Partition
-from ottla.wire.api import API, delete_records, offset_commit, offset_fetch, produce
+from ottla.wire.api import API, delete_records, metadata, offset_commit, offset_fetch, produce
 from ottla.wire.batch import build
 from ottla.wire.compile import decode, encode
 from ottla.wire.header import RequestHeader, ResponseHeader, request_header_version, response_header_version
@@ -253,6 +253,16 @@ def test_a_start_takes_what_the_checkpoint_says_as_committed_and_no_more() -> No
     assert len(pair.scene.read(0)) == 2
     pair.follower_has(3)
     assert pair.partition.high_watermark == 3
+
+
+def test_a_topic_that_another_broker_has_just_made_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Pair()
+    refusal = KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS)
+    monkeypatch.setattr(pair.scene.node, "make_topics", lambda topics, done: done({topics[0].name: refusal}))
+    asked = [metadata.MetadataRequestTopic(name="new")]
+    answers = pair.send(metadata.MetadataRequest(topics=asked, allow_auto_topic_creation=True), 9)
+    # The controllers have it and this broker has not followed them yet. No client knows the other code here.
+    assert ErrorCode(answers[0].topics[0].error_code).name == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
 def test_each_epoch_has_an_object_of_its_own() -> None:

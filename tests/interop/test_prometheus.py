@@ -17,7 +17,7 @@ from urllib.request import urlopen
 import pytest
 
 import ottla
-from ottla.client import Admin, Consumer, KafkaError, Producer
+from ottla.client import Admin, ConfigResource, Consumer, KafkaError, Producer, ResourceType
 from tests.interop.toolchain import prometheus
 
 pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(300)]
@@ -79,6 +79,8 @@ def _work(cluster: ottla.Cluster) -> None:
 def test_prometheus_answers_every_query_of_the_dashboard(cluster: ottla.Cluster, scraper: str) -> None:
     with Admin(cluster.bootstrap_servers) as admin:
         admin.create_topic("orders", 3, 3)
+        resource = ConfigResource(ResourceType.BROKER, "")
+        admin.alter_configs({resource: {"leader.replication.throttled.rate": "1000000"}}).check()
     dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
     queries = {
         each["expr"].replace("$job", "ottla").replace("$__rate_interval", "20s")

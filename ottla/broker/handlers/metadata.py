@@ -175,7 +175,8 @@ def _asked(
     if not is_legal_name(name):
         return MetadataResponseTopic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=name)
     topic = node.image.topics.get(name)
-    if topic is None and name in failed:
+    # A topic that exists is not followed here yet: the client asks again, as for one that is being made.
+    if topic is None and name in failed and failed[name].code is not ErrorCode.TOPIC_ALREADY_EXISTS:
         return MetadataResponseTopic(error_code=failed[name].code, name=name)
     if topic is None:
         return MetadataResponseTopic(

@@ -20,6 +20,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.observe import metrics
+from ottla.broker.observe.cluster_changes import ClusterChanges
 from ottla.broker.observe.requests import Requests
 from ottla.kernel.error import OttlaError
 from ottla.kernel.exposition import CONTENT_TYPE
@@ -50,6 +51,7 @@ class Observation:
     def __init__(self, node: MetadataNode, where: str, seconds: Any) -> None:
         self.node = node
         self.requests = Requests(seconds, lambda topic_id: node.image.topic_names.get(topic_id))
+        self.changes = ClusterChanges()
         self._peers: set[_Peer] = set()
         self._server: asyncio.Server | None = None
         self._sock = _bound(*parse(where))
@@ -91,7 +93,7 @@ class Observation:
     def answer(self, path: str) -> tuple[int, str, Generator[list[str], None, None]]:
         """(status, content type, pieces of lines)."""
         if path == "/metrics":
-            return 200, CONTENT_TYPE, metrics.lines(self.node, self.requests)
+            return 200, CONTENT_TYPE, metrics.lines(self.node, self.requests, self.changes)
         if path in ("/health", "/ready"):
             state = self._state()
             status = 503 if path == "/ready" and state["state"] != "ready" else 200

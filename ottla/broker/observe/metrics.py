@@ -1,7 +1,8 @@
 """A node's metrics, under the names that Apache Kafka's have behind Prometheus' JMX exporter with its usual rules.
 
 `kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec,topic=orders` is there
-`kafka_server_brokertopicmetrics_bytesin_total{topic="orders"}`. Names of processes are Prometheus' own.
+`kafka_server_brokertopicmetrics_bytesin_total{topic="orders"}`. Names of processes are Prometheus' own; what Apache
+Kafka does not show begins with `ottla_`.
 
 Rules:
 - Everything but the counters of requests is read from what the node has anyway, when it is asked.
@@ -19,9 +20,12 @@ from collections.abc import Generator, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
+from ottla.broker.observe.cluster_changes import ClusterChanges
 from ottla.broker.observe.requests import Requests
 from ottla.kernel.exposition import family, labels
 from ottla.kernel.ids import TopicPartition
+from ottla.kernel.validators import LONG_MAX
+from ottla.raft.role import Candidate, Follower, Leader, Prospective
 
 if TYPE_CHECKING:
     from ottla.broker.metadata_node import MetadataNode
@@ -38,12 +42,14 @@ _LOGS = {
 Sample = tuple[str, float]
 
 
-def lines(node: MetadataNode, requests: Requests) -> Generator[list[str], None, None]:
+def lines(node: MetadataNode, requests: Requests, changes: ClusterChanges) -> Generator[list[str], None, None]:
     """All families, a piece of lines at a time."""
     yield [*_process(), *_requests(node, requests), *_connections(node), *_quorum(node)]
     requests.keep(node.image.topics)
     yield _topics(requests)
     yield from _cluster(node)
+    if node.settings.is_controller:
+        yield _changes(changes)
     if node.settings.is_broker and node.is_ready:
         yield from _replicas(cast("BrokerNode", node))
 
@@ -109,22 +115,69 @@ def _connections(node: MetadataNode) -> list[str]:
 
 
 def _quorum(node: MetadataNode) -> list[str]:
-    quorum = node.quorum
-    leader = quorum.leader
-    found = family(
-        "kafka_server_raftmetrics_current_leader",
-        "gauge",
-        "-1: none is known.",
-        [("", -1 if leader is None else leader.node_id)],
-    )
-    found += family(
-        "kafka_server_raftmetrics_current_epoch", "gauge", "Epoch of the quorum.", [("", quorum.leader_epoch)]
-    )
-    found += family(
-        "kafka_server_raftmetrics_log_end_offset", "gauge", "End of the metadata log.", [("", quorum.log.end_offset)]
-    )
+    machine, log, role = node.quorum.raft.quorum, node.quorum.log, node.quorum.raft.quorum.role
+    voted = node.node_id if isinstance(role, Leader | Candidate) else -1 if role.voted is None else role.voted.node_id
+    state = labels(current_state=_state_name(node))
+    found = family("kafka_server_raftmetrics_current_state", "gauge", "What this node is in the quorum.", [(state, 1)])
+    values = [
+        ("current_leader", "-1: none is known.", machine.leader_id),
+        ("current_epoch", "Epoch of the quorum.", machine.epoch),
+        ("current_vote", "The node that has this node's vote in this epoch; -1: none.", voted),
+        ("high_watermark", "Committed end of the metadata log; -1: not known yet.", machine.high_watermark),
+        ("log_end_offset", "End of the metadata log.", log.end_offset),
+        ("log_end_epoch", "Epoch of the metadata log's last record.", max(0, log.epochs.latest)),
+        ("number_of_voters", "Voters of the quorum.", len(node.quorum.voters)),
+    ]
+    if isinstance(role, Leader):
+        _, observers = machine.describe(node.clock.monotonic_ms())
+        values += [
+            ("number_of_observers", "Nodes that follow and do not vote.", len(observers)),
+            ("uncommitted_voter_change", "1 while a change of the voters is under way.", int(role.change is not None)),
+        ]
+    for name, text, value in values:
+        found += family(f"kafka_server_raftmetrics_{name}", "gauge", text, [("", value)])
     name, text = "kafka_server_brokermetadatametrics_last_applied_record_offset", "Metadata that this node follows."
     return [*found, *family(name, "gauge", text, [("", node.image.offset)])]
+
+
+def _state_name(node: MetadataNode) -> str:
+    """The state under Apache Kafka's names."""
+    role = node.quorum.raft.quorum.role
+    if isinstance(role, Leader):
+        return "leader"
+    if isinstance(role, Candidate):
+        return "candidate"
+    voted = "" if role.voted is None else "-voted"
+    if isinstance(role, Prospective):
+        return "prospective" + voted
+    if isinstance(role, Follower):
+        return "follower" if any(each.voter.node_id == node.node_id for each in node.quorum.voters) else "observer"
+    return "unattached" + voted
+
+
+def _changes(changes: ClusterChanges) -> list[str]:
+    """What this controller has counted since its start."""
+    found = []
+    for name, text, count in (
+        ("ottla_controller_leader_elections_total", "Leaders of partitions that were elected.", changes.elections),
+        (
+            "kafka_controller_controllerstats_uncleanleaderelections_total",
+            "Elections of replicas that were not in sync: acknowledged records may be lost.",
+            changes.unclean_elections,
+        ),
+        (
+            "kafka_controller_controllerstats_electionfromeligibleleaderreplicas_total",
+            "Elections of eligible leader replicas.",
+            changes.elections_from_elr,
+        ),
+        (
+            "kafka_controller_kafkacontroller_newactivecontrollerscount",
+            "Active controllers that this node has seen elected.",
+            changes.active_controllers,
+        ),
+    ):
+        found += family(name, "counter" if name.endswith("_total") else "gauge", text, [("", count)])
+    return found
 
 
 def _cluster(node: MetadataNode) -> Generator[list[str], None, None]:
@@ -164,8 +217,33 @@ def _cluster(node: MetadataNode) -> Generator[list[str], None, None]:
         yield family(name, "gauge", text, [("", value)])
 
 
+def _replication(node: BrokerNode) -> list[str]:
+    """Changes of in-sync replicas, and throttles (KIP-73, KIP-113)."""
+    (expands, shrinks, failures), now_ms = node.replication.isr_counts, node.clock.monotonic_ms()
+    found: list[str] = []
+    for name, text, count in (
+        ("isrexpands", "Times that the in-sync replicas of a partition grew.", expands),
+        ("isrshrinks", "Times that the in-sync replicas of a partition shrank.", shrinks),
+        ("failedisrupdates", "Changes of in-sync replicas that the controller refused.", failures),
+    ):
+        found += family(f"kafka_server_replicamanager_{name}_total", "counter", text, [("", count)])
+    throttles = node.throttles
+    bounds: list[Sample] = []
+    for name, text, throttle in (
+        ("leaderreplication", "Bytes a second of throttled replicas that followers read.", throttles.leader),
+        ("followerreplication", "Bytes a second of throttled replicas that this broker copies.", throttles.follower),
+        ("alterlogdirsreplication", "Bytes a second moved between directories.", throttles.directories),
+    ):
+        found += family(f"kafka_server_{name}_byte_rate", "gauge", text, [("", throttle.per_second(now_ms))])
+        if throttle.bound < LONG_MAX:
+            bounds.append((labels(throttle=name), throttle.bound))
+    text = "The rate that is set for throttled replicas, where one is set."
+    return [*found, *family("ottla_replication_throttle_bytes_per_second", "gauge", text, bounds)]
+
+
 def _replicas(node: BrokerNode) -> Generator[list[str], None, None]:
     """The replicas of this broker, and the logs."""
+    yield _replication(node)
     counted: Counter[str] = Counter()
     logs: dict[str, list[Sample]] = {name: [] for name in _LOGS}
     for number, (each, replica) in enumerate(list(node.hosted.items()), 1):
@@ -194,6 +272,7 @@ def _replicas(node: BrokerNode) -> Generator[list[str], None, None]:
             "kafka_server_replicamanager_atminisrpartitioncount",
             "Partitions that it leads with just min.insync.replicas in sync.",
         ),
+        ("kafka_server_replicamanager_reassigningpartitions", "Partitions that it leads whose replicas move."),
     ):
         yield family(name, "gauge", text, [("", counted[name])])
     failed = len(node.failed_directories)
@@ -211,6 +290,8 @@ def _state(node: BrokerNode, tp: TopicPartition) -> Iterator[str]:
     known = topic.partitions[tp.partition]
     if len(known.isr) < len(known.replicas):
         yield "kafka_server_replicamanager_underreplicatedpartitions"
+    if known.is_reassigning:
+        yield "kafka_server_replicamanager_reassigningpartitions"
     if partition.machine is not None:
         in_sync_min = min(partition.machine.settings.min_isr, len(known.replicas))
         if len(known.isr) < in_sync_min:

@@ -32,7 +32,8 @@ _log = logging.getLogger("ottla.broker")
 _RETRY_SECONDS = 0.05
 #: LeaderRecoveryState: a leader recovers by beginning its epoch, also after an unclean election (KIP-704).
 _RECOVERED = 0
-_Proposed = dict[tuple[Uuid, int], tuple[Partition, ProposeIsr]]
+#: By topic id and partition: who proposes, what, and whether the ISR would grow.
+_Proposed = dict[tuple[Uuid, int], tuple[Partition, ProposeIsr, bool]]
 
 
 class IsrChanges:
@@ -40,6 +41,8 @@ class IsrChanges:
 
     def __init__(self, node: BrokerNode) -> None:
         self._node = node
+        #: What the controller has answered since the node's start: in-sync replicas that grew, that shrank, errors.
+        self.expands = self.shrinks = self.failures = 0
         self._proposed: _Proposed = {}
         self._busy = False
         self._planned: asyncio.Handle | None = None
@@ -47,7 +50,9 @@ class IsrChanges:
 
     def propose(self, partition: Partition, proposal: ProposeIsr) -> None:
         """Send it with all that is proposed in this turn of the loop."""
-        self._proposed[partition.topic_id, partition.tp.partition] = partition, proposal
+        assert partition.machine is not None
+        grows = len(proposal.members) > len(partition.machine.state.isr)
+        self._proposed[partition.topic_id, partition.tp.partition] = partition, proposal, grows
         if self._planned is None:
             self._planned = self._node.loop.call_soon(self._send)
 
@@ -70,7 +75,7 @@ class IsrChanges:
         if not sent or broker is None:
             return
         topics: dict[Uuid, RequestTopicData] = {}
-        for (topic_id, index), (_, proposal) in sent.items():
+        for (topic_id, index), (_, proposal, _) in sent.items():
             topics.setdefault(topic_id, RequestTopicData(topic_id=topic_id)).partitions.append(
                 RequestPartitionData(
                     partition_index=index,
@@ -103,12 +108,15 @@ class IsrChanges:
                     self._tell(*proposed, data)
         return self._again(sent)
 
-    def _tell(self, partition: Partition, proposal: ProposeIsr, data: Any) -> None:
+    def _tell(self, partition: Partition, proposal: ProposeIsr, grows: bool, data: Any) -> None:
         code = ErrorCode(data.error_code)
         if code is ErrorCode.NONE:
+            self.expands += grows
+            self.shrinks += not grows
             _log.info("the in-sync replicas of %s are %s", partition.tp, data.isr)
             partition.step(IsrAccepted(proposal, data.leader_epoch, data.partition_epoch, tuple(data.isr)))
         else:
+            self.failures += 1
             _log.info("the controller does not take %s as in sync in %s: %s", proposal.members, partition.tp, code.name)
             partition.step(IsrRefused(proposal, code))
 

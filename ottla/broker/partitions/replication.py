@@ -138,6 +138,12 @@ class Replication:
         for wake in dict.fromkeys(wake for partition in committed for wake in partition.waiting):
             wake()
 
+    @property
+    def isr_counts(self) -> tuple[int, int, int]:
+        """How often the controller has agreed to a larger ISR, to a smaller one, and refused, since the start."""
+        made = self._isr_changes
+        return (0, 0, 0) if made is None else (made.expands, made.shrinks, made.failures)
+
     def propose(self, partition: Partition, proposal: ProposeIsr) -> None:
         """Ask the controller for another ISR."""
         if self._isr_changes is None:
