@@ -6,12 +6,13 @@ A name that is there is itself, whatever is in it. A pattern that fits nothing i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from fnmatch import translate
 
 import click
 
 from ottla.kernel.error import OttlaError
+from ottla.operations.nearest import nearest
 
 _GLOB = re.compile(r"[*?\[]")
 
@@ -48,13 +49,3 @@ def _compiled(pattern: str) -> re.Pattern[str]:
         return re.compile(f"(?s:.*?)(?:{pattern[1:-1]})")
     except re.error as error:
         raise click.UsageError(f"{pattern}: it is no regular expression ({error})") from error
-
-
-def nearest(name: str, names: Sequence[str], what: str) -> str:
-    """What to say after "there is no topic NAME": the nearest that is there, or how to see them."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, names, n=1)
-    if close:
-        return f"; did you mean {close[0]}?"
-    return f"; `ottla {what}s` lists those that are there" if names else ", nor any other"

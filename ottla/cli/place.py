@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -38,15 +40,21 @@ def place(text: str) -> offsets.Place:
     return offsets.Moment(found)
 
 
+@contextmanager
+def timely(target: str | None) -> Iterator[None]:
+    """An offset beyond the end of all partitions may be a time without its `@`: say so."""
+    try:
+        yield
+    except offsets.BeyondTheEnd as error:
+        if target is not None and target.isdecimal() and int(target) >= _TIME_MIN:
+            raise OttlaError(f"{error}; for the time {instant(int(target))} write @{target}") from error
+        raise
+
+
 def offsets_at(ask: Admin, partitions: list[TopicPartition], target: str) -> offsets.Offsets:
     """The offset of each partition at `target`, within what it holds.
 
     An offset beyond the end of all partitions is an error: it is a mistake, or a time without its `@`.
     """
-    wanted = place(target)
-    try:
-        return offsets.offsets_at(ask, partitions, wanted)
-    except offsets.BeyondTheEnd as error:
-        if isinstance(wanted, int) and wanted >= _TIME_MIN:
-            raise OttlaError(f"{error}; for the time {instant(wanted)} write @{wanted}") from error
-        raise
+    with timely(target):
+        return offsets.offsets_at(ask, partitions, place(target))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.kernel.error import OttlaError
+from ottla.operations.partition_view import replicas_of
 
 if TYPE_CHECKING:
-    from ottla.client import Admin, GroupType, OffsetSpec, TopicPartition
+    from ottla.client import Admin, OffsetSpec, TopicPartition
 
 Offsets = dict["TopicPartition", int]
 
@@ -30,11 +31,9 @@ class BeyondTheEnd(OttlaError):
     """An offset behind the end of every partition."""
 
 
-def partitions_of(ask: Admin, topic: str) -> list[TopicPartition]:
-    """All partitions of a topic."""
-    from ottla.client import TopicPartition
-
-    return [TopicPartition(topic, each.partition) for each in ask.describe_topic(topic).partitions]
+def partitions_of(ask: Admin, topic: str, only: Collection[int] = ()) -> list[TopicPartition]:
+    """All partitions of a topic, or `only` those with these numbers. OttlaError for a number that it does not have."""
+    return list(replicas_of(ask, topic, only))
 
 
 def listed(ask: Admin, partitions: Iterable[TopicPartition], spec: OffsetSpec | int) -> Offsets:
@@ -50,6 +49,18 @@ def bounds(ask: Admin, partitions: Iterable[TopicPartition]) -> tuple[Offsets, O
 
     partitions = list(partitions)
     return listed(ask, partitions, OffsetSpec.EARLIEST), listed(ask, partitions, OffsetSpec.LATEST)
+
+
+def bounds_of_led(ask: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+    """(where it begins, where it ends) of each partition whose leader answers; the others are left out."""
+    from ottla.client import OffsetSpec
+
+    partitions = list(partitions)
+    if not partitions:
+        return {}
+    ends = ask.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)).succeeded
+    starts = ask.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST)).succeeded
+    return {each: (starts[each].offset, ends[each].offset) for each in partitions if each in starts and each in ends}
 
 
 def within(wanted: Mapping[TopicPartition, int], starts: Offsets, ends: Offsets) -> Offsets:
@@ -93,30 +104,19 @@ def offsets_at(ask: Admin, partitions: Iterable[TopicPartition], place: Place) -
     return within({each: place if place >= 0 else ends[each] + place for each in partitions}, starts, ends)
 
 
-# ---- of groups
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """Records that go: where each partition begins afterwards, and how many there are before that."""
+
+    goals: Offsets
+    records: int
 
 
-def committed(ask: Admin, group: str, type_: GroupType) -> Offsets:
-    """Where a group goes on in each partition that it has read; where a share group begins."""
-    from ottla.client import GroupType
+def plan_trim(ask: Admin, topic: str, place: Place, only: Collection[int] = ()) -> Trim:
+    """What a topic, or `only` these partitions of it, loses before a place. `admin.delete_records(trim.goals)` does it.
 
-    if type_ is GroupType.SHARE:
-        return {each: one.start_offset for each, one in ask.list_share_group_offsets(group).succeeded.items()}
-    return {each: one.offset for each, one in ask.list_group_offsets(group).items()}
-
-
-def commit(ask: Admin, group: str, type_: GroupType, offsets: Offsets) -> None:
-    """Set where a group without members goes on."""
-    from ottla.client import GroupType
-
-    alter = ask.alter_share_group_offsets if type_ is GroupType.SHARE else ask.alter_group_offsets
-    alter(group, offsets).check()
-
-
-def committed_or_end(ask: Admin, group: str, partitions: Iterable[TopicPartition]) -> Offsets:
-    """What a group has committed in each partition; the end where it has committed nothing."""
-    from ottla.client import OffsetSpec
-
-    partitions, known = list(partitions), ask.list_group_offsets(group)
-    ends = listed(ask, [each for each in partitions if each not in known], OffsetSpec.LATEST)
-    return {each: known[each].offset if each in known else ends[each] for each in partitions}
+    BeyondTheEnd, OttlaError: as `offsets_at` and `partitions_of`.
+    """
+    partitions = partitions_of(ask, topic, only)
+    starts, goals = bounds(ask, partitions)[0], offsets_at(ask, partitions, place)
+    return Trim(goals, sum(goals[each] - starts[each] for each in partitions))

@@ -1,10 +1,12 @@
-"""Every partition of a cluster: who leads it, who holds it, who is in sync."""
+"""The partitions of a cluster and of a topic: which node leads each, which hold it, which are in sync."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ottla.kernel.error import OttlaError
 from ottla.kernel.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -48,3 +50,14 @@ def every_partition(ask: Admin, *, internal: bool = True) -> list[PartitionView]
 def replicas_of_all(ask: Admin) -> dict[TopicPartition, list[int]]:
     """The nodes that hold each partition of the cluster."""
     return {TopicPartition(each.topic, each.partition): each.replicas for each in every_partition(ask)}
+
+
+def replicas_of(ask: Admin, topic: str, only: Collection[int] = ()) -> dict[TopicPartition, list[int]]:
+    """The nodes that hold each partition of a topic, or `only` of those with these numbers.
+
+    OttlaError for a number that the topic does not have.
+    """
+    there = {each.partition: [node.id for node in each.replicas] for each in ask.describe_topic(topic).partitions}
+    if missing := [number for number in only if number not in there]:
+        raise OttlaError(f"{topic} has no partition {missing[0]}: it has 0 to {len(there) - 1}")
+    return {TopicPartition(topic, number): there[number] for number in only or sorted(there)}

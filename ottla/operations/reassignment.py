@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.kernel.error import ErrorCode, OttlaError
+from ottla.operations.partition_view import replicas_of
+from ottla.operations.throttle import throttle
 
 if TYPE_CHECKING:
     from ottla.client import Admin, KafkaError, TopicPartition
@@ -49,6 +52,102 @@ def spread(now: Mapping[TopicPartition, Sequence[int]], racks: Mapping[int, str 
         partition: [order[(start + turn + index) % len(order)] for index in range(len(replicas))]
         for turn, (partition, replicas) in enumerate(sorted(now.items()))
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A partition that moves between nodes; with `directory`, a replica that moves to this one on its node."""
+
+    topic: str
+    partition: int
+    replicas: list[int]
+    adding: list[int]
+    removing: list[int]
+    directory: str | None = None
+    #: Records that the replica in `directory` still lacks.
+    lag: int | None = None
+
+
+def under_way(ask: Admin) -> list[Move]:
+    """All moves: between nodes, then between directories."""
+    found = [
+        Move(each.topic, each.partition, list(one.replicas), list(one.adding), list(one.removing))
+        for each, one in sorted(ask.list_partition_reassignments().items())
+    ]
+    return found + [
+        Move(one.partition.topic, one.partition.partition, [node], [], [], directory.path, one.offset_lag)
+        for node, described in sorted(ask.describe_log_dirs().succeeded.items())
+        for directory in described
+        for one in directory.replicas
+        if one.future
+    ]
+
+
+def begin_move(
+    ask: Admin, topic: str, brokers: Sequence[int], only: Collection[int] = (), *, bytes_per_s: int | None = None
+) -> list[TopicPartition]:
+    """Move the partitions of a topic, or `only` those with these numbers, to these nodes; the first should lead.
+
+    Returns the partitions: `admin.list_partition_reassignments(partitions)` is empty when they have moved. A throttle
+    (`bytes_per_s` from and to each node) is taken away by `throttle.unthrottle` after that. OttlaError: no such node or
+    partition.
+    """
+    wanted = replicas_of(ask, topic, only)
+    live = {node.id for node in ask.describe_cluster().nodes}
+    if unknown := [each for each in brokers if each not in live]:
+        raise OttlaError(f"there is no node {unknown[0]} now: these are {_ids(live)}")
+    plan = {each: list(brokers) for each in wanted}
+    if bytes_per_s is not None:
+        throttle(ask, wanted, plan, bytes_per_s)
+    ask.alter_partition_reassignments(plan).check()
+    return list(wanted)
+
+
+def cancel(ask: Admin, topic: str, only: Collection[int] = ()) -> list[TopicPartition]:
+    """Call off the moves of a topic between nodes; the partitions that were moving."""
+    moving = sorted(ask.list_partition_reassignments(list(replicas_of(ask, topic, only))))
+    if moving:
+        ask.alter_partition_reassignments(dict.fromkeys(moving)).check()
+    return moving
+
+
+def begin_directory_move(
+    ask: Admin, topic: str, directory: str, node: int, only: Collection[int] = ()
+) -> list[Replica]:
+    """Move a node's replicas of a topic to another of its log directories; `not_in` tells how many are not there yet.
+
+    OttlaError: no such node, partition or directory, or the node holds nothing of the topic.
+    """
+    from ottla.client.admin.replica import Replica
+
+    wanted = replicas_of(ask, topic, only)
+    dirs = ask.describe_log_dirs().check()
+    if node not in dirs:
+        raise OttlaError(f"there is no node {node} now: these are {_ids(dirs)}")
+    known = [each.path for each in dirs[node]]
+    if directory not in known:
+        raise OttlaError(f"node {node} has no log directory {directory}: it has {', '.join(known)}")
+    replicas = [Replica(topic, each.partition, node) for each, brokers in wanted.items() if node in brokers]
+    if not replicas:
+        raise OttlaError(f"node {node} holds nothing of {topic}")
+    ask.alter_replica_log_dirs(dict.fromkeys(replicas, directory)).check()
+    return replicas
+
+
+def not_in(ask: Admin, replicas: Sequence[Replica], directory: str) -> int:
+    """How many replicas of one node are not in that directory of it yet."""
+    there = {
+        (one.partition.topic, one.partition.partition)
+        for each in ask.describe_log_dirs().check()[replicas[0].broker]
+        if each.path == directory
+        for one in each.replicas
+        if not one.future
+    }
+    return sum((each.topic, each.partition) not in there for each in replicas)
+
+
+def _ids(nodes: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(nodes)))
 
 
 def directories(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from ottla.kernel.error import OttlaError
 from ottla.kernel.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -44,6 +45,30 @@ def unthrottle_brokers(ask: Admin, brokers: Iterable[int], *, directories: bool 
 def unthrottle_topics(ask: Admin, topics: Iterable[str]) -> None:
     """Take the throttles of these topics away."""
     _set_on_topics(ask, {topic: dict.fromkeys(TOPIC_REPLICAS) for topic in topics})
+
+
+def unthrottle_all(ask: Admin) -> list[str]:
+    """Take the throttles of every topic and node away; the topics. OttlaError while anything moves between nodes."""
+    from ottla.client import ConfigResource, ResourceType
+
+    if moving := sorted(ask.list_partition_reassignments()):
+        raise OttlaError(
+            f"{moving[0]} is still being moved{f' (and {len(moving) - 1} more)' * (len(moving) > 1)}: wait for its "
+            "end (ottla partitions moves), or call it off (ottla partitions cancel)"
+        )
+    names = [each.name for each in ask.list_topics(internal=True)]
+    described = ask.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in names]).check()
+    topics = [
+        resource.name for resource, found in described.items() if any(found[each].value for each in TOPIC_REPLICAS)
+    ]
+    unthrottle(ask, topics)
+    return topics
+
+
+def unthrottle(ask: Admin, topics: Iterable[str]) -> None:
+    """Take the throttles of these topics and of all nodes away."""
+    unthrottle_brokers(ask, [node.id for node in ask.describe_cluster().nodes])
+    unthrottle_topics(ask, topics)
 
 
 def _set_on_brokers(ask: Admin, brokers: Iterable[int], changes: Mapping[str, str | None]) -> None:

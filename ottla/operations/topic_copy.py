@@ -9,11 +9,12 @@ Rules:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.client import Consumer, Producer, TopicPartition
-from ottla.operations.offsets import Offsets
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.operations.offsets import Offsets, bounds, partitions_of
 from ottla.operations.reading import polls
 from ottla.operations.writing import InputRecord, Writer
 
@@ -82,9 +83,27 @@ class TopicCopy:
         self.written = writer.written
 
 
-def own_settings(ask: Admin, topic: str) -> dict[str, str]:
-    """The settings that a topic has of its own."""
-    from ottla.client import ConfigResource, ResourceType
+def prepare_target(
+    ask: Admin, target: str, partitions: int, own: Mapping[str, str] | None = None, *, append: bool = False
+) -> int:
+    """How many partitions the target of a copy has, ready to take it.
 
-    entries = ask.describe_config(ConfigResource(ResourceType.TOPIC, topic)).values()
-    return {each.name: each.value for each in entries if each.source.name == "DYNAMIC_TOPIC_CONFIG" and each.value}
+    With `own`, the settings of the source's own, a target that is not there is made with so many `partitions`. A target
+    that has records is refused unless `append`: a copy that is started twice doubles nothing. OttlaError.
+    """
+    from ottla.client import NewTopic
+
+    try:
+        there = partitions_of(ask, target)
+    except KafkaError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        if own is None:
+            raise OttlaError(f"there is no topic {target}; --create makes it as the source is") from error
+        ask.create_topics([NewTopic(target, partitions, configs=own)]).check()
+        return partitions
+    if not append:
+        starts, ends = bounds(ask, there)
+        if held := sum(ends[each] - starts[each] for each in there):
+            raise OttlaError(f"{target} has {held:,} records already; --append adds to them")
+    return len(there)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
+from ottla.operations.configs import own_of_topic
 from ottla.operations.offsets import Offsets, bounds, partitions_of
 from ottla.operations.reading import polls
-from ottla.operations.topic_copy import own_settings
 
 if TYPE_CHECKING:
     from ottla.client import Admin, TopicPartition
@@ -30,7 +30,7 @@ class TopicSide:
 
 def side(ask: Admin, topic: str, client: dict[str, object]) -> TopicSide:
     """Ask about a topic; its records are read later, with the settings of `client`."""
-    return TopicSide(own_settings(ask, topic), *bounds(ask, partitions_of(ask, topic)), client)
+    return TopicSide(own_of_topic(ask, topic), *bounds(ask, partitions_of(ask, topic)), client)
 
 
 def differences(ours: TopicSide, theirs: TopicSide) -> tuple[int, list[str]]:

@@ -142,7 +142,7 @@ def test_a_group_is_moved_by_so_many_records_and_forgets_a_topic(tool: Tool, boo
     assert tool("groups", "reset", group, "--by", "-2", "-y").rows == [[topic, "0", "5", "3"]]
     assert tool("groups", "reset", group, "--by", "99", "-y").rows == [[topic, "0", "3", "10"]]
     assert tool("groups", "reset", group, "--to", "2h", "-y").rows == [[topic, "0", "10", "0"]]
-    assert tool("groups", "reset", group, topic, "--by", "1").err.endswith("there --to is needed, not --by\n")
+    assert tool("groups", "reset", group, topic, "--by", "1").err.endswith("name a place instead (--to)\n")
     assert tool("groups", "reset", group).code == 2
     assert tool("groups", "forget", group, "elsewhere").code == 1
     assert tool("groups", "forget", group, topic, "-y").code == 0

@@ -8,11 +8,12 @@ import click
 
 from ottla.cli.amount import setting_value
 from ottla.cli.option import Commands, admin, as_json, cluster, complete_group, complete_topic, pairs
-from ottla.cli.pattern import expand
 from ottla.kernel.error import OttlaError
+from ottla.operations.configs import alter, check_there, own
+from ottla.operations.nearest import nearest
 
 if TYPE_CHECKING:
-    from ottla.client import Admin, ConfigResource
+    from ottla.client import ConfigResource
     from ottla.settings.schema import Setting, Settings
 
 #: The kinds that this package declares.
@@ -62,34 +63,6 @@ def _resource(kind: str, name: str) -> ConfigResource:
     return ConfigResource(ResourceType[_RESOURCES[kind]], "" if kind == "broker" and name == "all" else name)
 
 
-def _check_there(ask: Admin, kind: str, name: str) -> None:
-    """OttlaError for a topic or broker that is not there: the client would wait for a broker for a minute."""
-    if kind == "topic":
-        expand([name], [each.name for each in ask.list_topics(internal=True)], "topic")
-    if kind in ("broker", "logger") and name.isdecimal():
-        there = sorted(node.id for node in ask.describe_cluster().nodes)
-        if int(name) not in there:
-            raise OttlaError(f"there is no broker {name} now: these are {', '.join(map(str, there))}")
-
-
-def _check_known(ask: Admin, kind: str, name: str, settings: tuple[str, ...]) -> None:
-    """OttlaError for a setting that such a thing does not have: to unset one would seem to work."""
-    if kind == "metrics":
-        return
-    known = set(ask.describe_config(_resource(kind, name)))
-    for each in settings:
-        # Settings of one listener stand in no list.
-        if each not in known and not each.startswith("listener.name."):
-            raise OttlaError(f"a {kind} has no setting {each}{_near(each, sorted(known))}")
-
-
-def _near(name: str, names: list[str]) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, names, n=1)
-    return f"; did you mean {close[0]}?" if close else ""
-
-
 def complete_setting(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Names of settings for the shell, with = behind them where a value follows. Needs no cluster."""
     kind = context.params.get("kind") or "topic"
@@ -121,9 +94,10 @@ def show(
     """
     from ottla.cli import screen
 
+    resource = _resource(kind, name)
     with admin(bootstrap, client) as ask:
-        _check_there(ask, kind, name)
-        entries = ask.describe_config(_resource(kind, name), settings or None)
+        check_there(ask, resource)
+        entries = ask.describe_config(resource, settings or None)
     shown = [each for each in entries.values() if everything or settings or not each.is_default]
     if as_json:
         screen.document(
@@ -165,8 +139,7 @@ def set_(
 
     wanted = {key: setting_value(key, value) for key, value in pairs(changes, "set").items()}
     with admin(bootstrap, client) as ask:
-        _check_there(ask, kind, name)
-        ask.alter_config(_resource(kind, name), dict(wanted))
+        alter(ask, _resource(kind, name), dict(wanted))
     screen.told(
         as_json,
         {"kind": kind, "name": name, "set": wanted},
@@ -187,9 +160,7 @@ def unset(
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
-        _check_there(ask, kind, name)
-        _check_known(ask, kind, name, settings)
-        ask.alter_config(_resource(kind, name), dict.fromkeys(settings))
+        alter(ask, _resource(kind, name), dict.fromkeys(settings))
     screen.told(
         as_json,
         {"kind": kind, "name": name, "unset": list(settings)},
@@ -215,7 +186,7 @@ def explain(pattern: str, kind: str | None, as_json: bool) -> None:
     exact = [(each, setting) for each, setting in found if setting.name == pattern]
     if not found:
         names = sorted(name for each in _KINDS for name in _declared(each).declared())
-        raise OttlaError(f"no setting has {pattern} in its name or its meaning{_near(pattern, names)}")
+        raise OttlaError(f"no setting has {pattern} in its name or its meaning{nearest(pattern, names)}")
     if as_json:
         screen.document([_about(each, setting) for each, setting in exact or found])
     elif exact:
@@ -247,11 +218,7 @@ def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
         {
             "kind": words[each.type.name],
             "name": each.name or "all",
-            "settings": {
-                one.name: one.value
-                for one in sorted(entries[each].values(), key=lambda one: one.name)
-                if one.source.name.startswith("DYNAMIC_") and one.source.name != "DYNAMIC_DEFAULT_BROKER_CONFIG"
-            },
+            "settings": {name: one.value for name, one in own(entries[each], each).items()},
         }
         for each in sorted(found, key=lambda one: (one.type, one.name))
         if each in entries and each.type.name != "BROKER_LOGGER"

@@ -9,14 +9,14 @@ import click
 
 from ottla.cli.option import Commands, admin, as_json, cluster, complete_group, complete_topic, confirm, yes_option
 from ottla.cli.pattern import expand
-from ottla.cli.place import offsets_at
+from ottla.cli.place import place, timely
 from ottla.kernel.error import OttlaError
-from ottla.operations import offsets
+from ottla.operations.group_offsets import check_empty, plan_forgetting, plan_reset
+from ottla.operations.group_view import look, type_of
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from ottla.client import Admin, TopicPartition
 
 _STATES = {"Stable": "green", "Empty": "dim", "Dead": "red"}
 
@@ -37,7 +37,6 @@ def groups(context: click.Context, bootstrap: str, client: tuple[str, ...], as_j
 def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     """All groups with their state and how far they are behind."""
     from ottla.cli import screen
-    from ottla.operations.group_view import look
 
     with admin(bootstrap, client) as ask:
         found: list[dict[str, Any]] = []
@@ -87,7 +86,6 @@ def _lag(lag: int | None) -> Text | None:
 def describe(bootstrap: str, client: tuple[str, ...], group: str, as_json: bool) -> None:
     """A group: its members, and for every partition how far it is."""
     from ottla.cli import screen
-    from ottla.operations.group_view import look, type_of
 
     with admin(bootstrap, client) as ask:
         [group] = expand([group], [each.id for each in ask.list_groups()], "group")[:1]
@@ -154,23 +152,21 @@ def reset(
     ago (90s, 15min, 2h, 3d).
     """
     from ottla.cli import screen
-    from ottla.operations.group_view import type_of
 
     if (target is None) == (shift is None):
         raise click.UsageError("where to? give --to WHERE, or --by N")
     with admin(bootstrap, client) as ask:
-        type_ = type_of(ask, group)
-        before = offsets.committed(ask, group, type_)
-        partitions = _meant(ask, group, topics, only, list(before))
-        goals = _goals(ask, partitions, before, target, shift)
+        with timely(target):
+            found = plan_reset(
+                ask, group, None if target is None else place(target), shift=shift or 0, topics=topics, only=only
+            )
         if not dry_run:
             check_empty(ask, group)
-            moved = sum(before.get(each) != goals[each] for each in partitions)
-            confirm(f"move {group} in {moved} of {len(partitions)} partitions? (-n shows where to)", yes=yes)
-            offsets.commit(ask, group, type_, goals)
+            confirm(f"move {group} in {found.moved} of {len(found.goals)} partitions? (-n shows where to)", yes=yes)
+            found.commit(ask)
     rows = [
-        {"topic": each.topic, "partition": each.partition, "before": before.get(each), "after": goals[each]}
-        for each in partitions
+        {"topic": each.topic, "partition": each.partition, "before": found.before.get(each), "after": goal}
+        for each, goal in found.goals.items()
     ]
     if as_json:
         screen.document(rows)
@@ -182,48 +178,6 @@ def reset(
         screen.hint("nothing was changed (--dry-run)")
     else:
         screen.done(f"{group} goes on there")
-
-
-def check_empty(ask: Admin, group: str) -> None:
-    """OttlaError that names the members of a group which has some: they would not hear of a new place."""
-    from ottla.operations.group_view import look
-
-    listed = next((each for each in ask.list_groups() if each.id == group), None)
-    members = look(ask, listed.id, listed.type).members if listed is not None else []
-    if members:
-        who = ", ".join(sorted({f"{each['client']} on {each['host']}" for each in members})[:3])
-        many = f"{len(members)} member{'' if len(members) == 1 else 's'}"
-        raise OttlaError(f"{group} has {many} ({who}): stop them first, then reset it; -n shows where it would go")
-
-
-def _meant(
-    ask: Admin, group: str, topics: tuple[str, ...], only: tuple[int, ...], read: list[TopicPartition]
-) -> list[TopicPartition]:
-    """The partitions of the topics that are named; else those that the group has read."""
-    if not topics:
-        if not read:
-            raise OttlaError(f"{group} has read nothing yet; name the topics where it should begin")
-        return sorted(each for each in read if not only or each.partition in only)
-    found = [each for topic in topics for each in offsets.partitions_of(ask, topic)]
-    chosen = [each for each in found if not only or each.partition in only]
-    if not chosen:
-        raise OttlaError(f"{', '.join(topics)} has no partition {', '.join(map(str, only))}")
-    return chosen
-
-
-def _goals(
-    ask: Admin,
-    partitions: list[TopicPartition],
-    before: dict[TopicPartition, int],
-    target: str | None,
-    shift: int | None,
-) -> dict[TopicPartition, int]:
-    if target is not None:
-        return offsets_at(ask, partitions, target)
-    starts, ends = offsets.bounds(ask, partitions)
-    if unread := [each for each in partitions if each not in before]:
-        raise OttlaError(f"the group is nowhere in {unread[0]} yet: there --to is needed, not --by")
-    return offsets.within({each: before[each] + (shift or 0) for each in partitions}, starts, ends)
 
 
 @groups.command()
@@ -259,18 +213,9 @@ def forget(
 ) -> None:
     """Let a group forget how far it is in TOPICs that it does not read now."""
     from ottla.cli import screen
-    from ottla.client import GroupType
-    from ottla.operations.group_view import type_of
 
-    question = f"let {group} forget how far it is in {', '.join(topics)}?"
     with admin(bootstrap, client) as ask:
-        if type_of(ask, group) is GroupType.SHARE:
-            confirm(question, yes=yes)
-            ask.delete_share_group_offsets(group, topics).check()
-        else:
-            read = [each for each in ask.list_group_offsets(group) if each.topic in topics]
-            if missing := sorted(set(topics) - {each.topic for each in read}):
-                raise OttlaError(f"{group} has committed nothing for {missing[0]}")
-            confirm(question, yes=yes)
-            ask.delete_group_offsets(group, read).check()
+        found = plan_forgetting(ask, group, topics)
+        confirm(f"let {group} forget how far it is in {', '.join(topics)}?", yes=yes)
+        found.commit(ask)
     screen.told(as_json, {"group": group, "forgot": list(topics)}, f"{group} has forgotten {', '.join(topics)}")

@@ -10,21 +10,20 @@ Rules:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from ottla.cli.option import Commands, admin, as_json, cluster, complete_topic, confirm
-from ottla.kernel.error import ErrorCode, OttlaError
+from ottla.kernel.error import OttlaError
+from ottla.operations.elections import elect as elect_leaders
+from ottla.operations.offsets import partitions_of
 from ottla.operations.partition_view import every_partition
-from ottla.operations.throttle import TOPIC_REPLICAS, unthrottle_brokers, unthrottle_topics
-from ottla.operations.throttle import throttle as slow_down
-
-if TYPE_CHECKING:
-    from ottla.client import Admin, TopicPartition
-    from ottla.client.admin.replica import Replica
+from ottla.operations.reassignment import begin_directory_move, begin_move, not_in, under_way
+from ottla.operations.reassignment import cancel as call_off
+from ottla.operations.throttle import unthrottle, unthrottle_all
 
 #: Between two looks at a move.
 _PAUSE_S = 0.2
@@ -71,16 +70,6 @@ def _ids(ids: Any) -> str:
     return " ".join(map(str, ids))
 
 
-def _of_topic(ask: Admin, topic: str, only: tuple[int, ...]) -> dict[TopicPartition, list[int]]:
-    """The partitions that are meant, each with its replicas now."""
-    from ottla.client import TopicPartition
-
-    there = {each.partition: [node.id for node in each.replicas] for each in ask.describe_topic(topic).partitions}
-    if missing := [number for number in only if number not in there]:
-        raise OttlaError(f"{topic} has no partition {missing[0]}: it has 0 to {len(there) - 1}")
-    return {TopicPartition(topic, number): there[number] for number in only or sorted(there)}
-
-
 @partitions.command()
 @cluster
 @click.argument("topic", shell_complete=complete_topic)
@@ -106,56 +95,32 @@ def move(
 
     brokers = _numbers(nodes)
     with admin(bootstrap, client) as ask:
-        wanted = _of_topic(ask, topic, only)
-        live = {node.id for node in ask.describe_cluster().nodes}
-        if unknown := [each for each in brokers if each not in live]:
-            raise OttlaError(f"there is no node {unknown[0]} now: these are {_ids(sorted(live))}")
-        if throttle is not None:
-            slow_down(ask, wanted, dict.fromkeys(wanted, brokers), throttle)
-        ask.alter_partition_reassignments(dict.fromkeys(wanted, brokers)).check()
+        moved = begin_move(ask, topic, brokers, only, bytes_per_s=throttle)
         left = 0
         if not no_wait:
-            what = f"moving {topic}"
-            left = follow_moves(what, len(wanted), lambda: len(ask.list_partition_reassignments(list(wanted))))
+            left = follow_moves(f"moving {topic}", len(moved), lambda: len(ask.list_partition_reassignments(moved)))
         ended = not (no_wait or left)
         stays = throttle is not None and (not ended or bool(ask.list_partition_reassignments()))
         if throttle is not None and not stays:
-            _let_go(ask, [topic])
-    many = f"{len(wanted)} partition{'s' * (len(wanted) != 1)}"
+            unthrottle(ask, [topic])
+    many = f"{len(moved)} partition{'s' * (len(moved) != 1)}"
     screen.told(
         as_json,
-        {"topic": topic, "partitions": [each.partition for each in wanted], "to": brokers, "done": ended},
+        {"topic": topic, "partitions": [each.partition for each in moved], "to": brokers, "done": ended},
         f"{many} of {topic} {'on' if ended else 'on the way to'} {_ids(brokers)}"
         + "; the throttle stays until `ottla partitions unthrottle` after the last move" * stays,
     )
 
 
-def _let_go(ask: Admin, topics: list[str]) -> None:
-    """Take the throttles of these topics and of all nodes away."""
-    unthrottle_brokers(ask, [node.id for node in ask.describe_cluster().nodes])
-    unthrottle_topics(ask, topics)
-
-
-@partitions.command()
+@partitions.command("unthrottle")
 @cluster
 @as_json
-def unthrottle(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
+def unthrottle_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     """Take the throttles of all moves away, when nothing moves any more."""
     from ottla.cli import screen
-    from ottla.client import ConfigResource, ResourceType
 
     with admin(bootstrap, client) as ask:
-        if moving := sorted(ask.list_partition_reassignments()):
-            raise OttlaError(
-                f"{moving[0]} is still being moved{f' (and {len(moving) - 1} more)' * (len(moving) > 1)}: wait for its "
-                "end (ottla partitions moves), or call it off (ottla partitions cancel)"
-            )
-        names = [each.name for each in ask.list_topics(internal=True)]
-        described = ask.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in names]).check()
-        topics = [
-            resource.name for resource, found in described.items() if any(found[each].value for each in TOPIC_REPLICAS)
-        ]
-        _let_go(ask, topics)
+        topics = unthrottle_all(ask)
     many = f"{len(topics)} topic{'s' * (len(topics) != 1)}"
     screen.told(as_json, {"topics": topics}, f"nothing is throttled any more: {many}, and all nodes")
 
@@ -194,50 +159,22 @@ def moves(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
-        between = ask.list_partition_reassignments()
-        dirs = ask.describe_log_dirs().succeeded
-    found: list[dict[str, Any]] = [
-        {
-            "topic": each.topic,
-            "partition": each.partition,
-            "replicas": list(one.replicas),
-            "adding": list(one.adding),
-            "removing": list(one.removing),
-            "directory": None,
-            "lag": None,
-        }
-        for each, one in sorted(between.items())
-    ]
-    found += [
-        {
-            "topic": one.partition.topic,
-            "partition": one.partition.partition,
-            "replicas": [node],
-            "adding": [],
-            "removing": [],
-            "directory": directory.path,
-            "lag": one.offset_lag,
-        }
-        for node, directories in sorted(dirs.items())
-        for directory in directories
-        for one in directory.replicas
-        if one.future
-    ]
+        found = under_way(ask)
     if as_json:
-        screen.document(found)
+        screen.document([asdict(each) for each in found])
         return
     columns = [screen.Column("topic", "name"), screen.Column("partition", numeric=True), screen.Column("on")]
     columns += [screen.Column("comes to"), screen.Column("leaves"), screen.Column("to directory")]
     columns.append(screen.Column("behind", numeric=True))
     rows = [
         (
-            each["topic"],
-            each["partition"],
-            _ids(each["replicas"]),
-            _ids(each["adding"]) or None,
-            _ids(each["removing"]) or None,
-            each["directory"],
-            each["lag"],
+            each.topic,
+            each.partition,
+            _ids(each.replicas),
+            _ids(each.adding) or None,
+            _ids(each.removing) or None,
+            each.directory,
+            each.lag,
         )
         for each in found
     ]
@@ -254,11 +191,8 @@ def cancel(bootstrap: str, client: tuple[str, ...], topic: str, only: tuple[int,
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
-        moving = sorted(ask.list_partition_reassignments(list(_of_topic(ask, topic, only))))
-        if moving:
-            ask.alter_partition_reassignments(dict.fromkeys(moving)).check()
-    numbers = [each.partition for each in moving]
-    done = f"called off: {topic} {_ids(numbers)}" if moving else f"nothing of {topic} was being moved"
+        numbers = [each.partition for each in call_off(ask, topic, only)]
+    done = f"called off: {topic} {_ids(numbers)}" if numbers else f"nothing of {topic} was being moved"
     screen.told(as_json, {"topic": topic, "cancelled": numbers}, done)
 
 
@@ -286,19 +220,19 @@ def elect(
     if unclean:
         confirm("a replica that lacks records may lead then, and they are lost; go on?", yes=yes)
     with admin(bootstrap, client) as ask:
-        which = None if topic is None else list(_of_topic(ask, topic, only))
-        results = ask.elect_leaders(which, unclean=unclean)
-    wrong = {key: one for key, one in results.errors.items() if one.code is not ErrorCode.ELECTION_NOT_NEEDED}
+        found = elect_leaders(ask, None if topic is None else partitions_of(ask, topic, only), unclean=unclean)
+    elected = sorted(found.elected)
     if as_json:
-        failed = {str(key): one.code.name for key, one in sorted(wrong.items())}
-        screen.document({"elected": [str(each) for each in sorted(results.succeeded)], "failed": failed})
-        return 1 if wrong else 0
-    for each in sorted(results.succeeded):
+        failed = {str(key): one.code.name for key, one in sorted(found.failed.items())}
+        screen.document({"elected": [str(each) for each in elected], "failed": failed})
+        return 1 if failed else 0
+    for each in elected:
         screen.done(f"{each} has a new leader")
-    if wrong:
-        key, one = min(wrong.items())
-        raise OttlaError(f"{key}: {screen.in_words(one)}" + f" (and {len(wrong) - 1} more)" * (len(wrong) > 1))
-    if not results.succeeded:
+    if found.failed:
+        key, one = min(found.failed.items())
+        more = len(found.failed) - 1
+        raise OttlaError(f"{key}: {screen.in_words(one)}" + f" (and {more} more)" * (more > 0))
+    if not elected:
         screen.done("all lead that should")
     return 0
 
@@ -323,22 +257,17 @@ def move_directory(
 ) -> None:
     """Move the partitions of TOPIC to another log directory of their node."""
     from ottla.cli import screen
-    from ottla.client.admin.replica import Replica
 
     with admin(bootstrap, client) as ask:
-        wanted = _of_topic(ask, topic, only)
-        dirs = ask.describe_log_dirs().check()
-        node = _node(node, dirs)
-        known = [each.path for each in dirs[node]]
-        if directory not in known:
-            raise OttlaError(f"node {node} has no log directory {directory}: it has {', '.join(known)}")
-        replicas = [Replica(topic, each.partition, node) for each, brokers in wanted.items() if node in brokers]
-        if not replicas:
-            raise OttlaError(f"node {node} holds nothing of {topic}")
-        ask.alter_replica_log_dirs(dict.fromkeys(replicas, directory)).check()
+        if node is None:
+            nodes = sorted(each.id for each in ask.describe_cluster().nodes)
+            if len(nodes) > 1:
+                raise click.UsageError(f"-N: on which node? there are {_ids(nodes)}")
+            node = nodes[0]
+        replicas = begin_directory_move(ask, topic, directory, node, only)
         left = 0
         if not no_wait:
-            left = follow_moves(f"moving {topic}", len(replicas), lambda: _elsewhere(ask, replicas, directory))
+            left = follow_moves(f"moving {topic}", len(replicas), lambda: not_in(ask, replicas, directory))
     numbers = [each.partition for each in replicas]
     ended = not (no_wait or left)
     many = f"{len(replicas)} partition{'s' * (len(replicas) != 1)}"
@@ -347,25 +276,3 @@ def move_directory(
         {"topic": topic, "partitions": numbers, "node": node, "directory": directory, "done": ended},
         f"{many} of {topic} {'in' if ended else 'on the way to'} {directory}",
     )
-
-
-def _node(node: int | None, dirs: Mapping[int, object]) -> int:
-    if node is None and len(dirs) > 1:
-        raise click.UsageError(f"-N: on which node? there are {_ids(sorted(dirs))}")
-    if node is None:
-        return min(dirs)
-    if node not in dirs:
-        raise OttlaError(f"there is no node {node} now: these are {_ids(sorted(dirs))}")
-    return node
-
-
-def _elsewhere(ask: Admin, replicas: list[Replica], directory: str) -> int:
-    """How many of them are not in that directory yet."""
-    there = {
-        (one.partition.topic, one.partition.partition)
-        for each in ask.describe_log_dirs().check()[replicas[0].broker]
-        if each.path == directory
-        for one in each.replicas
-        if not one.future
-    }
-    return sum((each.topic, each.partition) not in there for each in replicas)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,12 +12,14 @@ from ottla.cli.amount import setting_value
 from ottla.cli.option import Commands, admin, as_json, cluster, complete_topic, confirm, pairs, yes_option
 from ottla.cli.ottla.topic_analyze import analyze
 from ottla.cli.ottla.topic_copy import copy, diff
+from ottla.cli.pattern import expand
+from ottla.cli.place import place, timely
 from ottla.kernel.error import OttlaError
+from ottla.operations.offsets import plan_trim
+from ottla.operations.topic_view import PartitionPlace, TopicDetails, TopicSummary, summaries, view
 
 if TYPE_CHECKING:
     from ottla.client import Admin
-    from ottla.client.admin.result import TopicDescription
-    from ottla.kernel.ids import TopicPartition
 
 
 def _complete_setting(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -49,11 +52,9 @@ def list_(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], inter
 
     with admin(bootstrap, client) as ask:
         chosen = _meant(ask, names) if names else [topic.name for topic in ask.list_topics(internal=internal)]
-        described = ask.describe_topics(chosen).succeeded
-        found = [_summary(ask, described[name]) for name in sorted(described)]
-        _add_sizes(ask, found)
+        found = summaries(ask, chosen)
     if as_json:
-        screen.document(found)
+        screen.document([asdict(each) for each in found])
         return
     columns = [
         screen.Column("topic", "name"),
@@ -62,59 +63,15 @@ def list_(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], inter
         screen.Column("records", numeric=True),
         screen.Column("size", numeric=True),
     ]
-    rows = [
-        (each["topic"], each["partitions"], each["replicas"], each["records"], screen.size(each["bytes"]))
-        for each in found
-    ]
+    rows = [(each.topic, each.partitions, each.replicas, each.records, screen.size(each.bytes)) for each in found]
     screen.table(columns, rows, empty="there is no topic yet; ottla topics create NAME makes one")
 
 
 def _meant(ask: Admin, names: Iterable[str]) -> list[str]:
     """The topics that names and patterns mean. A pattern means none of Kafka's own."""
-    from ottla.cli.pattern import expand
-
     there = ask.list_topics(internal=True)
     own = [each.name for each in there if not each.internal]
     return expand(names, own, "topic", hidden=[each.name for each in there if each.internal])
-
-
-def _summary(ask: Admin, topic: TopicDescription) -> dict[str, Any]:
-    offsets = _offsets(ask, topic)
-    records = [end - start for start, end in offsets.values()]
-    return {
-        "topic": topic.name,
-        "partitions": len(topic.partitions),
-        "replicas": max((len(each.replicas) for each in topic.partitions), default=0),
-        "records": sum(records) if len(records) == len(topic.partitions) else None,
-        "bytes": -1,
-    }
-
-
-def _offsets(ask: Admin, topic: TopicDescription) -> dict[int, tuple[int, int]]:
-    """Partition to (log start offset, end offset) of those that have a leader."""
-    from ottla.client import OffsetSpec, TopicPartition
-
-    led = [TopicPartition(topic.name, each.partition) for each in topic.partitions if each.leader is not None]
-    ends = ask.list_offsets(dict.fromkeys(led, OffsetSpec.LATEST)).succeeded if led else {}
-    starts = ask.list_offsets(dict.fromkeys(led, OffsetSpec.EARLIEST)).succeeded if led else {}
-    return {each.partition: (starts[each].offset, ends[each].offset) for each in led if each in starts and each in ends}
-
-
-def _add_sizes(ask: Admin, found: list[dict[str, Any]]) -> None:
-    """What each topic takes on the disks, all replicas together; unknown where brokers do not say."""
-    sizes = _sizes(ask)
-    for each in found:
-        own = [size for partition, size in sizes.items() if partition.topic == each["topic"]]
-        each["bytes"] = sum(own) if own else -1
-
-
-def _sizes(ask: Admin) -> dict[TopicPartition, int]:
-    sizes: dict[TopicPartition, int] = {}
-    for directories in ask.describe_log_dirs().succeeded.values():
-        for directory in directories:
-            for replica in directory.replicas:
-                sizes[replica.partition] = sizes.get(replica.partition, 0) + replica.size
-    return sizes
 
 
 @topics.command()
@@ -126,9 +83,10 @@ def describe(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], as
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
-        found = [_description(ask, name) for name in _meant(ask, names)]
+        found = [view(ask, name) for name in _meant(ask, names)]
     if as_json:
-        screen.document(found[0] if len(found) == 1 and names == (found[0]["topic"],) else found)
+        documents = [asdict(each) for each in found]
+        screen.document(documents[0] if len(found) == 1 and names == (found[0].topic,) else documents)
         return
     for number, each in enumerate(found):
         if number:
@@ -136,32 +94,10 @@ def describe(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], as
         _print_description(each)
 
 
-def _description(ask: Admin, name: str) -> dict[str, Any]:
-    from ottla.client import ConfigResource, ResourceType
-    from ottla.kernel.ids import uuid_text
-
-    topic = ask.describe_topic(name)
-    offsets = _offsets(ask, topic)
-    entries = ask.describe_config(ConfigResource(ResourceType.TOPIC, name))
-    own = {entry.name: entry.value for entry in entries.values() if entry.source.name == "DYNAMIC_TOPIC_CONFIG"}
-    rows = [
-        {
-            "partition": each.partition,
-            "leader": None if each.leader is None else each.leader.id,
-            "replicas": [node.id for node in each.replicas],
-            "isr": [node.id for node in each.isr],
-            "start_offset": offsets.get(each.partition, (None, None))[0],
-            "end_offset": offsets.get(each.partition, (None, None))[1],
-        }
-        for each in topic.partitions
-    ]
-    return {"topic": name, "id": uuid_text(topic.id), "partitions": rows, "configs": own}
-
-
-def _print_description(found: dict[str, Any]) -> None:
+def _print_description(found: TopicDetails) -> None:
     from ottla.cli import screen
 
-    screen.heading(found["topic"], f"id {found['id']}")
+    screen.heading(found.topic, f"id {found.id}")
     columns = [
         screen.Column("partition", numeric=True),
         screen.Column("leader", numeric=True),
@@ -171,25 +107,24 @@ def _print_description(found: dict[str, Any]) -> None:
         screen.Column("end", numeric=True),
         screen.Column("records", numeric=True),
     ]
-    screen.table(columns, map(_partition_row, found["partitions"]))
-    if found["configs"]:
+    screen.table(columns, map(_partition_row, found.partitions))
+    if found.configs:
         screen.heading("\nset for this topic")
-        screen.table([screen.Column("setting", "name"), screen.Column("value")], sorted(found["configs"].items()))
+        screen.table([screen.Column("setting", "name"), screen.Column("value")], sorted(found.configs.items()))
 
 
-def _partition_row(row: dict[str, Any]) -> list[object]:
+def _partition_row(row: PartitionPlace) -> list[object]:
     from ottla.cli import screen
 
-    start, end = row["start_offset"], row["end_offset"]
-    lagging = len(row["isr"]) < len(row["replicas"])
+    start, end = row.start_offset, row.end_offset
     return [
-        row["partition"],
-        screen.coloured("none", "red") if row["leader"] is None else row["leader"],
-        _ids(row["replicas"]),
-        screen.coloured(_ids(row["isr"]), "yellow" if lagging else "green"),
+        row.partition,
+        screen.coloured("none", "red") if row.leader is None else row.leader,
+        _ids(row.replicas),
+        screen.coloured(_ids(row.isr), "yellow" if len(row.isr) < len(row.replicas) else "green"),
         start,
         end,
-        None if start is None else end - start,
+        None if start is None or end is None else end - start,
     ]
 
 
@@ -277,9 +212,7 @@ def delete(
             screen.told(as_json, {"would_delete": meant}, *(f"{name} would be deleted" for name in meant))
             return
         if not yes:
-            described = ask.describe_topics(meant).succeeded
-            counts = [(name, _summary(ask, described[name])["records"]) for name in meant if name in described]
-            confirm(_question(counts), yes=False)
+            confirm(_question(summaries(ask, meant)), yes=False)
         results = ask.delete_topics(meant)
     deleted = [name for name in meant if name not in results.errors]
     if results.errors and not as_json:
@@ -290,8 +223,8 @@ def delete(
     screen.told(as_json, {"deleted": deleted}, *(f"deleted {name}" for name in deleted))
 
 
-def _question(counts: list[tuple[str, int | None]]) -> str:
-    shown = [f"{name} with {'?' if count is None else f'{count:,}'} records" for name, count in counts]
+def _question(doomed: list[TopicSummary]) -> str:
+    shown = [f"{each.topic} with {'?' if each.records is None else f'{each.records:,}'} records" for each in doomed]
     if len(shown) == 1:
         return f"delete {shown[0]} forever?"
     lines = "".join(f"  {each}\n" for each in shown)
@@ -313,20 +246,18 @@ def trim(
     WHERE is latest, an offset (100), so many before the end (-100 keeps the last 100), or a time (2026-11-21T06:00).
     """
     from ottla.cli import screen
-    from ottla.cli.place import offsets_at
-    from ottla.operations.offsets import bounds, partitions_of
 
     with admin(bootstrap, client) as ask:
-        partitions = [each for each in partitions_of(ask, name) if not only or each.partition in only]
-        starts, goals = bounds(ask, partitions)[0], offsets_at(ask, partitions, target)
-        count = sum(goals[each] - starts[each] for each in partitions)
-        confirm(f"delete {count:,} records of {name} forever?", yes=yes)
-        results = ask.delete_records(goals)
-    rows = [{"partition": each.partition, "start_offset": results[each]} for each in partitions]
-    if as_json:
-        screen.document({"topic": name, "deleted": count, "partitions": rows})
-        return
-    screen.done(f"deleted {count:,} records of {name}")
+        with timely(target):
+            trim = plan_trim(ask, name, place(target), only)
+        confirm(f"delete {trim.records:,} records of {name} forever?", yes=yes)
+        results = ask.delete_records(trim.goals)
+    rows = [{"partition": each.partition, "start_offset": results[each]} for each in trim.goals]
+    screen.told(
+        as_json,
+        {"topic": name, "deleted": trim.records, "partitions": rows},
+        f"deleted {trim.records:,} records of {name}",
+    )
 
 
 @topics.command()

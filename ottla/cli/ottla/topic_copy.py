@@ -9,17 +9,12 @@ Rules:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from ottla.cli.option import Tool, admin, admin_of, as_json, client_settings, cluster, complete_topic, other_cluster
 from ottla.cli.place import offsets_at
-from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
-from ottla.operations.offsets import Offsets, bounds, partitions_of
-
-if TYPE_CHECKING:
-    from ottla.client import Admin
+from ottla.kernel.error import KafkaError, OttlaError
+from ottla.operations.offsets import partitions_of
 
 _to = click.option("--to", "other", metavar="HOST:PORT|PROFILE", help="The cluster of the second topic.")
 
@@ -51,7 +46,9 @@ def copy(
     as_json: bool,
 ) -> None:
     """Copy the records of SOURCE to TARGET, in this cluster or another."""
-    from ottla.operations.topic_copy import own_settings
+    from ottla.cli import screen
+    from ottla.operations.configs import own_of_topic
+    from ottla.operations.topic_copy import TopicCopy, prepare_target
 
     if source == target and other in (None, bootstrap):
         raise click.UsageError("a topic is not copied into itself")
@@ -59,30 +56,14 @@ def copy(
         partitions = partitions_of(ask, source)
         begins = offsets_at(ask, partitions, start)
         ends = offsets_at(ask, partitions, until or "latest")
-        own = own_settings(ask, source) if create else {}
-    destination = other_cluster(other) if other else client_settings(bootstrap, client)
-    with admin_of(destination) as there:
-        count = _prepared(there, target, len(partitions), own, create=create, append=append)
-    keeps = count == len(partitions)
+        own = own_of_topic(ask, source) if create else None
     settings = client_settings(bootstrap, client)
+    destination = other_cluster(other) if other else dict(settings)
+    with admin_of(destination) as there:
+        count = prepare_target(there, target, len(partitions), own, append=append)
+    keeps = count == len(partitions)
     settings["isolation.level"] = "read_committed" if committed else "read_uncommitted"
-    _run(settings, destination, begins, ends, target, keeps=keeps, as_json=as_json)
-
-
-def _run(
-    source: dict[str, object],
-    destination: dict[str, object],
-    begins: Offsets,
-    ends: Offsets,
-    target: str,
-    *,
-    keeps: bool,
-    as_json: bool,
-) -> None:
-    from ottla.cli import screen
-    from ottla.operations.topic_copy import TopicCopy
-
-    under_way = TopicCopy(source, destination, begins, ends, target, keeps=keeps)
+    under_way = TopicCopy(settings, destination, begins, ends, target, keeps=keeps)
     try:
         with screen.progress(target, under_way.total) as bar:
             under_way.run(lambda done: bar.update(bar.task_ids[0], completed=done, count=done))
@@ -97,26 +78,6 @@ def _run(
         raise OttlaError(f"{screen.in_words(error)}; {told}") from error
     written, how = under_way.written, "partition by partition" if keeps else "to partitions by their keys"
     screen.told(as_json, {"topic": target, "records": written}, f"{written:,} records copied to {target}, {how}")
-
-
-def _prepared(ask: Admin, target: str, partitions: int, own: dict[str, str], *, create: bool, append: bool) -> int:
-    """The target's partitions; made when it is not there and may be."""
-    from ottla.client import NewTopic
-
-    try:
-        there = partitions_of(ask, target)
-    except KafkaError as error:
-        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise
-        if not create:
-            raise OttlaError(f"there is no topic {target}; --create makes it as the source is") from error
-        ask.create_topics([NewTopic(target, partitions, configs=own)]).check()
-        return partitions
-    if not append:
-        starts, ends = bounds(ask, there)
-        if held := sum(ends[each] - starts[each] for each in there):
-            raise OttlaError(f"{target} has {held:,} records already; --append adds to them")
-    return len(there)
 
 
 @click.command(cls=Tool)

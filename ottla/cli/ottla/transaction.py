@@ -162,7 +162,7 @@ def hanging(bootstrap: str, client: tuple[str, ...], topic: str | None, minutes:
     A reader with read_committed stops before such a transaction. `ottla transactions abort` ends it.
     """
     from ottla.cli import screen
-    from ottla.cli.kafka.topics.transaction import find_hanging
+    from ottla.operations.hanging import find_hanging
 
     with admin(bootstrap, client) as ask:
         found: list[dict[str, Any]] = [
@@ -173,7 +173,7 @@ def hanging(bootstrap: str, client: tuple[str, ...], topic: str | None, minutes:
                 "producer": each.producer_id,
                 "last_timestamp": each.last_timestamp,
             }
-            for partition, each in find_hanging(ask, topic, None, None, minutes * 60_000)
+            for partition, each in find_hanging(ask, topic, longer_than_ms=minutes * 60_000)
         ]
     if as_json:
         screen.document(found)

@@ -319,10 +319,10 @@ def reset(
     applications of Java's Kafka Streams use kafka-streams-application-reset.
     """
     from ottla.cli import screen
-    from ottla.cli.ottla.group import check_empty
     from ottla.cli.place import offsets_at
     from ottla.cli.streams import view
     from ottla.client import TopicPartition
+    from ottla.operations.group_offsets import check_empty
     from ottla.operations.streams_topic import internal_topics
 
     with admin(bootstrap, client) as ask:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ottla.cli.kafka.configs.config_entity import QUOTA_NAMES, Entities
-from ottla.cli.kafka.configs.config_view import quotas_of, settings_of
+from ottla.cli.kafka.configs.config_view import RESOURCE_TYPES, quotas_of, settings_of
 from ottla.cli.kafka.program.option import Given
 from ottla.cli.kafka.program.tool import Failed, load
 from ottla.settings.quota import AddressQuotas, UserQuotas
@@ -19,20 +19,21 @@ _ITERATIONS = 4096
 #: A comma, or an equals sign, that does not stand between brackets.
 _OUTSIDE = r"(?=[^\]]*(?:\[|$))"
 _CREDENTIAL = re.compile(r"(?:iterations=(-?[0-9]*),)?password=(.*)")
-_RESOURCE_TYPES = {"topics": "TOPIC", "client-metrics": "CLIENT_METRICS", "brokers": "BROKER", "groups": "GROUP"}
 
 
 def alter(given: Given, client: Admin, entities: Entities) -> None:
     """Change what was asked for, and say so."""
+    from ottla.client import ConfigResource, ResourceType
+
     added, deleted = _added(given), [each.strip() for each in given.values("delete-config")]
     kind, name = entities.kind, entities.names[0]
     if kind == "broker-loggers":
         known = {each.name for each in settings_of(client, kind, name, everything=True)}
         if wrong := [each for each in (*deleted, *added) if each not in known]:
             raise Failed(f"Invalid broker logger(s): {','.join(wrong)}")
-        _alter_resource(client, "BROKER_LOGGER", name, added, deleted)
-    elif kind in _RESOURCE_TYPES:
-        _alter_resource(client, _RESOURCE_TYPES[kind], name, added, deleted)
+    if kind in RESOURCE_TYPES:
+        resource = ConfigResource(ResourceType[RESOURCE_TYPES[kind]], name)
+        client.alter_config(resource, {**dict.fromkeys(deleted), **added})
     elif kind == "ips":
         if unknown := [each for each in (*added, *deleted) if each not in AddressQuotas.declared()]:
             raise Failed(
@@ -63,12 +64,6 @@ def _added(given: Given) -> dict[str, str]:
         if not re.fullmatch(r"[$a-zA-Z0-9._-]*", name):
             raise Failed(f"Invalid character found for config key: {name}")
     return found
-
-
-def _alter_resource(client: Admin, kind: str, name: str, added: dict[str, str], deleted: list[str]) -> None:
-    from ottla.client import ConfigResource, ResourceType
-
-    client.alter_config(ConfigResource(ResourceType[kind], name), {**dict.fromkeys(deleted), **added})
 
 
 def _alter_users(client: Admin, entities: Entities, added: dict[str, str], deleted: list[str]) -> None:

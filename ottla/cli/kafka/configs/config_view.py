@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING
 from ottla.cli.kafka.configs.config_entity import QUOTA_NAMES, RESOURCES, Entities
 from ottla.cli.kafka.program.tool import Failed
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.operations.configs import own
 
 if TYPE_CHECKING:
     from ottla.client import Admin
     from ottla.client.admin.quota import QuotaEntity
     from ottla.client.admin.result import ConfigEntry
 
-_SOURCES = {
-    "topics": "DYNAMIC_TOPIC_CONFIG",
-    "client-metrics": "DYNAMIC_CLIENT_METRICS_CONFIG",
-    "groups": "DYNAMIC_GROUP_CONFIG",
-}
-_RESOURCE_TYPES = {
+#: Kinds by the names that the tool gives them.
+RESOURCE_TYPES = {
     "topics": "TOPIC",
     "brokers": "BROKER",
     "broker-loggers": "BROKER_LOGGER",
@@ -72,7 +69,7 @@ def _names(client: Admin, kind: str) -> list[str]:
         return [each.name for each in client.list_topics(internal=True)]
     if kind in _OF_BROKERS:
         return [str(node.id) for node in client.describe_cluster().nodes]
-    listed = [each.name for each in client.list_config_resources([ResourceType[_RESOURCE_TYPES[kind]]])]
+    listed = [each.name for each in client.list_config_resources([ResourceType[RESOURCE_TYPES[kind]]])]
     if kind == "client-metrics":
         return sorted(listed)
     return sorted({*listed, *(each.id for each in client.list_groups())})
@@ -82,12 +79,11 @@ def settings_of(client: Admin, kind: str, name: str, *, everything: bool) -> lis
     """The settings of one entity by name; only those that were set for it, unless `everything`."""
     from ottla.client import ConfigResource, ResourceType
 
-    resource = ConfigResource(ResourceType[_RESOURCE_TYPES[kind]], name)
+    resource = ConfigResource(ResourceType[RESOURCE_TYPES[kind]], name)
     entries = client.describe_config(resource, synonyms=True)
-    source = _SOURCES.get(kind)
-    if kind == "brokers":
-        source = "DYNAMIC_BROKER_CONFIG" if name else "DYNAMIC_DEFAULT_BROKER_CONFIG"
-    return [entries[each] for each in sorted(entries) if everything or source in (None, entries[each].source.name)]
+    if not everything:
+        entries = own(entries, resource)
+    return [entries[each] for each in sorted(entries)]
 
 
 _PRINCIPALS = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}

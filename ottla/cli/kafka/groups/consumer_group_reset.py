@@ -14,7 +14,8 @@ from ottla.cli.kafka.program.error import standard_message
 from ottla.cli.kafka.program.option import Given, Option, Usage
 from ottla.cli.kafka.program.tool import Failed, read_text, tell
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.operations.offsets import Offsets, at_time, bounds, committed_or_end, listed, within
+from ottla.operations.group_offsets import committed_or_end
+from ottla.operations.offsets import Offsets, at_time, bounds, listed, within
 
 if TYPE_CHECKING:
     from ottla.client import Admin, TopicPartition

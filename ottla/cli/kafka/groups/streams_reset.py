@@ -18,7 +18,8 @@ from ottla.cli.kafka.program.error import caused
 from ottla.cli.kafka.program.option import COMMAND_CONFIG, Given, Option, Refused, Usage, forbid
 from ottla.cli.kafka.program.tool import Failed, admin, admin_of, command, read_text, tell
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
-from ottla.operations.offsets import Offsets, bounds, committed_or_end, listed, partitions_of, within
+from ottla.operations.group_offsets import committed_or_end
+from ottla.operations.offsets import Offsets, bounds, listed, partitions_of, within
 from ottla.operations.streams_topic import internal_topics
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from ottla.cli.kafka.program.json_file import parse, typed
 from ottla.cli.kafka.program.option import COMMAND_CONFIG, Given, Option, forbid
 from ottla.cli.kafka.program.tool import Failed, admin, command, load, read_text
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.operations.elections import elect
 
 if TYPE_CHECKING:
     from ottla.client import TopicPartition
@@ -62,21 +63,19 @@ def _run(given: Given) -> int:
     properties = {"default.api.timeout.ms": "30000", "request.timeout.ms": "15000", **(load(config) if config else {})}
     with admin(given["bootstrap-server"], properties) as client:
         try:
-            results = client.elect_leaders(partitions, unclean=election == "UNCLEAN")
+            found = elect(client, partitions, unclean=election == "UNCLEAN")
         except KafkaError as error:
             raise _whole(error) from error
-    if results.succeeded:
-        done = ", ".join(map(str, results.succeeded))
+    if found.elected:
+        done = ", ".join(map(str, found.elected))
         print(f"Successfully completed leader election ({election}) for partitions {done}")
-    needless = [key for key, error in results.errors.items() if error.code is ErrorCode.ELECTION_NOT_NEEDED]
-    if needless:
-        print(f"Valid replica already elected for partitions {', '.join(map(str, needless))}")
-    failed = {key: error for key, error in results.errors.items() if key not in needless}
-    for key, one in failed.items():
+    if found.unchanged:
+        print(f"Valid replica already elected for partitions {', '.join(map(str, found.unchanged))}")
+    for key, one in found.failed.items():
         why = f"{java_class(one)}: {message(one)}"
         print(f"Error completing leader election ({election}) for partition: {key}: {why}")
-    if failed:
-        raise Failed(f"{len(failed)} replica(s) could not be elected")
+    if found.failed:
+        raise Failed(f"{len(found.failed)} replica(s) could not be elected")
     return 0
 
 

@@ -11,11 +11,10 @@ from ottla.cli.kafka.program.error import message
 from ottla.cli.kafka.program.option import Option
 from ottla.cli.kafka.program.tool import Failed, admin, load
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.operations.hanging import SearchFailed, find_hanging
 
 if TYPE_CHECKING:
     from ottla.client import Admin, TopicPartition
-    from ottla.client.admin.replica import ActiveProducer
-    from ottla.client.admin.transaction import TransactionDescription
 
 _TOPIC = Option("topic", "The topic.", "TOPIC", required=True)
 _PARTITION = Option("partition", "The partition.", "PARTITION", int, required=True)
@@ -66,8 +65,6 @@ COMMANDS = (
         (Option("transactionalId", "The id.", "TRANSACTIONALID", required=True),),
     ),
 )
-#: A broker before 3.0 is asked by what a newer one finds out itself.
-_BATCH = 500
 
 
 def main() -> None:
@@ -206,7 +203,7 @@ def _terminate(client: Admin, words: Words) -> None:
         raise _failed(f"Failed to force terminate transactionalId `{name}`", error) from error
 
 
-# ---- transactions that hang: open for longer than any may be, and not known to their coordinator
+# ---- transactions that hang
 
 
 def _find_hanging(client: Admin, words: Words) -> None:
@@ -216,9 +213,16 @@ def _find_hanging(client: Admin, words: Words) -> None:
         )
     if words["partition"] is not None and words["topic"] is None:
         raise Failed("The --partition argument requires --topic to be provided")
-    hanging = find_hanging(
-        client, words["topic"], words["partition"], words["broker-id"], words["max-transaction-timeout"] * 60_000
-    )
+    try:
+        hanging = find_hanging(
+            client,
+            words["topic"],
+            longer_than_ms=words["max-transaction-timeout"] * 60_000,
+            partition=words["partition"],
+            broker=words["broker-id"],
+        )
+    except SearchFailed as error:
+        raise _failed(f"Failed to {error.doing}", error.error) from error
     rows = [
         (
             partition.topic,
@@ -234,66 +238,3 @@ def _find_hanging(client: Admin, words: Words) -> None:
     ]
     titles = ("Topic", "Partition", "ProducerId", "ProducerEpoch", "CoordinatorEpoch", "StartOffset")
     table((*titles, "LastTimestamp", "Duration(min)"), rows)
-
-
-def find_hanging(
-    client: Admin, topic: str | None, partition: int | None, broker: int | None, longer_than_ms: int
-) -> list[tuple[TopicPartition, ActiveProducer]]:
-    """Producers with a transaction that its coordinator has forgotten. Failed says which call did not work."""
-    found: list[tuple[TopicPartition, ActiveProducer]] = []
-    partitions = _partitions(client, topic, partition, broker)
-    for first in range(0, len(partitions), _BATCH):
-        some = partitions[first : first + _BATCH]
-        try:
-            described = client.describe_producers(some, broker=broker).check()
-        except KafkaError as error:
-            raise _failed(f"Failed to describe producers for {len(some)} partitions", error) from error
-        found += [
-            (each, producer)
-            for each, producers in described.items()
-            for producer in producers
-            if producer.transaction_start_offset is not None and _now_ms() - producer.last_timestamp > longer_than_ms
-        ]
-    if not found:
-        return []
-    known = _transactions_of(client, {producer.producer_id for _, producer in found})
-    return [
-        (each, producer)
-        for each, producer in found
-        if producer.producer_id not in known or each not in known[producer.producer_id].partitions
-    ]
-
-
-def _partitions(client: Admin, topic: str | None, partition: int | None, broker: int | None) -> list[TopicPartition]:
-    from ottla.client import TopicPartition
-
-    if topic is not None and partition is not None:
-        return [TopicPartition(topic, partition)]
-    names = [each.name for each in client.list_topics(internal=True)] if topic is None else [topic]
-    try:
-        topics = client.describe_topics(names).check()
-    except KafkaError as error:
-        raise _failed(f"Failed to describe {len(names)} topics", error) from error
-    return [
-        TopicPartition(name, each.partition)
-        for name, described in topics.items()
-        for each in described.partitions
-        if broker is None or any(node.id == broker for node in each.replicas)
-    ]
-
-
-def _transactions_of(client: Admin, producer_ids: set[int]) -> dict[int, TransactionDescription]:
-    """By producer id what the coordinators know."""
-    try:
-        listed = client.list_transactions(producer_ids=producer_ids)
-    except KafkaError as error:
-        raise _failed(f"Failed to list transactions for {len(producer_ids)} producers", error) from error
-    described = client.describe_transactions(each.transactional_id for each in listed)
-    for one in described.errors.values():
-        if one.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-            raise _failed(f"Failed to describe {len(listed)} transactions", one)
-    return {
-        each.producer_id: described[each.transactional_id]
-        for each in listed
-        if each.transactional_id in described.succeeded
-    }

@@ -1,0 +1,90 @@
+"""Settings of topics, nodes, groups and client metrics: those that a resource has of its own, and checked changes.
+
+    own(admin.describe_config(topic), topic) -> {"retention.ms": ConfigEntry(...)}
+    alter(admin, topic, {"retention.ms": 3_600_000, "segment.bytes": None})
+
+Rules:
+- A topic or node that is not there is refused at once: the client would wait a minute for such a node.
+- Unsetting a name that the resource does not have is refused: a broker accepts it and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from ottla.kernel.error import OttlaError
+from ottla.operations.nearest import nearest
+
+if TYPE_CHECKING:
+    from ottla.client import Admin, ConfigResource
+    from ottla.client.admin.config import Change
+    from ottla.client.admin.result import ConfigEntry
+
+_WORDS = {
+    "TOPIC": "topic",
+    "BROKER": "broker",
+    "BROKER_LOGGER": "logger",
+    "CLIENT_METRICS": "metrics",
+    "GROUP": "group",
+}
+_OWN_SOURCES = {
+    "TOPIC": "DYNAMIC_TOPIC_CONFIG",
+    "CLIENT_METRICS": "DYNAMIC_CLIENT_METRICS_CONFIG",
+    "GROUP": "DYNAMIC_GROUP_CONFIG",
+    "BROKER": "DYNAMIC_BROKER_CONFIG",
+}
+
+
+def own(entries: Mapping[str, ConfigEntry], resource: ConfigResource) -> dict[str, ConfigEntry]:
+    """The entries that are set on the resource itself, by name: not a node's, the cluster's or a default.
+
+    Every level of a broker's loggers counts as its own.
+    """
+    source = _OWN_SOURCES.get(resource.type.name)
+    if source == "DYNAMIC_BROKER_CONFIG" and not resource.name:
+        source = "DYNAMIC_DEFAULT_BROKER_CONFIG"
+    return {name: each for name, each in sorted(entries.items()) if source in (None, each.source.name)}
+
+
+def own_of_topic(ask: Admin, topic: str) -> dict[str, str]:
+    """The settings of a topic's own, by name, with their values."""
+    from ottla.client import ConfigResource, ResourceType
+
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    entries = own(ask.describe_config(resource), resource)
+    return {name: each.value for name, each in entries.items() if each.value is not None}
+
+
+def alter(ask: Admin, resource: ConfigResource, changes: Mapping[str, Change]) -> None:
+    """Change settings of one resource: a value sets, None goes back to the default.
+
+    OttlaError: no such topic or node, or None for a name that the resource does not have. KafkaError: the broker's.
+    """
+    check_there(ask, resource)
+    if unset := [name for name, change in changes.items() if change is None]:
+        _check_known(ask, resource, unset)
+    ask.alter_config(resource, changes)
+
+
+def check_there(ask: Admin, resource: ConfigResource) -> None:
+    """OttlaError for a topic or node that is not there. A group may have settings before it exists."""
+    kind, name = resource.type.name, resource.name
+    if kind == "TOPIC":
+        names = [each.name for each in ask.list_topics(internal=True)]
+        if name not in names:
+            raise OttlaError(f"there is no topic {name}{nearest(name, names, 'topic')}")
+    if kind in ("BROKER", "BROKER_LOGGER") and name.isdecimal():
+        there = sorted(node.id for node in ask.describe_cluster().nodes)
+        if int(name) not in there:
+            raise OttlaError(f"there is no broker {name} now: these are {', '.join(map(str, there))}")
+
+
+def _check_known(ask: Admin, resource: ConfigResource, names: Iterable[str]) -> None:
+    if resource.type.name == "CLIENT_METRICS":
+        return
+    known = sorted(ask.describe_config(resource))
+    for each in names:
+        # Settings of one listener stand in no list.
+        if each not in known and not each.startswith("listener.name."):
+            raise OttlaError(f"a {_WORDS[resource.type.name]} has no setting {each}{nearest(each, known)}")

@@ -1,0 +1,100 @@
+"""Transactions that hang: open in a partition for longer than any may be, and not known to their coordinator.
+
+A reader with read_committed stops before such a transaction; `admin.abort_transaction(partition, start)` ends it.
+KIP-664.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from ottla.kernel.error import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.client import Admin, TopicPartition
+    from ottla.client.admin.replica import ActiveProducer
+    from ottla.client.admin.transaction import TransactionDescription
+
+#: Partitions whose producers are asked for at once.
+_BATCH = 500
+
+
+class SearchFailed(KafkaError):
+    """A call of the search that failed: `doing` says which."""
+
+    def __init__(self, doing: str, error: KafkaError) -> None:
+        super().__init__(error.code, f"cannot {doing}: {error.message or error.code.name}")
+        self.doing, self.error = doing, error
+
+
+def find_hanging(
+    ask: Admin,
+    topic: str | None = None,
+    *,
+    longer_than_ms: int,
+    partition: int | None = None,
+    broker: int | None = None,
+) -> list[tuple[TopicPartition, ActiveProducer]]:
+    """Producers with a transaction that hangs, by partition: in one partition, one topic, on one broker, or anywhere.
+
+    Raises SearchFailed.
+    """
+    found: list[tuple[TopicPartition, ActiveProducer]] = []
+    partitions = _partitions(ask, topic, partition, broker)
+    latest = time.time_ns() // 1_000_000 - longer_than_ms
+    for first in range(0, len(partitions), _BATCH):
+        some = partitions[first : first + _BATCH]
+        try:
+            described = ask.describe_producers(some, broker=broker).check()
+        except KafkaError as error:
+            raise SearchFailed(f"describe producers for {len(some)} partitions", error) from error
+        found += [
+            (each, producer)
+            for each, producers in described.items()
+            for producer in producers
+            if producer.transaction_start_offset is not None and producer.last_timestamp < latest
+        ]
+    if not found:
+        return []
+    known = _transactions_of(ask, {producer.producer_id for _, producer in found})
+    return [
+        (each, producer)
+        for each, producer in found
+        if producer.producer_id not in known or each not in known[producer.producer_id].partitions
+    ]
+
+
+def _partitions(ask: Admin, topic: str | None, partition: int | None, broker: int | None) -> list[TopicPartition]:
+    from ottla.client import TopicPartition
+
+    if topic is not None and partition is not None:
+        return [TopicPartition(topic, partition)]
+    names = [each.name for each in ask.list_topics(internal=True)] if topic is None else [topic]
+    try:
+        topics = ask.describe_topics(names).check()
+    except KafkaError as error:
+        raise SearchFailed(f"describe {len(names)} topics", error) from error
+    return [
+        TopicPartition(name, each.partition)
+        for name, described in topics.items()
+        for each in described.partitions
+        if broker is None or any(node.id == broker for node in each.replicas)
+    ]
+
+
+def _transactions_of(ask: Admin, producer_ids: set[int]) -> dict[int, TransactionDescription]:
+    """By producer id what the coordinators know."""
+    try:
+        listed = ask.list_transactions(producer_ids=producer_ids)
+    except KafkaError as error:
+        raise SearchFailed(f"list transactions for {len(producer_ids)} producers", error) from error
+    described = ask.describe_transactions(each.transactional_id for each in listed)
+    for one in described.errors.values():
+        if one.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            raise SearchFailed(f"describe {len(listed)} transactions", one)
+    return {
+        each.producer_id: described[each.transactional_id]
+        for each in listed
+        if each.transactional_id in described.succeeded
+    }

@@ -1,0 +1,98 @@
+"""A topic as `ottla topics` shows it: partitions, offsets, sizes, settings of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ottla.kernel.ids import TopicPartition, uuid_text
+from ottla.operations.configs import own_of_topic
+from ottla.operations.offsets import bounds_of_led
+
+if TYPE_CHECKING:
+    from ottla.client import Admin
+    from ottla.client.admin.result import TopicDescription
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSummary:
+    """A topic in one line."""
+
+    topic: str
+    partitions: int
+    #: The most that a partition has.
+    replicas: int
+    #: None: a partition without a leader does not say.
+    records: int | None
+    #: On the disks, all replicas together; -1: brokers do not say.
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlace:
+    """A partition, by node ids; offsets are None without a leader."""
+
+    partition: int
+    leader: int | None
+    replicas: list[int]
+    isr: list[int]
+    start_offset: int | None
+    end_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDetails:
+    """All about a topic."""
+
+    topic: str
+    id: str
+    partitions: list[PartitionPlace]
+    configs: dict[str, str]
+
+
+def summaries(ask: Admin, names: Iterable[str]) -> list[TopicSummary]:
+    """These topics by name, without those that cannot be described."""
+    described = ask.describe_topics(names).succeeded
+    sizes = _sizes(ask)
+    return [_summary(ask, described[name], sizes.get(name, -1)) for name in sorted(described)]
+
+
+def _summary(ask: Admin, topic: TopicDescription, size: int) -> TopicSummary:
+    offsets = _offsets(ask, topic)
+    records = sum(end - start for start, end in offsets.values())
+    replicas = max((len(each.replicas) for each in topic.partitions), default=0)
+    known = len(offsets) == len(topic.partitions)
+    return TopicSummary(topic.name, len(topic.partitions), replicas, records if known else None, size)
+
+
+def _offsets(ask: Admin, topic: TopicDescription) -> dict[int, tuple[int, int]]:
+    led = [TopicPartition(topic.name, each.partition) for each in topic.partitions if each.leader is not None]
+    return {each.partition: found for each, found in bounds_of_led(ask, led).items()}
+
+
+def _sizes(ask: Admin) -> Counter[str]:
+    sizes: Counter[str] = Counter()
+    for directories in ask.describe_log_dirs().succeeded.values():
+        for directory in directories:
+            for replica in directory.replicas:
+                sizes[replica.partition.topic] += replica.size
+    return sizes
+
+
+def view(ask: Admin, name: str) -> TopicDetails:
+    """A topic. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
+    topic = ask.describe_topic(name)
+    offsets = _offsets(ask, topic)
+    partitions = [
+        PartitionPlace(
+            each.partition,
+            None if each.leader is None else each.leader.id,
+            [node.id for node in each.replicas],
+            [node.id for node in each.isr],
+            *offsets.get(each.partition, (None, None)),
+        )
+        for each in topic.partitions
+    ]
+    return TopicDetails(name, uuid_text(topic.id), partitions, own_of_topic(ask, name))
