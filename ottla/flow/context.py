@@ -13,7 +13,7 @@ from ottla.flow.record import FixedKeyRecord, Headers, Output, Record, RecordCon
 from ottla.flow.serde import Serde, SessionWindowedSerde, TimeWindowedSerde
 from ottla.flow.store.changelog import Cell
 from ottla.flow.task.punctuation import Schedule
-from ottla.flow.task.push import Fused, Push, together
+from ottla.flow.task.push import Fused, Push, at, together
 from ottla.flow.topology import Sink
 from ottla.flow.window import ms
 
@@ -32,6 +32,7 @@ class NodeContext:
         self.task_id = task.id
         #: All children as one function; `link` makes it and `push`, the node itself as one.
         self.emit: Push = together(())
+        self.emit_at: Push = self.emit
         self.push: Push = self.emit
         self._stores = stores
         self._children: list[tuple[str, Any]] = []
@@ -55,6 +56,7 @@ class NodeContext:
     def link(self) -> None:
         """Make the functions; those of the children are there."""
         self.emit = together([node.push for _, node in self._children])
+        self.emit_at = at(self.task, self.emit)
         if isinstance(self.processor, Fused):
             self.push = self.processor.fused(self)
         elif self.processor is not None:
@@ -75,7 +77,7 @@ class NodeContext:
         return push
 
     def forward(self, record: Record, child: str | None = None) -> None:
-        emit = self.emit if child is None else self.child(child)
+        emit = self.emit_at if child is None else at(self.task, self.child(child))
         emit(record.key, record.value, record.timestamp, record.headers)
 
     def child(self, name: str) -> Push:

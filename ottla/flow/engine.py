@@ -415,9 +415,9 @@ class Task:
         log = self._log if logged else None
         return make_store(spec, entries, self.settings.defaults, topic, log, lambda: self.timestamp, self.cell)
 
-    def _log(self, store: str, key: bytes, value: bytes | None, timestamp: int) -> None:
+    def _log(self, store: str, key: bytes, value: bytes | None, timestamp: int, headers: Headers = (), /) -> None:
         topic = f"{self.settings.application_id}-{store}-changelog"
-        self.outputs.append(Output(topic, key, value, max(timestamp, 0), (), self.partition))
+        self.outputs.append(Output(topic, key, value, max(timestamp, 0), headers, self.partition))
 
     def _build(self) -> None:
         topology = self.topology

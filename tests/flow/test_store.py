@@ -146,7 +146,7 @@ def test_writes_are_logged_in_kafka_streams_form() -> None:
     assert log == [
         ("a", b"k", LONG.serialize("", 5), 9),
         ("b", b"k", None, 77),
-        ("c", b"k" + (10).to_bytes(8, "big") + bytes(4), b"v", 77),
+        ("c", b"k" + (10).to_bytes(8, "big") + bytes(4), b"v", 77, ()),
     ]
 
 

@@ -10,7 +10,6 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from tests.streams.scene import Raw
 
@@ -26,13 +25,9 @@ def visible(outputs: Mapping[str, Sequence[Raw]]) -> dict[str, Sequence[Raw]]:
     return {topic: records for topic, records in outputs.items() if not topic.startswith("app-")}
 
 
-def internal(outputs: Mapping[str, Sequence[Raw]]) -> dict[str, list[Any]]:
-    """Changelogs and repartition topics without headers, which Kafka Streams writes to changelogs as well."""
-    return {
-        topic: [record[:3] for record in records]
-        for topic, records in outputs.items()
-        if topic.startswith("app-") and not _OWN.search(topic)
-    }
+def internal(outputs: Mapping[str, Sequence[Raw]]) -> dict[str, Sequence[Raw]]:
+    """Changelogs and repartition topics."""
+    return {topic: records for topic, records in outputs.items() if topic.startswith("app-") and not _OWN.search(topic)}
 
 
 def digest(description: str, steps: Iterable[Step]) -> str:

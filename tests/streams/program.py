@@ -18,6 +18,7 @@ from ottla.streams import (
     KStream,
     KTable,
     Materialized,
+    PunctuationType,
     SessionWindows,
     SlidingWindows,
     StreamJoined,
@@ -90,6 +91,9 @@ def _make(builder: StreamsBuilder, made: dict[str, Any], s: Statement) -> Any:
             return on.merge(other, name=name)
         case "split":
             return _split(made, on, s)
+        case "remember":
+            builder.add_state_store(stores.key_value(s["store"], "string", "string"))
+            return on.process(lambda: _Remember(s["store"], s.get("every")), s["store"], name=name)
         case "to_table":
             return on.to_table(kept, name=name)
         case "to_stream":
@@ -117,6 +121,27 @@ def _make(builder: StreamsBuilder, made: dict[str, Any], s: Statement) -> Any:
         case "to":
             return on.to(s["topic"])
     raise ValueError(s["op"])
+
+
+class _Remember:
+    """Forwards a record a millisecond later, then writes it to a plain store; writes there `every` ms by each clock."""
+
+    def __init__(self, store: str, every: str | None) -> None:
+        self._name = store
+        self._every = every
+
+    def init(self, context: Any) -> None:
+        self._context, self._store = context, context.get_state_store(self._name)
+        if self._every is not None:
+            for kind in PunctuationType:
+                self._schedule(kind)
+
+    def _schedule(self, kind: PunctuationType) -> None:
+        self._context.schedule(int(self._every or 0), kind, lambda time: self._store.put(kind.name, str(time)))
+
+    def process(self, record: Any) -> None:
+        self._context.forward(record.with_timestamp(record.timestamp + 1))
+        self._store.put(record.key, record.value)
 
 
 def _split(made: dict[str, Any], on: Any, s: Statement) -> Any:

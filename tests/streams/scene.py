@@ -13,6 +13,7 @@
 
 `~` is null, `.` is nothing, `!` an error. A windowed key is `k[start,end]`. Outputs to topics other than `out` begin
 with `topic:`. `show` in a line of its own says how outputs are read: `show out long`, `show out string time:10`.
+Internal topics are shown only so: `show app-st-changelog string window`.
 `config name=value` sets a setting. OTTLA_REWRITE=1 writes what our engine gives into the files (tests/streams) or what
 Kafka Streams gives (tests/interop/test_streams_engine.py).
 """
@@ -117,7 +118,7 @@ def show(scene: Scene, outputs: Mapping[str, Sequence[Raw]], error: bool) -> str
     """What came out of one step, topics in the order of their names."""
     texts = []
     for topic in sorted(outputs):
-        if topic.startswith("app-"):
+        if topic.startswith("app-") and topic not in scene.shown:
             continue
         value_kind, key_kind = (
             [*scene.shown.get(topic, []), "string", "string"][:2] if topic in scene.shown else ("string",) * 2
@@ -140,6 +141,8 @@ def _shown(data: bytes | None, kind: str) -> str:
     if name == "time":
         start = int.from_bytes(data[-8:], "big")
         return f"{data[:-8].decode()}[{start},{start + int(size)}]"
+    if name == "window":
+        return f"{data[:-12].decode()}[{int.from_bytes(data[-12:-4], 'big')}]#{int.from_bytes(data[-4:], 'big')}"
     if name == "session":
         return f"{data[:-16].decode()}[{int.from_bytes(data[-8:], 'big')},{int.from_bytes(data[-16:-8], 'big')}]"
     return data.decode()

@@ -46,7 +46,7 @@ class _Aggregate(Fused):
 
     def fused(self, node: Node) -> Push:
         initializer, aggregator, send_old = self._table.initializer, self._table.aggregator, self._table.sending_old
-        get, put, emit, failed = self._store.get, self._store.put, node.emit, node.failed
+        get, put, emit, emit_at, failed = self._store.get, self._store.put, node.emit, node.emit_at, node.failed
 
         def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None or value is None:
@@ -70,7 +70,8 @@ class _Aggregate(Fused):
                 failed(key, value, timestamp, headers, error)
                 return
             if code != NOT_PUT:
-                emit(key, Change(new, old if send_old else None, code == IS_LATEST), time, headers)
+                send = emit if time == timestamp else emit_at
+                send(key, Change(new, old if send_old else None, code == IS_LATEST), time, headers)
 
         return push
 

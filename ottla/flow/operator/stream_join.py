@@ -40,8 +40,7 @@ class JoinWindow(Fused):
             emit(key, value, timestamp, headers)
             if key is not None:
                 try:
-                    # The record may come from another join, with a timestamp of its own.
-                    put(key, value, timestamp, timestamp)
+                    put(key, value, timestamp, headers)
                 except Exception as error:
                     failed(key, value, timestamp, headers, error)
 
@@ -92,7 +91,7 @@ class StreamJoin(Fused):
             self._candidates = context.get_state_store(self._candidates_name)
 
     def fused(self, node: Node) -> Push:
-        failed, join, stream_time = node.failed, self._join(node.emit), self._clock.stream_time
+        failed, join, stream_time = node.failed, self._join(node), self._clock.stream_time
         joined, emit, outer, candidates = self._joined, node.emit, self._outer, self._candidates
 
         def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -106,7 +105,7 @@ class StreamJoin(Fused):
                         node.drop()
                     return
                 if candidates is not None and timestamp == stream_time.value:
-                    self._give_up(candidates, emit, headers)
+                    self._give_up(candidates, node.emit_at, headers)
                 join(key, value, timestamp, headers)
             except Failed:
                 raise
@@ -115,8 +114,9 @@ class StreamJoin(Fused):
 
         return push
 
-    def _join(self, emit: Push) -> Push:
+    def _join(self, node: Node) -> Push:
         """A function that joins a record with what the other side holds."""
+        emit, emit_at = node.emit, node.emit_at
         fetch, joiner, candidates, clock = self._other.fetch, self._joiner, self._candidates, self._clock
         before, after, left, outer = self._before, self._after, self._left, self._outer
 
@@ -127,7 +127,10 @@ class StreamJoin(Fused):
                 if candidates is not None:
                     candidates.remove(key, other_time, not left)
                 made = joiner(key, value, other) if left else joiner(key, other, value)
-                emit(key, made, timestamp if timestamp > other_time else other_time, headers)
+                if timestamp >= other_time:
+                    emit(key, made, timestamp, headers)
+                else:
+                    emit_at(key, made, other_time, headers)
             if outer and not found:
                 if candidates is None or latest < clock.stream_time.value:
                     emit(key, self._joined(key, value, None), timestamp, headers)
@@ -140,7 +143,7 @@ class StreamJoin(Fused):
     def _joined(self, key: Any, value: Any, other: Any) -> Any:
         return self._joiner(key, value, other) if self._left else self._joiner(key, other, value)
 
-    def _give_up(self, candidates: UnjoinedStore, emit: Push, headers: Headers) -> None:
+    def _give_up(self, candidates: UnjoinedStore, emit_at: Push, headers: Headers) -> None:
         clock, now = self._clock, self.context.current_system_time_ms()
         due = clock.oldest.value + self._after + self._windows.grace_ms
         # Without a candidate the sum overflows in Java, and the throttle starts.
@@ -159,7 +162,7 @@ class StreamJoin(Fused):
                 open_sides.add(candidate.left)
                 continue
             left, right = (candidate.value, None) if candidate.left else (None, candidate.value)
-            emit(candidate.key, self._joiner(candidate.key, left, right), candidate.timestamp, headers)
+            emit_at(candidate.key, self._joiner(candidate.key, left, right), candidate.timestamp, headers)
             candidates.give_up(candidate)
 
     def _is_open(self, candidate: Candidate) -> bool:

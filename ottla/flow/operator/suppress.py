@@ -123,11 +123,12 @@ class _AsIfFrom:
         self._origin = origin
 
     def __enter__(self) -> None:
-        self._before = self._task.current
+        self._before = self._task.current, self._task.timestamp
         origin = self._origin
+        self._task.timestamp = origin.timestamp
         self._task.current = Input(
             origin.topic, origin.partition, origin.offset, origin.timestamp, None, None, origin.headers
         )
 
     def __exit__(self, *error: object) -> None:
-        self._task.current = self._before
+        self._task.current, self._task.timestamp = self._before

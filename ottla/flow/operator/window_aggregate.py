@@ -76,7 +76,7 @@ class _WindowAggregate(Fused):
                     else:
                         node.drop()
                 if clock is not None:
-                    self._emit_closed(clock, node.emit, headers, close)
+                    self._emit_closed(clock, node.emit_at, headers, close)
             except Failed:
                 raise
             except Exception as error:
@@ -86,28 +86,29 @@ class _WindowAggregate(Fused):
 
     def _updater(self, node: Node) -> Callable[[Any, Any, int, Headers, Window], None]:
         """What one window does with a record."""
-        initializer, aggregator, emit, make = self._initializer, self._aggregator, node.emit, tuple.__new__
+        initializer, aggregator, make = self._initializer, self._aggregator, tuple.__new__
+        emit, emit_at = node.emit, node.emit_at
         fetch, put, quiet, send_old = (
             self._store.fetch_one, self._store.put, self._clock is not None, self._table.sending_old
         )  # fmt: skip
 
         def update(key: Any, value: Any, timestamp: int, headers: Headers, window: Window) -> None:
-            start = window[0]
+            start, send = window[0], emit
             found = fetch(key, start)
             old = None if found is None else found[0]
             if old is None:
                 old = initializer()
             elif found[1] > timestamp:
-                timestamp = found[1]
+                timestamp, send = found[1], emit_at
             new = aggregator(key, value, old)
             put(key, make(ValueAndTimestamp, (new, timestamp)), start)
             if not quiet:
                 change = Change(new, old if send_old else None)
-                emit(make(Windowed, (key, window)), change, timestamp, headers)
+                send(make(Windowed, (key, window)), change, timestamp, headers)
 
         return update
 
-    def _emit_closed(self, clock: CloseClock, emit: Push, headers: Headers, close: int) -> None:
+    def _emit_closed(self, clock: CloseClock, emit_at: Push, headers: Headers, close: int) -> None:
         if not clock.due(close):
             return
         size = self._windows.size_ms
@@ -118,7 +119,7 @@ class _WindowAggregate(Fused):
         if not clock.first and self._windows.windows_for(latest) == self._windows.windows_for(earliest - 1):
             return
         for key, value in list(self._store.fetch_closed(earliest, latest)):
-            emit(key, Change(value[0], None), value[1], headers)
+            emit_at(key, Change(value[0], None), value[1], headers)
         clock.last.value = close
 
 

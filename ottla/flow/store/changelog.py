@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
-#: (store, key, value or None for a delete, timestamp)
-Log = Callable[[str, bytes, bytes | None, int], None]
+from ottla.flow.record import Headers
+
+
+class Log(Protocol):
+    """Takes (store, key, value or None for a delete, timestamp, headers)."""
+
+    def __call__(
+        self, store: str, key: bytes, value: bytes | None, timestamp: int, headers: Headers = (), /
+    ) -> None: ...
 
 
 class Cell:

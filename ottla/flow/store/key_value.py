@@ -172,7 +172,7 @@ class TimestampedKeyValueStore(KeyValueStore):
         if value is None or value[0] is None:
             self.entries.delete(key)
             if self._log is not None:
-                self._log(self.name, key, None, self._now() if value is None else value[1])
+                self._log(self.name, key, None, self._now())
             return
         content, timestamp = value
         data = self._value.serialize(self._topic, content)

@@ -16,7 +16,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ottla.flow.record import TIME_MAX, ValueAndTimestamp, Window, Windowed
+from ottla.flow.record import TIME_MAX, Headers, ValueAndTimestamp, Window, Windowed
 from ottla.flow.serde import Serde
 from ottla.flow.store.changelog import Cell, Log
 from ottla.flow.store.key_value import FIXED, RECENT_MAX
@@ -60,10 +60,9 @@ class WindowStore(Store):
         #: By key and start the values that were put last, and the bytes that they stand under.
         self._recent: dict[tuple[Any, int], tuple[ValueAndTimestamp, bytes]] = {}
 
-    def put(self, key: Any, value: Any, start: int, logged_at: int | None = None) -> None:
-        """Set the value of a window; None deletes it (nothing, where duplicates are kept).
-
-        `logged_at`: the timestamp in the changelog; by default the value's own, or that of the task's record.
+    def put(self, key: Any, value: Any, start: int, headers: Headers = ()) -> None:
+        """Set the value of a window; None deletes it (nothing, where duplicates are kept). `headers` stand in the
+        changelog.
         """
         late = start < self._observed.value - self.spec.retention_ms
         number = 0
@@ -73,14 +72,12 @@ class WindowStore(Store):
         time, sequence = start.to_bytes(8, "big"), number.to_bytes(4, "big")
         place = name + time + sequence
         if value is None or (isinstance(value, ValueAndTimestamp) and value[0] is None):
-            data, logged, timestamp = None, None, self._now() if value is None else value[1]
+            data, logged, timestamp = None, None, self._now()
         else:
             data, logged, timestamp = self._write(value)
-        if logged_at is not None:
-            timestamp = logged_at
         # Kafka Streams logs also what the store then does not take.
         if self._log is not None:
-            self._log(self.name, place, logged, timestamp)
+            self._log(self.name, place, logged, timestamp, headers)
         if late or (data is None and self.spec.duplicates):
             return
         if start > self._observed.value:
@@ -253,9 +250,9 @@ class TimestampedWindowStore(WindowStore):
                 return known[0]
         return super().fetch_one(key, start)
 
-    def put(self, key: Any, value: Any, start: int, logged_at: int | None = None) -> None:
+    def put(self, key: Any, value: Any, start: int, headers: Headers = ()) -> None:
         if value is None or value[0].__class__ not in self._exact or key.__class__ not in FIXED:
-            super().put(key, value, start, logged_at)
+            super().put(key, value, start, headers)
             return
         known = self._recent.get((key, start))
         if known is not None and start >= self._observed.value - self.spec.retention_ms:
@@ -263,7 +260,7 @@ class TimestampedWindowStore(WindowStore):
             self.entries.put(known[1], self._write(value)[0])
             self._recent[key, start] = (value, known[1])
             return
-        super().put(key, value, start)
+        super().put(key, value, start, headers)
         if start >= self._observed.value - self.spec.retention_ms:
             if len(self._recent) >= RECENT_MAX:
                 self._recent.clear()

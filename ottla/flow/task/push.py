@@ -11,10 +11,13 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.flow.processor import Context
 from ottla.flow.record import Headers
+
+if TYPE_CHECKING:
+    from ottla.flow.engine import Task
 
 #: (key, value, timestamp, headers)
 Push = Callable[[Any, Any, int, Headers], None]
@@ -25,6 +28,8 @@ class Node(Protocol):
 
     #: All children, in their order.
     emit: Push
+    #: The same for a record with another timestamp than the one that the node was given.
+    emit_at: Push
 
     def child(self, name: str) -> Push:
         """A child."""
@@ -68,6 +73,19 @@ def together(pushes: Sequence[Push]) -> Push:
             push(key, value, timestamp, headers)
 
     return each
+
+
+def at(task: Task, emit: Push) -> Push:
+    """`emit`, with the record's timestamp as the task's: what children write to their stores without a time of its own
+    is logged with it.
+    """
+
+    def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        before, task.timestamp = task.timestamp, timestamp
+        emit(key, value, timestamp, headers)
+        task.timestamp = before
+
+    return push
 
 
 def _nothing(key: Any, value: Any, timestamp: int, headers: Headers) -> None:

@@ -9,6 +9,10 @@ import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.kstream.*;
+import org.apache.kafka.streams.processor.api.ContextualProcessor;
+import org.apache.kafka.streams.processor.PunctuationType;
+import org.apache.kafka.streams.processor.api.ProcessorContext;
+import org.apache.kafka.streams.processor.api.Record;
 import org.apache.kafka.streams.state.*;
 
 @SuppressWarnings({"unchecked", "rawtypes"})
@@ -61,6 +65,7 @@ final class Program {
             case "select_key" -> stream(s).selectKey((k, v) -> Functions.key(f, k, v), named(name));
             case "merge" -> stream(s).merge((KStream<String, String>) on(s, "other"), named(name));
             case "split" -> split(s, name);
+            case "remember" -> remember(s);
             case "to_table" -> keeps(s) ? stream(s).toTable(named(name), kept(s)) : stream(s).toTable(named(name));
             case "to_stream" -> f == null ? ((KTable) on(s, "on")).toStream(named(name))
                 : ((KTable<String, String>) on(s, "on")).toStream((k, v) -> Functions.key(f, k, v), named(name));
@@ -140,6 +145,33 @@ final class Program {
         }
         KTable<Object, Object> table = (KTable<Object, Object>) on(s, "on");
         return keeps(s) ? table.mapValues(mapper, named(name), kept(s)) : table.mapValues(mapper, named(name));
+    }
+
+    // Forwards a record a millisecond later, then writes it to a plain store; writes there `every` ms by each clock.
+    private Object remember(JsonNode s) {
+        String store = text(s, "store");
+        builder.addStateStore(Stores.keyValueStoreBuilder(Stores.persistentKeyValueStore(store), Serdes.String(), Serdes.String()));
+        return stream(s).process(() -> new ContextualProcessor<String, String, String, String>() {
+            @Override
+            public void init(ProcessorContext<String, String> context) {
+                super.init(context);
+                if (s.has("every")) {
+                    for (PunctuationType kind : PunctuationType.values()) {
+                        context.schedule(ms(text(s, "every")), kind, time -> store().put(kind.name(), "" + time));
+                    }
+                }
+            }
+
+            private KeyValueStore<String, String> store() {
+                return context().getStateStore(store);
+            }
+
+            @Override
+            public void process(Record<String, String> record) {
+                context().forward(record.withTimestamp(record.timestamp() + 1));
+                store().put(record.key(), record.value());
+            }
+        }, store);
     }
 
     private Object split(JsonNode s, String name) {
