@@ -231,7 +231,9 @@ class MetadataNode(ABC):
         if at.security_protocol.startswith("SASL"):
             from ottla.broker.dispatch.sign_in import SignIns
 
-            on_frame = SignIns(self, dispatch, at).on_frame
+            sign_ins = SignIns(self, dispatch, at)
+            self._undo.callback(sign_ins.close)
+            on_frame = sign_ins.on_frame
             frame_bytes_max = min(frame_bytes_max, self.settings.sasl_server_max_receive_size)
         more = {} if self.security is None else self.security.connection_of(at.name)
         listener = self._ports.listener(

@@ -6,7 +6,7 @@
 Rules:
 - Before the handshake ApiVersions may come once, and nothing else but the handshake.
 - SaslHandshake v0 is followed by bare tokens, later versions by SaslAuthenticate.
-- A session that is renewed keeps its mechanism and its principal.
+- A session that is renewed keeps its mechanism and its principal. It ends with its credential, or sooner.
 - What fails ends the connection (`SignInFailed`), after the answer that says so where there is one.
 
 States and words are those of Kafka's SaslServerAuthenticator. KIPs: 43, 152, 368.
@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 
 from ottla.kernel.error import ErrorCode
-from ottla.security.verify import Mechanism, SignInRefused, Verification
+from ottla.security.verify import Mechanism, SignInRefused, Verification, Verified
 from ottla.wire.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.wire.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
@@ -133,8 +133,8 @@ class Authenticator:
         try:
             return self._exchange.send(data)
         except StopIteration as done:
-            user, last = done.value
-        principal = f"User:{user}"
+            found: Verified = done.value
+        principal = f"User:{found.user}"
         if self.principal not in (None, principal):
             raise SignInRefused(
                 "Cannot change principals during re-authentication from "
@@ -143,8 +143,9 @@ class Authenticator:
         self.principal = principal
         self.state, self._exchange = SignInState.DONE, None
         session_ms = self._session_ms(self.mechanism)
-        self.ends_at_ms = now_ms + session_ms if session_ms > 0 else None
-        return bytes(last)
+        lifetimes = [each for each in (found.lifetime_ms, session_ms if session_ms > 0 else None) if each is not None]
+        self.ends_at_ms = now_ms + max(0, min(lifetimes)) if lifetimes else None
+        return bytes(found.last)
 
     # ---- sessions
 

@@ -48,10 +48,11 @@ class SignInRefused(Exception):
 
 
 class Verified(NamedTuple):
-    """The user who signed in, and the last token for the client."""
+    """The user who signed in, the last token for the client, and how long the credential lives (None: forever)."""
 
     user: str
     last: bytes
+    lifetime_ms: int | None = None
 
 
 Verification = Generator[bytes, bytes, Verified]

@@ -41,6 +41,7 @@ _EXTRAS = (
     "ottla/serde/",
     "ottla/client/consumer/table.py",
     "ottla/client/producer/outgoing.py",
+    "ottla/security/key_set.py",
     "ottla/testing.py",
 )
 #: Packages whose reading of a setting does not count: where settings are declared, and what runs without a node.

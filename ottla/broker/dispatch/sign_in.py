@@ -6,7 +6,8 @@ Rules:
 - After a failure nothing more of the connection is looked at; its answer waits for
   `connection.failed.authentication.delay.ms`, and then the connection is closed.
 - A session that has ended closes its connection at the next request, unless that renews it (KIP-368).
-- Settings and credentials are read when a sign-in begins: what was changed since counts for the next one.
+- Settings and credentials are read when a sign-in begins: what was changed since counts for the next one. Which tokens
+  OAUTHBEARER takes stands in the file alone (`token_check`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from ottla.wire.header import RequestHeader, ResponseHeader, request_header_vers
 from ottla.wire.type import Malformed
 
 if TYPE_CHECKING:
+    from ottla.broker.dispatch.token_check import TokenCheck
     from ottla.broker.metadata_node import MetadataNode
     from ottla.settings.listener import Listener
 
@@ -37,7 +39,8 @@ _log = logging.getLogger("ottla.security")
 _KEY_AND_VERSION = struct.Struct(">hh")
 #: Mechanism -> its number in the metadata.
 _SCRAM = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
-SERVED = ("PLAIN", *_SCRAM)
+_BEARER = "OAUTHBEARER"
+SERVED = ("PLAIN", *_SCRAM, _BEARER)
 _NAMED_FROM = 3
 _NONCE_BYTES = 24
 _HANDSHAKE = int(ApiKey.SASL_HANDSHAKE).to_bytes(2, "big")
@@ -50,8 +53,11 @@ class SignIns:
         self._node = node
         self.dispatch = dispatch
         self._name = listener.name
-        self._settings = node.settings
+        self._settings = self._file_settings = node.settings
+        self._token_check: TokenCheck | None = None
+        self._serves = False
         self._mechanisms = self._read(node.settings)
+        self._serves = True
 
     def on_frame(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
         """The first frame of a connection."""
@@ -92,9 +98,26 @@ class SignIns:
         return {each: self._mechanism(settings, each) for each in enabled(settings, self._name)}
 
     def _mechanism(self, settings: ServerSettings, mechanism: str) -> Mechanism:
+        _check_handler(settings, self._name, mechanism)
         if mechanism in _SCRAM:
             return partial(self._verify_scram, mechanism)
+        if mechanism == _BEARER:
+            return self._bearer()
         return partial(verify_plain, _passwords(settings, self._name))
+
+    def _bearer(self) -> Mechanism:
+        from ottla.broker.dispatch.token_check import TokenCheck
+        from ottla.security.bearer import verify_bearer
+
+        now_ms = self._node.clock.now_ms
+        if self._token_check is None:
+            self._token_check = TokenCheck(self._file_settings, self._name, now_ms, at_start=not self._serves)
+        return partial(verify_bearer, self._token_check, now_ms)
+
+    def close(self) -> None:
+        """Follow no keys any more."""
+        if self._token_check is not None:
+            self._token_check.close()
 
     def _verify_scram(self, mechanism: str) -> Any:
         number, scram = _SCRAM[mechanism], self._node.quorum.image.scram
@@ -112,6 +135,17 @@ def enabled(settings: ServerSettings, listener: str) -> list[str]:
                 f"{', '.join(SERVED)}"
             )
     return found
+
+
+def _check_handler(settings: ServerSettings, listener: str, mechanism: str) -> None:
+    """A Java class that decides about passwords must not be ignored."""
+    name = ServerSettings.sasl_server_callback_handler_class.name
+    handler = settings.of_mechanism(listener, mechanism, name)
+    if handler and mechanism != _BEARER:
+        raise OttlaError(
+            f"listener.name.{listener.lower()}.{mechanism.lower()}.{name}={handler}: this node runs no Java class and "
+            f"would let in by other passwords; remove it, or {mechanism} from sasl.enabled.mechanisms"
+        )
 
 
 def _passwords(settings: ServerSettings, listener: str) -> Mapping[str, str]:

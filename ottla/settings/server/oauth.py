@@ -74,7 +74,6 @@ class OauthDeclaration:
         30,
         "How far the clocks of provider and node may differ.",
         importance=LOW,
-        served=False,
     )
     sasl_oauthbearer_expected_audience = listing(
         "sasl.oauthbearer.expected.audience",
@@ -82,38 +81,33 @@ class OauthDeclaration:
         "Whom a token must be for, if that is checked.",
         LIST,
         HIGH,
-        served=False,
     )
     sasl_oauthbearer_expected_issuer = string(
         "sasl.oauthbearer.expected.issuer",
         None,
         "Who must have made a token, if that is checked.",
         importance=HIGH,
-        served=False,
     )
     sasl_oauthbearer_jwks_endpoint_refresh_ms = long(
         "sasl.oauthbearer.jwks.endpoint.refresh.ms",
         3_600_000,
         "How often the provider's keys are read again.",
         importance=LOW,
-        served=False,
     )
     sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms = long(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
         10_000,
         "The longest pause between two tries to read the provider's keys.",
         importance=LOW,
-        served=False,
     )
     sasl_oauthbearer_jwks_endpoint_retry_backoff_ms = long(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
         100,
         "The first pause between two tries to read the provider's keys.",
         importance=LOW,
-        served=False,
     )
     sasl_oauthbearer_jwks_endpoint_url = string(
-        "sasl.oauthbearer.jwks.endpoint.url", None, "Where the provider's keys are.", served=False
+        "sasl.oauthbearer.jwks.endpoint.url", None, "Where the provider's keys are."
     )
     sasl_oauthbearer_jwt_retriever_class = class_name(
         "sasl.oauthbearer.jwt.retriever.class",
@@ -125,16 +119,15 @@ class OauthDeclaration:
         "sasl.oauthbearer.jwt.validator.class",
         "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
         "The Java class that checks tokens.",
-        served=False,
     )
     sasl_oauthbearer_scope = string(
         "sasl.oauthbearer.scope", None, "The scope that a token is asked for.", served=False
     )
     sasl_oauthbearer_scope_claim_name = string(
-        "sasl.oauthbearer.scope.claim.name", "scope", "The claim with a token's scope.", importance=LOW, served=False
+        "sasl.oauthbearer.scope.claim.name", "scope", "The claim with a token's scope.", importance=LOW
     )
     sasl_oauthbearer_sub_claim_name = string(
-        "sasl.oauthbearer.sub.claim.name", "sub", "The claim with a token's user.", importance=LOW, served=False
+        "sasl.oauthbearer.sub.claim.name", "sub", "The claim with a token's user.", importance=LOW
     )
     sasl_oauthbearer_token_endpoint_url = string(
         "sasl.oauthbearer.token.endpoint.url", None, "Where tokens come from.", served=False

@@ -191,8 +191,7 @@ class SecurityDeclaration:
     sasl_server_callback_handler_class = class_name(
         "sasl.server.callback.handler.class",
         None,
-        "A Java class that answers the server's side of a sign-in.",
-        served=False,
+        "The Java class that answers the server's side of a sign-in; Kafka's two for OAUTHBEARER are served.",
     )
     sasl_server_max_receive_size = integer(
         "sasl.server.max.receive.size", 524_288, "The largest message of a sign-in in bytes."

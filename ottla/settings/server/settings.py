@@ -98,6 +98,8 @@ _UNDECLARED = frozenset(
         "allow.everyone.if.no.acl.found",
         "cluster.id",
         "auto.include.jmx.reporter",
+        # Kafka's system property: where the keys of tokens may be read.
+        "org.apache.kafka.sasl.oauthbearer.allowed.urls",
         # Ottla's own: where a node shows its metrics.
         "metrics.listener",
     }
@@ -120,6 +122,16 @@ _OF_MECHANISM = (
     "sasl.login.class",
     "sasl.server.callback.handler.class",
     "connections.max.reauth.ms",
+    "sasl.oauthbearer.clock.skew.seconds",
+    "sasl.oauthbearer.expected.audience",
+    "sasl.oauthbearer.expected.issuer",
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+    "sasl.oauthbearer.jwks.endpoint.url",
+    "sasl.oauthbearer.jwt.validator.class",
+    "sasl.oauthbearer.scope.claim.name",
+    "sasl.oauthbearer.sub.claim.name",
 )
 
 

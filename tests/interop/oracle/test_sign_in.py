@@ -74,16 +74,21 @@ def sign_in(connection: Connection, mechanism: str, user: str, password: str) ->
 class Way:
     """One connection to a side's SASL listener, whose answers are noted."""
 
-    def __init__(self, side: Side) -> None:
-        assert isinstance(side.server, SaslServer)
+    def __init__(self, side: Side, port: int | None = None) -> None:
+        if port is None:
+            assert isinstance(side.server, SaslServer)
+            port = side.server.sasl_port
         self.side = side
-        self.connection = Connection(side.server.sasl_port)
+        self.connection = Connection(port)
 
     def ask(self, name: str, version: int, **values: Any) -> Any:
         reply = self.connection.ask(message(name, **values), version)
         if name == "SaslAuthenticate" and reply != CLOSED and bytes(reply.auth_bytes)[:2] in (b"r=", b"v="):
             # Nonces and salts differ.
             reply.auth_bytes = reply.auth_bytes[:2]
+        if getattr(reply, "session_lifetime_ms", 0):
+            # A token's life counts from when it is looked at.
+            reply.session_lifetime_ms = round(reply.session_lifetime_ms, -5)
         if name in ("Metadata", "ApiVersions") and reply != CLOSED:
             reply = "answered" if not getattr(reply, "error_code", 0) else reply.error_code
         self.side.note(f"{name} v{version}", reply, version)

@@ -1,0 +1,166 @@
+"""Which tokens let a client in at a listener that offers OAUTHBEARER.
+
+Rules:
+- `sasl.server.callback.handler.class` of the listener and mechanism says which. `OAuthBearerValidatorCallbackHandler`
+  takes tokens that a key of `sasl.oauthbearer.jwks.endpoint.url` signed, and
+  `OAuthBearerUnsecuredValidatorCallbackHandler` takes unsigned tokens. Kafka's default is the second; here it must be
+  named.
+- The settings are those of the node's file: what is set while nodes run cannot lead them to other keys.
+- An address of keys must stand in `org.apache.kafka.sasl.oauthbearer.allowed.urls`, Kafka's system property, which is
+  a line of the file here.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from typing import Any
+from urllib.parse import urlsplit
+
+from ottla.kernel.error import OttlaError
+from ottla.security.bearer import TOKEN_LENGTH_MAX, Bearer, TokenRefused
+from ottla.security.claims import ClaimRules, UnsecuredRules
+from ottla.security.jaas import parse_jaas
+from ottla.security.tls import context
+from ottla.settings.client.security import SecuritySettings
+from ottla.settings.server.settings import ServerSettings
+
+_log = logging.getLogger("ottla.security")
+_PACKAGE = "org.apache.kafka.common.security.oauthbearer"
+SIGNED = f"{_PACKAGE}.OAuthBearerValidatorCallbackHandler"
+UNSECURED = f"{_PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+_VALIDATORS = (f"{_PACKAGE}.DefaultJwtValidator", f"{_PACKAGE}.BrokerJwtValidator")
+ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+_MECHANISM = "OAUTHBEARER"
+_SCHEMES = ("https", "http", "file")
+
+
+class TokenCheck:
+    """Made by a listener's sign-ins from the settings of the node's file. OttlaError if these say no one way."""
+
+    def __init__(self, settings: ServerSettings, listener: str, now_ms: Callable[[], int], *, at_start: bool) -> None:
+        """`at_start`: nothing is served yet, so the first keys are waited for."""
+        self._listener = listener
+        self._now_ms = now_ms
+        self._settings = settings
+        self.close: Callable[[], None] = lambda: None
+        handler = self._of(ServerSettings.sasl_server_callback_handler_class.name)
+        if handler == UNSECURED:
+            _log.warning("the listener %s lets in whom an unsigned token names: it is for tests alone", listener)
+            self._check: Callable[[str, int], Bearer] = UnsecuredRules.of(self._options()).check
+        elif handler == SIGNED:
+            self._check = self._signed(at_start)
+        else:
+            raise OttlaError(
+                f"{self._name(ServerSettings.sasl_server_callback_handler_class.name)}={handler or ''}: the listener "
+                f"{listener} offers OAUTHBEARER, and this says which tokens it takes; give {SIGNED} for those that a "
+                f"provider signed, or {UNSECURED} in a test"
+            )
+
+    def __call__(self, token: str) -> Bearer:
+        """The holder of a token. TokenRefused."""
+        try:
+            if len(token) > TOKEN_LENGTH_MAX:
+                raise TokenRefused(f"it has {len(token)} characters, and {TOKEN_LENGTH_MAX} are taken")
+            return self._check(token, self._now_ms())
+        except TokenRefused as refused:
+            _log.info("the listener %s refuses a token: %s", self._listener, refused)
+            raise
+
+    # ---- tokens that a provider signed
+
+    def _signed(self, at_start: bool) -> Callable[[str, int], Bearer]:
+        if find_spec("jwt") is None or find_spec("cryptography") is None:
+            raise OttlaError("OAUTHBEARER checks signatures with PyJWT: pip install 'ottla[oauth]'")
+        from ottla.security.key_watch import KeyWatch
+
+        validator = self._of(ServerSettings.sasl_oauthbearer_jwt_validator_class.name)
+        if validator not in _VALIDATORS:
+            raise OttlaError(
+                f"{self._name(ServerSettings.sasl_oauthbearer_jwt_validator_class.name)}={validator}: this node runs "
+                f"no Java validator; give {_VALIDATORS[0]}, or remove it"
+            )
+        rules = self._rules()
+        keys = KeyWatch(self._source(), at_start=at_start)
+        self.close = keys.close
+        return lambda token, now_ms: rules.check(keys.payload(token), now_ms)
+
+    def _rules(self) -> ClaimRules:
+        audiences = self._of(ServerSettings.sasl_oauthbearer_expected_audience.name)
+        issuer = self._text(ServerSettings.sasl_oauthbearer_expected_issuer.name)
+        for name, value in (("expected.audience", audiences), ("expected.issuer", issuer)):
+            if not value:
+                _log.warning(
+                    "the listener %s takes tokens of every kind that its keys sign: sasl.oauthbearer.%s is not set",
+                    self._listener,
+                    name,
+                )
+        claims = (
+            self._text(ServerSettings.sasl_oauthbearer_scope_claim_name.name),
+            self._text(ServerSettings.sasl_oauthbearer_sub_claim_name.name),
+        )
+        if None in claims:
+            raise OttlaError("sasl.oauthbearer.scope.claim.name and sasl.oauthbearer.sub.claim.name must not be empty")
+        scope, user = claims
+        skew = self._of(ServerSettings.sasl_oauthbearer_clock_skew_seconds.name)
+        return ClaimRules(tuple(audiences), issuer, skew, scope or "", user or "")
+
+    def _source(self) -> Any:
+        from ottla.security.key_watch import KeySource
+
+        name = ServerSettings.sasl_oauthbearer_jwks_endpoint_url.name
+        url = self._text(name)
+        if url is None:
+            raise OttlaError(
+                f"{self._name(name)} is missing: it says where the keys are that check the signatures of tokens "
+                "(https://... or file:...)"
+            )
+        scheme = urlsplit(url).scheme.lower()
+        if scheme not in _SCHEMES:
+            raise OttlaError(f"{self._name(name)}={url}: it begins with https:// or file:")
+        allowed = (self._settings.plain_text(ALLOWED_URLS) or "").split(",")
+        if url not in {each.strip() for each in allowed}:
+            raise OttlaError(
+                f"{self._name(name)}={url} is not among the addresses that are allowed: {ALLOWED_URLS}={url}"
+            )
+        if scheme == "http":
+            _log.warning("%s is not encrypted: whoever is between can give other keys", url)
+        refresh_ms, backoff_ms, backoff_max_ms = (
+            self._of(each)
+            for each in (
+                ServerSettings.sasl_oauthbearer_jwks_endpoint_refresh_ms.name,
+                ServerSettings.sasl_oauthbearer_jwks_endpoint_retry_backoff_ms.name,
+                ServerSettings.sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms.name,
+            )
+        )
+        if min(refresh_ms, backoff_ms, backoff_max_ms) <= 0:
+            raise OttlaError("sasl.oauthbearer.jwks.endpoint.refresh.ms and .retry.backoff* must be more than 0")
+        tls = self._context() if scheme == "https" else None
+        return KeySource(url, tls, refresh_ms, backoff_ms, backoff_max_ms)
+
+    def _context(self) -> ssl.SSLContext:
+        """The TLS to the provider: by the options ssl.* of the JAAS line, as Kafka reads them."""
+        options = {name: value for name, value in self._options().items() if name.startswith("ssl.")}
+        kind = ServerSettings.ssl_truststore_type
+        if ServerSettings.ssl_truststore_location.name in options:
+            # The line is read as Kafka reads it, whose default is Java's store.
+            options = {kind.name: str(kind.default), **options}
+        return context(SecuritySettings.read({"security.protocol": "SSL", **options}, {}))
+
+    # ---- settings
+
+    def _of(self, name: str) -> Any:
+        return self._settings.of_mechanism(self._listener, _MECHANISM, name)
+
+    def _text(self, name: str) -> str | None:
+        return (self._of(name) or "").strip() or None
+
+    def _name(self, name: str) -> str:
+        return f"listener.name.{self._listener.lower()}.oauthbearer.{name}"
+
+    def _options(self) -> Mapping[str, str]:
+        line = ServerSettings.sasl_jaas_config.name
+        text = self._of(line)
+        return {} if text is None else parse_jaas(self._name(line), text).options

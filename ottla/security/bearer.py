@@ -1,0 +1,86 @@
+r"""The server's half of OAUTHBEARER: the client's message, the answer to a token that is refused. Pure.
+
+    c: n,,\x01auth=Bearer TOKEN\x01name=value\x01\x01      (RFC 7628)
+    s: nothing                                             it is let in
+    s: {"status":"invalid_token"}                          it is not
+    c: \x01                                                and the sign-in ends
+
+Rules:
+- One message is one token: after a refusal only the byte 1 is heard.
+- A session ends with its token (KIP-368). A token of more than 292 years is refused: 64 bits hold no more ns.
+- Extensions (KIP-342) are read and not used.
+
+Texts are those of Kafka's OAuthBearerSaslServer. KIPs: 255, 768.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ottla.kernel.named import NamedTuple
+from ottla.security.verify import SignInRefused, Verification, Verified
+
+#: The longest token that is read, in characters. Tokens of providers have one or two thousand.
+TOKEN_LENGTH_MAX = 65_536
+_LIFETIME_MS_MAX = ((1 << 63) - 1) // 1_000_000
+
+_SASL_NAME = rb"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_PAIRS = rb"(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*"
+_FIRST = re.compile(rb"n,(?:a=(?P<authzid>" + _SASL_NAME + rb"))?,\x01(?P<pairs>" + _PAIRS + rb")\x01")
+_BEARER = re.compile(rb"(?i:bearer) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)")
+
+
+class TokenRefused(Exception):
+    """A refused token. `why` is for the log, `scope` is what it lacks; neither holds a part of the token."""
+
+    def __init__(self, why: str, scope: str | None = None) -> None:
+        super().__init__(why)
+        self.scope = scope
+
+    def answer(self) -> str:
+        """The JSON that Kafka's clients know."""
+        if self.scope is None:
+            return '{"status":"invalid_token"}'
+        return f'{{"status":"insufficient_scope", "scope":"{self.scope}"}}'
+
+
+class Bearer(NamedTuple):
+    """The holder of a token, and its end in ms since 1970."""
+
+    user: str
+    ends_at_ms: int
+
+
+def verify_bearer(check: Callable[[str], Bearer], now_ms: Callable[[], int]) -> Verification:
+    """OAUTHBEARER by `check`, which raises TokenRefused. `now_ms`: wall time in ms."""
+    message = yield b""
+    wanted, token = _token(message)
+    try:
+        bearer = check(token)
+        lifetime_ms = max(0, bearer.ends_at_ms - now_ms())
+        if lifetime_ms > _LIFETIME_MS_MAX:
+            raise TokenRefused("it ends in more than 292 years")
+    except TokenRefused as refused:
+        said = refused.answer()
+    else:
+        if wanted and wanted != bearer.user:
+            raise SignInRefused(
+                f"Authentication failed: Client requested an authorization id ({wanted}) that is different from the "
+                f"token's principal name ({bearer.user})"
+            )
+        return Verified(bearer.user, b"", lifetime_ms)
+    again = yield said.encode()
+    raise SignInRefused(said if again == b"\x01" else None)
+
+
+def _token(message: bytes) -> tuple[str, str]:
+    """The authorization id that is asked for ("" if none is), and the token."""
+    first = _FIRST.fullmatch(message)
+    if first is None:
+        raise SignInRefused
+    pairs = dict(pair.split(b"=", 1) for pair in first["pairs"].split(b"\x01") if pair)
+    bearer = _BEARER.fullmatch(pairs.get(b"auth", b""))
+    if bearer is None:
+        raise SignInRefused
+    return (first["authzid"] or b"").decode(), bearer["token"].decode()
