@@ -19,3 +19,11 @@ class Store:
         self._value = value
         self._topic = topic
         self._log = log
+
+    @property
+    def key_serde(self) -> Serde:
+        return self._key
+
+    @property
+    def value_serde(self) -> Serde:
+        return self._value

@@ -2,7 +2,8 @@
 
 Rules:
 - An entry is `key + start (8 bytes) + sequence number (4 bytes)`, as in Kafka Streams' changelogs.
-- Two indexes in memory, by key and by start, are made from the entries when the store is opened.
+- Two indexes in memory, by start and by key, are made from the entries: when the store is opened, and when a key is
+  first looked through.
 - An entry with `start <= newest start - retention` is hidden. A persistent store still shows the oldest of these
   moments to the scan of emit-on-close, one in memory does not (Kafka Streams 4.3, tried).
 - A put behind the retention is dropped.
@@ -13,7 +14,7 @@ Rules:
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ottla.flow.record import TIME_MAX, Headers, ValueAndTimestamp, Window, Windowed
@@ -48,13 +49,14 @@ class WindowStore(Store):
         self._observed = observed
         self._sequence = sequence
         self._pace = max(1, spec.retention_ms // 8)
-        #: By the bytes of a key the `start + sequence` of its entries, ascending.
-        self._spans: dict[bytes, list[bytes]] = {}
+        #: By the bytes of a key the `start + sequence` of its entries, ascending; made when a key is first looked
+        #: through.
+        self._spans: dict[bytes, list[bytes]] | None = None
         #: The starts, ascending, and the entries of each, in the order of their arrival.
         self._starts: list[int] = []
         self._at: dict[int, dict[bytes, None]] = {}
         for place, _ in entries.scan(_BY_KEY, _END):
-            self._index(place[1:-12], int.from_bytes(place[-12:-4], "big"), place)
+            self._index(int.from_bytes(place[-12:-4], "big"), place)
         #: The bytes of keys.
         self._names: dict[Any, bytes] = {}
         #: By key and start the values that were put last, and the bytes that they stand under.
@@ -88,7 +90,7 @@ class WindowStore(Store):
             by_key = _BY_KEY + place
             self._recent.pop((key, start), None)
             if number or self.entries.get(by_key) is None:
-                self._index(name, start, by_key)
+                self._index(start, by_key)
             self.entries.put(by_key, data)
         else:
             self._recent.pop((key, start), None)
@@ -161,7 +163,7 @@ class WindowStore(Store):
         if first > latest:
             return
         name = self._name(key)
-        spans = self._spans.get(name)
+        spans = self._spans_of(name)
         if not spans:
             return
         low, high = first.to_bytes(8, "big"), latest.to_bytes(8, "big") + b"\xff\xff\xff\xff"
@@ -172,16 +174,14 @@ class WindowStore(Store):
             if data is not None:
                 yield int.from_bytes(span[:8], "big"), self._read(data)
 
-    def _index(self, name: bytes, start: int, place: bytes) -> None:
+    def _index(self, start: int, place: bytes) -> None:
         """Note a new entry."""
-        span = place[-12:]
-        spans = self._spans.get(name)
-        if spans is None:
-            self._spans[name] = [span]
-        elif spans[-1] < span:
-            spans.append(span)
-        else:
-            insort(spans, span)
+        if self._spans is not None:
+            self._span(self._spans, place)
+        self._started(start)[place] = None
+
+    def _started(self, start: int) -> dict[bytes, None]:
+        """The entries of a start."""
         at = self._at.get(start)
         if at is None:
             at = self._at[start] = {}
@@ -189,23 +189,46 @@ class WindowStore(Store):
                 self._starts.append(start)
             else:
                 insort(self._starts, start)
-        at[place] = None
+        return at
+
+    def _spans_of(self, name: bytes) -> list[bytes] | None:
+        if self._spans is None:
+            self._spans = {}
+            for start in self._starts:
+                for place in self._at[start]:
+                    self._span(self._spans, place)
+        return self._spans.get(name)
+
+    def _span(self, by_name: dict[bytes, list[bytes]], place: bytes) -> None:
+        name, span = place[1:-12], place[-12:]
+        spans = by_name.get(name)
+        if spans is None:
+            by_name[name] = [span]
+        elif spans[-1] < span:
+            spans.append(span)
+        else:
+            insort(spans, span)
 
     def _delete(self, place: bytes) -> None:
         """Remove an entry, if it is there."""
         if self.entries.get(place) is None:
             return
         self.entries.delete(place)
-        name, start = place[1:-12], int.from_bytes(place[-12:-4], "big")
-        spans = self._spans[name]
-        del spans[bisect_left(spans, place[-12:])]
-        if not spans:
-            del self._spans[name]
+        self._unspan(place)
+        start = int.from_bytes(place[-12:-4], "big")
         at = self._at[start]
         del at[place]
         if not at:
             del self._at[start]
             del self._starts[bisect_left(self._starts, start)]
+
+    def _unspan(self, place: bytes) -> None:
+        if self._spans is None:
+            return
+        spans = self._spans[place[1:-12]]
+        del spans[bisect_left(spans, place[-12:])]
+        if not spans:
+            del self._spans[place[1:-12]]
 
     def _scan(self, earliest: int, latest: int, *, reverse: bool) -> Iterator[tuple[bytes, int, bytes]]:
         first = max(earliest, self._observed.value - self.spec.retention_ms + 1)
@@ -218,9 +241,12 @@ class WindowStore(Store):
         oldest = self._observed.value // self._pace * self._pace - self.spec.retention_ms
         if oldest <= 0:
             return
-        for start in self._starts[: bisect_left(self._starts, oldest)]:
-            for place in list(self._at[start]):
-                self._delete(place)
+        count = bisect_left(self._starts, oldest)
+        for start in self._starts[:count]:
+            for place in self._at.pop(start):
+                self.entries.delete(place)
+                self._unspan(place)
+        del self._starts[:count]
 
     def _windowed(self, name: bytes, start: int) -> Windowed:
         key = self._key.deserialize(self._topic, name)
@@ -266,6 +292,34 @@ class TimestampedWindowStore(WindowStore):
                 self._recent.clear()
             place = _BY_KEY + self._name(key) + start.to_bytes(8, "big") + bytes(4)
             self._recent[key, start] = (value, place)
+
+    def places(self, names: Sequence[bytes], starts: Sequence[int]) -> list[bytes]:
+        """What the windows of these keys (their bytes) and starts stand under, for `read_many` and `write_many`."""
+        spans = {start: start.to_bytes(8, "big") + bytes(4) for start in set(starts)}
+        return [_BY_KEY + name + spans[start] for name, start in zip(names, starts, strict=True)]
+
+    def read_many(self, places: Sequence[bytes]) -> list[bytes | None]:
+        """The entries of windows that are not hidden: 8 bytes of timestamp, and the value's."""
+        return [self.entries.get(place) for place in places]
+
+    def write_many(self, places: Sequence[bytes], starts: Sequence[int], entries: Sequence[bytes]) -> None:
+        """Put entries of windows that are not hidden, by ascending start."""
+        self._recent.clear()
+        put, log, before, at = self.entries.put, self._log, None, {}
+        for place, start, data in zip(places, starts, entries, strict=True):
+            if start != before:
+                before = start
+                if start > self._observed.value:
+                    newest, self._observed.value = self._observed.value, start
+                    if newest // self._pace != start // self._pace:
+                        self._expire()
+                at = self._started(start)
+            if self._spans is not None and place not in at:
+                self._span(self._spans, place)
+            at[place] = None
+            put(place, data)
+            if log is not None:
+                log(self.name, place[1:], data[8:], int.from_bytes(data[:8], "big", signed=True))
 
     def _write(self, value: Any) -> tuple[bytes, bytes, int]:
         try:

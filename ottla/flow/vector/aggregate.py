@@ -15,9 +15,13 @@ import pyarrow.compute as pc
 
 from ottla.flow.column.fold import FOLDS
 from ottla.flow.record import ValueAndTimestamp
+from ottla.flow.serde import LONG
+from ottla.flow.vector.encode import arrow_type, encode
 from ottla.flow.vector.evaluate import ARROW, Frame
 from ottla.kernel.named import NamedTuple
 
+#: The entry of a count that is not there: no time, no record.
+_NEW = (-1).to_bytes(8, "big", signed=True) + bytes(8)
 #: A group's value and its newest time so far; None: there is none.
 Found = tuple[Any, int] | None
 
@@ -36,26 +40,65 @@ class WindowedKeys(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Each record's group, and each group's key (and start)."""
+    """Each record's group, and each group's key and start, as arrays. Groups ascend by start."""
 
-    of: list[int]
-    keys: list[Any]
-    starts: list[int] | None
+    of: Any
+    keys: Any
+    starts: Any
 
 
 def groups_of(keys: Any, starts: Any | None) -> Groups:
     """Groups by key, or by key and start; keys are not null."""
     encoded = keys.dictionary_encode()
-    codes = encoded.indices.to_numpy().astype(np.int64)
-    names = encoded.dictionary.to_pylist()
+    codes, names = encoded.indices.to_numpy().astype(np.int64), encoded.dictionary
     if starts is None:
-        return Groups(codes.tolist(), names, None)
+        return Groups(codes, names, np.zeros(len(names), dtype=np.int64))
     firsts, of_start = np.unique(starts, return_inverse=True)
     if len(firsts) == 1:
-        return Groups(codes.tolist(), names, [int(firsts[0])] * len(names))
-    pairs, of = np.unique(codes * len(firsts) + of_start, return_inverse=True)
-    key_of, start_of = np.divmod(pairs, len(firsts))
-    return Groups(of.tolist(), [names[each] for each in key_of.tolist()], firsts[start_of].tolist())
+        return Groups(codes, names, np.full(len(names), firsts[0]))
+    pairs, of = np.unique(of_start * len(names) + codes, return_inverse=True)
+    start_of, key_of = np.divmod(pairs, max(1, len(names)))
+    return Groups(of, names.take(pa.array(key_of)), firsts[start_of])
+
+
+class Running(NamedTuple):
+    """The records of each group together: what a fold along a group needs."""
+
+    #: Records, group after group, each group's in their order; and the group of each of those.
+    order: Any
+    groups: Any
+    #: Where each group begins and ends in `order`.
+    begins: Any
+    ends: Any
+
+
+def running(of: Any, count: int) -> Running:
+    """`of` is each record's group, one of `count`; none is empty."""
+    order = np.argsort(of, kind="stable")
+    groups = of[order]
+    ends = np.cumsum(np.bincount(of, minlength=count))
+    return Running(order, groups, np.concatenate(([0], ends[:-1])), ends)
+
+
+def counts(run: Running, before: Any) -> tuple[Any, Any]:
+    """How many records of its group there are with each record, and in the end. `before`: earlier ones of a group."""
+    out = np.empty(len(run.order), dtype=np.int64)
+    out[run.order] = np.arange(len(out)) - run.begins[run.groups] + before[run.groups] + 1
+    return out, before + run.ends - run.begins
+
+
+def maxima(run: Running, values: Any, before: Any) -> tuple[Any, Any] | None:
+    """The largest value of its group up to each record, and in the end; None if their numbers are too large."""
+    low = min(int(values.min()), int(before.min()))
+    reach = max(int(values.max()), int(before.max())) - low + 1
+    if reach * len(before) >= 1 << 62:
+        return None
+    # A group's values stand above those of all groups before it, so that one running maximum serves all.
+    raised = run.groups * reach
+    found = np.maximum.accumulate(np.maximum(values[run.order], before[run.groups]) - low + raised) - raised + low
+    out = np.empty(len(found), dtype=np.int64)
+    out[run.order] = found
+    return out, found[run.ends - 1]
 
 
 def fold(name: str, groups: Groups, values: Any, timestamps: Any, found: list[Found]) -> tuple[list[Any], list[int]]:
@@ -66,7 +109,7 @@ def fold(name: str, groups: Groups, values: Any, timestamps: Any, found: list[Fo
     newest = [-1 if each is None else each[1] for each in found]
     add, note = out.append, times.append
     if name == "count":
-        for group, time in zip(groups.of, timestamps.tolist(), strict=True):
+        for group, time in zip(groups.of.tolist(), timestamps.tolist(), strict=True):
             count = sums[group]
             count = sums[group] = 1 if count is None else count + 1
             add(count)
@@ -75,7 +118,7 @@ def fold(name: str, groups: Groups, values: Any, timestamps: Any, found: list[Fo
             note(newest[group])
     else:
         function = FOLDS[name]
-        for group, value, time in zip(groups.of, values.to_pylist(), timestamps.tolist(), strict=True):
+        for group, value, time in zip(groups.of.tolist(), values.to_pylist(), timestamps.tolist(), strict=True):
             before = sums[group]
             after = value if before is None else before if value is None else function(before, value)
             sums[group] = after
@@ -101,11 +144,12 @@ def by_key(operator: Any, name: str, frame: Frame, kind: str) -> Aggregated:
     whole = pc.and_(pc.is_valid(frame.keys), pc.is_valid(frame.values))
     kept = frame.where(whole)
     groups = groups_of(kept.keys, None)
-    found: list[Found] = [store.get(key) for key in groups.keys]
+    names = groups.keys.to_pylist()
+    found: list[Found] = [store.get(key) for key in names]
     values, times = fold(name, groups, kept.values, kept.timestamps, found)
 
     def apply() -> None:
-        for key, pair in zip(groups.keys, found, strict=True):
+        for key, pair in zip(names, found, strict=True):
             assert pair is not None
             store.put(key, pair[0], pair[1])
 
@@ -119,26 +163,64 @@ def by_window(operator: Any, name: str, frame: Frame, kind: str) -> Aggregated:
     keyed = frame.where(pc.is_valid(frame.keys))
     if not len(keyed):
         return Aggregated(_windowed(keyed, keyed.timestamps, [], kind, []), len(frame), lambda: None)
-    running = np.maximum.accumulate(np.maximum(keyed.timestamps, time.value))
+    newest = np.maximum.accumulate(np.maximum(keyed.timestamps, time.value))
     index, starts = windows_of(keyed.timestamps, windows.size_ms, windows.advance_ms)
     each = keyed if index is None else keyed.take(index)
-    live = starts + windows.size_ms > (running if index is None else running[index]) - windows.grace_ms
+    live = starts + windows.size_ms > (newest if index is None else newest[index]) - windows.grace_ms
     kept = each.where(pa.array(live))
     starts = starts[live]
     groups = groups_of(kept.keys, starts)
-    assert groups.starts is not None
-    pairs = list(zip(groups.keys, groups.starts, strict=True))
+    dropped = len(frame) - len(keyed) + len(each) - len(kept)
+    counted = _counted(store, groups, kept.timestamps) if name == "count" and len(kept) else None
+    if counted is not None:
+
+        def write() -> None:
+            time.value = int(newest[-1])
+            counted.write()
+
+        return Aggregated(_windowed(kept, starts, counted.values, kind, counted.times), dropped, write)
+    pairs = list(zip(groups.keys.to_pylist(), groups.starts.tolist(), strict=True))
     found: list[Found] = [store.fetch_one(key, start) for key, start in pairs]
     values, times = fold(name, groups, kept.values, kept.timestamps, found)
 
     def apply() -> None:
-        time.value = int(running[-1])
-        for (key, start), pair in sorted(zip(pairs, found, strict=True), key=lambda each: each[0][1]):
+        time.value = int(newest[-1])
+        for (key, start), pair in zip(pairs, found, strict=True):
             assert pair is not None
             store.put(key, ValueAndTimestamp(*pair), start)
 
-    dropped = len(frame) - len(keyed) + len(each) - len(kept)
     return Aggregated(_windowed(kept, starts, values, kind, times), dropped, apply)
+
+
+class Counted(NamedTuple):
+    """The count and time of each record's window behind it, and what stores the windows."""
+
+    values: Any
+    times: Any
+    write: Callable[[], None]
+
+
+def _counted(store: Any, groups: Groups, timestamps: Any) -> Counted | None:
+    """A count whose entries are read, computed and written as arrays; None where their form does not allow it."""
+    key, starts = store.key_serde, groups.starts.tolist()
+    if store.value_serde is not LONG or key.column_type is None or groups.keys.type != arrow_type(key.column_type):
+        return None
+    places = store.places(encode(key, groups.keys).to_pylist(), starts)
+    entries = store.read_many(places)
+    # An entry is a time and a count; -1 and 0 of a window that is new.
+    table = np.frombuffer(b"".join([_NEW if each is None else each for each in entries]), dtype=">i8").reshape(-1, 2)
+    newest, before = table[:, 0].astype(np.int64), table[:, 1].astype(np.int64)
+    run = running(groups.of, len(starts))
+    times = maxima(run, timestamps, newest)
+    if times is None:
+        return None
+    values, sums = counts(run, before)
+    made = np.stack([times[1], sums], axis=1).astype(">i8").tobytes()
+    return Counted(
+        values,
+        times[0],
+        lambda: store.write_many(places, starts, [made[at : at + 16] for at in range(0, len(made), 16)]),
+    )
 
 
 def windows_of(timestamps: Any, size: int, advance: int) -> tuple[Any | None, Any]:
@@ -153,6 +235,6 @@ def windows_of(timestamps: Any, size: int, advance: int) -> tuple[Any | None, An
     return index, first[index] + number * advance
 
 
-def _windowed(kept: Frame, starts: Any, values: list[Any], kind: str, times: list[int]) -> Frame:
+def _windowed(kept: Frame, starts: Any, values: Any, kind: str, times: Any) -> Frame:
     keys = WindowedKeys(kept.keys, starts)
     return Frame(keys, pa.array(values, ARROW[kind]), np.array(times, dtype=np.int64), kept.rows)
