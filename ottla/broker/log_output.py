@@ -22,7 +22,9 @@ from ottla.kernel.error import KafkaError, OttlaError
 from ottla.wire.api import ApiKey
 
 if TYPE_CHECKING:
-    from ottla.broker.call.handler import Call
+    from ottla.broker.call.handler import Call, Handler, Times
+    from ottla.broker.observe.slow import SlowRequests
+    from ottla.net.inbound import Slot
 
 TRACE = 5
 #: Kafka's names to Python's numbers.
@@ -68,6 +70,7 @@ class _Json(logging.Formatter):
             "message": record.getMessage(),
             "thread": record.threadName,
         }
+        found.update(getattr(record, "fields", {}))
         if record.exc_info:
             found["exception"] = self.formatException(record.exc_info)
         return json.dumps(found, ensure_ascii=False)
@@ -119,15 +122,23 @@ class RequestLog:
 
     def __init__(self) -> None:
         self._log = logging.getLogger("ottla.request")
+        #: Does anything want the times of requests?
         self.wanted = False
+        #: The log of slow requests, where there is one.
+        self.slow: SlowRequests | None = None
         self.look()
 
     def look(self) -> None:
-        """Ask the logger whether lines are wanted: levels may have changed."""
-        self.wanted = self._log.isEnabledFor(logging.DEBUG)
+        """Ask whether lines are wanted: levels may have changed."""
+        self.wanted = self.slow is not None or self._log.isEnabledFor(logging.DEBUG)
 
-    def answered(self, call: Call, name: str, key: int, request: Any, reply: Any, seconds: float) -> None:
-        """A request that is over."""
+    def answered(self, call: Call, times: Times, handler: Handler, request: Any, reply: Any, slot: Slot) -> None:
+        """A request that has its answer, which goes into `slot`."""
+        if self.slow is not None:
+            self.slow.answered(call, handler, times, request, reply, slot)
+        if not self._log.isEnabledFor(logging.DEBUG):
+            return
+        name, seconds = handler.api.name, call.connection.turns.now() - times.began_at
         host, port = call.connection.peer
         self._log.debug(
             "%s v%d of %s:%d, client %r, correlation id %d: %.3f ms",
@@ -139,7 +150,7 @@ class RequestLog:
             call.correlation_id,
             seconds * 1000,
         )
-        if self._log.isEnabledFor(TRACE) and key not in _SECRET:
+        if self._log.isEnabledFor(TRACE) and handler.api.key not in _SECRET:
             self._log.log(TRACE, "%s v%d: %s -> %s", name, call.version, brief(request), brief(reply))
 
 

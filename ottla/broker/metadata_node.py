@@ -31,7 +31,7 @@ from ottla.broker.limits.quota import Quotas
 from ottla.broker.metadata.metadata_log import MetadataLog
 from ottla.host.clock import HostClock
 from ottla.host.disk import HostDisk
-from ottla.kernel.error import KafkaError
+from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.frozen import frozen
 from ottla.kernel.lazy import LazyModule
 from ottla.kernel.ports import Clock, Disk, Rng
@@ -131,6 +131,7 @@ class MetadataNode(ABC):
         self.security: NodeSecurity | None = None
         #: What it shows over HTTP; None without metrics.listener.
         self.observation: Observation | None = None
+        self._slow_text: str | None = None
         #: Does it serve?
         self.is_ready = False
         self._waiting: asyncio.TimerHandle | None = None
@@ -163,6 +164,7 @@ class MetadataNode(ABC):
             where = self.settings.plain_text("metrics.listener")
             if where is not None:
                 self._observe(where)
+            self._log_slow(strict=True)
             directories = self._take_directories()
             self.quorum = MetadataLog.open(
                 self.disk, self.settings, directories, self.clock, self.rng, self._dial_controller
@@ -203,6 +205,8 @@ class MetadataNode(ABC):
         """Stop to serve, write what a clean shutdown writes, give the directories back."""
         for listener in (*self.listeners, *self.controller_listeners):
             listener.close()
+        if self.dispatch.log.slow is not None:
+            self.dispatch.log.slow.close()
         self.controllers.close()
         if self._waiting is not None:
             self._waiting.cancel()
@@ -258,6 +262,26 @@ class MetadataNode(ABC):
         self._undo.callback(observation.close)
         self.dispatch.count_with(observation.requests, has_topics=True)
         self.controller_dispatch.count_with(observation.requests, has_topics=False)
+
+    def _log_slow(self, *, strict: bool = False) -> None:
+        """Log slow requests from here on as the settings say. OttlaError where `strict` and it says no number."""
+        text = self.settings.plain_text("slow.request.log.ms")
+        if text == self._slow_text:
+            return
+        from ottla.broker.observe.slow import SlowRequests, parse
+
+        try:
+            over_ms = parse(text)
+        except OttlaError as error:
+            if strict:
+                raise
+            return _log.warning("%s; what was in force stays", error)
+        self._slow_text = text
+        if self.dispatch.log.slow is not None:
+            self.dispatch.log.slow.close()
+        slow = None if over_ms is None else SlowRequests(self, over_ms)
+        self.dispatch.log_slow(slow)
+        self.controller_dispatch.log_slow(slow)
 
     def _register_controller(self) -> None:
         """Have the leader write down this controller's incarnation; the leader does it itself."""
@@ -367,5 +391,6 @@ class MetadataNode(ABC):
         self.image = image
         own, everyones = image.config(BROKER, str(self.node_id)), image.config(BROKER, "")
         self.settings = self.with_dynamic(own, everyones)
+        self._log_slow()
         if self.security is not None:
             self.security.follow(self.settings, free=not self.is_ready)

@@ -17,10 +17,10 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
-from ottla.kernel.ports import File
 from ottla.net.memory import RECEIVE_BUFFER_BYTES, ReceiveMemory
+from ottla.net.part import FileRange, Part
+from ottla.net.sent import SentMarks
 from ottla.net.turns import Turns
 
 __all__ = ["RECEIVE_BUFFER_BYTES", "Connection", "FileRange", "Part", "PeerError", "ReceiveMemory", "Slot"]
@@ -40,20 +40,6 @@ _SIZE = struct.Struct(">i")
 _PIECES_MAX = 256
 
 
-class FileRange(Protocol):
-    """A piece of a file that is sent without being read (`ottla.log` makes it). It keeps its file open."""
-
-    file: File
-    position: int
-
-    def __len__(self) -> int: ...
-    def bytes(self) -> bytes: ...
-
-
-#: What a reply is made of.
-Part = bytes | memoryview | FileRange
-
-
 #: Kafka's principal of a client that did not sign in.
 ANONYMOUS = "User:ANONYMOUS"
 #: Instead of the API key of a request: there is none, and will be none.
@@ -67,13 +53,14 @@ class PeerError(Exception):
 class Slot:
     """The place of one reply in a connection's order. `fill` may come at once or much later, exactly once."""
 
-    __slots__ = ("_connection", "close_after", "parts", "ready", "superseded")
+    __slots__ = ("_connection", "on_queued", "parts", "ready", "superseded")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.ready = False
         self.parts: Sequence[Part] = ()
-        self.close_after = False
+        #: Called once, when the reply goes behind those before it.
+        self.on_queued: Callable[[], None] | None = None
         #: Called with the API key of a later request that has arrived behind this one, or NO_REQUEST when the peer has
         #: gone: a reply that only waits for more may come now.
         self.superseded: Callable[[int], None] | None = None
@@ -89,6 +76,10 @@ class Slot:
 
 class Connection:
     """An accepted socket. `Listener` makes it; it ends itself when the peer goes or breaks the protocol."""
+
+    #: Since when requests of this peer are held, in seconds of `Turns.now`; None while there are none.
+    _held_at: float | None = None
+    _sent_marks: SentMarks | None = None
 
     def __init__(
         self,
@@ -203,6 +194,8 @@ class Connection:
         # What waited before is its own memory already.
         self._held = rest if rest.obj is not self._memory.shared.obj else memoryview(bytearray(rest))
         self._memory.hold(len(rest))
+        if self._held_at is None:
+            self._held_at = self.heard_at
         self._stop_reading()
 
     def _go_on(self) -> None:
@@ -223,8 +216,15 @@ class Connection:
             self._handling = False
         if self.closed:
             return
+        if self._held is None:
+            self._held_at = None
         self._send_ready()
         self._read_again()
+
+    @property
+    def came_at(self) -> float:
+        """When the request that is handled now was whole, in seconds of `Turns.now`."""
+        return self.heard_at if self._held_at is None else self._held_at
 
     def _keep(self, rest: memoryview) -> None:
         needed = 4 if len(rest) < 4 else 4 + int.from_bytes(rest[:4], "big")
@@ -351,9 +351,9 @@ class Connection:
             for part in slot.parts:
                 self._out.append(part)
                 self._unsent_bytes += len(part)
-            if slot.close_after:
-                self._close_when_sent = True
-                slots.clear()
+            if slot.on_queued is not None:
+                queued, slot.on_queued = slot.on_queued, None
+                queued()
         if self._out and not self._writing:
             self._write()
         elif self._close_when_sent and not self._out:
@@ -361,7 +361,7 @@ class Connection:
 
     def _send_only(self, slot: Slot) -> bool:
         """The short way of nearly every answer: one piece that the socket takes whole, with nothing behind it."""
-        if not slot.ready or slot.close_after or len(slot.parts) != 1:
+        if not slot.ready or slot.on_queued is not None or len(slot.parts) != 1:
             return False
         part = slot.parts[0]
         if type(part) is not bytes:
@@ -440,11 +440,24 @@ class Connection:
 
     def _drop(self, sent: int) -> None:
         self._unsent_bytes -= sent
+        if self._sent_marks is not None:
+            self._sent_marks.went(sent)
         sent += self._sent_of_first
         out = self._out
         while out and sent >= len(out[0]):
             sent -= len(out.popleft())
         self._sent_of_first = sent
+
+    def when_sent(self, done: Callable[[], None]) -> None:
+        """Call `done` when the socket has taken all that is queued now, or when the connection ends."""
+        if self._sent_marks is None:
+            self._sent_marks = SentMarks()
+        self._sent_marks.add(self._unsent_bytes, done)
+
+    def close_when_sent(self) -> None:
+        """End this connection when what is queued now went; later replies are dropped."""
+        self._close_when_sent = True
+        self._slots.clear()
 
     def _is_overloaded(self) -> bool:
         return self._unsent_bytes > UNSENT_BYTES_MAX or len(self._slots) > PENDING_REPLIES_MAX
@@ -466,6 +479,8 @@ class Connection:
                 slot.superseded(NO_REQUEST)
         self._slots.clear()
         self._out.clear()
+        if self._sent_marks is not None:
+            self._sent_marks.end()
         if self._partial is not None:
             self._memory.give_back(self._partial)
             self._partial = None

@@ -147,8 +147,19 @@ class SimConnection:
             if reply:
                 # Without the length.
                 self._listener.loop.call_soon(self._deliver, reply[4:])
-            if slot.close_after:
-                self.close("closed after the reply")
+            if slot.on_queued is not None:
+                slot.on_queued()
+
+    @property
+    def came_at(self) -> float:
+        return self.turns.now()
+
+    def when_sent(self, done: Callable[[], None]) -> None:
+        # The simulated socket takes everything at once.
+        done()
+
+    def close_when_sent(self) -> None:
+        self.close("closed after the reply")
 
     def _deliver(self, reply: bytes) -> None:
         self._on_reply(reply)

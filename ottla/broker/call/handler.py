@@ -73,10 +73,22 @@ class Meter:
         self.seconds = -began_seconds
 
 
+class Times:
+    """When a request came and when it was worked at, in seconds of `Turns.now`. It is there while a log wants it."""
+
+    __slots__ = ("answered_at", "began_at", "came_at", "frame_bytes", "handled_at")
+
+    def __init__(self, connection: Connection, frame_bytes: int) -> None:
+        self.came_at = connection.came_at
+        #: Its handler begins, returns, and has the answer.
+        self.began_at = self.handled_at = self.answered_at = connection.turns.now()
+        self.frame_bytes = frame_bytes
+
+
 class Call:
     """A request's surroundings: who asks, in which version, of which node."""
 
-    __slots__ = ("began", "client_id", "connection", "correlation_id", "meter", "node", "version")
+    __slots__ = ("client_id", "connection", "correlation_id", "meter", "node", "times", "version")
     #: Was its frame long, so that it was read in steps, is handled in steps and is answered in steps?
     is_long: ClassVar[bool] = False
 
@@ -90,8 +102,8 @@ class Call:
         self.client_id = client_id
         #: What the request cost, while there are quotas.
         self.meter: Meter | None = None
-        #: When it came, while the log wants lines about requests.
-        self.began: float | None = None
+        #: Its times, while a log wants lines about requests.
+        self.times: Times | None = None
 
     @property
     def user(self) -> str:

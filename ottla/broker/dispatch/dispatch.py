@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from ottla.broker.call.handler import CONTROLLER_REGISTERED, REGISTERED, Call, Handler, Meter
+from ottla.broker.call.handler import CONTROLLER_REGISTERED, REGISTERED, Call, Handler, Meter, Times
 from ottla.broker.call.reply import Later, NoReply, in_turns
 from ottla.broker.handlers import CONTROLLER_MODULES, MODULES
 from ottla.broker.log_output import RequestLog
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ottla.broker.metadata_node import MetadataNode
     from ottla.broker.node import BrokerNode
     from ottla.broker.observe.requests import Requests
+    from ottla.broker.observe.slow import SlowRequests
 
 _log = logging.getLogger("ottla.broker")
 _FIXED_HEADER = struct.Struct(">hhih")
@@ -135,6 +136,12 @@ class Dispatch:
         """Count the requests of every handler from here on."""
         self._counted = partial(requests.around, has_topics=has_topics)
 
+    def log_slow(self, slow: SlowRequests | None) -> None:
+        """From the next request on tell `slow` the times of each; with None they cost nothing."""
+        self.log.slow = slow
+        self.log.look()
+        self._routes.clear()
+
     def on_frame(self, connection: Connection, frame: memoryview, slot: Slot, decoded: Any = None) -> None:
         """Stage one of a request, whole. Raises PeerError where the connection has to go.
 
@@ -161,7 +168,7 @@ class Dispatch:
         if self._node.quotas.active:
             call.meter = Meter(len(frame) + _SIZE_BYTES, self._work_seconds())
         if self.log.wanted:
-            call.began = self._work_seconds()
+            call.times = Times(connection, len(frame) + _SIZE_BYTES)
         try:
             reply = route.handler.function(call, request)
         except KafkaError as error:
@@ -187,9 +194,8 @@ class Dispatch:
             reply = route.handler.refuse(request, route.version, reply)
         if call.meter is not None:
             self._throttle(call, call.meter, route.handler.api.key, reply)
-        if call.began is not None:
-            api = route.handler.api
-            self.log.answered(call, api.name, api.key, request, reply, self._work_seconds() - call.began)
+        if call.times is not None:
+            self.log.answered(call, call.times, route.handler, request, reply, slot)
         if not usual and isinstance(reply, NoReply):
             slot.fill(())
             return
@@ -298,6 +304,8 @@ class Dispatch:
         handler = self.guarded(handler)
         if self._counted is not None:
             handler = self._counted(handler)
+        if self.log.slow is not None:
+            handler = self.log.slow.around(handler)
         route = self._routes[key << 16 | version] = _Route(handler, key, version)
         return route
 

@@ -224,7 +224,7 @@ class _SignIn:
                 return
             if not data:
                 return connection.close(str(failed))
-            slot.close_after = True
+            slot.on_queued = connection.close_when_sent
             slot.fill((data,))
 
         # Nothing more of this peer is looked at.

@@ -102,6 +102,8 @@ _UNDECLARED = frozenset(
         "org.apache.kafka.sasl.oauthbearer.allowed.urls",
         # Ottla's own: where a node shows its metrics.
         "metrics.listener",
+        # The log of slow requests.
+        "slow.request.log.ms",
     }
 )
 _UNDECLARED_PREFIXES = (

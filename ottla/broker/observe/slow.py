@@ -1,0 +1,193 @@
+"""The log of slow requests: `slow.request.log.ms=500`, in a file or by `ottla configs` while the node runs.
+
+    slow request: Produce v13 took 1520.1 ms (queue 0.0, handle 0.3, wait 1519.7, send 0.1; throttled for 0),
+    client 'billing' of 10.0.0.7:51302, User:ann, listener SASL_SSL, 1043 bytes, answered with 97, correlation id 12
+
+Parts, in ms:
+- queue: from the arrival of the request's last byte until its handler begins: others have their turn before it;
+- handle: in the handler, on the node's loop;
+- wait: for the commit by replicas, for a sync, for other members, another node, or later turns of a long request;
+- send: until the socket has the last byte of the reply: longer when the client reads slowly, or reads late;
+- throttled: how long a quota has the node not listen to the client afterwards; it is not part of the whole.
+
+Rules:
+- Fetch and ShareFetch wait for records because the client asks for it: that much of their wait is not counted.
+- A request whose client left before the answer has its line, too.
+- At most `_LINES_A_SECOND`; how many were left out is told a second later.
+- What a client sends is shortened. With `--log-format json` each part is a field.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.call.handler import Call, Handler, Times
+from ottla.broker.call.reply import Later
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from ottla.broker.metadata_node import MetadataNode
+    from ottla.net.inbound import Slot
+
+_log = logging.getLogger("ottla.request.slow")
+SETTING = "slow.request.log.ms"
+_LINES_A_SECOND = 10
+_TEXT_MAX = 80
+_MS_MAX = 24 * 3_600_000
+_WAITS_ON_REQUEST = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
+
+
+def parse(text: str | None) -> float | None:
+    """Milliseconds, or None where slow requests are not logged. OttlaError where it is neither a number nor -1."""
+    if text is None or text.strip() == "-1":
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value <= _MS_MAX:
+        raise OttlaError(
+            f"invalid value {text} for configuration {SETTING}: milliseconds from 0 to {_MS_MAX} are expected, or -1 "
+            "for no log of slow requests"
+        )
+    return value
+
+
+class SlowRequests:
+    """The log of one node. The node makes it when the setting is given, and ends it with `close`."""
+
+    def __init__(self, node: MetadataNode, over_ms: float) -> None:
+        self._node = node
+        self.over_ms = over_ms
+        self._lines = self._left_out = 0
+        self._second: Any = None
+
+    def around(self, handler: Handler) -> Handler:
+        """The handler, with the times at which it returns and at which its answer is there."""
+        inner = handler.function
+
+        def function(call: Call, request: Any) -> Any:
+            times, now = call.times, call.connection.turns.now
+            if times is None:
+                # The setting was given after this request was looked at.
+                return inner(call, request)
+            try:
+                reply = inner(call, request)
+            finally:
+                times.handled_at = times.answered_at = now()
+            if type(reply) is not Later:
+                return reply
+            later = Later(reply.superseded)
+
+            def resolve(value: Any) -> None:
+                times.answered_at = now()
+                if call.connection.closed:
+                    self._seen(call, handler, times, request, value)(0)
+                later.resolve(value)
+
+            reply.then(resolve)
+            return later
+
+        return Handler(handler.api, function, handler.refuse)
+
+    def answered(self, call: Call, handler: Handler, times: Times, request: Any, reply: Any, slot: Slot) -> None:
+        """There is an answer, which goes into `slot`: tell of it when it is sent."""
+        told = self._seen(call, handler, times, request, reply)
+        slot.on_queued = lambda: call.connection.when_sent(partial(told, sum(map(len, slot.parts))))
+
+    def _seen(self, call: Call, handler: Handler, times: Times, request: Any, reply: Any) -> Callable[[int], None]:
+        """What tells of this request, given the bytes of its reply. It keeps neither the request nor the reply."""
+        asked_wait_ms = max(request.max_wait_ms, 0) if handler.api.key in _WAITS_ON_REQUEST else 0
+        throttle_ms = getattr(reply, "throttle_time_ms", 0)
+        error = reply.code if isinstance(reply, KafkaError) else ErrorCode(getattr(reply, "error_code", 0))
+        return partial(self._tell, call, handler.api.name, times, asked_wait_ms, throttle_ms, error)
+
+    def _tell(
+        self,
+        call: Call,
+        name: str,
+        times: Times,
+        asked_wait_ms: int,
+        throttle_ms: int,
+        error: ErrorCode,
+        reply_bytes: int,
+    ) -> None:
+        now = call.connection.turns.now()
+        wait_ms = (times.answered_at - times.handled_at) * 1000
+        meant_ms = min(wait_ms, asked_wait_ms)
+        took_ms = (now - times.came_at) * 1000 - meant_ms
+        if took_ms < self.over_ms or not self._may_tell():
+            return
+        parts = {
+            "queue_ms": (times.began_at - times.came_at) * 1000,
+            "handle_ms": (times.handled_at - times.began_at) * 1000,
+            "wait_ms": wait_ms - meant_ms,
+            "send_ms": (now - times.answered_at) * 1000,
+        }
+        fields: dict[str, Any] = {
+            "api": name,
+            "version": call.version,
+            "took_ms": round(took_ms, 3),
+            **{part: round(value, 3) for part, value in parts.items()},
+            "throttle_ms": throttle_ms,
+            "client_id": call.client_id[:_TEXT_MAX],
+            "client": "{}:{}".format(*call.connection.peer),
+            "principal": call.principal[:_TEXT_MAX],
+            "listener": call.connection.listener_name,
+            "request_bytes": times.frame_bytes,
+            "reply_bytes": reply_bytes,
+            "correlation_id": call.correlation_id,
+            "client_left": call.connection.closed,
+            "error": error.name,
+        }
+        _log.warning(
+            "slow request: %s v%d took %.1f ms (%s; throttled for %d), client %r of %s, %s, listener %s, %d bytes, %s, "
+            "correlation id %d",
+            name,
+            call.version,
+            took_ms,
+            ", ".join(f"{part.removesuffix('_ms')} {value:.1f}" for part, value in parts.items()),
+            throttle_ms,
+            fields["client_id"],
+            fields["client"],
+            fields["principal"],
+            fields["listener"],
+            times.frame_bytes,
+            _outcome(fields),
+            call.correlation_id,
+            extra={"fields": fields},
+        )
+
+    def _may_tell(self) -> bool:
+        if self._second is None:
+            self._second = self._node.loop.call_later(1.0, self._next_second)
+        self._lines += 1
+        if self._lines <= _LINES_A_SECOND:
+            return True
+        self._left_out += 1
+        return False
+
+    def _next_second(self) -> None:
+        self._second, self._lines = None, 0
+        if self._left_out:
+            _log.warning(
+                "%d more slow requests within a second have no line", self._left_out, extra={"left_out": self._left_out}
+            )
+            self._left_out = 0
+
+    def close(self) -> None:
+        """End: the setting was taken away, or the node stops."""
+        if self._second is not None:
+            self._second.cancel()
+            self._next_second()
+
+
+def _outcome(fields: dict[str, Any]) -> str:
+    text = "the client left before its answer was sent" if fields["client_left"] else ""
+    if not text:
+        text = f"answered with {fields['reply_bytes']}"
+    return text if fields["error"] == ErrorCode.NONE.name else f"{text}, {fields['error']}"
