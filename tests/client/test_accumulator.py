@@ -8,6 +8,7 @@ from ottla.client.producer.accumulator import Accumulator, PartitionQueue
 from ottla.client.producer.delivery import Delivery
 from ottla.client.settings.producer import ProducerSettings
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.wire.batch import HEADER_BYTES
 
 
 class Clock:
@@ -62,20 +63,42 @@ def test_a_flush_makes_every_batch_ready() -> None:
 
 
 def test_a_batch_grows_while_others_are_on_their_way_up_to_the_largest_request() -> None:
-    accumulator, _ = made(batch_size=1000, max_request_size=10_000, linger_ms=1000)
+    """Where `batch.size` is not given; its default is 16 KiB."""
+    accumulator, _ = made(max_request_size=163_840, linger_ms=1000)
     for _ in range(10):
-        put(accumulator)
+        put(accumulator, 1_640)
     accumulator.take(queue(accumulator))
     for _ in range(10):
-        put(accumulator)
+        put(accumulator, 1_640)
     # One batch is on its way: the next may have twice batch.size before it goes without lingering.
     assert accumulator.due_ms(queue(accumulator), 0) == 1000
     for _ in range(10):
-        put(accumulator)
+        put(accumulator, 1_640)
     assert accumulator.due_ms(queue(accumulator), 0) == 0
     for _ in range(200):
-        put(accumulator)
-    assert all(batch.size <= 10_000 for batch in accumulator.incomplete)
+        put(accumulator, 1_640)
+    assert all(batch.size <= 163_840 for batch in accumulator.incomplete)
+    assert max(batch.size for batch in accumulator.incomplete) > 4 * 16_384
+
+
+@pytest.mark.parametrize("batch_size", [0, 100, 1000, 5000])
+def test_a_batch_size_that_is_given_bounds_each_batch_of_more_than_one_record(batch_size: int) -> None:
+    accumulator, _ = made(batch_size=batch_size, linger_ms=1000)
+    for number in range(300):
+        put(accumulator, 2000 if number % 50 == 0 else 100)
+        if number == 40:
+            accumulator.take(queue(accumulator))
+    batches = list(accumulator.incomplete)
+    assert sum(len(batch.values) for batch in batches) == 300
+    for batch in batches:
+        assert len(batch.values) == 1 or HEADER_BYTES + batch.size <= batch_size
+    if batch_size == 1000:
+        assert max(len(batch.values) for batch in batches) == (batch_size - HEADER_BYTES) // 124
+    waiting = queue(accumulator)
+    while waiting.closed:
+        assert accumulator.due_ms(waiting, 0) == 0, "a full batch does not linger"
+        accumulator.take(waiting)
+    assert accumulator.memory_used == sum(batch.reserved for batch in accumulator.incomplete)
 
 
 def test_memory_that_is_full_turns_records_away_until_a_batch_is_over() -> None:
@@ -209,11 +232,11 @@ def test_full_memory_makes_batches_ready_however_long_they_may_linger() -> None:
 
 
 def test_a_growing_batch_stays_within_the_largest_request() -> None:
-    accumulator, _ = made(batch_size=3000, max_request_size=10_000, linger_ms=1000)
-    for _ in range(300):
+    accumulator, _ = made(max_request_size=40_000, linger_ms=1000)
+    for _ in range(1200):
         put(accumulator, partition=0)
     assert len(accumulator.incomplete) > 1
-    assert all(batch.size <= 10_000 and batch.limit <= 10_000 for batch in accumulator.incomplete)
+    assert all(batch.size <= 40_000 and batch.limit <= 40_000 for batch in accumulator.incomplete)
 
 
 def test_the_memory_of_halves_is_that_of_the_whole() -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import math
 
+import pyarrow
 import pytest
 
 from ottla.client import Admin, ConfigResource, Consumer, KafkaError, Producer, ResourceType, TopicPartition
@@ -105,3 +106,18 @@ def test_a_consumer_tells_what_it_has_read_and_what_is_left(bootstrap: str, topi
         assert (metrics.fetch_total > 0, metrics.commit_total) == (True, 1)
         assert metrics.named()["records-lag-max"] == 70
         assert metrics.last_poll_seconds_ago >= 0
+
+
+def test_a_batch_size_that_is_given_bounds_what_is_sent_of_records_and_tables(bootstrap: str, topic: str) -> None:
+    table = pyarrow.table({"value": [b"v" * (10 + number % 90) for number in range(2_000)]})
+    for sends_table in (False, True):
+        with Producer(bootstrap, batch_size=8_000) as producer:
+            if sends_table:
+                producer.send_table(topic, table)
+            else:
+                for value in table["value"].to_pylist():
+                    producer.send(topic, value)
+            producer.flush()
+            metrics = producer.metrics()
+        assert metrics.record_send_total == 2_000
+        assert 4_000 < metrics.batch_size_max <= 8_000

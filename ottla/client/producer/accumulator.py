@@ -2,8 +2,9 @@
 on their way. Pure: it has a clock and randomness given, and never waits.
 
 Rules:
-- A batch is ready when it has `batch.size` bytes, has lingered, or is waited for (flush, full memory). While
-  the broker is busy it stays open and grows, up to `max.request.size`: under load batches become large by themselves.
+- A batch is ready when it has `batch.size` bytes, has lingered, or is waited for (flush, full memory).
+- A `batch.size` that is given bounds a batch with its header; only a single record may be larger. If none is given, a
+  batch stays open and grows while the broker is busy, up to `max.request.size`: under load batches become large.
 - A partition's batches leave in their order. A batch that is sent again waits until nothing else of its partition is on
   its way, so that nothing overtakes it.
 - Memory is counted by reservation: a batch reserves `batch.size` when it opens, and as much again each time it grows.
@@ -86,7 +87,12 @@ class Accumulator:
         self._clock = clock
         self._rng = rng
         self._batch_size = max(1, settings.batch_size)
-        self._batch_bytes_max = settings.max_request_size - HEADER_BYTES
+        self._record_bytes_max = settings.max_request_size - HEADER_BYTES
+        self._grows = "batch_size" not in settings.given
+        #: The most bytes of a batch of several records.
+        self._batch_bytes_max = self._record_bytes_max
+        if not self._grows:
+            self._batch_bytes_max = max(1, min(self._batch_size - HEADER_BYTES, self._record_bytes_max))
         self._round_robin = settings.partitioner == "round_robin"
         self._custom = settings.partitioner if callable(settings.partitioner) else None
 
@@ -161,7 +167,7 @@ class Accumulator:
     def _room(self, queue: TopicQueue, number: int, size: int) -> ProducerBatch | None:
         """A batch of this partition that can take `size` more bytes, grown or new; None if memory is out."""
         partition = queue.partitions[number]
-        if size > self._batch_bytes_max:
+        if size > self._record_bytes_max:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"a record of {size} bytes: max.request.size is {self._settings.max_request_size}",
@@ -190,7 +196,7 @@ class Accumulator:
         now_ms = self._clock.monotonic_ms()
         batch = ProducerBatch(queue.name, number, now_ms, now_ms + self._settings.delivery_timeout_ms)
         batch.reserved = wanted
-        batch.limit = min(wanted, self._batch_bytes_max)
+        batch.limit = max(size, min(wanted, self._batch_bytes_max))
         partition.open = batch
         self.active[partition] = None
         self.incomplete[batch] = None
@@ -248,7 +254,9 @@ class Accumulator:
         return batch_open.created_ms + self._settings.linger_ms
 
     def _threshold(self, partition: PartitionQueue) -> int:
-        """Bytes at which the open batch need not linger. The more is on its way, the longer it may grow."""
+        """Bytes at which the open batch need not linger. If it may grow: the more is on its way, the more bytes."""
+        if not self._grows:
+            return self._batch_bytes_max
         return min(self._batch_size << len(partition.in_flight), self._batch_bytes_max >> 1)
 
     def take(self, partition: PartitionQueue) -> ProducerBatch:

@@ -37,7 +37,7 @@ from ottla.kernel.memory import Frames
 from ottla.kernel.typevar import K, V
 from ottla.serde.serializer import headers_of, plain_bytes, serialized
 from ottla.settings.client.schema import Given
-from ottla.wire.batch import Header
+from ottla.wire.batch import HEADER_BYTES, Header
 
 if TYPE_CHECKING:
     from ottla.client.producer.outgoing import ColumnMapping as Named
@@ -191,7 +191,8 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
 
         settings = self.settings
         queue = self._accumulator.topics[topic]
-        batch_bytes = min(max(settings.batch_size, TABLE_BATCH_BYTES), settings.max_request_size // 2)
+        wanted = settings.batch_size - HEADER_BYTES if "batch_size" in settings.given else TABLE_BATCH_BYTES
+        batch_bytes = max(1, min(wanted, settings.max_request_size // 2))
         # What was sent makes room for what is encoded next, in memory that is at hand.
         frames = Frames(_FRAMES_MAX, settings.buffer_memory)
         for cut in cuts(table, columns, len(queue.partitions), batch_bytes, current_clock().now_ms):

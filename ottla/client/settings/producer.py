@@ -55,7 +55,8 @@ class ProducerSettings(ClientSettings):
         "batch.size",
         16_384,
         integer(0),
-        "So many bytes are sent without lingering; while the broker is busy a batch grows on, to max.request.size.",
+        "Bytes of a batch at which it is sent without lingering. Given, they are the most bytes of a batch of several "
+        "records; not given, a batch grows on while the broker is busy, to max.request.size.",
     )
     enable_metrics_push: bool = setting(
         "enable.metrics.push",
