@@ -214,9 +214,15 @@ _headings = click.option(
 )
 
 
+def _programs(context: click.Context, parameter: click.Parameter, value: bool) -> bool:
+    # The root of the tools looks there when it tells an error.
+    context.meta["ottla.json"] = wanted = bool(_inherit(context, parameter, value))
+    return wanted
+
+
 def as_json(function: F) -> F:
-    """--json, for programs."""
-    option = click.option("--json", "as_json", is_flag=True, callback=_inherit, help="Results as JSON, for programs.")
+    """--json, for programs. An error is a JSON object then, too."""
+    option = click.option("--json", "as_json", is_flag=True, callback=_programs, help="Results as JSON, for programs.")
     return option(_headings(function))
 
 

@@ -11,10 +11,12 @@ from fnmatch import translate
 
 import click
 
-from ottla.kernel.error import OttlaError
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.operations.nearest import nearest
 
 _GLOB = re.compile(r"[*?\[]")
+#: What a cluster answers when it is asked for a name that is not there.
+_ABSENT = {"topic": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "group": ErrorCode.GROUP_ID_NOT_FOUND}
 
 
 def is_pattern(name: str) -> bool:
@@ -37,7 +39,8 @@ def expand(given: Iterable[str], there: Iterable[str], what: str, *, hidden: Ite
                 raise OttlaError(f"no {what} is called like {each}")
             found.update(dict.fromkeys(matched))
         else:
-            raise OttlaError(f"there is no {what} {each}{nearest(each, names, what)}")
+            absent = OttlaError(f"there is no {what} {each}{nearest(each, names, what)}")
+            raise absent from KafkaError(_ABSENT[what])
     return list(found)
 
 

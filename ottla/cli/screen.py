@@ -3,7 +3,7 @@
 Rules:
 - Results go to stdout, everything else (progress, hints, errors) to stderr.
 - Colours and boxes only on a terminal, and never with NO_COLOR; in a pipe a table is columns parted by tabs.
-- With --json one document, the same names always; numbers are numbers.
+- With --json one document, the same names always; numbers are numbers. An error is a line of JSON on stderr.
 """
 
 from __future__ import annotations
@@ -243,6 +243,13 @@ def complain(error: OttlaError | KafkaError) -> None:
     """A line on stderr that says what is wrong."""
     message = in_words(error)
     click.echo(f"{styled('ottla:', 'red', bold=True)} {message}", err=True)
+
+
+def complain_as_json(error: OttlaError | KafkaError) -> None:
+    """The same for programs: a line of JSON on stderr."""
+    refusal = error if isinstance(error, KafkaError) else error.__cause__
+    code = refusal.code.name if isinstance(refusal, KafkaError) else None
+    click.echo(json.dumps({"error": code, "message": in_words(error)}, ensure_ascii=False), err=True)
 
 
 _WORDS = {

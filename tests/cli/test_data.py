@@ -1,6 +1,7 @@
 """Tables in and out, topics copied, compared and looked into, patterns, and what is said of a wrong name."""
 
 import json
+import sys
 from pathlib import Path
 
 import pyarrow.parquet
@@ -66,6 +67,16 @@ def test_a_csv_that_is_wrong_is_told_with_its_line(
     assert said.code in (1, 2)
     assert sentence in said.err
     assert "Traceback" not in said.err
+
+
+def test_parquet_without_pyarrow_is_refused_before_any_record_is_read(
+    tool: Tool, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("pyarrow", "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, name, None)
+    said = tool("export", topic, str(tmp_path / "out.parquet"))
+    assert (said.code, said.err) == (1, "ottla: Parquet needs pyarrow: pip install 'ottla[arrow]'\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_topic_goes_out_as_parquet_and_comes_back_the_same(run: Run, topic: str, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What a person sees who holds a tool wrong: one line that says what is wrong and how to mend it."""
 
+import json
 import shlex
 import socket
 import sys
@@ -39,6 +40,33 @@ def test_a_mistake_is_one_sentence(tool: Tool, topic: str, words: str, code: int
     assert first.startswith("ottla: ")
     assert sentence in first
     assert len(rest) == (code == 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "message"),
+    [
+        ("topics describe nothing-of-this-name --json", "UNKNOWN_TOPIC_OR_PARTITION", "there is no topic nothing-of"),
+        ("topics --json describe nothing-of-this-name", "UNKNOWN_TOPIC_OR_PARTITION", "there is no topic nothing-of"),
+        ("groups delete nothing-of-this-name -y --json", "GROUP_ID_NOT_FOUND", "there is no group nothing-of"),
+        ("export {topic} /nowhere/at/all.jsonl --json", None, "/nowhere/at/all.jsonl"),
+    ],
+)
+def test_an_error_with_json_is_a_json_object_on_stderr(
+    tool: Tool, topic: str, words: str, error: str | None, message: str
+) -> None:
+    said = tool(*words.format(topic=topic).split())
+    assert (said.code, said.out) == (1, "")
+    (line,) = said.err.splitlines()
+    told = json.loads(line)
+    assert list(told) == ["error", "message"]
+    assert told["error"] == error
+    assert message in told["message"]
+
+
+def test_a_wrong_use_with_json_is_text(tool: Tool, topic: str) -> None:
+    assert tool("topics", "describe", topic, "--json", "--nothing").err.startswith(
+        "ottla: there is no option --nothing"
+    )
 
 
 def test_a_port_with_tls_is_told_from_one_without(tool: Tool) -> None:

@@ -79,6 +79,8 @@ def export(
         raise click.UsageError("Parquet is written to a file: give FILE")
     if path != "-" and os.path.exists(path) and not force:
         raise OttlaError(f"{path} is there already; --force replaces it")
+    if kind == "parquet":
+        _check_parquet()
     named = tuple(filter(None, (columns or "").split(","))) or (() if kind in ("json", "jsonl") else _COLUMNS)
     if named and kind == "json":
         raise click.UsageError("json has whole records; for columns give --format jsonl, csv or parquet")
@@ -105,6 +107,14 @@ def export(
         {"topic": topic, "file": path, "format": kind, "records": progress.count, "next": progress.places()},
         f"{progress.count:,} records of {topic} written to {'stdout' if path == '-' else path}",
     )
+
+
+def _check_parquet() -> None:
+    """Before any record is read: nothing is half done then."""
+    try:
+        import pyarrow.parquet  # noqa: F401 - for what can be written
+    except ImportError as error:
+        raise OttlaError("Parquet needs pyarrow: pip install 'ottla[arrow]'") from error
 
 
 class _Progress:
@@ -188,12 +198,10 @@ def _cell(value: Any) -> Any:
 
 
 def _write_parquet(records: Iterator[ConsumerRecord], path: Path, fields: list[tuple[str, Getter]]) -> None:
-    try:
-        import pyarrow
-        import pyarrow.parquet as parquet
-    except ImportError as error:
-        raise OttlaError("Parquet needs pyarrow: pip install 'ottla[arrow]'") from error
     from itertools import islice
+
+    import pyarrow
+    import pyarrow.parquet as parquet
 
     writer: Any = None
     schema: Any = None

@@ -198,7 +198,7 @@ def delete(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], yes:
         results = ask.delete_groups(names)
     for name in names:
         if name in results.errors:
-            raise OttlaError(f"{name}: {screen.in_words(results.errors[name])}")
+            raise OttlaError(f"{name}: {screen.in_words(results.errors[name])}") from results.errors[name]
     screen.told(as_json, {"deleted": list(names)}, *(f"deleted {name}" for name in names))
 
 

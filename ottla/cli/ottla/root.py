@@ -4,6 +4,8 @@ Rules:
 - A tool's file is imported when that tool runs; the line about it stands here.
 - OttlaError and KafkaError are one line on stderr and exit code 1; a wrong use of a tool is exit code 2.
 - So is what the machine refuses (OSError), with the file's name.
+- With --json that line is a JSON object: `error` (the name of Kafka's code, or null), `message`. A wrong use of a tool
+  stays text.
 - Ctrl-C is 130, a reader that goes away (`ottla consume ... | head`) is no error.
 """
 
@@ -65,6 +67,13 @@ class Tools(click.Group):
         except BrokenPipeError:
             discard()
             return 0
+        except (OttlaError, KafkaError, OSError) as error:
+            if not context.meta.get("ottla.json"):
+                raise
+            from ottla.cli.screen import complain_as_json
+
+            complain_as_json(_in_ours(error) if isinstance(error, OSError) else error)
+            return 1
 
     def list_commands(self, context: click.Context) -> list[str]:
         """In the order of `_TOOLS`."""
@@ -148,7 +157,11 @@ def _leave(code: int) -> NoReturn:
 
 def _refused(error: OSError) -> None:
     """Say what the machine refuses: a disk that is full, a directory that may not be written."""
-    _say(OttlaError(f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}"))
+    _say(_in_ours(error))
+
+
+def _in_ours(error: OSError) -> OttlaError:
+    return OttlaError(f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}")
 
 
 #: Click's words for a value that is no number.

@@ -178,7 +178,7 @@ def create(
         if error is not None:
             if if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
                 continue
-            raise _naming(name, error)
+            raise _naming(name, error) from error
         topic = results[name]
         made.append({"topic": name, "partitions": topic.partitions, "replicas": topic.replication_factor})
         if not as_json:
@@ -219,7 +219,7 @@ def delete(
         for name in deleted:
             screen.done(f"deleted {name}")
     for name, error in results.errors.items():
-        raise _naming(name, error)
+        raise _naming(name, error) from error
     screen.told(as_json, {"deleted": deleted}, *(f"deleted {name}" for name in deleted))
 
 
