@@ -29,6 +29,8 @@ def context(settings: SecuritySettings) -> ssl.SSLContext:
     if settings.ssl_context is not None:
         return cast(ssl.SSLContext, settings.ssl_context)
     made = _trusting(settings)
+    # Since Python 3.13 the default refuses CAs without a key usage, which Java and OpenSSL by itself take.
+    made.verify_flags &= ~ssl.VERIFY_X509_STRICT
     made.check_hostname = settings.ssl_endpoint_identification_algorithm == "https"
     versions = sorted(VERSIONS[name] for name in settings.ssl_enabled_protocols)
     made.minimum_version, made.maximum_version = versions[0], versions[-1]

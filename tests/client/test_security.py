@@ -255,6 +255,15 @@ def test_certificates_and_keys_are_read_from_files_and_from_text(files: Certific
     assert made.minimum_version is ssl.TLSVersion.TLSv1_3
 
 
+def test_a_ca_without_key_usage_is_trusted_on_every_python(files: Certificates) -> None:
+    """As Java does; Python 3.13 asks for more by default."""
+    given: tuple[dict[str, object], ...] = ({}, {"ssl_ca_location": str(files.ca)})
+    for settings in given:
+        made = context(_read(security_protocol="SSL", **settings))
+        assert not made.verify_flags & ssl.VERIFY_X509_STRICT
+        assert made.verify_mode is ssl.CERT_REQUIRED
+
+
 def test_files_that_cannot_be_used_are_named(files: Certificates, tmp_path: Path) -> None:
     nothing = tmp_path / "nothing.pem"
     nothing.write_text("nothing")
