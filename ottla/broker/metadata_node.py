@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ottla.broker.observe.endpoint import Observation
     from ottla.broker.partitions import clean_worker
     from ottla.net import outbound
+    from ottla.security.token_keys import TokenKeys
 else:
     clean_worker = LazyModule("ottla.broker.partitions.clean_worker")
     outbound = LazyModule("ottla.net.outbound")
@@ -129,6 +130,12 @@ class MetadataNode(ABC):
         self.authorizer: Authorizer | None = None
         #: TLS, and this node's login at others; None where all listeners are PLAINTEXT.
         self.security: NodeSecurity | None = None
+        #: The secrets of delegation tokens; None without delegation.token.secret.key.
+        self.token_keys: TokenKeys | None = None
+        if settings.delegation_token_secret_key:
+            from ottla.security.token_keys import TokenKeys
+
+            self.token_keys = TokenKeys(settings.delegation_token_secret_key)
         #: What it shows over HTTP; None without metrics.listener.
         self.observation: Observation | None = None
         self._slow_text: str | None = None

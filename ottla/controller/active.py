@@ -48,6 +48,9 @@ class Active:
             settings.auto_leader_rebalance_enable * settings.leader_imbalance_check_interval_seconds * 1000, now_ms
         )
         self.unclean = Periodic(settings.unclean_leader_election_interval_ms, now_ms)
+        #: Removing of delegation tokens that have ended; never where there are none.
+        token_ms = settings.delegation_token_expiry_check_interval_ms
+        self.tokens = Periodic(token_ms if settings.delegation_token_secret_key else 0, now_ms)
         self._states: dict[int, BrokerState] = {}
         #: Registrations that are older than this object stand at or before this offset.
         self._since = image.offset

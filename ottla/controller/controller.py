@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         alter_partition,
         config,
         create_topics,
+        delegation_token,
         delete_topics,
         election,
         heartbeat,
@@ -43,6 +44,7 @@ else:
     alter_partition = LazyModule("ottla.controller.alter_partition")
     config = LazyModule("ottla.controller.config")
     create_topics = LazyModule("ottla.controller.create_topics")
+    delegation_token = LazyModule("ottla.controller.delegation_token")
     delete_topics = LazyModule("ottla.controller.delete_topics")
     election = LazyModule("ottla.controller.election")
     heartbeat = LazyModule("ottla.controller.heartbeat")
@@ -79,6 +81,9 @@ class Controller:
         self.kraft_version = 1
         #: The ids of the quorum's voters, kept up to date in the same way.
         self.voters: Sequence[int] = ()
+        #: Wall time, which tokens end by; kept up to date in the same way.
+        self.wall_ms = 0
+        self._tokens: delegation_token.TokenControl | None = None
 
     def activate(self, image: Image, now_ms: int) -> None:
         """This is the active controller from now on; `image` is all that was appended."""
@@ -117,13 +122,21 @@ class Controller:
         active = self._active
         if active is None:
             return None
-        due = (active.sessions.deadline_ms(), active.preferred.due_ms, active.unclean.due_ms)
+        due = (active.sessions.deadline_ms(), active.preferred.due_ms, active.unclean.due_ms, active.tokens.due_ms)
         return min((each for each in due if each is not None), default=None)
+
+    def tokens_due_ms(self) -> int | None:
+        """When tokens that have ended are to be removed: all that is due on a node without others."""
+        return None if self._active is None else self._active.tokens.due_ms
 
     def time_passed(self, image: Image, now_ms: int) -> Decision:
         """Do one thing that is due; its records may be none. Call it again while `deadline_ms` is not past `now_ms`."""
         draft = self._draft(image)
         active = draft.active
+        if active.tokens.is_due(now_ms):
+            ended = delegation_token.ended_tokens(image, self.wall_ms)
+            active.tokens.done(now_ms, soon=len(ended) >= delegation_token.REMOVED_AT_ONCE)
+            return Decision(ended, None, atomic=False)
         silent = active.sessions.expire(image, now_ms)
         if silent is not None:
             if not heartbeat.fence(draft, silent, FENCED_AT_ONCE):
@@ -180,6 +193,11 @@ class Controller:
     def _alter_scram(self, ask: Ask) -> Decision:
         return scram.alter_user_scram_credentials(ask.image, ask.request)
 
+    def _delegation_token(self, ask: Ask) -> Decision:
+        if self._tokens is None:
+            self._tokens = delegation_token.TokenControl(self._settings, self._rng)
+        return self._tokens.decide(ask.image, ask.request, self.wall_ms)
+
     def _create_acls(self, ask: Ask) -> Decision:
         return acl.create_acls(ask.image, self._rng, ask.request)
 
@@ -225,6 +243,7 @@ _DECIDE: dict[str, Callable[[Controller, Ask], Decision]] = {
     "ElectLeadersRequest": Controller._elect_leaders,
     "IncrementalAlterConfigsRequest": Controller._incremental_alter_configs,
     "ListPartitionReassignmentsRequest": Controller._list_reassignments,
+    "TokenCommand": Controller._delegation_token,
     "UnregisterBrokerRequest": Controller._unregister_broker,
     "UpdateFeaturesRequest": Controller._update_features,
 }

@@ -109,6 +109,8 @@ class Connection:
         self.client_software = ("", "")
         #: The client's principal; a listener with SASL sets another.
         self.principal = ANONYMOUS
+        #: Did the client sign in by a delegation token?
+        self.signed_in_by_token = False
         #: when the last bytes came, in seconds of `Turns.now`; the idle sweep reads it.
         self.heard_at = self._now()
         #: The bytes of an incomplete frame with its length, or None between frames. `_partial_end` bytes are there.

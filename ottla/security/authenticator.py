@@ -52,6 +52,7 @@ class Authenticator:
         "_renewed_at_ms",
         "_session_ms",
         "bare",
+        "by_token",
         "ends_at_ms",
         "mechanism",
         "principal",
@@ -67,6 +68,8 @@ class Authenticator:
         self.mechanism = ""
         #: The principal, once there is one: `User:ann`.
         self.principal: str | None = None
+        #: Is that by a delegation token?
+        self.by_token = False
         #: Do tokens come without a request around them?
         self.bare = False
         #: When the session ends, in monotonic ms; None for never.
@@ -140,7 +143,7 @@ class Authenticator:
                 "Cannot change principals during re-authentication from "
                 f"{self.principal.replace(':', '.', 1)}: {principal.replace(':', '.', 1)}"
             )
-        self.principal = principal
+        self.principal, self.by_token = principal, found.by_token
         self.state, self._exchange = SignInState.DONE, None
         session_ms = self._session_ms(self.mechanism)
         lifetimes = [each for each in (found.lifetime_ms, session_ms if session_ms > 0 else None) if each is not None]

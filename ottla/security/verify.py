@@ -9,7 +9,7 @@ user with the last token. `SignInRefused` ends it; its text is for the client, N
     c: c=biws,r=nonce+ours,p=proof
     s: v=signature
 
-Texts and their order are those of Kafka's PlainSaslServer and ScramSaslServer. KIPs: 43, 84, 152.
+Texts and their order are those of Kafka's PlainSaslServer and ScramSaslServer. KIPs: 43, 48, 84, 152.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ class Verified(NamedTuple):
     user: str
     last: bytes
     lifetime_ms: int | None = None
+    #: Was the credential a delegation token?
+    by_token: bool = False
 
 
 Verification = Generator[bytes, bytes, Verified]
@@ -71,6 +73,18 @@ class KeptCredential(Protocol):
     def server_key(self) -> bytes: ...
     @property
     def iterations(self) -> int: ...
+
+
+class KeptToken(NamedTuple):
+    """A delegation token as SCRAM asks for it: its owner's name, and the time it has left."""
+
+    credential: KeptCredential
+    owner: str
+    lifetime_ms: int
+
+
+def _no_token(token_id: str) -> KeptToken | None:
+    return None
 
 
 def verify_plain(passwords: Mapping[str, str]) -> Verification:
@@ -93,17 +107,28 @@ def verify_plain(passwords: Mapping[str, str]) -> Verification:
     return Verified(user, b"")
 
 
-def verify_scram(mechanism: str, find: Callable[[str], KeptCredential | None], nonce: str) -> Verification:
-    """SCRAM against the credentials that `find` has by user; `nonce` is ours."""
+def verify_scram(
+    mechanism: str,
+    find: Callable[[str], KeptCredential | None],
+    nonce: str,
+    find_token: Callable[[str], KeptToken | None] = _no_token,
+) -> Verification:
+    """SCRAM against the credentials that `find` has by user; `nonce` is ours.
+
+    A client that says `tokenauth=true` names a delegation token (KIP-48) and signs in as its owner.
+    """
     digest = HASHES[mechanism]
     first = _matched(_CLIENT_FIRST, (yield b""))
+    name = first["name"].replace("=2C", ",").replace("=3D", "=")
+    token = None
     if any(each.lower() == "tokenauth=true" for each in first["extensions"].split(",")):
-        raise SignInRefused
-    user = first["name"].replace("=2C", ",").replace("=3D", "=")
-    credential = find(user)
+        token = find_token(name)
+        credential = None if token is None else token.credential
+    else:
+        credential = find(name)
     if credential is None:
         raise SignInRefused
-    _check_authorization((first["authzid"] or "").replace("=2C", ",").replace("=3D", "="), user)
+    _check_authorization((first["authzid"] or "").replace("=2C", ",").replace("=3D", "="), name)
     if credential.iterations < ITERATIONS_MIN:
         raise SignInRefused
     both = first["nonce"] + nonce
@@ -120,7 +145,8 @@ def verify_scram(mechanism: str, find: Callable[[str], KeptCredential | None], n
     if not hmac.compare_digest(hashlib.new(digest, client_key).digest(), bytes(credential.stored_key)):
         raise SignInRefused
     ours = hmac.digest(credential.server_key, message, digest)
-    return Verified(user, b"v=" + base64.b64encode(ours))
+    last = b"v=" + base64.b64encode(ours)
+    return Verified(name, last) if token is None else Verified(token.owner, last, token.lifetime_ms, by_token=True)
 
 
 def _check_authorization(wanted: str, user: str) -> None:

@@ -97,8 +97,13 @@ class Controllers:
         """Register, or send a heartbeat: for half a session's time."""
         self._heartbeats.ask(Question(request, done, NEWEST, unlimited), self._life_ms)
 
-    def forward(self, call: Call, request: Any, done: Answered, charge: MutationQuota = unlimited) -> None:
-        """Ask in the name of a client; `charge` is told of its changes when this node is the controller."""
+    def forward(
+        self, call: Call, request: Any, done: Answered, charge: MutationQuota = unlimited, here: Any = None
+    ) -> None:
+        """Ask in the name of a client; `charge` is told of its changes when this node is the controller.
+
+        `here`: what this node's own controller is asked instead, if it must know who the client is.
+        """
 
         def wrap() -> Any:
             return envelope.wrap(api_of(request), request, envelope.origin_of(call))
@@ -109,7 +114,7 @@ class Controllers:
                 call.connection.close("the active controller does not take this version: the client has to ask again")
             return response
 
-        question = Question(request, done, call.version, charge, wrap, unwrap)
+        question = Question(request if here is None else here, done, call.version, charge, wrap, unwrap)
         self._forwarding.ask(question, TIMEOUT_MS)
 
     def leader_changed(self) -> None:

@@ -23,7 +23,7 @@ from ottla.kernel.error import OttlaError
 from ottla.net.inbound import Connection, PeerError, Slot
 from ottla.security.authenticator import Authenticator, SignInFailed, SignInState
 from ottla.security.jaas import parse_jaas
-from ottla.security.verify import Mechanism, verify_plain, verify_scram
+from ottla.security.verify import KeptToken, Mechanism, verify_plain, verify_scram
 from ottla.settings.server.settings import ServerSettings
 from ottla.wire.api import API, ApiKey
 from ottla.wire.compile import decode, encode
@@ -43,6 +43,7 @@ _BEARER = "OAUTHBEARER"
 SERVED = ("PLAIN", *_SCRAM, _BEARER)
 _NAMED_FROM = 3
 _NONCE_BYTES = 24
+_SALT_BYTES = 20
 _HANDSHAKE = int(ApiKey.SASL_HANDSHAKE).to_bytes(2, "big")
 
 
@@ -122,7 +123,19 @@ class SignIns:
     def _verify_scram(self, mechanism: str) -> Any:
         number, scram = _SCRAM[mechanism], self._node.quorum.image.scram
         nonce = self._node.rng.randbytes(_NONCE_BYTES).hex()
-        return verify_scram(mechanism, lambda user: scram.get((user, number)), nonce)
+        find_token = partial(self._find_token, mechanism)
+        return verify_scram(mechanism, lambda user: scram.get((user, number)), nonce, find_token)
+
+    def _find_token(self, mechanism: str, token_id: str) -> KeptToken | None:
+        keys, tokens = self._node.token_keys, self._node.quorum.image.tokens
+        token = tokens.get(token_id)
+        if keys is None or token is None:
+            return None
+        lifetime_ms = min(token.expiration_timestamp, token.max_timestamp) - self._node.clock.now_ms()
+        if lifetime_ms < 0:
+            return None
+        credential = keys.credential(tokens, token_id, mechanism, self._node.rng.randbytes(_SALT_BYTES))
+        return KeptToken(credential, token.owner.partition(":")[2], lifetime_ms)
 
 
 def enabled(settings: ServerSettings, listener: str) -> list[str]:
@@ -237,7 +250,7 @@ class _SignIn:
     def _let_in(self) -> None:
         connection, way = self._connection, self._way
         assert way.principal is not None
-        connection.principal = way.principal
+        connection.principal, connection.signed_in_by_token = way.principal, way.by_token
         whole = self._of.dispatch.on_frame if way.ends_at_ms is None else self._in_session
         connection.hand_to(whole, self._of.frame_bytes_max)
 

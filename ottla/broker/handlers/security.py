@@ -3,7 +3,7 @@
 Rules:
 - A request of SASL that comes here comes too late: the listener's own sign-in is over, or it has none.
 - Without an authorizer there is nothing to say of ACLs: SECURITY_DISABLED, each thing of the request alone.
-- Tokens are not served: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, or DELEGATION_TOKEN_AUTH_DISABLED.
+- Delegation tokens (KIP-48) are for clients that signed in, and by something else than a token.
 - SCRAM credentials are kept in the metadata all the same, for listeners that are to have SASL (KIP-554).
 
 An ACL whose kind of resource, pattern, operation or permission is "unknown" (0) closes the connection, as in Apache
@@ -12,17 +12,21 @@ Kafka.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later, Reply
-from ottla.controller import acl, scram
+from ottla.controller import acl, delegation_token, scram
 from ottla.kernel.error import ErrorCode
 from ottla.net.inbound import ANONYMOUS, PeerError
+from ottla.security.acl import AclOperation, AclResource
+from ottla.security.token_keys import TokenKeys
 from ottla.wire.api import BOTH, CONTROLLER, ApiKey
 from ottla.wire.api import create_acls as creation
-from ottla.wire.api import create_delegation_token as token
+from ottla.wire.api import create_delegation_token as creation_of_token
 from ottla.wire.api import delete_acls as deletion
+from ottla.wire.api import describe_delegation_token as described
 from ottla.wire.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from ottla.wire.api.describe_delegation_token import DescribeDelegationTokenRequest, DescribeDelegationTokenResponse
 from ottla.wire.api.describe_user_scram_credentials import (
@@ -33,11 +37,11 @@ from ottla.wire.api.expire_delegation_token import ExpireDelegationTokenRequest,
 from ottla.wire.api.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from ottla.wire.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.wire.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ottla.wire.record.security import DelegationTokenRecord
 
 _NO_AUTHORIZER = "No Authorizer is configured."
 #: The number of "unknown" in Kafka's ACL enumerations. Numbers that they do not have are taken.
 _UNKNOWN = 0
-_REQUESTER_FROM = 3
 
 
 @handles(ApiKey.SASL_HANDSHAKE, on=BOTH)
@@ -131,49 +135,133 @@ def _check(*elements: int) -> None:
 # ---- delegation tokens
 
 
-def _no_tokens(call: Call) -> ErrorCode:
-    """Kafka refuses those who did not sign in first, then all as long as there is no delegation.token.secret.key."""
-    if call.principal == ANONYMOUS:
-        return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-    return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+def _may_not(call: Call) -> bool:
+    """Kafka refuses clients that did not sign in, and those that signed in by a token."""
+    return call.principal == ANONYMOUS or call.connection.signed_in_by_token
 
 
-@handles(ApiKey.CREATE_DELEGATION_TOKEN, on=BOTH)
-def create_token(call: Call, request: token.CreateDelegationTokenRequest) -> token.CreateDelegationTokenResponse:
-    """Not without authentication."""
-    kind, name = call.principal.split(":", 1)
-    response = token.CreateDelegationTokenResponse(
-        error_code=_no_tokens(call),
-        principal_type=kind,
-        principal_name=name,
-        issue_timestamp_ms=-1,
-        expiry_timestamp_ms=-1,
-        max_timestamp_ms=-1,
-    )
-    if call.version >= _REQUESTER_FROM:
-        response.token_requester_principal_type, response.token_requester_principal_name = kind, name
-        if request.owner_principal_name:
-            response.principal_type = request.owner_principal_type or ""
-            response.principal_name = request.owner_principal_name
-    return response
+def _token_reply(call: Call, request: Any, refused: Callable[[ErrorCode], Any], *, here: bool) -> Reply:
+    if _may_not(call):
+        return refused(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+    later = Later()
+    command = delegation_token.TokenCommand(request, call.principal, call.version)
+    if here:
+        call.node.quorum.ask(command, later.resolve, call.version)
+    else:
+        call.node.controllers.forward(call, request, later.resolve, here=command)
+    return later
 
 
-@handles(ApiKey.RENEW_DELEGATION_TOKEN, on=BOTH)
-def renew_token(call: Call, request: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
-    """Not without authentication."""
-    return RenewDelegationTokenResponse(error_code=_no_tokens(call), expiry_timestamp_ms=-1)
+def _create_token(call: Call, request: creation_of_token.CreateDelegationTokenRequest, *, here: bool) -> Reply:
+    def refused(code: ErrorCode) -> creation_of_token.CreateDelegationTokenResponse:
+        response = delegation_token.create_response(request, call.principal, call.version)
+        response.error_code = code
+        response.issue_timestamp_ms = response.expiry_timestamp_ms = response.max_timestamp_ms = -1
+        return response
+
+    asked = delegation_token.create_response(request, call.principal, call.version)
+    owner = f"{asked.principal_type}:{asked.principal_name}"
+    authorizer = call.node.authorizer
+    if not _may_not(call):
+        if authorizer is not None and owner != call.principal:
+            may = authorizer.allows(call, AclOperation.CREATE_TOKENS, AclResource.USER, owner)
+            if not may:
+                return refused(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
+        if not here and any(each.principal_type != "User" for each in request.renewers):
+            return refused(ErrorCode.INVALID_PRINCIPAL_TYPE)
+    return _token_reply(call, request, refused, here=here)
 
 
-@handles(ApiKey.EXPIRE_DELEGATION_TOKEN, on=BOTH)
-def expire_token(call: Call, request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
-    """Not without authentication."""
-    return ExpireDelegationTokenResponse(error_code=_no_tokens(call), expiry_timestamp_ms=-1)
+@handles(ApiKey.CREATE_DELEGATION_TOKEN)
+def create_token(call: Call, request: creation_of_token.CreateDelegationTokenRequest) -> Reply:
+    """The active controller makes the token."""
+    return _create_token(call, request, here=False)
+
+
+@handles(ApiKey.CREATE_DELEGATION_TOKEN, on=CONTROLLER)
+def create_token_here(call: Call, request: creation_of_token.CreateDelegationTokenRequest) -> Reply:
+    """This node's controller makes the token."""
+    return _create_token(call, request, here=True)
+
+
+def _not_renewed(code: ErrorCode) -> RenewDelegationTokenResponse:
+    return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=-1)
+
+
+@handles(ApiKey.RENEW_DELEGATION_TOKEN)
+def renew_token(call: Call, request: RenewDelegationTokenRequest) -> Reply:
+    """The active controller moves the token's end."""
+    return _token_reply(call, request, _not_renewed, here=False)
+
+
+@handles(ApiKey.RENEW_DELEGATION_TOKEN, on=CONTROLLER)
+def renew_token_here(call: Call, request: RenewDelegationTokenRequest) -> Reply:
+    """This node's controller moves the token's end."""
+    return _token_reply(call, request, _not_renewed, here=True)
+
+
+def _not_expired(code: ErrorCode) -> ExpireDelegationTokenResponse:
+    return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=-1)
+
+
+@handles(ApiKey.EXPIRE_DELEGATION_TOKEN)
+def expire_token(call: Call, request: ExpireDelegationTokenRequest) -> Reply:
+    """The active controller ends the token."""
+    return _token_reply(call, request, _not_expired, here=False)
+
+
+@handles(ApiKey.EXPIRE_DELEGATION_TOKEN, on=CONTROLLER)
+def expire_token_here(call: Call, request: ExpireDelegationTokenRequest) -> Reply:
+    """This node's controller ends the token."""
+    return _token_reply(call, request, _not_expired, here=True)
 
 
 @handles(ApiKey.DESCRIBE_DELEGATION_TOKEN, on=BOTH)
 def describe_tokens(call: Call, request: DescribeDelegationTokenRequest) -> DescribeDelegationTokenResponse:
-    """Not without authentication."""
-    return DescribeDelegationTokenResponse(error_code=_no_tokens(call))
+    """The tokens that the client may see: its own, those it may renew, and others by rules."""
+    if _may_not(call):
+        return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+    keys = call.node.token_keys
+    if keys is None:
+        return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+    owners = request.owners
+    wanted = None if owners is None else {f"{each.principal_type}:{each.principal_name}" for each in owners}
+    found = [
+        _described(each, keys)
+        for each in call.node.image.tokens.values()
+        if (wanted is None or wanted & {each.owner, each.requester, *each.renewers}) and _may_see(call, each)
+    ]
+    return DescribeDelegationTokenResponse(tokens=found)
+
+
+def _may_see(call: Call, token: DelegationTokenRecord) -> bool:
+    if call.principal in (token.owner, token.requester, *token.renewers):
+        return True
+    authorizer = call.node.authorizer
+    if authorizer is None:
+        return True
+    return authorizer.allows(
+        call, AclOperation.DESCRIBE, AclResource.DELEGATION_TOKEN, token.token_id
+    ) or authorizer.allows(call, AclOperation.DESCRIBE_TOKENS, AclResource.USER, token.owner)
+
+
+def _described(token: DelegationTokenRecord, keys: TokenKeys) -> described.DescribedDelegationToken:
+    owner, requester = token.owner.split(":", 1), token.requester.split(":", 1)
+    return described.DescribedDelegationToken(
+        principal_type=owner[0],
+        principal_name=owner[1],
+        token_requester_principal_type=requester[0],
+        token_requester_principal_name=requester[1],
+        issue_timestamp=token.issue_timestamp,
+        expiry_timestamp=token.expiration_timestamp,
+        max_timestamp=token.max_timestamp,
+        token_id=token.token_id,
+        hmac=keys.hmac(token.token_id),
+        renewers=[
+            described.DescribedDelegationTokenRenewer(principal_type=kind, principal_name=name)
+            for kind, name in (each.split(":", 1) for each in token.renewers)
+        ],
+    )
 
 
 # ---- SCRAM

@@ -94,7 +94,7 @@ class ControllerDriver:
         raft, controller = self._raft, self._controller
         controller.kraft_version = raft.membership.kraft_version
         controller.voters = [node.voter.node_id for node in raft.voters]
-        now_ms = self._clock.monotonic_ms()
+        now_ms, controller.wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
         decision = controller.handle(raft.images.appended, request, version, charge, now_ms=now_ms)
         if decision.kraft_version is not None:
             refusal = raft.quorum.version_refusal(decision.kraft_version)
@@ -117,7 +117,7 @@ class ControllerDriver:
         """When `time_passed` has something to do; None while nothing waits for time."""
         if self._raft.images.appended.brokers.keys() <= {self._settings.node_id}:
             # The broker of this very process lives as long as its controller.
-            return None
+            return self._controller.tokens_due_ms()
         return self._controller.deadline_ms()
 
     def time_passed(self) -> None:
@@ -126,6 +126,7 @@ class ControllerDriver:
         own = self._raft.images.appended.brokers.get(self._settings.node_id)
         if own is not None:
             self._controller.heard(own, now_ms)
+        self._controller.wall_ms = self._clock.now_ms()
         while (deadline_ms := self.deadline_ms()) is not None and deadline_ms <= now_ms:
             decision = self._controller.time_passed(self._raft.images.appended, now_ms)
             self._submit(decision)

@@ -138,27 +138,23 @@ class SecurityDeclaration:
         "How often delegation tokens that have ended are looked for.",
         POSITIVE,
         LOW,
-        served=False,
     )
     delegation_token_expiry_time_ms = long(
         "delegation.token.expiry.time.ms",
         86_400_000,
         "How long a delegation token holds before it must be renewed.",
         POSITIVE,
-        served=False,
     )
     delegation_token_max_lifetime_ms = long(
         "delegation.token.max.lifetime.ms",
         604_800_000,
         "How long a delegation token can be renewed.",
         POSITIVE,
-        served=False,
     )
     delegation_token_secret_key = password(
         "delegation.token.secret.key",
         None,
         "The secret that delegation tokens are signed with; the same on all nodes.",
-        served=False,
     )
     sasl_enabled_mechanisms = listing(
         "sasl.enabled.mechanisms",

@@ -1,0 +1,181 @@
+"""Delegation tokens in the metadata: Create-, Renew- and ExpireDelegationToken (keys 38 to 40), and tokens that end.
+
+Rules:
+- A token belongs to its owner, who may be another than the requester. Its owner and its renewers may renew and end it.
+- It ends at its expiry timestamp, which renewing moves, and at the latest at its max timestamp. Tokens that have ended
+  are removed every `delegation.token.expiry.check.interval.ms`.
+- Without `delegation.token.secret.key` every request is answered with DELEGATION_TOKEN_AUTH_DISABLED.
+
+Timestamps are wall time in ms. KIPs: 48, 373, 900.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.controller.decision import Decision
+from ottla.kernel.error import ErrorCode
+from ottla.kernel.ids import uuid_text
+from ottla.kernel.named import NamedTuple
+from ottla.kernel.ports import Rng
+from ottla.metadata.feature import TOKENS_FROM
+from ottla.metadata.image import Image
+from ottla.security.token_keys import TokenKeys
+from ottla.settings.server.settings import ServerSettings
+from ottla.wire.api import create_delegation_token as create
+from ottla.wire.api.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+from ottla.wire.api.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from ottla.wire.record.security import DelegationTokenRecord, RemoveDelegationTokenRecord
+
+_INT64_MAX = (1 << 63) - 1
+_ID_BYTES = 16
+#: The version of CreateDelegationToken that names the requester (KIP-373).
+_REQUESTER_FROM = 3
+#: Tokens that one step removes.
+REMOVED_AT_ONCE = 1000
+
+
+class TokenCommand(NamedTuple):
+    """A request about a token, the principal that asks (`User:ann`), and the request's version."""
+
+    request: Any
+    requester: str
+    version: int
+
+
+class TokenControl:
+    """The tokens of a cluster. The controller makes it, and gives it the time in each call."""
+
+    def __init__(self, settings: ServerSettings, rng: Rng) -> None:
+        self._settings = settings
+        self._rng = rng
+        key = settings.delegation_token_secret_key
+        self._keys = TokenKeys(key) if key else None
+
+    def decide(self, image: Image, command: TokenCommand, now_ms: int) -> Decision:
+        """The records that a request means."""
+        refusal = ErrorCode.NONE
+        if self._keys is None:
+            refusal = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+        elif image.metadata_version < TOKENS_FROM:
+            refusal = ErrorCode.UNSUPPORTED_VERSION
+        request = command.request
+        if isinstance(request, create.CreateDelegationTokenRequest):
+            return self._create(command, now_ms, refusal)
+        if isinstance(request, RenewDelegationTokenRequest):
+            return self._renew(image, request, command.requester, now_ms, refusal)
+        return self._expire(image, request, command.requester, now_ms, refusal)
+
+    def _create(self, command: TokenCommand, now_ms: int, refusal: ErrorCode) -> Decision:
+        request, requester, version = command
+        response = create_response(request, requester, version)
+        if not refusal and any(each.principal_type != "User" for each in request.renewers):
+            refusal = ErrorCode.INVALID_PRINCIPAL_TYPE
+        if refusal:
+            response.error_code = refusal
+            return Decision([], response)
+        assert self._keys is not None
+        lifetime_ms = self._settings.delegation_token_max_lifetime_ms
+        if request.max_lifetime_ms > 0:
+            lifetime_ms = min(lifetime_ms, request.max_lifetime_ms)
+        record = DelegationTokenRecord(
+            owner=f"{response.principal_type}:{response.principal_name}",
+            requester=requester,
+            renewers=[f"{each.principal_type}:{each.principal_name}" for each in request.renewers],
+            issue_timestamp=now_ms,
+            max_timestamp=_sum(now_ms, lifetime_ms),
+            token_id=uuid_text(self._rng.randbytes(_ID_BYTES)),
+        )
+        record.expiration_timestamp = min(
+            record.max_timestamp, _sum(now_ms, self._settings.delegation_token_expiry_time_ms)
+        )
+        response.issue_timestamp_ms = now_ms
+        response.expiry_timestamp_ms, response.max_timestamp_ms = record.expiration_timestamp, record.max_timestamp
+        response.token_id, response.hmac = record.token_id, self._keys.hmac(record.token_id)
+        return Decision([record], response)
+
+    def _found(
+        self, image: Image, secret: bytes, requester: str, now_ms: int
+    ) -> tuple[DelegationTokenRecord | None, ErrorCode, bool]:
+        """The token, why it may not be changed by the requester, and whether it has ended."""
+        assert self._keys is not None
+        token = self._keys.find(image.tokens, secret)
+        if token is None:
+            return None, ErrorCode.DELEGATION_TOKEN_NOT_FOUND, False
+        may = requester == token.owner or requester in token.renewers
+        ended = _has_ended(token, now_ms)
+        return token, ErrorCode.NONE if may else ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, ended
+
+    def _renew(
+        self, image: Image, request: RenewDelegationTokenRequest, requester: str, now_ms: int, refusal: ErrorCode
+    ) -> Decision:
+        token = None
+        if not refusal:
+            token, refusal, ended = self._found(image, bytes(request.hmac), requester, now_ms)
+            if ended:
+                refusal = ErrorCode.DELEGATION_TOKEN_EXPIRED
+        if refusal or token is None:
+            return Decision([], RenewDelegationTokenResponse(error_code=refusal))
+        period_ms = self._settings.delegation_token_expiry_time_ms
+        if request.renew_period_ms > 0:
+            period_ms = min(period_ms, request.renew_period_ms)
+        expiry = min(token.max_timestamp, _sum(now_ms, period_ms))
+        renewed = _moved(token, expiry)
+        return Decision([renewed], RenewDelegationTokenResponse(expiry_timestamp_ms=expiry))
+
+    def _expire(
+        self, image: Image, request: ExpireDelegationTokenRequest, requester: str, now_ms: int, refusal: ErrorCode
+    ) -> Decision:
+        token, period_ms = None, request.expiry_time_period_ms
+        if not refusal:
+            token, refusal, ended = self._found(image, bytes(request.hmac), requester, now_ms)
+            if not refusal and ended and period_ms >= 0:
+                refusal = ErrorCode.DELEGATION_TOKEN_EXPIRED
+        if refusal or token is None:
+            return Decision([], ExpireDelegationTokenResponse(error_code=refusal))
+        if period_ms < 0:
+            gone = RemoveDelegationTokenRecord(token_id=token.token_id)
+            return Decision([gone], ExpireDelegationTokenResponse(expiry_timestamp_ms=now_ms))
+        expiry = min(token.max_timestamp, _sum(now_ms, period_ms))
+        shortened = _moved(token, expiry)
+        return Decision([shortened], ExpireDelegationTokenResponse(expiry_timestamp_ms=expiry))
+
+
+def create_response(
+    request: create.CreateDelegationTokenRequest, requester: str, version: int
+) -> create.CreateDelegationTokenResponse:
+    """What every answer to a request for a token says: whose it would be, and the principal that asks."""
+    kind, _, name = requester.partition(":")
+    response = create.CreateDelegationTokenResponse(principal_type=kind, principal_name=name)
+    if version >= _REQUESTER_FROM:
+        response.token_requester_principal_type, response.token_requester_principal_name = kind, name
+    if request.owner_principal_name:
+        response.principal_type = request.owner_principal_type or ""
+        response.principal_name = request.owner_principal_name
+    return response
+
+
+def ended_tokens(image: Image, now_ms: int) -> list[Any]:
+    """The records that remove tokens which have ended, REMOVED_AT_ONCE at most."""
+    ended = (each.token_id for each in image.tokens.values() if _has_ended(each, now_ms))
+    return [RemoveDelegationTokenRecord(token_id=each) for each, _ in zip(ended, range(REMOVED_AT_ONCE), strict=False)]
+
+
+def _moved(token: DelegationTokenRecord, expiry: int) -> DelegationTokenRecord:
+    return DelegationTokenRecord(
+        owner=token.owner,
+        requester=token.requester,
+        renewers=list(token.renewers),
+        issue_timestamp=token.issue_timestamp,
+        max_timestamp=token.max_timestamp,
+        expiration_timestamp=expiry,
+        token_id=token.token_id,
+    )
+
+
+def _has_ended(token: DelegationTokenRecord, now_ms: int) -> bool:
+    return token.max_timestamp < now_ms or token.expiration_timestamp < now_ms
+
+
+def _sum(now_ms: int, duration_ms: int) -> int:
+    return min(_INT64_MAX, now_ms + duration_ms)
