@@ -69,6 +69,9 @@ class MixedNode:
 class MixedCluster:
     """The nodes of one cluster. `with` formats and starts them, waits until all brokers serve, and ends them."""
 
+    #: More arguments of every `storage format`.
+    format_arguments: Sequence[str] = ()
+
     def __init__(
         self,
         directory: Path,
@@ -144,7 +147,9 @@ class MixedCluster:
             how = ["--no-initial-controllers"] if node.joins else ["--initial-controllers", self._founders()]
         words = ["storage"] if node.kind == "ottla" else ["kafka.tools.StorageTool"]
         command = [*_program(node.kind), *words, "format", "-t", CLUSTER_ID, "-c", str(self.properties(node.node_id))]
-        done = subprocess.run([*command, *how], capture_output=True, text=True, check=False, timeout=WAIT_S)
+        done = subprocess.run(
+            [*command, *how, *self.format_arguments], capture_output=True, text=True, check=False, timeout=WAIT_S
+        )
         assert done.returncode == 0, f"node {node.node_id} cannot be formatted: {done.stdout}{done.stderr}"
 
     def renew(self, node_id: int) -> None:

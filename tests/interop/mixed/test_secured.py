@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ottla.client import Admin, Consumer, Producer
+from ottla.client import Admin, AuthenticationFailed, Consumer, Producer
 from tests.broker.tls_scene import AUTHORIZER, signed
 from tests.client import certificate
 from tests.interop.mixed.nodes import MixedCluster, MixedNode, until
@@ -18,6 +19,7 @@ from tests.interop.server import free_ports
 pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(400)]
 
 PASSWORD = 'n,o=d"e s'
+SCRAM_PASSWORD = "kept-in-the-metadata"
 WRONG = "guessed wrong"
 RECORDS = 500
 
@@ -71,6 +73,22 @@ class SecuredCluster(MixedCluster):
             found |= {"ssl.truststore.location": str(self.certificates.ca)}
             found |= {"ssl.keystore.location": str(self.certificates.client)}
         return found
+
+
+class ScramCluster(SecuredCluster):
+    """Brokers sign in at each other by SCRAM, whose user is there from the format on; clients may have tokens."""
+
+    format_arguments = (f"--add-scram=SCRAM-SHA-512=[name=node,password={SCRAM_PASSWORD}]",)
+
+    def _common(self) -> Mapping[str, str]:
+        login = jaas("scram.ScramLoginModule", {"username": "node", "password": SCRAM_PASSWORD})
+        return {
+            **super()._common(),
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+            "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+            "listener.name.nodes.scram-sha-512.sasl.jaas.config": login,
+            "delegation.token.secret.key": "a secret of all nodes",
+        }
 
 
 def line(options: Mapping[str, str]) -> str:
@@ -140,3 +158,33 @@ def test_a_cluster_over_one_of_them_elects_and_replicates(tmp_path: Path, protoc
         works(cluster, "one", 3)
         cluster.restart(1)
         works(cluster, "two", 3)
+
+
+def test_brokers_sign_in_by_scram_and_a_token_is_good_at_every_node(tmp_path: Path) -> None:
+    with ScramCluster(tmp_path, nodes("ottla", "ottla", "ottla"), "SASL_SSL") as cluster:
+        works(cluster, "before", 3)
+        with Admin(cluster.client()) as admin:
+            token = admin.create_delegation_token()
+        options = {"username": token.id, "password": b64encode(token.hmac).decode(), "tokenauth": "true"}
+        user = {
+            name: value for name, value in cluster.client().items() if name not in ("sasl.username", "sasl.password")
+        }
+        login = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": jaas("scram.ScramLoginModule", options)}
+
+        def lets_in(node_id: int) -> bool:
+            where = {"bootstrap.servers": f"127.0.0.1:{cluster.secured[node_id]}"}
+            try:
+                with Admin({**user, **login, **where}) as admin:
+                    return len(admin.describe_cluster().nodes) == 3
+            except AuthenticationFailed:
+                # A node lets in by a token from when it has read of it.
+                return False
+
+        for node_id in (1, 2, 3):
+            until(lambda node_id=node_id: lets_in(node_id), f"node {node_id} never lets in by the token")  # type: ignore[misc]
+        cluster.restart(2)
+        assert lets_in(2)
+        with Admin(cluster.client()) as admin:
+            admin.expire_delegation_token(token.hmac)
+            until(lambda: not lets_in(3), "node 3 lets in by a token that has ended")
+        works(cluster, "after", 3)
