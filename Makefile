@@ -147,7 +147,8 @@ bench: $(VENV)/.dev
 bench-client: $(VENV)/.dev
 	@$(PY) -m bench.client $(ARGS)
 
-# Three nodes of Ottla beside three of Apache Kafka, on a machine at rest; ARGS=--quick only shows that it works.
+# Three nodes of Ottla beside three of Apache Kafka, on a machine at rest. ARGS=--short: one round, some six minutes;
+# ARGS=--quick only shows that it works.
 bench-cluster: $(VENV)/.dev
 	@$(PY) -m bench.cluster $(ARGS)
 

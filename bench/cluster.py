@@ -1,9 +1,10 @@
 """`make bench-cluster`: three nodes of Ottla beside three of Apache Kafka, replication factor 3, acks=all, two in sync.
 
-    python -m bench.cluster [--quick] [--rounds 3] [--voters 3] [--only ottla]
+    python -m bench.cluster [--quick | --short] [--rounds 3] [--voters 3] [--only ottla]
 
-Rounds alternate between the two systems, each in empty directories on this machine, one after the other. The load is
-librdkafka with its defaults and the generator of `bench/load.py`. Written to bench/results/cluster.md by a whole run.
+`--short` is one round of a third of the work, about six minutes at rest. Rounds alternate between the two systems, each
+in empty directories on this machine, one after the other. The load is librdkafka with its defaults and the generator of
+`bench/load.py`. A whole run and a short one write bench/results/cluster.md.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pathlib import Path
 
 from bench.report import facts
 from bench.system import JVM, LOGGING, SERVER_HEAP, memory_bytes, run, settle
-from ottla.client import Admin, KafkaError, NewTopic, Producer
+from ottla.client import Admin, KafkaError, NewTopic, Producer, TopicPartition
 from ottla.kernel.error import OttlaError
 from ottla.settings.properties import write
 from tests.interop import toolchain
@@ -38,7 +39,7 @@ SYSTEMS = ("apache", "ottla")
 _CLUSTER_ID = "Ottla-Bench-Cluster-01"
 _NODES = 3
 _SESSION_S = 9.0
-_START_S = 120.0
+_START_S = 300.0
 _STOP_S = 60.0
 _LOOK_S = 0.002
 _MIB = 1 << 20
@@ -60,9 +61,12 @@ class Size:
     latency_s: float = 15.0
     partitions_at_rest: int = 1000
     rest_s: float = 20.0
+    #: Records of 1 KiB that a new replica has to copy.
+    behind_records: int = 400_000
 
 
-QUICK = Size(100_000, 30_000, 3.0, 60, 3.0)
+QUICK = Size(100_000, 30_000, 3.0, 60, 3.0, 20_000)
+SHORT = Size(500_000, 150_000, 8.0, 1000, 10.0, 200_000)
 
 
 @dataclass
@@ -109,16 +113,21 @@ class ClusterSystem:
             command = [*self._program(), *start, str(home / "server.properties")]
             self.processes[node] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
 
-    def until_topic(self, topic: str, partitions: int) -> None:
-        """Make a topic of three replicas and return when all are in sync and each partition took a record."""
+    def until_topic(self, topic: str, partitions: int, nodes: list[int] | None = None) -> None:
+        """Make a topic of three replicas and return when all are in sync and each partition took a record.
+
+        `nodes`: the replicas of its only partition, the first of them leads.
+        """
+        new = NewTopic(topic, partitions, _NODES) if nodes is None else NewTopic(topic, assignments={0: nodes})
+        wanted = _NODES if nodes is None else len(nodes)
         until = time.monotonic() + _START_S
         while True:
             try:
                 with Admin({"bootstrap.servers": self.bootstrap, "default.api.timeout.ms": 5000}) as admin:
                     with suppress(KafkaError):
-                        admin.create_topics([NewTopic(topic, partitions, _NODES)]).check()
+                        admin.create_topics([new]).check()
                     described = admin.describe_topic(topic)
-                if all(each.leader is not None and len(each.isr) == _NODES for each in described.partitions):
+                if all(each.leader is not None and len(each.isr) == wanted for each in described.partitions):
                     break
             except (OttlaError, KafkaError) as error:
                 if time.monotonic() > until:
@@ -137,6 +146,17 @@ class ClusterSystem:
             leader = admin.describe_topic(topic).partitions[0].leader
         assert leader is not None
         return leader.id
+
+    def controller(self) -> int:
+        """The active controller."""
+        with Admin(self.bootstrap) as admin:
+            return admin.describe_quorum().leader_id
+
+    def kill(self, node: int) -> None:
+        """SIGKILL."""
+        process = self.processes.pop(node)
+        process.kill()
+        process.wait()
 
     def cpu_s(self) -> float:
         """User and system time of all nodes so far."""
@@ -195,7 +215,11 @@ def _pass(kind: str, voters: int, size: Size) -> dict[str, float]:
                 _latency(system, found, rate, size.latency_s)
             _at_rest(system, found, size)
             found["memory_mib"] = system.memory() / _MIB
+            _catch_up(system, found, size.behind_records)
+            _shutdown(system, found)
             _failover(system, found)
+            if voters == _NODES:
+                _controller_failover(system, found, size.partitions_at_rest)
         finally:
             system.stop()
     return found
@@ -232,27 +256,78 @@ def _at_rest(system: ClusterSystem, found: dict[str, float], size: Size) -> None
     found[f"at rest, {size.partitions_at_rest:,} partitions: % of a core a node"] = 100 * share
 
 
+def _catch_up(system: ClusterSystem, found: dict[str, float], records: int) -> None:
+    """A third replica is added to a partition that holds so many records of 1 KiB."""
+    system.until_topic("behind", 1, [1, 2])
+    run([sys.executable, "-m", "bench.librdkafka", "produce", system.bootstrap, "behind", str(records), "1024"])
+    behind = TopicPartition("behind", 0)
+    with Admin(system.bootstrap) as admin:
+        began = time.perf_counter()
+        admin.alter_partition_reassignments({behind: [1, 2, 3]}).check()
+        while admin.list_partition_reassignments():
+            if time.perf_counter() - began > _START_S:
+                raise RuntimeError(f"{system.kind}: the third replica does not come into sync\n{system.said()}")
+            time.sleep(_LOOK_S)
+        found["a new replica catches up: MiB/s"] = records / 1024 / (time.perf_counter() - began)
+
+
+def _shutdown(system: ClusterSystem, found: dict[str, float]) -> None:
+    """SIGTERM to a leader, with a producer that has one record on its way at a time; the node comes back."""
+    node = next(each for each in system.processes if each != system.controller())
+    others = [each for each in range(1, 1 + _NODES) if each != node]
+    system.until_topic("stopped", 1, [node, *others])
+    with Producer(system.bootstrap, acks="all", linger_ms=0, retry_backoff_ms=10) as producer:
+        producer.send("stopped", b"before").result(30)
+        process = system.processes[node]
+        began = last = time.perf_counter()
+        longest = 0.0
+        process.terminate()
+        while process.poll() is None:
+            producer.send("stopped", b"x").result(60)
+            now = time.perf_counter()
+            longest, last = max(longest, now - last), now
+            if now - began > _STOP_S:
+                raise RuntimeError(f"{system.kind}: node {node} does not stop\n{system.said()}")
+    del system.processes[node]
+    found["controlled shutdown of a leader: s"] = last - began
+    found["controlled shutdown: longest wait for an ack, ms"] = 1000 * longest
+    system.launch(node)
+    system.until_topic("stopped", 1)
+
+
 def _failover(system: ClusterSystem, found: dict[str, float]) -> None:
     """From kill -9 of a leader to the first record that is acknowledged, less the session's timeout."""
-    system.until_topic("failover", 1)
-    node = system.leader_of("failover")
+    node = next(each for each in system.processes if each != system.controller())
+    others = [each for each in range(1, 1 + _NODES) if each != node]
+    system.until_topic("failover", 1, [node, *others])
     with Producer(system.bootstrap, acks="all", linger_ms=0, retry_backoff_ms=10) as producer:
         producer.send("failover", b"before").result(30)
-        process = system.processes.pop(node)
         began = time.perf_counter()
-        process.kill()
-        process.wait()
+        system.kill(node)
         producer.send("failover", b"after").result(60)
         found["failover less session: s"] = time.perf_counter() - began - _SESSION_S
+    system.launch(node)
+    system.until_topic("failover", 1)
 
 
-def _table(rounds: Mapping[str, list[dict[str, float]]], quick: bool) -> str:
+def _controller_failover(system: ClusterSystem, found: dict[str, float], partitions: int) -> None:
+    """From kill -9 of the active controller to the first topic that is made."""
+    node = system.controller()
+    with Admin({"bootstrap.servers": system.bootstrap, "default.api.timeout.ms": 60_000}) as admin:
+        admin.list_topics()
+        began = time.perf_counter()
+        system.kill(node)
+        admin.create_topics([NewTopic("changed", 1, 2)]).check()
+        found[f"controller failover to a new topic, {partitions:,} partitions: s"] = time.perf_counter() - began
+
+
+def _table(rounds: Mapping[str, list[dict[str, float]]], what: str) -> str:
     names = list(dict.fromkeys(name for passes in rounds.values() for each in passes for name in each))
     lines = ["# Three nodes beside three of Apache Kafka", ""]
     said = facts()
     lines += [", ".join(f"{key} {value}" for key, value in said.items()), ""]
     counted = ", ".join(f"{kind} {len(passes)}" for kind, passes in rounds.items())
-    lines += [f"Medians of alternating rounds ({counted}){'; a quick run, of no weight' if quick else ''}.", ""]
+    lines += [f"Medians of alternating rounds ({counted}){what}.", ""]
     lines += ["| work | Ottla | Apache Kafka | ratio |", "|---|---|---|---|"]
     for name in names:
         medians = {
@@ -270,23 +345,25 @@ def _table(rounds: Mapping[str, list[dict[str, float]]], quick: bool) -> str:
 def main() -> int:
     """Run the rounds; the table goes to stdout, and to bench/results from a whole run."""
     parser = argparse.ArgumentParser(prog="python -m bench.cluster")
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="only show that it works")
+    parser.add_argument("--short", action="store_true", help="one round of a third of the work")
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--voters", type=int, default=3)
     parser.add_argument("--only", choices=SYSTEMS)
     asked = parser.parse_args()
     logging.getLogger("ottla").setLevel(logging.ERROR)
-    size = QUICK if asked.quick else Size()
+    size = QUICK if asked.quick else SHORT if asked.short else Size()
     kinds = [asked.only] if asked.only else list(SYSTEMS)
     rounds: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
     failures = []
-    for number in range(asked.rounds or (1 if asked.quick else 3)):
+    for number in range(asked.rounds or (1 if asked.quick or asked.short else 3)):
         for kind in kinds if number % 2 == 0 else kinds[::-1]:
             try:
                 rounds[kind].append(_pass(kind, asked.voters, size))
             except (OSError, RuntimeError, AssertionError, OttlaError, KafkaError) as error:
                 failures.append(f"round {number + 1}, {kind}: {error}")
-    text = _table(rounds, asked.quick)
+    what = "; a quick run, of no weight" if asked.quick else "; a third of the work" if asked.short else ""
+    text = _table(rounds, what)
     print(text)
     if not asked.quick and not asked.only and not failures:
         RESULTS.write_text(text)
