@@ -275,3 +275,18 @@ def test_each_epoch_has_an_object_of_its_own() -> None:
     assert pair.partition.machine is not None
     assert pair.partition.machine.followers[_FOLLOWER].end_offset == -1
     assert pair.partition.high_watermark == 1
+
+
+def test_the_high_watermark_of_a_follower_never_goes_back_nor_beyond_its_log() -> None:
+    pair = Pair()
+    for _ in range(3):
+        pair.produce(acks=1)
+    pair.change(leader=_FOLLOWER)
+    followed = pair.scene.node.hosted[TopicPartition(TOPIC, 0)]
+    assert followed.high_watermark == 0
+    followed.follow_leader(2, 0)
+    # A new leader that has not heard of its ISR knows a lower one. Consumers here were shown more.
+    followed.follow_leader(1, 0)
+    assert followed.high_watermark == 2
+    followed.follow_leader(9, 0)
+    assert followed.high_watermark == followed.log.end_offset == 3

@@ -415,3 +415,30 @@ def test_a_broker_that_is_heard_of_while_it_leaves_its_in_sync_sets_is_not_fence
     assert not fleet.beat(1).is_fenced
     assert _steps(fleet, 3_000) == []
     assert [each.leader for each in fleet.image.topics["many"].partitions] == [2] * 4 + [1] * 5
+
+
+def test_the_mark_of_an_older_clean_stop_says_nothing_of_the_last_life() -> None:
+    fleet = Fleet(2)
+    fleet.topic("flights", [1, 2], configs={"min.insync.replicas": "2"})
+    stale = fleet.image.brokers[2].epoch
+    assert fleet.beat(2, want_shut_down=True).should_shut_down
+    fleet.start(2, clean=True)
+    fleet.alter("flights", [1, 2])
+    fleet.silence(2)
+    assert fleet.partition("flights").eligible_leader_replicas == (2,)
+    # Its file of a clean stop was written two lives ago: what it did since may be lost.
+    fleet.register(2, clean=False, previous_broker_epoch=stale)
+    assert fleet.partition("flights").eligible_leader_replicas == ()
+
+
+def test_a_broker_that_still_leads_is_not_told_to_stop() -> None:
+    fleet = Fleet(2)
+    topic_id = fleet.topic("flights", [1, 2])
+    assert not fleet.beat(1, want_shut_down=True).should_shut_down
+    # A record of an older controller, say, made it a leader again meanwhile.
+    fleet.append([PartitionChangeRecord(topic_id=topic_id, partition_id=0, isr=[1, 2], leader=1)])
+    fleet.beat(2)
+    assert not fleet.beat(1, want_shut_down=True).should_shut_down
+    fleet.append([PartitionChangeRecord(topic_id=topic_id, partition_id=0, isr=[2], leader=2)])
+    fleet.beat(2)
+    assert fleet.beat(1, want_shut_down=True).should_shut_down

@@ -251,3 +251,17 @@ def test_a_replica_that_was_level_one_lag_time_ago_may_join_and_one_that_was_lat
     leader.brokers = {1: 101, 2: 102}
     proposed = leader.step(TimePassed(), 5_000 + _LAG_MS + late)
     assert bool(proposed) is joins
+
+
+def test_a_fenced_replica_out_of_the_isr_is_not_waited_for() -> None:
+    leader = _leader((1, 2))
+    leader.brokers = {1: 101, 2: 102}
+    _fetch(leader, 3, 10)
+    leader.step(Appended(12), 0)
+    assert _fetch(leader, 2, 12) == [RaiseHighWatermark(12)]
+
+
+def test_a_new_leader_waits_for_no_replica_out_of_the_isr_that_it_has_not_heard_of() -> None:
+    leader = _leader((1, 2))
+    leader.step(Appended(12), 0)
+    assert _fetch(leader, 2, 12) == [RaiseHighWatermark(12)]
