@@ -48,10 +48,11 @@ def main(servers: str) -> None:
     with Admin(servers) as admin, Producer(servers) as producer:
         for topic in ("payments", "suspicious"):
             admin.create_topic(topic, 2, configs={"retention.ms": -1})
-        draw = random.Random(7)
-        for card, second in payments(7):
+        draw, made = random.Random(7), list(payments(7))
+        for card, second in made:
             amount = json.dumps({"amount": draw.randrange(100, 10_000)})
             producer.send("payments", amount, card, timestamp=second * 1000)
+    print(f"{len(made):,} payments of {len({card for card, _ in made})} cards; the program starts", flush=True)
     app = program()
     app.start(servers)
     told: set[str] = set()
@@ -60,7 +61,9 @@ def main(servers: str) -> None:
     ) as consumer:
         consumer.subscribe(["suspicious"])
         while len(told) < len(STOLEN):  # as many as there are: three stolen ones and the shop's
-            told |= {record.key.decode() for record in consumer.poll(1)}
+            for record in consumer.poll(1):
+                told.add(card := record.key.decode())
+                print(f"suspicious: {card} at second {record.timestamp // 1000}", flush=True)
             app.await_termination(0)
     app.stop()
     hits = len(told & STOLEN.keys())

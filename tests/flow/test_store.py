@@ -153,9 +153,12 @@ def test_writes_are_logged_in_kafka_streams_form() -> None:
 _keys = st.binary(min_size=1, max_size=3)
 
 
-@given(st.lists(st.tuples(st.sampled_from(["put", "delete", "scan", "back"]), _keys, _keys), max_size=60))
-def test_ordered_bytes_are_a_sorted_dict(commands: list[tuple[str, bytes, bytes]]) -> None:
-    ordered, model = MemoryBytes(), dict[bytes, bytes]()
+@given(
+    st.dictionaries(_keys, _keys, max_size=20),
+    st.lists(st.tuples(st.sampled_from(["put", "delete", "scan", "back"]), _keys, _keys), max_size=60),
+)
+def test_ordered_bytes_are_a_sorted_dict(model: dict[bytes, bytes], commands: list[tuple[str, bytes, bytes]]) -> None:
+    ordered = MemoryBytes.of(dict(model))
     for command, one, other in commands:
         if command == "put":
             ordered.put(one, other)

@@ -38,15 +38,22 @@ class MemoryBytes:
         self._entries: dict[bytes, bytes] = dict(entries or {})
         self._chunks: list[list[bytes]] = []
         self._maxes: list[bytes] = []
-        #: Keys that stand in no chunk yet: a store that is never scanned never sorts.
-        self._unsorted: set[bytes] = set(self._entries)
+        #: Keys that stand in no chunk yet; None before the first scan, when none does.
+        self._unsorted: set[bytes] | None = None
         self._touched: dict[bytes, None] = {}
+
+    @classmethod
+    def of(cls, entries: dict[bytes, bytes]) -> MemoryBytes:
+        """The entries themselves, without a copy."""
+        made = cls()
+        made._entries = entries
+        return made
 
     def get(self, key: bytes) -> bytes | None:
         return self._entries.get(key)
 
     def put(self, key: bytes, value: bytes) -> None:
-        if key not in self._entries:
+        if self._unsorted is not None and key not in self._entries:
             self._unsorted.add(key)
         self._entries[key] = value
         self._touched[key] = None
@@ -55,6 +62,8 @@ class MemoryBytes:
         if self._entries.pop(key, None) is None:
             return
         self._touched[key] = None
+        if self._unsorted is None:
+            return
         if key in self._unsorted:
             self._unsorted.remove(key)
             return
@@ -96,7 +105,7 @@ class MemoryBytes:
 
     def _stretch(self, low: bytes | None, high: bytes | None, reverse: bool) -> list[bytes]:
         """The keys of the first chunk of the range (the last one, for reverse), in the order asked for."""
-        if self._unsorted:
+        if self._unsorted is None or self._unsorted:
             self._sort()
         if not self._chunks:
             return []
@@ -119,7 +128,7 @@ class MemoryBytes:
         return []
 
     def _sort(self) -> None:
-        if len(self._unsorted) > 64 and len(self._unsorted) * 4 > len(self._entries):
+        if self._unsorted is None or 64 < len(self._unsorted) > len(self._entries) / 4:
             keys = sorted(self._entries)
             self._chunks = [keys[at : at + _CHUNK // 2] for at in range(0, len(keys), _CHUNK // 2)]
             self._maxes = [chunk[-1] for chunk in self._chunks]

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from ottla.client.admin.client import Admin
 from ottla.flow.engine import GlobalTask, Task
+from ottla.flow.store.ordered import MemoryBytes
 from ottla.flow.vector.columns import Batch
 from ottla.flow.vector.region import vectorize
 from ottla.kernel.ids import TopicPartition
@@ -40,7 +41,15 @@ class HostedTask:
             state = restore(program, plan, self._cells)
             settings = replace(program.settings, partitions=self.committer.count)
             self.task = Task(
-                program.topology, plan.subtopology, plan.partition, settings, state=state, globals_=globals_, now=now
+                program.topology,
+                plan.subtopology,
+                plan.partition,
+                settings,
+                state=state,
+                # The entries are taken over: a copy would double the memory of a large store.
+                backend=lambda name: MemoryBytes.of(state.stores.pop(name, {})),
+                globals_=globals_,
+                now=now,
             )
             vectorize(self.task)
         except BaseException:
