@@ -8,10 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import ottla
+from ottla.broker.partitions import cleaner
 from ottla.broker.partitions.clean_process import CleanerPace, converse
 from ottla.host.disk import HostDisk
 from ottla.kernel.error import ErrorCode
@@ -257,3 +260,73 @@ def _until_loaded(client: WireClient, request: OffsetCommitRequest) -> None:
         return codes == {0}
 
     _until(committed)
+
+
+class _Candidate:
+    """A log as the cleaner looks at it: how dirty it is (None: there is nothing to clean), and whether it is due."""
+
+    def __init__(self, name: str, ratio: float | None, *, due: bool = True, policy: str = "compact") -> None:
+        self.tp, self.log, self.path, self.closed = TopicPartition(name, 0), self, f"/d/{name}-0", False
+        self.settings = SimpleNamespace(cleanup_policy=frozenset(policy.split(",")))
+        self.ratio, self.due = ratio, due
+
+
+@pytest.mark.parametrize(
+    ("logs", "chosen"),
+    [
+        ([], None),
+        ([_Candidate("a", None)], None),
+        ([_Candidate("a", 0.5, due=False)], None),
+        ([_Candidate("a", 0.5, policy="delete")], None),
+        ([_Candidate("a", 0.0)], "a"),
+        ([_Candidate("a", 0.5), _Candidate("b", 0.7)], "b"),
+        ([_Candidate("a", 0.7), _Candidate("b", 0.5)], "a"),
+        ([_Candidate("a", 0.7), _Candidate("b", 0.7)], "a"),
+        ([_Candidate("a", 0.9, due=False), _Candidate("b", 0.5)], "b"),
+        ([_Candidate("a", None), _Candidate("b", 0.2), _Candidate("c", 0.9, policy="delete")], "b"),
+        ([_Candidate("a", 0.9, policy="compact,delete"), _Candidate("b", 0.5)], "a"),
+    ],
+)
+def test_the_dirtiest_log_that_is_due_is_cleaned(
+    logs: list[_Candidate], chosen: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan_of = SimpleNamespace(
+        cleanable=lambda log, _: None if log.ratio is None else SimpleNamespace(ratio=log.ratio),
+        is_due=lambda _, log: log.due,
+    )
+    monkeypatch.setattr(cleaner, "plan", plan_of)
+    clock = SimpleNamespace(now_ms=lambda: 0)
+    node: Any = SimpleNamespace(clock=clock, hosted={each.tp: each for each in logs})
+    expected = None if chosen is None else TopicPartition(chosen, 0)
+    assert cleaner.Cleaner(node)._dirtiest() == expected
+    # One that is being cleaned, and one that cannot be, are passed over.
+    for passed_over in ("_runs", "_uncleanable"):
+        one = cleaner.Cleaner(node)
+        found = next((each for each in logs if each.tp == expected), None)
+        if found is not None:
+            setattr(one, passed_over, {found.path: None} if passed_over == "_runs" else {found})
+        assert one._dirtiest() != expected or expected is None
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_swap_that_fails_is_told_to_the_process_and_of_its_directory(
+    fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = OSError(5, "Input/output error")
+
+    def swapped(log: object, job: object, bases: list[int], now_ms: int) -> bool:
+        if fails:
+            raise error
+        return (log, job, bases, now_ms) == ("log", "job", [0, 5], 77)
+
+    monkeypatch.setattr(cleaner, "clean_swap", SimpleNamespace(swap=swapped))
+    answers: list[bool] = []
+    failed: list[tuple[Any, OSError]] = []
+    node: Any = SimpleNamespace(
+        clock=SimpleNamespace(now_ms=lambda: 77),
+        log_dirs=SimpleNamespace(sync_failed=lambda *what: failed.append(what)),
+    )
+    run: Any = SimpleNamespace(tp="t-0", log="log", job="job", worker=SimpleNamespace(answer=answers.append))
+    cleaner.Cleaner(node).swap(run, [0, 5])
+    assert answers == [not fails]
+    assert failed == ([("log", error)] if fails else [])

@@ -260,3 +260,27 @@ def test_a_leader_that_is_none_is_not_asked() -> None:
     assert leader.asked == []
     leader.follow()
     assert leader.positions()[0] == (0, -1, 3)
+
+
+def test_a_fetcher_ends_with_its_last_replica_and_no_sooner() -> None:
+    leader = Leader()
+    fetchers = leader.node.replication.fetchers
+    fetcher = fetchers[_LEADER]
+    leader.answer(part(0), part(1))
+    # All its replicas are forgotten and followed again in one turn of the loop.
+    replicas = [leader.node.hosted[TopicPartition(TOPIC, index)] for index in range(_PARTITIONS)]
+    for replica in replicas:
+        leader.node.replication.forget(replica)
+    for replica in replicas:
+        leader.node.replication.follow(replica)
+    leader.scene.machine.settle()
+    assert fetchers == {_LEADER: fetcher}
+    assert not fetcher.closed
+    leader.answer()
+    assert leader.positions() == {0: (0, -1, 1), 1: (0, -1, 1)}
+    for index, left in ((0, {_LEADER: fetcher}), (1, {})):
+        away = PartitionChangeRecord(topic_id=leader.topic_id, partition_id=index, leader=-1)
+        leader.node.quorum.append([away])
+        leader.scene.machine.settle()
+        assert fetchers == left
+    assert fetcher.closed

@@ -286,3 +286,15 @@ def test_a_controlled_shutdown_without_a_controller_ends_when_the_session_is_ove
         effects = life.wait()
     assert life.now_ms - began_ms == 9_000
     assert effects == [LifeEnded("")]
+
+
+def test_a_directory_that_fails_again_gets_no_more_time() -> None:
+    life = Life().run()
+    assert life.tell(DirectoryFailed(ONE)) == [beat(fence=False, offline=(ONE,))]
+    began_ms = life.now_ms
+    effects: list[LifeEffect] = []
+    while life.now_ms - began_ms < 30_000:
+        life.tell(DirectoryFailed(ONE), 1)
+        life.tell(HeartbeatFailed(refused(ErrorCode.REQUEST_TIMED_OUT)))
+        effects = life.wait()
+    assert isinstance(effects[0], LifeEnded)

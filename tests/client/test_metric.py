@@ -121,3 +121,19 @@ def test_a_batch_size_that_is_given_bounds_what_is_sent_of_records_and_tables(bo
             metrics = producer.metrics()
         assert metrics.record_send_total == 2_000
         assert 4_000 < metrics.batch_size_max <= 8_000
+
+
+def test_a_commit_took_the_time_from_its_beginning_to_its_end(
+    bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter([1_000_000, 1_000_130])
+    with Consumer(bootstrap, group_id=f"{topic}-g", enable_auto_commit=False) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        with monkeypatch.context() as patched:
+            patched.setattr("ottla.client.consumer.commit.now_ms", lambda: next(times))
+            recorded: list[tuple[int, int]] = []
+            patched.setattr(
+                "ottla.client.consumer.metric.ConsumerMeter.committed", lambda _, *what: recorded.append(what)
+            )
+            consumer.commit({TopicPartition(topic, 0): 0})
+    assert recorded == [(130, 1_000_130)]

@@ -281,3 +281,39 @@ def test_too_many_partitions_are_not_added() -> None:
 def test_a_topic_that_is_not_there_gets_no_partitions() -> None:
     result = add(Cluster(), 3)
     assert (result.error_code, result.error_message) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "factor", "code"),
+    [
+        (1, 1, ErrorCode.NONE),
+        (-1, -1, ErrorCode.NONE),
+        (-1, 1, ErrorCode.NONE),
+        (0, 1, ErrorCode.INVALID_PARTITIONS),
+        (-2, 1, ErrorCode.INVALID_PARTITIONS),
+        (-(2**31), -1, ErrorCode.INVALID_PARTITIONS),
+        (1, 0, ErrorCode.INVALID_REPLICATION_FACTOR),
+        (1, -2, ErrorCode.INVALID_REPLICATION_FACTOR),
+        (-1, -(2**15), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (0, 0, ErrorCode.INVALID_REPLICATION_FACTOR),
+    ],
+)
+def test_counts_are_positive_or_the_default(partitions: int, factor: int, code: ErrorCode) -> None:
+    cluster = Cluster(num_partitions="3")
+    result = cluster.create("flights", num_partitions=partitions, replication_factor=factor)
+    assert result.error_code == code
+    found = cluster.image.topics.get("flights")
+    expected = {} if code else {"flights": 3 if partitions == -1 else partitions}
+    assert expected == ({} if found is None else {"flights": len(found.partitions)})
+
+
+@pytest.mark.parametrize("others", [["plain"], ["plain", "a_c"], ["a_c", "plain"]])
+def test_one_name_among_others_that_collides_is_refused_alone(others: list[str]) -> None:
+    cluster = Cluster()
+    cluster.create("a.b")
+    topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in ["a_b", *others]]
+    response = cluster.ask(CreateTopicsRequest(topics=topics))
+    assert {each.name: each.error_code for each in response.topics} == {
+        "a_b": ErrorCode.INVALID_TOPIC_EXCEPTION,
+        **dict.fromkeys(others, ErrorCode.NONE),
+    }

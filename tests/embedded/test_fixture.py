@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import ottla
-from ottla.client import AsyncConsumer, Consumer, KafkaError
+from ottla.client import AsyncConsumer, Consumer, KafkaError, TopicPartition
 from ottla.embedded import node as embedded
 from ottla.embedded.fixture_node import FixtureNode
 from ottla.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -189,3 +189,16 @@ def test_a_programs_own_handler_of_sigterm_stays(monkeypatch: pytest.MonkeyPatch
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.ottla(partitions=3)
+def test_the_lag_is_that_of_all_partitions_together(ottla_node: FixtureNode, ottla_topic: str) -> None:
+    for partition in range(3):
+        ottla_node.produce(ottla_topic, ["a", "b"], partition=partition)
+    with Consumer(ottla_node.bootstrap_servers, group_id="g") as consumer:
+        consumer.assign([TopicPartition(ottla_topic, partition) for partition in range(3)])
+        consumer.commit({TopicPartition(ottla_topic, 0): 1, TopicPartition(ottla_topic, 1): 0})
+        consumer.commit({TopicPartition(ottla_topic, 2): 2})
+        with pytest.raises(TimeoutError, match="has not come to a lag of 2 within"):
+            ottla_node.wait_for_lag("g", 2, timeout=0.05)
+        ottla_node.wait_for_lag("g", 3)

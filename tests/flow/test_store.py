@@ -185,3 +185,20 @@ def test_large_maps_stay_sorted_while_they_are_scanned_and_changed() -> None:
         ordered.delete((2 * place + 1).to_bytes(2, "big"))
     assert len(ordered) == 2500
     assert (after(b"a\xff"), after(b"\xff")) == (b"b", None)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_ranges_between_around_and_across_the_chunks_of_a_large_map(reverse: bool) -> None:
+    """A chunk holds up to half a thousand keys: ranges that begin or end at its edges, or lie between two keys."""
+    ordered, model = MemoryBytes(), {(3 * number).to_bytes(2, "big"): b"%d" % number for number in range(2000)}
+    for key, value in model.items():
+        ordered.put(key, value)
+    edges = [0, 1, 2, 3, *range(762, 774), *range(1530, 1542), 3000, 3001, 5997, 5999, 6001, 65535]
+    bounds = [None, *(edge.to_bytes(2, "big") for edge in edges)]
+    keys = sorted(model)
+    for low in bounds:
+        for high in bounds:
+            wanted = [key for key in keys if (low is None or low <= key) and (high is None or key < high)]
+            if reverse:
+                wanted.reverse()
+            assert [key for key, _ in ordered.scan(low, high, reverse)] == wanted

@@ -9,7 +9,8 @@ from ottla.flow.error import TopologyError
 from ottla.flow.record import Input, Output
 from ottla.flow.runner import Runner
 from ottla.flow.serde import STRING
-from ottla.streams import StreamsBuilder
+from ottla.flow.topology import Topology
+from ottla.streams import Processor, StreamsBuilder, stores
 from tests.streams.generate import inputs, program
 from tests.streams.program import UNTHROTTLED, build
 
@@ -158,3 +159,60 @@ def test_joined_topics_must_have_as_many_partitions() -> None:
     Runner(topology, settings(), partitions={"a": 2, "b": 2}, drain="batch")
     with pytest.raises(TopologyError, match=r"have a: 2, b: 3; call repartition\(\).*test_task\.py"):
         Runner(topology, settings(), partitions={"a": 2, "b": 3}, drain="batch")
+
+
+def test_topics_of_a_join_by_foreign_key_go_with_the_side_that_reads_them() -> None:
+    builder = StreamsBuilder()
+    orders, users = builder.table("orders"), builder.table("users")
+    orders.join(users, lambda one, other: one + other, foreign_key=lambda order: order).to_stream().to("out")
+    topology = builder.build(key_serde="string", value_serde="string").topology
+    together = {
+        frozenset(topic for name in names for topic in topology.sources[name].topics)
+        for names, _ in topology.copartitioned
+    }
+    (asked,) = (name for name in topology.internal_topics if "REGISTRATION" in name)
+    (answered,) = (name for name in topology.internal_topics if "RESPONSE" in name)
+    assert together == {frozenset({"users", asked}), frozenset({"orders", answered})}
+
+
+def _topics_of_parts(topology: Topology) -> list[set[str]]:
+    """Which topics each part of a program reads."""
+    return [
+        {topic for name in part.nodes if name in topology.sources for topic in topology.sources[name].topics}
+        for part in topology.subtopologies()
+    ]
+
+
+class _Noted(Processor):
+    """Writes what it sees under a name into a store."""
+
+    def __init__(self, store: str) -> None:
+        self.store = store
+
+    def process(self, record: Any) -> None:
+        self.context.get_state_store(self.store).put(record.key, record.value)
+
+
+@pytest.mark.parametrize(("shared", "parts"), [(True, [{"a", "b"}, {"c"}]), (False, [{"a"}, {"b"}, {"c"}])])
+def test_streams_with_a_store_in_common_are_one_part_of_the_program(shared: bool, parts: list[set[str]]) -> None:
+    builder = StreamsBuilder()
+    builder.add_state_store(stores.key_value("s"))
+    builder.add_state_store(stores.key_value("t"))
+    builder.stream("a").process(lambda: _Noted("s"), "s")
+    builder.stream("b").process(lambda: _Noted("s" if shared else "t"), "s" if shared else "t")
+    builder.stream("c").to("out")
+    topology = builder.build(key_serde="string", value_serde="string").topology
+    assert _topics_of_parts(topology) == parts
+
+
+def test_a_global_table_that_several_streams_join_does_not_make_them_one_part() -> None:
+    builder = StreamsBuilder()
+    everywhere = builder.global_table("g")
+    for topic in ("a", "b"):
+        stream = builder.stream(topic)
+        joined = stream.join(everywhere, lambda one, other: one + other, key_selector=lambda key, value: key)
+        joined.to(f"{topic}-out")
+    topology = builder.build(key_serde="string", value_serde="string").topology
+    assert len(parts := _topics_of_parts(topology)) == 3
+    assert all(part in parts for part in ({"a"}, {"b"}, {"g"}))
+    assert [part.is_global for part in topology.subtopologies()] == [part == {"g"} for part in parts]

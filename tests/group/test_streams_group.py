@@ -428,3 +428,29 @@ def test_a_group_that_waits_for_its_topics_is_listed_by_its_state(filters: list[
     listed = host.call(ListGroupsRequest(states_filter=filters, types_filter=["Streams"]), 5).groups
     assert [(group.group_id, group.group_type, group.group_state) for group in listed] == [("g", "streams", "NotReady")]
     assert listed[0].protocol_type == "streams"
+
+
+def test_a_member_leaves_no_group_of_another_kind() -> None:
+    host = Host(QUICK)
+    consumer = Classic(host)
+    consumer.join()
+    host.pass_ms(3_000)
+    assert consumer.joined().error_code == ErrorCode.NONE
+    before = len(host.log)
+    one = Streamer(host, "one", epoch=3)
+    said = one.leave()
+    assert (said.error_code, said.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group g is not a streams group.")
+    said = one.leave(shutdown_application=True)
+    assert said.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert len(host.log) == before
+
+
+def test_one_who_leaves_may_stop_the_application() -> None:
+    host = Host(QUICK)
+    one, two, three = settled(host, "one", "two", "three")
+    assert one.leave().error_code == ErrorCode.NONE
+    two.beat()
+    assert Status.SHUTDOWN_APPLICATION not in two.codes
+    two.leave(shutdown_application=True)
+    three.beat()
+    assert Status.SHUTDOWN_APPLICATION in three.codes

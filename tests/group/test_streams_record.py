@@ -18,13 +18,16 @@ from ottla.group.records.encode_streams import (
     streams_target_entry,
     topology_entry,
 )
+from ottla.group.records.replay_streams import STREAMS_RECORDS
 from ottla.group.setting import CoordinatorSettings, GroupOverride
 from ottla.group.state.streams import StreamsGroup, TaskState
 from ottla.kernel.now import Now
 from ottla.wire.batch import read
 from ottla.wire.record.offset import (
     StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupCurrentMemberAssignmentValue,
     StreamsGroupMemberMetadataKey,
+    StreamsGroupMemberMetadataValue,
     StreamsGroupMetadataKey,
     StreamsGroupMetadataValue,
     StreamsGroupTargetAssignmentMemberKey,
@@ -33,6 +36,7 @@ from ottla.wire.record.offset import (
     StreamsGroupTopologyKey,
     parse,
 )
+from ottla.wire.record.streams_group import TaskIdsWithEpochs
 from tests.group.apache_streams import CLIENT_ID, GROUP, TOPICS, record, tell
 from tests.group.host import Host, Topics
 from tests.interop.oracle.side import message
@@ -136,3 +140,40 @@ def _plain(key: bytes, value: bytes | None) -> tuple[Any, Any]:
 @pytest.mark.timeout(120)
 def test_apache_writes_the_log_of_a_streams_group_again(tmp_path: Path) -> None:
     check(record(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("epochs", "member_epoch", "expected"),
+    [
+        ([4, 5], 7, {0: 4, 3: 5}),
+        (None, 7, {0: 7, 3: 7}),
+        ([4], 7, {0: 7, 3: 7}),
+        ([4, 5, 6], 7, {0: 7, 3: 7}),
+        ([], 7, {0: 7, 3: 7}),
+        (None, 0, {0: 0, 3: 0}),
+        (None, -1, {0: 0, 3: 0}),
+    ],
+)
+def test_a_task_whose_epoch_is_not_written_counts_from_its_members(
+    epochs: list[int] | None, member_epoch: int, expected: dict[int, int]
+) -> None:
+    """Records of before Kafka 4.3 have no epochs of tasks."""
+    ids = [TaskIdsWithEpochs(subtopology_id="0", partitions=[0, 3], assignment_epochs=epochs)]
+    shard = empty().shard
+    key = StreamsGroupCurrentMemberAssignmentKey(group_id=GROUP, member_id="one")
+    STREAMS_RECORDS[StreamsGroupMemberMetadataKey](
+        shard, StreamsGroupMemberMetadataKey(group_id=GROUP, member_id="one"), StreamsGroupMemberMetadataValue()
+    )
+    value = StreamsGroupCurrentMemberAssignmentValue(
+        member_epoch=member_epoch,
+        previous_member_epoch=member_epoch - 1,
+        active_tasks=ids,
+        active_tasks_pending_revocation=ids,
+    )
+    STREAMS_RECORDS[StreamsGroupCurrentMemberAssignmentKey](shard, key, value)
+    group = shard.groups[GROUP]
+    assert isinstance(group, StreamsGroup)
+    member = group.members["one"]
+    assert (member.epoch, member.previous_epoch) == (member_epoch, member_epoch - 1)
+    assert member.assigned.active == {"0": expected}
+    assert member.revoking.active == {"0": expected}

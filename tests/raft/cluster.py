@@ -302,6 +302,7 @@ class Node:
             response.topics[0].partitions[0].unaligned_records = data
         asked = self._asked.get(effect.ticket)
         if asked is not None:
+            assert type(response).__module__ == type(asked.request).__module__, "the answer to another API"
             if isinstance(response, VoteResponse) and response.topics:
                 self._cluster.votes(self, asked.request, response)
             self._cluster.post(asked._replace(response=response))

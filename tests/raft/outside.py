@@ -223,7 +223,9 @@ def _snapshot_answer(words: _Words) -> fetch_snapshot.FetchSnapshotResponse:
     )
     topic = fetch_snapshot.ResponseTopicSnapshot(name=METADATA_TOPIC, partitions=[partition])
     if words.has("top"):
-        return fetch_snapshot.FetchSnapshotResponse(error_code=ErrorCode[words.text("top")])
+        return fetch_snapshot.FetchSnapshotResponse(error_code=ErrorCode[words.text("top")], topics=[topic])
+    if words.has("empty"):
+        return fetch_snapshot.FetchSnapshotResponse()
     return fetch_snapshot.FetchSnapshotResponse(topics=[topic])
 
 

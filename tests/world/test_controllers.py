@@ -31,7 +31,7 @@ VERSIONS = ApiVersionsResponse(
 class Scene:
     """A broker that asks for blocks of ids, and three controllers of which one gives them out."""
 
-    def __init__(self, seed: int = 1) -> None:
+    def __init__(self, seed: int = 1, **settings: str) -> None:
         self.world = world = World(seed)
         self.controllers = [_Controller(self, number) for number in (1, 2, 3)]
         #: The node id of the one that decides; 0 is the broker's own.
@@ -47,6 +47,7 @@ class Scene:
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.bootstrap.servers": "localhost:9093",
             "log.dirs": "/data",
+            **{name.replace("_", "."): value for name, value in settings.items()},
         }
         #: What the broker believes.
         self.leader: Peer | None = None
@@ -266,3 +267,17 @@ def test_whatever_the_controllers_do_everyone_is_told_once(seed: int) -> None:
             assert _start(value) == number
             assert number in {epoch for _, epoch in scene.decided}
     assert not scene.host.unheard
+
+
+@pytest.mark.parametrize(("session_ms", "said_after_ms"), [(9_000, 4_500), (3_000, 1_500)])
+def test_a_heartbeat_waits_half_a_session(session_ms: int, said_after_ms: int) -> None:
+    scene = Scene(broker_session_timeout_ms=str(session_ms))
+    loop = scene.host.loop
+    assert loop is not None
+    loop.call_soon(
+        lambda: scene.way.ask_of_life(AllocateProducerIdsRequest(), lambda value: scene.told.update({1: value}))
+    )
+    scene.world.run_for(said_after_ms - 100)
+    assert not scene.told
+    answer = scene.answer(1, 200)
+    assert isinstance(answer, KafkaError) and answer.code == ErrorCode.REQUEST_TIMED_OUT

@@ -1,0 +1,87 @@
+"""`python -m tests.mutants.hunt`: which small bugs, planted by chance, do the tests not see?
+
+`--seed` chooses them over all lines of code, or of the folders that `--under` names. Each is planted alone in a copy of
+the tree. Its tests are those that run its line, by a map that `--map` names: JSON, `{"lines": {file: {line: [test]}}}`,
+the quickest first, as coverage with a context for each test tells them. Where fewer than five run it, tests of the same
+file are added: what runs when a module is imported belongs to no test. A survivor is read by a person: a change that
+no caller can see does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.mutants.generate import Change, chosen
+from tests.mutants.mutant import ROOT
+from tests.mutants.planting import Copy, failed, write
+
+#: Tests of other lines of the file are taken, too, where fewer run the changed one; so many of each.
+_FEW, _NEAR = 5, 10
+
+Lines = dict[str, dict[str, list[str]]]
+
+
+def tests_of(change: Change, lines: Lines, most: int) -> list[str]:
+    """The tests that run a line of the changed statement, the quickest first."""
+    found: dict[str, None] = {}
+    here = lines.get(change.file, {})
+    for line in range(change.line, change.last_line + 1):
+        found.update(dict.fromkeys(here.get(str(line), ())))
+    if len(found) < _FEW:
+        near = sorted((abs(int(line) - change.line), tests) for line, tests in here.items())
+        for _, tests in near:
+            found.update(dict.fromkeys(tests[:_NEAR]))
+    return list(found)[:most]
+
+
+def outcome(copy: Copy, change: Change, tests: list[str], limit: float) -> tuple[str, str]:
+    """(caught, survived, not run or unclear; which test failed)."""
+    if not tests:
+        return "not run", ""
+    place = copy.root / change.file
+    right = place.read_text()
+    write(place, change.planted(right))
+    try:
+        code, _, said = copy.pytest(tests, limit)
+    finally:
+        write(place, right)
+    if code == 0:
+        return "survived", f"{len(tests)} tests"
+    if code is None:
+        return "caught", "the tests did not come to their end in time"
+    first = failed(said)
+    # A test that fails without the bug, too, has caught nothing.
+    if code == 1 and first and copy.pytest([first], limit)[0] != 0:
+        return "unclear", f"fails without it: {first}"
+    return ("caught" if code in (1, 2) else "unclear"), first or said[-200:]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants.hunt", description=__doc__)
+    parser.add_argument("--seed", type=int, required=True, help="chooses the bugs")
+    parser.add_argument("--count", type=int, default=60, help="how many")
+    parser.add_argument("--under", action="append", help="a folder or file of ottla/; may be repeated")
+    parser.add_argument("--map", type=Path, required=True, help="a JSON file: which tests run which line")
+    parser.add_argument("--most", type=int, default=60, help="so many tests at the most for each")
+    parser.add_argument("--limit", type=float, default=120, help="seconds for the tests of one")
+    given = parser.parse_args(arguments)
+    lines: Lines = json.loads(given.map.read_text())["lines"]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    words: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="ottla-mutants-") as directory:
+        copy = Copy(Path(directory))
+        for each in chosen(ROOT, given.seed, given.count, tuple(given.under or ["ottla"])):
+            word, detail = outcome(copy, each, tests_of(each, lines, given.most), given.limit)
+            words.append(word)
+            print(f"{word:9} {each}  [{detail}]", flush=True)
+    print(f"seed {given.seed}: " + ", ".join(f"{word} {words.count(word)}" for word in dict.fromkeys(words)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
