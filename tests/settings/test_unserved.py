@@ -47,12 +47,15 @@ def test_settings_without_effect_are_named_in_one_line_without_their_values() ->
     given = {
         "num.io.threads": "16",
         "num.network.threads": "3",
-        "delegation.token.secret.key": "secret",
+        "sasl.oauthbearer.client.credentials.client.secret": "secret",
         "super.users": "User:a",
         "listener.name.plaintext.ssl.provider": "none",
         "num.partitions": "3",
     }
-    named = "delegation.token.secret.key, listener.name.plaintext.ssl.provider, num.io.threads, super.users"
+    named = (
+        "listener.name.plaintext.ssl.provider, num.io.threads, sasl.oauthbearer.client.credentials.client.secret, "
+        "super.users"
+    )
     assert notices(ServerSettings.parse(COMBINED | given)) == [f"settings that have no effect on this node: {named}"]
 
 
@@ -84,3 +87,20 @@ def test_a_node_says_it_at_its_start(caplog: pytest.LogCaptureFixture) -> None:
             "no server setting of Kafka, and ignored: foo.bar",
             "settings that have no effect on this node: num.io.threads",
         ]
+
+
+@pytest.mark.parametrize(
+    "quorum",
+    [
+        {"controller.quorum.bootstrap.servers": "one:9093,two:9093"},
+        {"controller.quorum.voters": "1@one:9093,2@two:9093"},
+    ],
+)
+def test_several_controllers_do_not_sign_in_at_each_other_by_scram(quorum: dict[str, str]) -> None:
+    one = {name: value for name, value in COMBINED.items() if not name.startswith("controller.quorum.")}
+    protocols = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_SSL"}
+    scram = {**protocols, "sasl.mechanism.controller.protocol": "SCRAM-SHA-512"}
+    with pytest.raises(OttlaError, match=r"^sasl\.mechanism\.controller\.protocol=SCRAM-SHA-512: .*; give PLAIN$"):
+        check_served(ServerSettings.parse(one | scram | quorum))
+    check_served(ServerSettings.parse(one | scram | quorum | {"sasl.mechanism.controller.protocol": "PLAIN"}))
+    check_served(ServerSettings.parse(one | scram | {"controller.quorum.bootstrap.servers": "one:9093"}))

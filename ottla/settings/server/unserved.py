@@ -64,7 +64,8 @@ def _check_listeners(settings: ServerSettings) -> None:
     name = settings.controller_listener_names[0]
     by_sasl = settings.protocols[name].startswith("SASL")
     mechanism = settings.sasl_mechanism_controller_protocol
-    if by_sasl and mechanism.startswith("SCRAM") and len(settings.controller_quorum_voters) > 1:
+    several = max(len(settings.controller_quorum_voters), len(settings.controller_quorum_bootstrap_servers)) > 1
+    if by_sasl and several and mechanism.startswith("SCRAM"):
         raise OttlaError(
             f"sasl.mechanism.controller.protocol={mechanism}: controllers elect a leader before they have the "
             "metadata, which holds the users of SCRAM; give PLAIN"
