@@ -24,7 +24,7 @@ from tests.interop import server as servers
 from tests.interop import toolchain
 from tests.interop.server import SINGLE_NODE, Server
 from tests.interop.suite import confluent, kgo, librdkafka, sarama, trogdor
-from tests.interop.suite.outcome import FAILED, PASSED, SKIPPED, Outcome, Report, cited_of, expected_of
+from tests.interop.suite.outcome import FAILED, LEAST, PASSED, SKIPPED, Outcome, Report, cited_of, expected_of
 
 TABLE = Path(__file__).resolve().parent / "SUITES.md"
 _APACHE = "4.3.1"
@@ -102,7 +102,8 @@ def keep(
     `of` says of which server's commit.
     """
     RESULTS.mkdir(parents=True, exist_ok=True)
-    outcomes = [replace(one, of=of) for one in report.outcomes]
+    here = f"{toolchain.HERE.parents[1]}/"
+    outcomes = [replace(one, of=of, said=one.said.replace(here, "")) for one in report.outcomes]
     if numbers or some:
         ran = {one.name for one in outcomes}
         last = next((each.outcomes for each in kept(server) if each.suite == report.suite), ())
@@ -144,15 +145,20 @@ def table(ran: list[Report]) -> str:
         "",
         "`alone` counts passed tests that failed first, and passed when they ran again with nothing beside them.",
         "",
-        "| suite | its release | the node's commits | passed | alone | failed | skipped | seconds of tests |",
-        "|---|---|---|---|---|---|---|---|",
+        "A run with fewer outcomes than `at least` fails.",
+        "",
+        "| suite | its release | the node's commits | passed | alone | failed | skipped | at least | seconds |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for one in ran:
         alone = sum(each.again for each in one.outcomes)
         counts = " | ".join(map(str, (one.count(PASSED), alone, one.count(FAILED), one.count(SKIPPED))))
         nodes = ", ".join(sorted({each.of for each in one.outcomes}))
         seconds = sum(each.seconds for each in one.outcomes)
-        lines.append(f"| {one.suite} | {release(one.suite)} | {nodes} | {counts} | {seconds:.0f} |")
+        least = LEAST[one.suite]
+        lines.append(f"| {one.suite} | {release(one.suite)} | {nodes} | {counts} | {least} | {seconds:.0f} |")
+    if not_run := sorted(LEAST.keys() - {one.suite for one in ran}):
+        lines += ["", f"Without a run whose commit is known: {', '.join(not_run)}."]
     again = [(one.suite, each) for one in ran for each in one.outcomes if each.again]
     lines += ["", "## What passed only alone", ""]
     lines += [f"- {suite}: {each.name}: {each.said}" for suite, each in again] or ["Nothing."]

@@ -166,13 +166,18 @@ def test_some_numbers_take_the_place_of_what_came_of_them_before(
     suite = "librdkafka (classic)"
     whole = [Outcome("0001_a", PASSED, 1), Outcome("0045_b", FAILED, 1), Outcome("0113_c", FAILED, 1)]
     runner.keep(Report(suite, whole, {}), of="one")
-    runner.keep(Report(suite, [Outcome("0045_d", PASSED, 2, again=True)], {}), ["0045"], of="two")
+    runner.keep(
+        Report(suite, [Outcome("0045_d", PASSED, 2, f"of {Path(__file__)}", again=True)], {}), ["0045"], of="two"
+    )
     runner.keep(Report(suite, whole[:1], {}), server="apache", of="4.3.1")
     (ours,) = runner.kept()
     assert [(one.name, one.of) for one in ours.outcomes] == [("0001_a", "one"), ("0045_d", "two"), ("0113_c", "one")]
     shown = runner.table([ours])
-    assert f"| {suite} | {runner.release(suite)} | one, two | 2 | 1 | 1 | 0 | 4 |" in shown
-    assert "- librdkafka (classic): 0045_d: " in shown
+    assert f"| {suite} | {runner.release(suite)} | one, two | 2 | 1 | 1 | 0 | 110 | 4 |" in shown
+    others = [each for each in sorted(LEAST) if each != suite]
+    assert f"Without a run whose commit is known: {', '.join(others)}." in shown
+    assert "Without a run" not in runner.table([replace(ours, suite=each) for each in LEAST])
+    assert "- librdkafka (classic): 0045_d: of tests/interop/suite/test_outcome.py" in shown
     assert [one.of for one in runner.kept("apache")[0].outcomes] == ["4.3.1"]
 
 
