@@ -11,17 +11,20 @@ import fcntl
 import os
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from ottla.host.descriptor import out_of_the_way
 from ottla.kernel.lazy import LazyModule
-from ottla.kernel.ports import Buffer
+from ottla.kernel.ports import Buffer, File
 
 if TYPE_CHECKING:
     import shutil
+
+    from ottla.host import volume
 else:
     shutil = LazyModule("shutil")
+    volume = LazyModule("ottla.host.volume")
 
 #: What one pwritev takes (IOV_MAX on Linux and macOS).
 _PIECES_MAX = 1024
@@ -99,6 +102,21 @@ class HostLock:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+
+    def covers(self, files: Iterable[File]) -> bool:
+        """True on a Linux and a file system that report every failed write to `syncfs`, with little to be written."""
+        if not volume.reports_failures(self._fd) or volume.is_much_dirty():
+            return False
+        device = os.fstat(self._fd).st_dev
+        fds = (file.descriptor() for file in files)
+        return all(fd is not None and os.fstat(fd).st_dev == device for fd in fds)
+
+    def sync_volume(self) -> None:
+        """`syncfs` of the lock's own descriptor, which was opened before anything was written under the lock.
+
+        The kernel tells each descriptor of all failures since it was opened, whoever else was told of them.
+        """
+        volume.sync(self._fd)
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1

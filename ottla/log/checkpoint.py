@@ -43,18 +43,23 @@ def read_text(disk: Disk, path: str) -> str | None:
 
 def write_text(disk: Disk, path: str, text: str, *, sync_name: bool = True) -> None:
     """Replace the file; durable on return, if the caller does not sync the directory himself."""
+    disk.rename(write_beside(disk, path, text, sync=True), path)
+    if sync_name:
+        disk.sync_directory(path.rpartition("/")[0])
+
+
+def write_beside(disk: Disk, path: str, text: str, *, sync: bool) -> str:
+    """Write what is to replace the file; the path where it stands."""
     beside = f"{path}.tmp"
-    data = text.encode()
     file = disk.open(beside, create=True)
     try:
         file.truncate(0)
-        file.write(data, 0)
-        file.sync()
+        file.write(text.encode(), 0)
+        if sync:
+            file.sync()
     finally:
         file.close()
-    disk.rename(beside, path)
-    if sync_name:
-        disk.sync_directory(path.rpartition("/")[0])
+    return beside
 
 
 # ---- version, count, lines

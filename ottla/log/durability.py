@@ -6,6 +6,7 @@ Rules:
 - Segments below the recovery point are synced already; of the active one only the records are, as its indexes are
   rebuilt after a crash. At a clean end those of a small one are written and not synced: a clean start makes them again.
 - What is found dirty stays dirty when a sync fails.
+- At a stop of many logs their volume is synced, not each file (`ottla/log/directory/closing.py`).
 """
 
 from typing import TYPE_CHECKING

@@ -13,9 +13,9 @@ Not obvious: a hole left by a lost write reads as zeros, like a sparse file.
 """
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from ottla.kernel.ports import Buffer, Rng
+from ottla.kernel.ports import Buffer, File, Rng
 
 #: What a device writes as one.
 SECTOR_BYTES = 512
@@ -28,15 +28,26 @@ class Crashed(BaseException):
 class _Inode:
     """A file's bytes, whatever its names are."""
 
-    __slots__ = ("content", "durable", "pending")
+    __slots__ = ("content", "durable", "failed", "pending")
 
     def __init__(self) -> None:
+        #: A sync of the volume could not write it, and no sync of the file has told of that.
+        self.failed = False
         #: What a reader sees.
         self.content = bytearray()
         #: What a crash cannot take.
         self.durable = bytearray()
         #: Writes (position, bytes) and truncations (size, None) since the last sync, in order.
         self.pending: list[tuple[int, bytes | None]] = []
+
+    def keep(self) -> None:
+        """Make all of it durable."""
+        self.durable = bytearray(self.content)
+        self.pending.clear()
+
+    def lose(self) -> None:
+        """A sync fails. The kernel has marked the pages clean: a second sync succeeds and has written nothing."""
+        self.pending = [(position, data) for position, data in self.pending if data is None]
 
 
 class _Directory:
@@ -54,6 +65,11 @@ class _Directory:
         """Apply a change of names as one."""
         _apply(self.names, names)
         self.pending.append(names)
+
+    def keep(self) -> None:
+        """Make the names durable."""
+        self.durable = dict(self.names)
+        self.pending.clear()
 
 
 class SimFile:
@@ -104,11 +120,11 @@ class SimFile:
         inode = self._alive()
         self._disk.effect()
         if self._disk.sync_fails():
-            # The kernel has marked the pages clean: a second sync succeeds and has written nothing.
-            inode.pending = [(position, data) for position, data in inode.pending if data is None]
-            raise OSError(errno.EIO, "the simulated disk could not write")
-        inode.durable = bytearray(inode.content)
-        inode.pending.clear()
+            inode.lose()
+        elif not inode.failed:
+            return inode.keep()
+        inode.failed = False
+        raise OSError(errno.EIO, "the simulated disk could not write")
 
     def descriptor(self) -> int | None:
         return None
@@ -127,8 +143,17 @@ class SimFile:
 class SimLock:
     """A held lock file."""
 
-    def __init__(self, release: Callable[[], None]) -> None:
+    def __init__(self, disk: "SimDisk", release: Callable[[], None]) -> None:
+        self._disk = disk
         self._release = release
+
+    def covers(self, files: Iterable[File]) -> bool:
+        """Whether the simulated volume reports every failure, which a test may switch off."""
+        return self._disk.volume_reports_failures
+
+    def sync_volume(self) -> None:
+        """Everything on the disk. When it fails, one file's writes are lost, and a sync of that file tells so."""
+        self._disk.sync_all()
 
     def close(self) -> None:
         self._release()
@@ -153,6 +178,9 @@ class SimDisk:
         self.syncs_to_fail = 0
         #: A sync has failed since the last crash.
         self.has_failed = False
+        #: May everything be synced at once? How often was it?
+        self.volume_reports_failures = True
+        self.volume_syncs = 0
 
     # ---- the port
 
@@ -220,8 +248,32 @@ class SimDisk:
         self.effect()
         if self.sync_fails():
             raise OSError(errno.EIO, "the simulated disk could not write")
-        directory.durable = dict(directory.names)
-        directory.pending.clear()
+        directory.keep()
+
+    def sync_all(self) -> None:
+        """`sync` of every file and `sync_directory` of every directory, in one call."""
+        self.effect()
+        self.volume_syncs += 1
+        inodes: list[_Inode] = []
+        waiting = [self._root]
+        directories = []
+        while waiting:
+            directory = waiting.pop()
+            directories.append(directory)
+            for found in directory.names.values():
+                (waiting if isinstance(found, _Directory) else inodes).append(found)  # type: ignore[arg-type]
+        if self.sync_fails():
+            dirty = [inode for inode in inodes if inode.pending]
+            if dirty:
+                lost = dirty[self._rng.randrange(len(dirty))]
+                lost.lose()
+                lost.failed = True
+            raise OSError(errno.EIO, "the simulated disk could not write")
+        for inode in inodes:
+            if not inode.failed:
+                inode.keep()
+        for directory in directories:
+            directory.keep()
 
     def free_bytes(self, path: str) -> tuple[int, int]:
         self._directory(path)
@@ -233,7 +285,7 @@ class SimDisk:
             return None
         self.open(path, create=True).close()
         self._locks.add(path)
-        return SimLock(lambda: self._locks.discard(path))
+        return SimLock(self, lambda: self._locks.discard(path))
 
     # ---- faults
 
@@ -329,6 +381,7 @@ class SimDisk:
                     cut = self._rng.randrange(len(data))
                 _write(inode.durable, position, data[:cut])
         inode.pending.clear()
+        inode.failed = False
         inode.content = bytearray(inode.durable)
 
     # ---- names

@@ -1,17 +1,29 @@
 """The log directories of a node: their locks, their ids, what their checkpoints said, and which of them work."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from ottla.kernel.error import OttlaError
 from ottla.kernel.ids import TopicPartition
-from ottla.kernel.ports import Disk
+from ottla.kernel.ports import Disk, File
 from ottla.log import checkpoint
 
 
 class Lock(Protocol):
-    """A held lock file."""
+    """A held lock file, and by it the volume that it lies on."""
+
+    def covers(self, files: Iterable[File]) -> bool:
+        """Can `sync_volume` stand for syncing these files one by one: is it told of every failure, and is it soon done?
+
+        They count with all that lies in their directories.
+        """
+
+    def sync_volume(self) -> None:
+        """Return when everything on the volume, bytes and names, survives a power failure.
+
+        OSError if some of it does not, also of what was written at any time since the lock was taken.
+        """
 
     def close(self) -> None: ...
 

@@ -328,7 +328,7 @@ class Store(Directories):
             return self._let_go()
         try:
             self._sync_names()
-            failed = close_logs(self._logs.values(), pool)
+            failed = close_logs([(log, self._home[tp]) for tp, log in self._logs.items()], pool)
             if failed:
                 raise failed[0]
             for directory in self._online():

@@ -149,6 +149,10 @@ class Snapshots:
             if offset not in kept:
                 self.remove(offset)
 
+    def synced(self) -> None:
+        """All are durable: their volume was synced."""
+        self._unsynced = False
+
     def sync(self) -> None:
         """Make the last one durable. Called on a thread."""
         if not self._unsynced:
