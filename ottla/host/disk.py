@@ -114,7 +114,7 @@ class HostLock:
     def sync_volume(self) -> None:
         """`syncfs` of the lock's own descriptor, which was opened before anything was written under the lock.
 
-        The kernel tells each descriptor of all failures since it was opened, whoever else was told of them.
+        The kernel tells each descriptor of all failures since it was opened, also of those that it has told to others.
         """
         volume.sync(self._fd)
 
