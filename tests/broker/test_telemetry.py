@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 import ottla
 from ottla.broker.limits.telemetry import Client, ClientMetrics, Instance, Telemetry
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.ids import NO_UUID, Uuid
+from ottla.kernel.ids import NO_UUID, Uuid, uuid_text
 from ottla.metadata.image import CLIENT_METRICS, Image
 from ottla.wire.api.incremental_alter_configs import (
     AlterableConfig,
@@ -68,6 +68,11 @@ def test_a_client_has_the_metrics_of_all_that_match_and_the_shortest_interval(sc
     asked = scene.ask()
     assert asked.metrics == ("m.one", "m.three", "m.two")
     assert asked.interval_ms == 2000
+
+
+def test_a_client_is_matched_by_its_instance_id(scene: Scene) -> None:
+    scene.subscribe("a", metrics="m.one", match=f"client_instance_id={uuid_text(ID)}")
+    assert scene.ask().metrics == ("m.one",)
 
 
 def test_a_star_is_all_metrics(scene: Scene) -> None:

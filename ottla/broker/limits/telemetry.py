@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.metadata.registration import random_uuid
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.ids import NO_UUID, Uuid
+from ottla.kernel.ids import NO_UUID, Uuid, uuid_text
 from ottla.kernel.lazy import LazyModule
 from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Rng
@@ -37,6 +37,8 @@ _INSTANCES_MAX = 16_384
 _NEVER_MS = -(1 << 62)
 _INTERVAL_MS: int = ClientMetricsSettings.interval_ms.default
 _ALL_METRICS = "*"
+#: A push may become so many times `telemetry.max.bytes` when it is decompressed.
+_PLAIN_TO_PUSHED = 4
 #: Kafka's order: zstd, lz4, gzip, snappy.
 ACCEPTED_COMPRESSION_TYPES = (4, 3, 1, 2)
 _ASKS_AGAIN = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
@@ -60,6 +62,8 @@ class ClientMetrics(NamedTuple):
     terminating: bool
     #: OpenTelemetry's MetricsData, as protobuf.
     data: bytes
+    #: How often it is to push.
+    interval_ms: int = _INTERVAL_MS
 
 
 class TelemetrySubscription(NamedTuple):
@@ -104,7 +108,7 @@ class Instance:
     def subscribe(self, subscriptions: list[TelemetrySubscription]) -> None:
         """Take what matches."""
         attributes = {
-            "client_instance_id": str(self.instance_id),
+            "client_instance_id": uuid_text(self.instance_id),
             "client_id": self.client.client_id,
             "client_software_name": self.client.software[0],
             "client_software_version": self.client.software[1],
@@ -137,6 +141,17 @@ class Telemetry:
         self._by_connection: dict[object, Uuid] = {}
         #: Where metrics go; set it before the node serves.
         self.exporter: Callable[[ClientMetrics], None] | None = None
+
+    def export_to(self, exporter: Callable[[ClientMetrics], None]) -> None:
+        """Have metrics go there, too."""
+        before = self.exporter
+
+        def both(metrics: ClientMetrics) -> None:
+            exporter(metrics)
+            if before is not None:
+                before(metrics)
+
+        self.exporter = both
 
     def follow(self, old: Image, new: Image) -> None:
         """Settings of client metrics may have changed."""
@@ -184,7 +199,7 @@ class Telemetry:
             if len(data) > bytes_max:
                 raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE)
             if data and self.exporter is not None:
-                self._export(self.exporter, instance, compression, data, terminating)
+                self._export(self.exporter, instance, compression, data, terminating, bytes_max)
         except KafkaError as error:
             instance.error = error.code
             raise
@@ -210,12 +225,13 @@ class Telemetry:
         compression: int,
         data: bytes,
         terminating: bool,
+        bytes_max: int,
     ) -> None:
         try:
-            plain = decompress(codec_of(compression), data)
+            plain = decompress(codec_of(compression), data, _PLAIN_TO_PUSHED * bytes_max)
         except KafkaError as error:
             raise KafkaError(ErrorCode.INVALID_RECORD, error.message) from error
-        exporter(ClientMetrics(instance.instance_id, instance.client, terminating, plain))
+        exporter(ClientMetrics(instance.instance_id, instance.client, terminating, plain, instance.interval_ms))
 
     def forget(self, connection: object) -> None:
         """A connection is closed."""

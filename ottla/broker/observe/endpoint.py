@@ -20,6 +20,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.observe import metrics
+from ottla.broker.observe.client_metrics import ClientFigures
 from ottla.broker.observe.cluster_changes import ClusterChanges
 from ottla.broker.observe.requests import Requests
 from ottla.kernel.error import OttlaError
@@ -28,6 +29,7 @@ from ottla.net.listener import listening_socket
 
 if TYPE_CHECKING:
     from ottla.broker.metadata_node import MetadataNode
+    from ottla.broker.node import BrokerNode
 
 _log = logging.getLogger("ottla.broker")
 SETTING = "metrics.listener"
@@ -52,6 +54,11 @@ class Observation:
         self.node = node
         self.requests = Requests(seconds, lambda topic_id: node.image.topic_names.get(topic_id))
         self.changes = ClusterChanges()
+        #: What clients push; only brokers are pushed to.
+        self.clients: ClientFigures | None = None
+        if node.settings.is_broker:
+            self.clients = ClientFigures(node.loop, node.clock)
+            cast("BrokerNode", node).telemetry.export_to(self.clients.take)
         self._peers: set[_Peer] = set()
         self._server: asyncio.Server | None = None
         self._sock = _bound(*parse(where))
@@ -93,7 +100,7 @@ class Observation:
     def answer(self, path: str) -> tuple[int, str, Generator[list[str], None, None]]:
         """(status, content type, pieces of lines)."""
         if path == "/metrics":
-            return 200, CONTENT_TYPE, metrics.lines(self.node, self.requests, self.changes)
+            return 200, CONTENT_TYPE, metrics.lines(self.node, self.requests, self.changes, self.clients)
         if path in ("/health", "/ready"):
             state = self._state()
             status = 503 if path == "/ready" and state["state"] != "ready" else 200

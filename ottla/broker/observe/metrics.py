@@ -20,6 +20,7 @@ from collections.abc import Generator, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
+from ottla.broker.observe.client_metrics import ClientFigures
 from ottla.broker.observe.cluster_changes import ClusterChanges
 from ottla.broker.observe.requests import Requests
 from ottla.kernel.exposition import family, labels
@@ -42,7 +43,9 @@ _LOGS = {
 Sample = tuple[str, float]
 
 
-def lines(node: MetadataNode, requests: Requests, changes: ClusterChanges) -> Generator[list[str], None, None]:
+def lines(
+    node: MetadataNode, requests: Requests, changes: ClusterChanges, clients: ClientFigures | None = None
+) -> Generator[list[str], None, None]:
     """All families, a piece of lines at a time."""
     yield [*_process(), *_requests(node, requests), *_connections(node), *_quorum(node)]
     requests.keep(node.image.topics)
@@ -52,6 +55,8 @@ def lines(node: MetadataNode, requests: Requests, changes: ClusterChanges) -> Ge
         yield _changes(changes)
     if node.settings.is_broker and node.is_ready:
         yield from _replicas(cast("BrokerNode", node))
+    if clients is not None:
+        yield from clients.lines()
 
 
 def _process() -> list[str]:

@@ -1,0 +1,203 @@
+"""What clients push of themselves (KIP-714), shown at `/metrics` of the node that they push to.
+
+    client_org_apache_kafka_producer_record_send_total{client_id="billing",client_instance_id="...",topic="orders"} 70
+
+Apache Kafka hands the metrics to a plug-in; here they are in memory until the next push. Which client pushes what is
+said by `client-metrics` subscriptions (`ottla configs set metrics NAME metrics='*' interval.ms=60000`).
+
+Rules:
+- Everything is bounded, for a client may push what it likes: `_CLIENTS_MAX`, `_POINTS_A_CLIENT`, `_POINTS_MAX` in all,
+  the lengths of names and values, and the bytes that wait to be read. What does not fit is counted.
+- A push is read in pieces beside the loop's other work.
+- Names begin with `client_`, so that no client can write figures of the node. One name is of one kind.
+- Sums since the last push are added up. A client is forgotten when it has not pushed for three intervals, a minute at
+  least, so that the last push of one that ended is seen.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections import Counter, deque
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
+
+from ottla.broker.limits.telemetry import ClientMetrics
+from ottla.broker.observe.otlp import NotOtlp, PushedPoint, read_points
+from ottla.kernel.exposition import family, labels
+from ottla.kernel.ids import Uuid, uuid_text
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from ottla.kernel.ports import Clock
+
+_CLIENTS_MAX = 1000
+_POINTS_A_CLIENT = 500
+_POINTS_MAX = 20_000
+_WAITING_BYTES_MAX = 8 << 20
+_NAME_MAX, _TEXT_MAX, _ATTRIBUTES_MAX = 120, 80, 4
+_STEP = 50
+_KEPT_MS_MIN, _INTERVALS_KEPT = 60_000, 3
+_NOT_OF_A_NAME = re.compile(r"[^a-zA-Z0-9_]")
+#: Names that begin with two underscores are Prometheus' own.
+_LABEL = re.compile(r"(?!__)[a-zA-Z_]\w*")
+#: What a client is called by, if it says so.
+_RESOURCES = frozenset({"client_rack", "group_id", "group_instance_id", "transactional_id"})
+
+#: A series of one client: name, labels.
+_Series = tuple[str, tuple[tuple[str, str], ...]]
+
+
+class _Client:
+    """What one client pushed last."""
+
+    __slots__ = ("keep_until_ms", "labels", "points")
+
+    def __init__(self) -> None:
+        self.labels: dict[str, str] = {}
+        #: Series -> (value, is it a sum?).
+        self.points: dict[_Series, tuple[float, bool]] = {}
+        self.keep_until_ms = 0
+
+
+class ClientFigures:
+    """The clients of one node. The endpoint makes it, and asks it for lines."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._clients: dict[Uuid, _Client] = {}
+        self._points = 0
+        self._waiting: deque[ClientMetrics] = deque()
+        self._waiting_bytes = 0
+        self._reading: Iterator[None] | None = None
+        self.pushes = 0
+        #: Why something is not shown -> how often.
+        self.dropped: Counter[str] = Counter()
+
+    def take(self, pushed: ClientMetrics) -> None:
+        """A client pushed: read it in later turns of the loop."""
+        self.pushes += 1
+        if self._waiting_bytes + len(pushed.data) > _WAITING_BYTES_MAX:
+            self.dropped["busy"] += 1
+            return
+        self._waiting.append(pushed)
+        self._waiting_bytes += len(pushed.data)
+        if self._reading is None:
+            self._reading = self._read()
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if self._reading is not None and next(self._reading, self) is not self:
+            self._loop.call_soon(self._go_on)
+        else:
+            self._reading = None
+
+    def _read(self) -> Iterator[None]:
+        while self._waiting:
+            pushed = self._waiting.popleft()
+            self._waiting_bytes -= len(pushed.data)
+            client = self._client(pushed)
+            if client is None:
+                self.dropped["clients"] += 1
+                continue
+            told: dict[_Series, tuple[float, bool]] = {}
+            try:
+                for number, point in enumerate(read_points(pushed.data), 1):
+                    if point is not None:
+                        self._keep(client, told, point)
+                    if point is None or not number % _STEP:
+                        yield
+            except (NotOtlp, struct.error):
+                self.dropped["unreadable"] += 1
+            # A gauge that is not pushed again is over; sums go on.
+            for series, before in client.points.items():
+                if before[1] and len(told) < _POINTS_A_CLIENT:
+                    told.setdefault(series, before)
+            if pushed.instance_id in self._clients:
+                self._points += len(told) - len(client.points)
+                client.points = told
+            yield
+
+    def _client(self, pushed: ClientMetrics) -> _Client | None:
+        now_ms = self._clock.monotonic_ms()
+        client = self._clients.get(pushed.instance_id)
+        if client is None:
+            if len(self._clients) >= _CLIENTS_MAX:
+                self._forget(now_ms)
+            if len(self._clients) >= _CLIENTS_MAX:
+                return None
+            client = self._clients[pushed.instance_id] = _Client()
+        name, version = pushed.client.software
+        client.labels = {
+            "client_id": pushed.client.client_id[:_TEXT_MAX],
+            "client_instance_id": uuid_text(pushed.instance_id),
+            "client_software_name": name[:_TEXT_MAX],
+            "client_software_version": version[:_TEXT_MAX],
+        }
+        client.keep_until_ms = now_ms + max(_KEPT_MS_MIN, _INTERVALS_KEPT * pushed.interval_ms)
+        return client
+
+    def _forget(self, now_ms: int) -> None:
+        for instance_id, client in list(self._clients.items()):
+            if client.keep_until_ms < now_ms:
+                del self._clients[instance_id]
+                self._points -= len(client.points)
+
+    def _keep(self, client: _Client, told: dict[_Series, tuple[float, bool]], point: PushedPoint) -> None:
+        if not point.name or len(point.name) > _NAME_MAX:
+            self.dropped["names"] += 1
+            return
+        if not math.isfinite(point.value):
+            # Apache's clients send NaN for what was never measured.
+            return
+        own = {name: value for name, value in point.resource[:16] if name in _RESOURCES}
+        own.update(point.attributes[:_ATTRIBUTES_MAX])
+        clean = {_NOT_OF_A_NAME.sub("_", name[:_TEXT_MAX]): value[:_TEXT_MAX] for name, value in own.items()}
+        series = (
+            "client_" + _NOT_OF_A_NAME.sub("_", point.name),
+            tuple(
+                (name, value) for name, value in clean.items() if _LABEL.fullmatch(name) and name not in client.labels
+            ),
+        )
+        if series not in told:
+            if len(told) >= _POINTS_A_CLIENT or self._points + len(told) - len(client.points) >= _POINTS_MAX:
+                self.dropped["points"] += 1
+                return
+            before = client.points.get(series)
+            base = before[0] if before is not None and before[1] and point.is_sum and point.is_delta else 0.0
+        else:
+            base = told[series][0] if point.is_delta else 0.0
+        told[series] = (base + point.value, point.is_sum)
+
+    def lines(self) -> Generator[list[str], None, None]:
+        """The families of all clients, a piece at a time."""
+        self._forget(self._clock.monotonic_ms())
+        found: dict[str, tuple[bool, list[tuple[str, float]]]] = {}
+        for number, client in enumerate(list(self._clients.values()), 1):
+            for (name, where), (value, is_sum) in client.points.items():
+                kind, samples = found.setdefault(name, (is_sum, []))
+                if kind is is_sum:
+                    samples.append((labels(**client.labels, **dict(where)), value))
+                else:
+                    self.dropped["kinds"] += 1
+            if not number % 5:
+                yield []
+        for number, (name, (is_sum, samples)) in enumerate(sorted(found.items()), 1):
+            lines = family(name, "counter" if is_sum else "gauge", "Pushed by clients (KIP-714).", samples)
+            for first in range(0, len(lines), 200):
+                yield lines[first : first + 200]
+            if not number % 20:
+                yield []
+        yield [
+            *family("ottla_client_metrics_clients", "gauge", "Clients that push.", [("", len(self._clients))]),
+            *family("ottla_client_metrics_pushes_total", "counter", "Pushes of clients.", [("", self.pushes)]),
+            *family(
+                "ottla_client_metrics_dropped_total",
+                "counter",
+                "What clients pushed and is not shown.",
+                [(labels(reason=reason), count) for reason, count in self.dropped.items()],
+            ),
+        ]

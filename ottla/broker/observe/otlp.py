@@ -1,0 +1,179 @@
+"""Metrics from OTLP: OpenTelemetry's MetricsData in protobuf, as PushTelemetry carries it (KIP-714).
+
+Field numbers are those of opentelemetry-proto's metrics.proto 1.3; the writer is `ottla/client/connection/otlp.py`.
+Gauges and sums are read, of which Kafka's clients have nothing else. The depth is fixed and every length is checked.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Generator, Iterator
+from typing import TypeVar
+
+from ottla.kernel.named import NamedTuple
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_DELTA = 1
+_DOUBLE, _SFIXED64 = struct.Struct("<d"), struct.Struct("<q")
+_VARINT_BYTES_MAX = 10
+
+Field = tuple[int, int | memoryview]
+Attributes = tuple[tuple[str, str], ...]
+#: Fields of one push: some thousand figures.
+FIELDS_MAX = 20_000
+_FIELDS_A_STEP = 500
+#: A point with its attributes; the description of a client.
+_POINT_BYTES_MAX = 4096
+_GAUGE, _SUM = 5, 7
+
+
+_T = TypeVar("_T")
+Steps = Generator["PushedPoint | None", None, _T]
+
+
+class NotOtlp(ValueError):
+    """These bytes are no MetricsData."""
+
+
+class PushedPoint(NamedTuple):
+    """A figure that a client pushed."""
+
+    #: What the client is called by: its group, its transactional id.
+    resource: Attributes
+    name: str
+    attributes: Attributes
+    value: float
+    is_sum: bool
+    #: A sum since the last push; else of all time.
+    is_delta: bool
+
+
+def read_points(data: bytes) -> Iterator[PushedPoint | None]:
+    """The points of a MetricsData one by one, and None where others may have their turn.
+
+    NotOtlp where it breaks off, is none, or has more than `FIELDS_MAX` fields. Points of more than `_POINT_BYTES_MAX`
+    are passed over.
+    """
+    budget = [FIELDS_MAX]
+    for number, resource_metrics in (yield from _collect(memoryview(data), budget)):
+        if number == 1:
+            yield from _resource_metrics(_message(resource_metrics), budget)
+
+
+def _resource_metrics(data: memoryview, budget: list[int]) -> Steps[None]:
+    parts = yield from _collect(data, budget)
+    described = [_message(value) for number, value in parts if number == 1]
+    resource = tuple(
+        _attribute(_message(value))
+        for each in described
+        if len(each) <= _POINT_BYTES_MAX
+        for number, value in _fields(each)
+        if number == 1
+    )
+    for number, scope in parts:
+        if number == 2:
+            for inner, metric in (yield from _collect(_message(scope), budget)):
+                if inner == 2:
+                    yield from _metric(resource, _message(metric), budget)
+
+
+def _metric(resource: Attributes, data: memoryview, budget: list[int]) -> Steps[None]:
+    parts = yield from _collect(data, budget)
+    name = next((_text(value) for number, value in parts if number == 1), "")
+    for number, value in parts:
+        if number in (_GAUGE, _SUM):
+            inner = yield from _collect(_message(value), budget)
+            is_sum = number == _SUM and (3, 1) in inner
+            is_delta = number == _SUM and (2, _DELTA) in inner
+            for of, point in inner:
+                if of == 1 and len(_message(point)) <= _POINT_BYTES_MAX:
+                    found = _point(_message(point))
+                    if found is not None:
+                        yield PushedPoint(resource, name, found[1], found[0], is_sum, is_delta)
+
+
+def _collect(data: memoryview, budget: list[int]) -> Steps[list[Field]]:
+    """The fields of a message that may have many."""
+    found: list[Field] = []
+    for each in _fields(data):
+        found.append(each)
+        budget[0] -= 1
+        if budget[0] < 0:
+            raise NotOtlp(f"more than {FIELDS_MAX} fields")
+        if not len(found) % _FIELDS_A_STEP:
+            yield None
+    return found
+
+
+def _point(data: memoryview) -> tuple[float, Attributes] | None:
+    value: float | None = None
+    attributes = []
+    for number, found in _fields(data):
+        if number == 4:
+            (value,) = _DOUBLE.unpack(_message(found))
+        elif number == 6:
+            value = float(_SFIXED64.unpack(_message(found))[0])
+        elif number == 7:
+            attributes.append(_attribute(_message(found)))
+    return None if value is None else (value, tuple(attributes))
+
+
+def _attribute(data: memoryview) -> tuple[str, str]:
+    name = text = ""
+    for number, value in _fields(data):
+        if number == 1:
+            name = _text(value)
+        elif number == 2:
+            for kind, inner in _fields(_message(value)):
+                if kind == 1:
+                    text = _text(inner)
+                elif kind in (2, 3):
+                    text = str(inner) if isinstance(inner, int) else ""
+                elif kind == 4:
+                    text = str(_DOUBLE.unpack(_message(inner))[0])
+    return name, text
+
+
+def _text(value: int | memoryview) -> str:
+    return str(_message(value), "utf-8", "replace")
+
+
+def _message(value: int | memoryview) -> memoryview:
+    if isinstance(value, int):
+        raise NotOtlp("a number where bytes are expected")
+    return value
+
+
+def _fields(data: memoryview) -> Iterator[Field]:
+    """(number, value): an int of a varint, else the bytes."""
+    position, end = 0, len(data)
+    while position < end:
+        tag, position = _varint(data, position)
+        kind = tag & 7
+        if kind == _VARINT:
+            value, position = _varint(data, position)
+            yield tag >> 3, value
+            continue
+        if kind == _BYTES:
+            size, position = _varint(data, position)
+        elif kind in (_FIXED64, _FIXED32):
+            size = 8 if kind == _FIXED64 else 4
+        else:
+            raise NotOtlp(f"wire type {kind}")
+        if size > end - position:
+            raise NotOtlp("a field that ends behind its message")
+        yield tag >> 3, data[position : position + size]
+        position += size
+
+
+def _varint(data: memoryview, position: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 7 * _VARINT_BYTES_MAX, 7):
+        if position >= len(data):
+            break
+        byte = data[position]
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, position
+    raise NotOtlp("a number without an end")
