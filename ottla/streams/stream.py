@@ -56,6 +56,8 @@ class KStream(Generic[K, V]):
         self.node = node
         #: The sources of the sub-topology it is in.
         self.sources = sources
+        #: Its repartition topic, which the joins without a name share, as in Kafka Streams (KStreamImpl).
+        self._repartition: plan.Repartition | None = None
 
     @property
     def key_serde(self) -> Serde | None:
@@ -325,7 +327,11 @@ class KStream(Generic[K, V]):
         if not self.needs_repartition:
             return self
         node = self.repartition_node(prefix, key or self.key_serde, value or self.value_serde, where)
-        return KStream(self.builder, self.builder.add(node), frozenset({node.name}))
+        if prefix != self.node.name:
+            return KStream(self.builder, self.builder.add(node), frozenset({node.name}))
+        if self._repartition is None:
+            self._repartition = self.builder.add(node)
+        return KStream(self.builder, self._repartition, frozenset({self._repartition.name}))
 
     def _stateless(
         self, operation: Any, function: Function | Expression, prefix: str, name: str | None, schema: plan.Schema
