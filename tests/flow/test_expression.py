@@ -118,6 +118,22 @@ def test_columns_give_what_single_records_give(expression: Expression, rows: lis
     agreed[0] += 1
 
 
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        pytest.param(timestamp < value["a"] // lit(0), [None, None], id="null divided by zero is null"),
+        pytest.param(key.length() < lit(7) // lit(2), [None, True], id="two literals"),
+        pytest.param(key.length() + lit(7) % lit(4), [None, 5], id="the rest of two literals"),
+        pytest.param(value["a"] // lit(2), [None, None], id="null divided by a literal"),
+    ],
+)
+def test_divisions_of_nulls_and_literals_are_computed_as_columns(expression: Expression, expected: list[Any]) -> None:
+    nothing = dict.fromkeys(FIELDS)
+    rows = [(None, nothing, 5), ("ab", nothing, 6)]
+    assert evaluate(expression, frame(rows)).to_pylist() == expected
+    assert [row(expression)(*each) for each in rows] == expected
+
+
 def test_most_of_them_were_computed_as_columns() -> None:
     assert agreed[0] > sum(agreed) // 2
 

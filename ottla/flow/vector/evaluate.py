@@ -100,15 +100,22 @@ def _longs(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """`//` and `%`: NumPy rounds as Python does, and says nothing of zeros."""
 
     def compute(a: Any, b: Any) -> Any:
-        valid = pc.and_(pc.is_valid(a), pc.is_valid(b))
         left, right = (np.atleast_1d(np.asarray(_filled(each))) for each in (a, b))
+        null = _nulls(a) | _nulls(b)
+        # Of null nothing is computed, also not by zero.
+        right = np.where(null, 1, right)
         if (right == 0).any() or ((right == -1) & (left == np.iinfo(np.int64).min)).any():
             raise ZeroDivisionError
-        mask = ~np.atleast_1d(np.asarray(valid))
-        found = function(left, right)
-        return pa.array(found, mask=np.broadcast_to(mask, found.shape))
+        found = pa.array(
+            function(left, right), mask=np.broadcast_to(null, np.broadcast_shapes(left.shape, right.shape))
+        )
+        return found[0] if isinstance(a, pa.Scalar) and isinstance(b, pa.Scalar) else found
 
     return compute
+
+
+def _nulls(a: Any) -> Any:
+    return np.atleast_1d(not a.is_valid if isinstance(a, pa.Scalar) else np.asarray(a.is_null()))
 
 
 def _filled(a: Any) -> Any:
