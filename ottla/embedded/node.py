@@ -67,6 +67,8 @@ class Node:
         settings: Mapping[str, object] | None = None,
         client_metrics: Callable[[ClientMetrics], None] | None = None,
     ) -> None:
+        if data is not None and not isinstance(data, str | os.PathLike):
+            raise TypeError(f"data is a directory, a str or a Path, not {data!r}; settings are given by settings=")
         self._client_metrics = client_metrics
         self._data = data
         self._temporary: str | None = None

@@ -241,3 +241,8 @@ def test_a_node_that_does_not_run_says_so() -> None:
     for ask in (lambda: node.bootstrap_servers, lambda: node.create_topic("t"), node.faults.drop_connections):
         with pytest.raises(OttlaError, match="not running"):
             ask()
+
+
+def test_settings_in_the_place_of_the_directory_are_refused() -> None:
+    with pytest.raises(TypeError, match="data is a directory, a str or a Path, not "):
+        ottla.Node({"num.partitions": 3})  # type: ignore[arg-type]
