@@ -52,6 +52,7 @@ class _Partition:
         self.topic_id = topic_id
         self.tp = TopicPartition("t" if topic_id == _TOPIC else "o", index)
         self.told: list[IsrAccepted | IsrRefused] = []
+        self.machine = SimpleNamespace(state=SimpleNamespace(isr=(4,)))
 
     def step(self, event: IsrAccepted | IsrRefused) -> None:
         self.told.append(event)
@@ -139,6 +140,7 @@ def test_an_answer_goes_to_its_partition() -> None:
     answer(_answered((two, ErrorCode.INELIGIBLE_REPLICA), (one, ErrorCode.NONE)))
     assert one.told == [IsrAccepted(first, 21, 31, (4, 5))]
     assert two.told == [IsrRefused(second, ErrorCode.INELIGIBLE_REPLICA)]
+    assert (scene.changes.expands, scene.changes.shrinks, scene.changes.failures) == (1, 0, 1)
     assert scene.loop.turn() == [], "nothing is left to ask"
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -228,7 +229,12 @@ def test_a_missing_source_topic_is_refused_at_the_start(
 def test_the_example_finds_the_stolen_cards(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     with ottla.Node() as node:
         fraud.main(node.bootstrap_servers)
-    assert capsys.readouterr().out.splitlines() == [
+    first, *found, cards, measure = capsys.readouterr().out.splitlines()
+    assert first == "1,752 payments of 100 cards; the program starts"
+    told = [re.fullmatch(r"suspicious: (card-\d+) at second \d+", line) for line in found]
+    assert {each.group(1) for each in told if each} == {"card-13", "card-29", "card-57", "card-88"}
+    assert None not in told
+    assert [cards, measure] == [
         "paid more than ten times in five minutes: card-13, card-29, card-57, card-88",
         "precision 0.75, recall 0.75",
     ]
