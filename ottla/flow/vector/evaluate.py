@@ -102,7 +102,7 @@ def _longs(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def compute(a: Any, b: Any) -> Any:
         left, right = (np.atleast_1d(np.asarray(_filled(each))) for each in (a, b))
         null = _nulls(a) | _nulls(b)
-        # Of null nothing is computed, also not by zero.
+        # A null has no result, whatever it is divided by.
         right = np.where(null, 1, right)
         if (right == 0).any() or ((right == -1) & (left == np.iinfo(np.int64).min)).any():
             raise ZeroDivisionError
