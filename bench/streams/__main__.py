@@ -87,7 +87,9 @@ def main() -> int:
     for failure in failures:
         _say(failure)
     if not options.quick:
-        (Path(options.out) / "streams.md").write_text(text)
+        out = Path(options.out)
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "streams.md").write_text(text)
     return 1 if failures else 0
 
 
