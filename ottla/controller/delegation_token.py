@@ -2,8 +2,8 @@
 
 Rules:
 - A token belongs to its owner, who may be another than the requester. Its owner and its renewers may renew and end it.
-- It ends at its expiry timestamp, which renewing moves, and at the latest at its max timestamp. Tokens that have ended
-  are removed every `delegation.token.expiry.check.interval.ms`.
+- A token ends at its expiry timestamp, which renewing moves, and at the latest at its max timestamp. Tokens that have
+  ended are removed every `delegation.token.expiry.check.interval.ms`.
 - Without `delegation.token.secret.key` every request is answered with DELEGATION_TOKEN_AUTH_DISABLED.
 
 Timestamps are wall time in ms. KIPs: 48, 373, 900.

@@ -6,7 +6,7 @@ r"""The server's half of OAUTHBEARER: the client's message, the answer to a toke
     c: \x01                                                and the sign-in ends
 
 Rules:
-- One message is one token: after a refusal only the byte 1 is heard.
+- A connection gives one token. After a refusal the node reads only the byte 1 that ends the exchange.
 - A session ends with its token (KIP-368). A token of more than 292 years is refused: 64 bits hold no more ns.
 - Extensions (KIP-342) are read and not used.
 

@@ -5,9 +5,9 @@ Rules:
 - A task with several partitions runs when each of them has a record waiting or is read to its end, as in Kafka Streams.
 - An error of the program (StreamsError) and a fence end the slot; after any other error the slot opens its tasks again
   from what was committed, for `PATIENCE_S` without progress.
-- It reads the application's plan beside its sources and ends when another run has written it (decision 0627). It reads
-  the plan once more after it has opened its tasks: a run that was written before is seen then, and a run that is
-  written later fences these tasks when it opens its own.
+- The worker reads the application's plan beside its sources and ends when another run has written it (decision 0627).
+  It reads the plan once more after it has opened its tasks: a run that was written before is seen then, and a run
+  that is written later fences these tasks when it opens its own.
 """
 
 from __future__ import annotations
