@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ottla.metadata.feature import METADATA_VERSIONS
+from ottla.metadata.feature import DIRECTORIES_FROM, METADATA_VERSIONS
 from ottla.wire.batch import read
 from ottla.wire.record import metadata as records
 from tests.interop import server as servers
@@ -114,6 +114,23 @@ def settle(side: Side) -> None:
         sleep(0.2)
 
 
+def _await_directories(side: Side) -> None:
+    """Until the broker has registered with its directories: a replica placed before has to be assigned to one later."""
+    deadline = monotonic() + _PATIENCE_S
+    while monotonic() < deadline:
+        written = [record for record, _ in _written(side)]
+        raised = [at for at, record in enumerate(written) if _level_of(record) >= DIRECTORIES_FROM]
+        if raised and any(isinstance(record, records.RegisterBrokerRecord) for record in written[raised[0] :]):
+            return
+        sleep(0.05)
+    raise AssertionError("the broker did not register its directories")
+
+
+def _level_of(record: Any) -> int:
+    raised = isinstance(record, records.FeatureLevelRecord) and record.name == "metadata.version"
+    return int(record.feature_level) if raised else 0
+
+
 def _await_broker(side: Side) -> None:
     """Until the broker takes topics: it may be fenced, or its directory cordoned, until its next heartbeats."""
     deadline = monotonic() + _PATIENCE_S
@@ -141,9 +158,9 @@ def note_records(side: Side) -> None:
     kinds: set[tuple[str, int]] = set()
     level = "bootstrap"
     for record, version in _written(side):
-        if isinstance(record, records.FeatureLevelRecord) and record.name == "metadata.version":
+        if raised_to := _level_of(record):
             side.note(f"records at {level}", sorted(kinds))
-            level, kinds = str(record.feature_level), set()
+            level, kinds = str(raised_to), set()
         elif type(record).__name__ not in _ANY_TIME and getattr(record, "cordoned_log_dirs", None) is None:
             # A cordon that is taken back at once may be over before a heartbeat says it.
             kinds.add((type(record).__name__, version))
@@ -156,8 +173,10 @@ def walk(levels: list[int]) -> Any:
         settle(side)
         look(side, "at-first")
         settle(side)
-        for level in levels:
+        for before, level in zip([_LEAST, *levels], levels, strict=False):
             update(side, "metadata.version", level, _UPGRADE)
+            if before < DIRECTORIES_FROM <= level:
+                _await_directories(side)
             settle(side)
             look(side, f"at-{level}")
             settle(side)
