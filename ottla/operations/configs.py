@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ottla.kernel.error import OttlaError
 from ottla.operations.nearest import nearest
+from ottla.settings.server.own import OwnSettings
 
 if TYPE_CHECKING:
     from ottla.client import Admin, ConfigResource
@@ -83,7 +84,9 @@ def check_there(ask: Admin, resource: ConfigResource) -> None:
 def _check_known(ask: Admin, resource: ConfigResource, names: Iterable[str]) -> None:
     if resource.type.name == "CLIENT_METRICS":
         return
-    known = sorted(ask.describe_config(resource))
+    known = sorted(
+        {*ask.describe_config(resource), *(OwnSettings.declared() if resource.type.name == "BROKER" else ())}
+    )
     for each in names:
         # Settings of one listener stand in no list.
         if each not in known and not each.startswith("listener.name."):

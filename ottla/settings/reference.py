@@ -13,6 +13,7 @@ from ottla.settings.client_metrics import ClientMetricsSettings
 from ottla.settings.group.settings import GroupSettings
 from ottla.settings.quota import AddressQuotas, ReplicationRates, UserQuotas
 from ottla.settings.schema import REQUIRED, ConfigType, Setting, Settings
+from ottla.settings.server.own import OwnSettings
 from ottla.settings.server.settings import ServerSettings
 from ottla.settings.server.unserved import STOPS
 from ottla.settings.since import since
@@ -41,6 +42,7 @@ def reference() -> str:
         [
             _HEAD,
             *_section("Servers", "server", "changes", ServerSettings),
+            *_section("Servers: Ottla's own", "own", "changes", OwnSettings),
             *_section("Topics", "topic", "without it", TopicSettings),
             *_section("Groups", "group", "without it", GroupSettings),
             *_section("Client metrics subscriptions (KIP-714)", "client-metrics", "without it", ClientMetricsSettings),

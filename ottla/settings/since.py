@@ -251,6 +251,8 @@ _RELEASES: Mapping[str, Mapping[str, str]] = {
         """,
         "4.2": "share.acquire.mode",
     },
+    # Apache Kafka has none of them.
+    "own": {},
     "client-metrics": {
         "3.7": "interval.ms match metrics",
     },

@@ -7,11 +7,13 @@ from ottla.settings.group.settings import GroupSettings
 from ottla.settings.quota import AddressQuotas, ReplicationRates, UserQuotas
 from ottla.settings.reference import reference
 from ottla.settings.schema import Settings
+from ottla.settings.server.own import OwnSettings
 from ottla.settings.server.settings import ServerSettings
 from ottla.settings.topic.settings import TopicSettings
 
 _KINDS: tuple[type[Settings], ...] = (
     ServerSettings,
+    OwnSettings,
     TopicSettings,
     GroupSettings,
     ClientMetricsSettings,

@@ -3,7 +3,8 @@
 Rules:
 - The nearest source wins: the topic or group, this broker, all brokers, server.properties, the default.
 - Asked about all brokers (the empty name), only what was set for all of them is shown.
-- An undeclared setting is shown as a secret, a listener's own setting as the one that it stands for.
+- An undeclared setting is shown as a secret, unless it is one of Ottla's own (`OwnSettings`).
+- A listener's own setting is shown as the one that it stands for.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ottla.settings.client_metrics import ClientMetricsSettings
 from ottla.settings.group.settings import GroupSettings
 from ottla.settings.quota import ReplicationRates
 from ottla.settings.schema import READ_ONLY, ConfigType, Setting, Settings, SettingSource, Synonym
+from ottla.settings.server.own import OwnSettings
 from ottla.settings.server.settings import ServerSettings
 from ottla.settings.topic.settings import TopicSettings
 
@@ -80,7 +82,7 @@ def describe_client_metrics(image: Image, name: str) -> list[Described]:
 
 def _given(server: ServerSettings, name: str, synonyms: list[Synonym]) -> Described:
     """A setting that was given: declared, a listener's own, or an unknown one that may be a secret."""
-    setting = server.behind(name)
+    setting = server.known(name)
     value, source = (synonyms[0].text, synonyms[0].source)
     if (rate := ReplicationRates.declared().get(name)) is not None:
         return Described(name, value, source, rate.type, synonyms=tuple(synonyms))
@@ -89,10 +91,17 @@ def _given(server: ServerSettings, name: str, synonyms: list[Synonym]) -> Descri
         value,
         source,
         _UNTYPED if setting is None else setting.type,
-        read_only=setting is None or setting.name != name,
+        read_only=_is_fixed(setting, name),
         sensitive=setting is None or setting.sensitive,
         synonyms=tuple(synonyms),
     )
+
+
+def _is_fixed(setting: Setting[Any] | None, name: str) -> bool:
+    """Kafka calls everything read-only that it does not declare under this very name; of our own the mode says it."""
+    if name in OwnSettings.declared():
+        return OwnSettings.declared()[name].mode == READ_ONLY
+    return setting is None or setting.name != name
 
 
 def _shown(settings: Settings) -> list[Setting[Any]]:

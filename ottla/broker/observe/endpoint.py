@@ -26,13 +26,14 @@ from ottla.broker.observe.requests import Requests
 from ottla.kernel.error import OttlaError
 from ottla.kernel.exposition import CONTENT_TYPE
 from ottla.net.listener import listening_socket
+from ottla.settings.server.own import OwnSettings
 
 if TYPE_CHECKING:
     from ottla.broker.metadata_node import MetadataNode
     from ottla.broker.node import BrokerNode
 
 _log = logging.getLogger("ottla.broker")
-SETTING = "metrics.listener"
+SETTING = OwnSettings.metrics_listener.name
 _CONNECTIONS_MAX = 32
 _REQUEST_BYTES_MAX = 8 << 10
 _PATIENCE_SECONDS = 10.0

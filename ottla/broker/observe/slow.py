@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.call.handler import Call, Handler, Times
 from ottla.broker.call.reply import Later
-from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.settings.server.own import OwnSettings
 from ottla.wire.api import ApiKey
 
 if TYPE_CHECKING:
@@ -34,27 +35,16 @@ if TYPE_CHECKING:
     from ottla.net.inbound import Slot
 
 _log = logging.getLogger("ottla.request.slow")
-SETTING = "slow.request.log.ms"
+SETTING = OwnSettings.slow_request_log_ms.name
 _LINES_A_SECOND = 10
 _TEXT_MAX = 80
-_MS_MAX = 24 * 3_600_000
 _WAITS_ON_REQUEST = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
 
 
 def parse(text: str | None) -> float | None:
-    """Milliseconds, or None where slow requests are not logged. OttlaError where it is neither a number nor -1."""
-    if text is None or text.strip() == "-1":
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1
-    if not 0 <= value <= _MS_MAX:
-        raise OttlaError(
-            f"invalid value {text} for configuration {SETTING}: milliseconds from 0 to {_MS_MAX} are expected, or -1 "
-            "for no log of slow requests"
-        )
-    return value
+    """Milliseconds, or None where slow requests are not logged. OttlaError where the setting does not take it."""
+    value = -1.0 if text is None else OwnSettings.slow_request_log_ms.parse(text)
+    return None if value == -1 else value
 
 
 class SlowRequests:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +15,7 @@ from ottla.operations.nearest import nearest
 
 if TYPE_CHECKING:
     from ottla.client import ConfigResource
-    from ottla.settings.schema import Setting, Settings
+    from ottla.settings.schema import Setting
 
 #: The kinds that this package declares.
 _KINDS = ("topic", "broker", "group")
@@ -69,7 +70,7 @@ def complete_setting(context: click.Context, _: click.Parameter, incomplete: str
     if kind not in _KINDS or "=" in incomplete:
         return []
     equals = "=" if context.command.name in ("set", "create") else ""
-    names = (each.name for each in _declared(kind).declared().values() if not each.internal)
+    names = (each.name for each in _declared(kind).values() if not each.internal)
     return sorted(f"{name}{equals}" for name in names if name.startswith(incomplete))
 
 
@@ -180,12 +181,12 @@ def explain(pattern: str, kind: str | None, as_json: bool) -> None:
         (each, setting)
         for each in _KINDS
         if kind in (None, each)
-        for setting in _declared(each).declared().values()
+        for setting in _declared(each).values()
         if not setting.internal and (pattern in setting.name or pattern.lower() in setting.doc.lower())
     ]
     exact = [(each, setting) for each, setting in found if setting.name == pattern]
     if not found:
-        names = sorted(name for each in _KINDS for name in _declared(each).declared())
+        names = sorted(name for each in _KINDS for name in _declared(each))
         raise OttlaError(f"no setting has {pattern} in its name or its meaning{nearest(pattern, names)}")
     if as_json:
         screen.document([_about(each, setting) for each, setting in exact or found])
@@ -232,12 +233,15 @@ def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     screen.table([*columns, screen.Column("value")], lines, empty="nothing is set")
 
 
-def _declared(kind: str) -> type[Settings]:
+def _declared(kind: str) -> Mapping[str, Setting[Any]]:
     from ottla.settings.group.settings import GroupSettings
+    from ottla.settings.server.own import OwnSettings
     from ottla.settings.server.settings import ServerSettings
     from ottla.settings.topic.settings import TopicSettings
 
-    return {"topic": TopicSettings, "broker": ServerSettings, "group": GroupSettings}[kind]
+    if kind == "broker":
+        return {**ServerSettings.declared(), **OwnSettings.declared()}
+    return (TopicSettings if kind == "topic" else GroupSettings).declared()
 
 
 def _shown_default(setting: Setting[Any]) -> str:

@@ -45,6 +45,7 @@ from ottla.settings.server.group import GroupDeclaration
 from ottla.settings.server.network import NetworkDeclaration
 from ottla.settings.server.node import NodeDeclaration
 from ottla.settings.server.oauth import OauthDeclaration
+from ottla.settings.server.own import OwnSettings
 from ottla.settings.server.remote import RemoteDeclaration
 from ottla.settings.server.replication import ReplicationDeclaration
 from ottla.settings.server.security import SecurityDeclaration
@@ -100,10 +101,6 @@ _UNDECLARED = frozenset(
         "auto.include.jmx.reporter",
         # Kafka's system property: where the keys of tokens may be read.
         "org.apache.kafka.sasl.oauthbearer.allowed.urls",
-        # Ottla's own: where a node shows its metrics.
-        "metrics.listener",
-        # The log of slow requests.
-        "slow.request.log.ms",
     }
 )
 _UNDECLARED_PREFIXES = (
@@ -195,7 +192,7 @@ class ServerSettings(
     @classmethod
     def check(cls, name: str, value: str | None, *, per_broker: bool) -> None:
         """May this be set while nodes run? Raises KafkaError(INVALID_REQUEST or INVALID_CONFIG) when it may not."""
-        setting = cls.behind(name)
+        setting = cls.known(name)
         own = _OF_LISTENER.fullmatch(name)
         if setting is not None:  # What Kafka does not know may belong to a plug-in.
             if setting.name == name and setting.mode == READ_ONLY:
@@ -218,6 +215,11 @@ class ServerSettings(
             return declared.get(name)
         return declared.get(next((each for each in _OF_MECHANISM if own[1].endswith(each)), own[1]))
 
+    @classmethod
+    def known(cls, name: str) -> Setting[Any] | None:
+        """The same, or Ottla's own setting of this name. None: the setting may be a plug-in's."""
+        return cls.behind(name) or OwnSettings.declared().get(name)
+
     def undeclared(self) -> list[str]:
         """The names that were given and not declared: listeners' own settings, those of plug-ins."""
         return sorted({name for layer in self._layers for name in layer.texts} - self.declared().keys())
@@ -228,7 +230,7 @@ class ServerSettings(
 
     def unknown(self) -> list[str]:
         """The names that were given and that belong to nothing Kafka knows: it takes them and does nothing."""
-        given = [name for name in self.undeclared() if name not in _UNDECLARED and self.behind(name) is None]
+        given = [name for name in self.undeclared() if name not in _UNDECLARED and self.known(name) is None]
         return [name for name in given if not name.startswith(_UNDECLARED_PREFIXES) or nearest(name, self.declared())]
 
     def of_listener(self, listener: str, name: str) -> Any:
@@ -254,7 +256,7 @@ class ServerSettings(
 
         As Kafka does it, what stands before this name's own first value is left out: it belongs to another name.
         """
-        setting = self.behind(name)
+        setting = self.known(name)
         hidden = name not in ReplicationRates.declared() and (setting is None or setting.sensitive)
         names = _SYNONYMS.get(name, (name,))
         if setting is not None and setting.name != name:

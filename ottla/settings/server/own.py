@@ -1,0 +1,34 @@
+"""Settings of a server that Ottla has and Apache Kafka does not declare. They are checked and shown as Kafka's own are.
+
+Kafka takes any undeclared name and hides its value, since it may be a plug-in's secret; these are known.
+"""
+
+from __future__ import annotations
+
+from ottla.kernel.validators import Between
+from ottla.settings.schema import CLUSTER_WIDE, LOW, READ_ONLY, Settings, double, string
+
+_DAY_MS = 24 * 3_600_000
+
+
+class OwnSettings(Settings):
+    """Declared for their checks and their documentation; a node reads the text where it needs it."""
+
+    kind = "server setting"
+
+    metrics_listener = string(
+        "metrics.listener",
+        None,
+        "HOST:PORT where the node shows /metrics, /health and /ready over HTTP; nothing listens without it.",
+        None,
+        LOW,
+        READ_ONLY,
+    )
+    slow_request_log_ms = double(
+        "slow.request.log.ms",
+        -1.0,
+        "Requests that take as many milliseconds or longer have a line in the log. -1: no log of slow requests.",
+        Between(0, _DAY_MS, other=-1),
+        LOW,
+        CLUSTER_WIDE,
+    )
