@@ -70,6 +70,16 @@ class AclOperation(IntEnum):
     TWO_PHASE_COMMIT = 15
 
 
+def authorized_operations(bits: int) -> frozenset[AclOperation] | None:
+    """The operations whose bits are set in a reply (KIP-430); None when the broker was not asked for them.
+
+    Bits of operations that this version does not know are left out.
+    """
+    if bits == _NOT_ASKED:
+        return None
+    return frozenset(each for each in AclOperation if each > AclOperation.ALL and bits >> each & 1)
+
+
 class AclPermission(IntEnum):
     """May it, or may it not? DENY wins. ANY is for filters."""
 
@@ -78,6 +88,8 @@ class AclPermission(IntEnum):
     ALLOW = 3
 
 
+#: "Authorized operations" of a reply to a request that did not ask for them.
+_NOT_ASKED = -(1 << 31)
 #: The operations that each kind knows: the bits of "authorized operations" (KIP-430).
 OPERATIONS = {
     AclResource.TOPIC: (3, 4, 5, 6, 7, 8, 10, 11),

@@ -16,7 +16,9 @@ from ottla.client import (
     ScramCredential,
     ScramDeletion,
     ScramMechanism,
+    TopicPartition,
 )
+from ottla.security.acl import OPERATIONS
 from tests.client.conftest import eventually, refusal, serves
 
 #: How a cluster says that it does not do this: it does not know the request, or it is switched off.
@@ -33,6 +35,18 @@ def test_a_cluster_without_an_authorizer_says_so(admin: Admin, name: str) -> Non
     assert refusal(admin.describe_acls) in NOT_HERE
     assert refusal(lambda: admin.create_acls([acl]).check()) in NOT_HERE
     assert refusal(lambda: admin.delete_acls([AclFilter(name=name)]).check()) in NOT_HERE
+
+
+def test_what_a_principal_may_do_is_told_when_it_is_asked_for(admin: Admin, topic: str, name: str) -> None:
+    """Without an authorizer: each operation that the kind of resource knows."""
+    admin.alter_group_offsets(name, {TopicPartition(topic, 0): 0}).check()
+    for asked in (False, True):
+        told = {
+            AclResource.TOPIC: admin.describe_topic(topic, include_authorized_operations=asked).authorized_operations,
+            AclResource.GROUP: admin.describe_group(name, include_authorized_operations=asked).authorized_operations,
+            AclResource.CLUSTER: admin.describe_cluster(include_authorized_operations=asked).authorized_operations,
+        }
+        assert told == {kind: set(map(AclOperation, OPERATIONS[kind])) if asked else None for kind in told}
 
 
 def test_quotas_are_set_found_by_their_parts_and_taken_away(admin: Admin, name: str) -> None:

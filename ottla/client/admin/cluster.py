@@ -20,6 +20,7 @@ from ottla.client.connection.metadata import ClusterNode
 from ottla.kernel.client_error import check, error_of
 from ottla.kernel.error import KafkaError
 from ottla.kernel.ids import METADATA_TOPIC, NO_UUID, TopicPartition, Uuid
+from ottla.security.acl import authorized_operations
 from ottla.wire.api import ApiKey
 from ottla.wire.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
 from ottla.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -45,10 +46,15 @@ from ottla.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesReque
 class ClusterCalls(Calls):
     """The part of `AsyncAdmin` about the cluster."""
 
-    async def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
-        """Cluster id and live brokers, with those that are fenced if asked for."""
+    async def describe_cluster(
+        self, *, include_fenced: bool = False, include_authorized_operations: bool = False
+    ) -> ClusterDescription:
+        """Cluster id and live brokers; if asked for, those that are fenced, and what the principal may do."""
         response = await self._any(
-            DescribeClusterRequest(include_fenced_brokers=include_fenced),
+            DescribeClusterRequest(
+                include_fenced_brokers=include_fenced,
+                include_cluster_authorized_operations=include_authorized_operations,
+            ),
             DescribeClusterResponse,
             lambda answer: check(answer.error_code, answer.error_message),
         )
@@ -57,7 +63,8 @@ class ClusterCalls(Calls):
         controller = next((node for node in nodes if node.id == response.controller_id), None)
         fenced = frozenset(one.broker_id for one in response.brokers if one.is_fenced)
         ordered = tuple(sorted(nodes, key=lambda node: node.id))
-        return ClusterDescription(response.cluster_id, controller, ordered, fenced)
+        operations = authorized_operations(response.cluster_authorized_operations)
+        return ClusterDescription(response.cluster_id, controller, ordered, fenced, operations)
 
     async def unregister_broker(self, broker: int) -> None:
         """Forget a broker that will not come back. BROKER_ID_NOT_REGISTERED if there is none."""

@@ -24,6 +24,7 @@ from ottla.client.connection.metadata import ClusterNode
 from ottla.kernel.client_error import check, error_of
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
+from ottla.security.acl import authorized_operations
 from ottla.wire.api import ApiKey
 from ottla.wire.api import consumer_group_describe as modern
 from ottla.wire.api import describe_groups as classic
@@ -71,32 +72,39 @@ class GroupCalls(OffsetCalls):
                 )
         return [found[group] for group in sorted(found)]
 
-    async def describe_groups(self, groups: Iterable[str]) -> Results[str, GroupDescription]:
-        """State, members and assignments of classic and consumer groups. GROUP_ID_NOT_FOUND if there is none."""
+    async def describe_groups(
+        self, groups: Iterable[str], *, include_authorized_operations: bool = False
+    ) -> Results[str, GroupDescription]:
+        """State, members and assignments of classic and consumer groups. GROUP_ID_NOT_FOUND if there is none.
+
+        With `include_authorized_operations`, also what the principal may do with each group.
+        """
         found: dict[str, GroupDescription | KafkaError] = {}
         for group in groups:
             try:
-                found[group] = await self.describe_group(group)
+                found[group] = await self.describe_group(
+                    group, include_authorized_operations=include_authorized_operations
+                )
             except KafkaError as error:
                 found[group] = error
         return collect(found)
 
-    async def describe_group(self, group: str) -> GroupDescription:
+    async def describe_group(self, group: str, *, include_authorized_operations: bool = False) -> GroupDescription:
         """Describe a single group."""
+        asked = include_authorized_operations
 
         async def attempt(connection: BrokerConnection) -> GroupDescription:
             node = self._node_of(group)
             if connection.supports(ApiKey.CONSUMER_GROUP_DESCRIBE):
-                request = modern.ConsumerGroupDescribeRequest(group_ids=[group])
+                request = modern.ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=asked)
                 answer = await self._on(connection, request, modern.ConsumerGroupDescribeResponse)
                 described = answer.groups[0]
                 # A classic group is "not found" among the consumer groups.
                 if described.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
                     check(described.error_code, described.error_message)
                     return _modern_group(described, node)
-            old = await self._on(
-                connection, classic.DescribeGroupsRequest(groups=[group]), classic.DescribeGroupsResponse
-            )
+            older = classic.DescribeGroupsRequest(groups=[group], include_authorized_operations=asked)
+            old = await self._on(connection, older, classic.DescribeGroupsResponse)
             check(old.groups[0].error_code, old.groups[0].error_message)
             if old.groups[0].group_state == "Dead":
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group}")
@@ -319,6 +327,7 @@ def _modern_group(group: modern.DescribedGroup, node: ClusterNode) -> GroupDescr
         node,
         group.group_epoch,
         group.assignment_epoch,
+        authorized_operations=authorized_operations(group.authorized_operations),
     )
 
 
@@ -357,6 +366,7 @@ def _classic_group(group: classic.DescribedGroup, node: ClusterNode) -> GroupDes
         tuple(members),
         node,
         protocol_type=group.protocol_type,
+        authorized_operations=authorized_operations(group.authorized_operations),
     )
 
 

@@ -17,6 +17,7 @@ from ottla.client.connection.metadata import ClusterNode
 from ottla.kernel.error import KafkaError
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import TopicPartition, Uuid
+from ottla.security.acl import AclOperation
 
 #: A setting's value as callers may give it; it travels as text, a list with commas.
 ConfigValue = str | bool | int | float | Sequence[str]
@@ -147,6 +148,8 @@ class TopicDescription:
     id: Uuid
     internal: bool
     partitions: tuple[PartitionDescription, ...]
+    #: What the principal may do with it (KIP-430); None unless it was asked for.
+    authorized_operations: frozenset[AclOperation] | None = None
 
 
 # ---- offsets
@@ -310,6 +313,8 @@ class GroupDescription:
     epoch: int | None = None
     assignment_epoch: int | None = None
     protocol_type: str = "consumer"
+    #: What the principal may do with it (KIP-430); None unless it was asked for.
+    authorized_operations: frozenset[AclOperation] | None = None
 
 
 @frozen
@@ -342,6 +347,8 @@ class ClusterDescription:
     nodes: tuple[ClusterNode, ...]
     #: Which of them are fenced; only when these were asked for.
     fenced: frozenset[int] = frozenset()
+    #: What the principal may do with it (KIP-430); None unless it was asked for.
+    authorized_operations: frozenset[AclOperation] | None = None
 
 
 @frozen

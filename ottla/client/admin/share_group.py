@@ -12,6 +12,7 @@ from ottla.kernel.client_error import check, error_of
 from ottla.kernel.error import KafkaError
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import TopicPartition
+from ottla.security.acl import authorized_operations
 from ottla.wire.api.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -44,11 +45,14 @@ class ShareOffset:
 class ShareGroupCalls(GroupCalls):
     """The part of `AsyncAdmin` about share groups."""
 
-    async def describe_share_group(self, group: str) -> GroupDescription:
+    async def describe_share_group(
+        self, group: str, *, include_authorized_operations: bool = False
+    ) -> GroupDescription:
         """State and members of a share group; its partitions are shared, so many members have the same."""
+        asked = include_authorized_operations
 
         async def attempt(connection: BrokerConnection) -> GroupDescription:
-            request = ShareGroupDescribeRequest(group_ids=[group])
+            request = ShareGroupDescribeRequest(group_ids=[group], include_authorized_operations=asked)
             response = await self._on(connection, request, ShareGroupDescribeResponse)
             one = response.groups[0]
             check(one.error_code, one.error_message)
@@ -80,6 +84,7 @@ class ShareGroupCalls(GroupCalls):
                 one.group_epoch,
                 one.assignment_epoch,
                 protocol_type="share",
+                authorized_operations=authorized_operations(one.authorized_operations),
             )
 
         return await self._coordinator(group, attempt)

@@ -9,6 +9,7 @@ from ottla.client.connection.connection import BrokerConnection
 from ottla.client.connection.metadata import ClusterNode
 from ottla.kernel.client_error import check
 from ottla.kernel.frozen import frozen
+from ottla.security.acl import AclOperation, authorized_operations
 from ottla.wire.api.streams_group_describe import (
     Assignment,
     StreamsGroupDescribeRequest,
@@ -68,16 +69,21 @@ class StreamsGroupDescription:
     subtopologies: tuple[SubtopologyDescription, ...]
     members: tuple[StreamsMemberDescription, ...]
     coordinator: ClusterNode
+    #: What the principal may do with it (KIP-430); None unless it was asked for.
+    authorized_operations: frozenset[AclOperation] | None = None
 
 
 class StreamsGroupCalls(ShareGroupCalls):
     """The part of `AsyncAdmin` about streams groups."""
 
-    async def describe_streams_group(self, group: str) -> StreamsGroupDescription:
+    async def describe_streams_group(
+        self, group: str, *, include_authorized_operations: bool = False
+    ) -> StreamsGroupDescription:
         """State, topology and members of a streams group. GROUP_ID_NOT_FOUND if there is none."""
+        asked = include_authorized_operations
 
         async def attempt(connection: BrokerConnection) -> StreamsGroupDescription:
-            request = StreamsGroupDescribeRequest(group_ids=[group])
+            request = StreamsGroupDescribeRequest(group_ids=[group], include_authorized_operations=asked)
             response = await self._on(connection, request, StreamsGroupDescribeResponse)
             one = response.groups[0]
             check(one.error_code, one.error_message)
@@ -114,6 +120,7 @@ class StreamsGroupCalls(ShareGroupCalls):
                     for member in one.members
                 ),
                 self._node_of(group),
+                authorized_operations(one.authorized_operations),
             )
 
         return await self._coordinator(group, attempt)

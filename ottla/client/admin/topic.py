@@ -21,6 +21,7 @@ from ottla.kernel.argument import config_texts
 from ottla.kernel.client_error import check, error_of
 from ottla.kernel.error import KafkaError
 from ottla.kernel.ids import NO_UUID, TopicPartition, Uuid
+from ottla.security.acl import authorized_operations
 from ottla.wire.api import ApiKey
 from ottla.wire.api.create_partitions import (
     CreatePartitionsAssignment,
@@ -72,21 +73,27 @@ class TopicCalls(Calls):
         ]
         return sorted(found, key=lambda topic: topic.name)
 
-    async def describe_topics(self, names: Iterable[str]) -> Results[str, TopicDescription]:
-        """The partitions of these topics with leaders, replicas and in-sync replicas."""
+    async def describe_topics(
+        self, names: Iterable[str], *, include_authorized_operations: bool = False
+    ) -> Results[str, TopicDescription]:
+        """The partitions of these topics with leaders, replicas and in-sync replicas.
+
+        With `include_authorized_operations`, also what the principal may do with each topic.
+        """
+        asked = include_authorized_operations
 
         async def attempt(left: list[str]) -> dict[str, TopicDescription | KafkaError]:
             connection = await self._cluster.any()
             if connection.supports(ApiKey.DESCRIBE_TOPIC_PARTITIONS):
-                return await self._paged(connection, left)
-            response = await self._metadata(left)
+                return await self._paged(connection, left, asked=asked)
+            response = await self._metadata(left, asked=asked)
             return {topic.name: self._described(topic) for topic in response.topics if topic.name is not None}
 
         return await self._each(names, attempt)
 
-    async def describe_topic(self, name: str) -> TopicDescription:
+    async def describe_topic(self, name: str, *, include_authorized_operations: bool = False) -> TopicDescription:
         """Describe a single topic. UNKNOWN_TOPIC_OR_PARTITION if it does not exist."""
-        return (await self.describe_topics([name]))[name]
+        return (await self.describe_topics([name], include_authorized_operations=include_authorized_operations))[name]
 
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False
@@ -193,10 +200,11 @@ class TopicCalls(Calls):
                 found[partition] = error_of(result.error_code, result.error_message)
         return collect(found)
 
-    async def _metadata(self, names: list[str] | None) -> MetadataResponse:
+    async def _metadata(self, names: list[str] | None, *, asked: bool = False) -> MetadataResponse:
         request = MetadataRequest(
             topics=None if names is None else [MetadataRequestTopic(name=name) for name in names],
             allow_auto_topic_creation=False,
+            include_topic_authorized_operations=asked,
         )
         response = await self._any(request, MetadataResponse)
         self._cluster.metadata.add_nodes(
@@ -204,7 +212,9 @@ class TopicCalls(Calls):
         )
         return response
 
-    async def _paged(self, connection: BrokerConnection, names: list[str]) -> dict[str, TopicDescription | KafkaError]:
+    async def _paged(
+        self, connection: BrokerConnection, names: list[str], *, asked: bool
+    ) -> dict[str, TopicDescription | KafkaError]:
         await self._cluster.update()
         found: dict[str, list[DescribeTopicPartitionsResponseTopic]] = {}
         cursor: Cursor | None = None
@@ -219,9 +229,11 @@ class TopicCalls(Calls):
                 found.setdefault(topic.name or "", []).append(topic)
             cursor = response.next_cursor
             if cursor is None:
-                return {name: self._from_pages(pages) for name, pages in found.items()}
+                return {name: self._from_pages(pages, asked=asked) for name, pages in found.items()}
 
-    def _from_pages(self, pages: list[DescribeTopicPartitionsResponseTopic]) -> TopicDescription | KafkaError:
+    def _from_pages(
+        self, pages: list[DescribeTopicPartitionsResponseTopic], *, asked: bool
+    ) -> TopicDescription | KafkaError:
         first = pages[0]
         if error := error_of(first.error_code, f"topic {first.name}"):
             return error
@@ -231,13 +243,18 @@ class TopicCalls(Calls):
             for one in page.partitions
         ]
         partitions.sort(key=lambda one: one.partition)
-        return TopicDescription(first.name or "", Uuid(bytes(first.topic_id)), first.is_internal, tuple(partitions))
+        # This API always tells them.
+        operations = authorized_operations(first.topic_authorized_operations) if asked else None
+        name, topic_id = first.name or "", Uuid(bytes(first.topic_id))
+        return TopicDescription(name, topic_id, first.is_internal, tuple(partitions), operations)
 
     def _described(self, topic: MetadataResponseTopic) -> TopicDescription | KafkaError:
         if error := error_of(topic.error_code, f"topic {topic.name}"):
             return error
         partitions = [self._partition(one) for one in sorted(topic.partitions, key=lambda one: one.partition_index)]
-        return TopicDescription(topic.name or "", Uuid(bytes(topic.topic_id)), topic.is_internal, tuple(partitions))
+        operations = authorized_operations(topic.topic_authorized_operations)
+        name, topic_id = topic.name or "", Uuid(bytes(topic.topic_id))
+        return TopicDescription(name, topic_id, topic.is_internal, tuple(partitions), operations)
 
     def _partition(
         self,

@@ -3,10 +3,13 @@
 import os
 import random
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
+from ottla.client import Acl, AclFilter, AclOperation, AclResource, Admin, PatternType
+from tests.client.conftest import eventually
 from tests.interop import server as servers
 from tests.interop.apache_tool import ApacheTools
 from tests.interop.oracle.asked import GROUPS, IDS, RANDOM, REQUESTS, TOPICS
@@ -284,6 +287,41 @@ def test_offsets_of_hidden_topics_are_answered_alike(pair: Oracle) -> None:
             actor.close()
 
     pair.compare(script)
+
+
+def test_our_admin_client_is_told_what_its_principal_may_do(both: tuple[SaslServer, SaslServer]) -> None:
+    rules = [
+        Acl(AclResource.TOPIC, "orders", "User:cid", AclOperation.READ),
+        Acl(AclResource.TOPIC, "ord", "User:cid", AclOperation.ALTER_CONFIGS, pattern=PatternType.PREFIXED),
+        Acl(AclResource.GROUP, "app", "User:cid", AclOperation.DESCRIBE),
+        Acl(AclResource.CLUSTER, "kafka-cluster", "User:cid", AclOperation.ALTER),
+    ]
+    for server in both:
+        signed_in = {
+            "bootstrap.servers": server.sasl,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "cid",
+            "sasl.password": USERS["cid"],
+        }
+        with Admin(server.bootstrap) as root, Admin(signed_in) as admin:
+            root.delete_acls([AclFilter()]).check()
+            root.create_acls(rules).check()
+            eventually(partial(_are_rules, root, rules))
+            found = [
+                admin.describe_topic("orders", include_authorized_operations=True).authorized_operations,
+                admin.describe_group("app", include_authorized_operations=True).authorized_operations,
+                admin.describe_cluster(include_authorized_operations=True).authorized_operations,
+            ]
+        reading = frozenset(
+            {AclOperation.READ, AclOperation.DESCRIBE, AclOperation.ALTER_CONFIGS, AclOperation.DESCRIBE_CONFIGS}
+        )
+        altering = frozenset({AclOperation.ALTER, AclOperation.DESCRIBE})
+        assert found == [reading, frozenset({AclOperation.DESCRIBE}), altering], server.name
+
+
+def _are_rules(admin: Admin, rules: list[Acl]) -> bool:
+    return len(admin.describe_acls()) == len(rules)
 
 
 def test_kafka_acls_says_the_same(both: tuple[SaslServer, SaslServer]) -> None:
