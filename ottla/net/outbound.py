@@ -15,7 +15,8 @@ Rules:
 - A peer that breaks the protocol (a frame too long, garbage, an id that was never sent) loses this connection.
 - `done` is always called from the loop, never from within `ask` or `close`, and never twice.
 
-Not obvious: names are looked up on a thread, and their addresses are tried in turn, one an attempt.
+Not obvious: names are looked up on a thread, and their addresses are tried in turn, one an attempt. `PeerRefused` is
+told when the last of them refuses and all others did.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from typing import Any
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.ports import Rng
 from ottla.net.answer_frames import AnswerFrames
-from ottla.net.peer import Disconnected, Done, Expired, NotOffered, OutboundOptions, Unanswered
+from ottla.net.peer import Disconnected, Done, Expired, NotOffered, OutboundOptions, PeerRefused, Unanswered
 from ottla.net.request import FIRST_VERSION, PeerVersions, api_of, decoded, encoded, first_request, second_version
 from ottla.wire.api import API, Api, ApiKey
 from ottla.wire.api.api_versions import ApiVersionsResponse
@@ -81,6 +82,8 @@ class Outbound:
         self._options = options or OutboundOptions()
         self._new_socket = new_socket
         self._addresses: deque[str] = deque()
+        #: Did every attempt since the addresses were found end with ECONNREFUSED?
+        self._all_refuse = True
         self._is_looking_up = False
         self._sock: socket.socket | None = None
         #: The socket's descriptor, for as long as there is one.
@@ -154,6 +157,7 @@ class Outbound:
         self._setup = self._loop.call_later(self._setup_seconds(), self._setup_expired)
         if self._addresses:
             return self._dial()
+        self._all_refuse = True
         family = _family_of(self.host)
         if family is not None:
             self._addresses.append(self.host)
@@ -192,7 +196,7 @@ class Outbound:
         except OSError as error:
             return self._failed(error.strerror or str(error))
         if code not in (0, errno.EINPROGRESS):
-            return self._failed(os.strerror(code))
+            return self._failed(os.strerror(code), code)
         self._loop.add_writer(self._fd, self._decided)
         self._writing = True
         return None
@@ -202,7 +206,7 @@ class Outbound:
         assert self._sock is not None
         code = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
-            return self._failed(os.strerror(code))
+            return self._failed(os.strerror(code), code)
         self._loop.remove_writer(self._fd)
         self._writing = False
         return self._connected()
@@ -254,13 +258,16 @@ class Outbound:
         """Seconds: `ms` give or take a fifth."""
         return ms * (1 + _JITTER * (2 * self._rng.random() - 1)) / 1000
 
-    def _failed(self, why: str) -> None:
-        """No connection came of it: everyone who waits is told, and the next attempt waits longer."""
+    def _failed(self, why: str, code: int = 0) -> None:
+        """No connection came of it (`code`: the errno): tell everyone who waits; the next attempt waits longer."""
+        self._all_refuse = self._all_refuse and code == errno.ECONNREFUSED
         options = self._options
         backoff_ms = min(options.backoff_max_ms, options.backoff_ms << min(self._failures, 16))
         self._failures += 1
         self._not_before = self._loop.time() + self._jittered(backoff_ms)
-        self._end(f"cannot be reached: {why}")
+        self._end(
+            f"cannot be reached: {why}", PeerRefused if self._all_refuse and not self._addresses else Disconnected
+        )
 
     # ---- out
 
@@ -368,7 +375,7 @@ class Outbound:
         self._not_before = self._loop.time() + self._jittered(self._options.backoff_ms)
         return self._end(why)
 
-    def _end(self, why: str) -> None:
+    def _end(self, why: str, kind: type[Disconnected] = Disconnected) -> None:
         """There is no connection any more: tell everyone."""
         self.last_failure = why
         if self._setup is not None:
@@ -388,7 +395,7 @@ class Outbound:
         for asked in sent:
             self._give_up(asked, Disconnected(self._say(why), was_sent=True))
         for asked in waiting:
-            self._give_up(asked, Disconnected(self._say(why), was_sent=False))
+            self._give_up(asked, kind(self._say(why), was_sent=False))
 
     def _give_up(self, asked: OutboundRequest, why: Unanswered) -> None:
         if asked.timer is not None:

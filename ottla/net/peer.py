@@ -23,6 +23,10 @@ class Disconnected(Unanswered):
     """There is no connection, or it broke before the answer came."""
 
 
+class PeerRefused(Disconnected):
+    """Every address of the peer refuses connections: its machine runs, and no process listens there."""
+
+
 class Expired(Unanswered):
     """The answer did not come in time."""
 

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from ottla.net.handshake import Handshake
 from ottla.net.outbound import Outbound, OutboundRequest
+from ottla.net.peer import Disconnected
 from ottla.net.request import PeerVersions, api_of
 from ottla.net.tls import TlsSocket, tls_reason
 from ottla.security.node_login import NodeLogin
@@ -157,9 +158,9 @@ class SecuredOutbound(Outbound):
 
     # ---- ends
 
-    def _end(self, why: str) -> None:
+    def _end(self, why: str, kind: type[Disconnected] = Disconnected) -> None:
         if self._handshake is not None:
             self._handshake.cancel()
             self._handshake = None
-        super()._end(why)
+        super()._end(why, kind)
         self._tls = self._exchange = self._renew_at = None

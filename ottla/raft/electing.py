@@ -5,6 +5,7 @@ Rules:
   epoch. It is saved before it is told.
 - The question before the vote raises no epoch and saves nothing. A follower that has fetched from its leader says no:
   the leader lives (KIP-996).
+- Of two voters that ask each other before the vote one goes on (decision 0653).
 - A leader without a majority of fetching voters for 1.5 fetch timeouts resigns: it could commit nothing anyway.
 - A leader that resigns names its successors, the longest log first; each waits longer than the one before it.
 
@@ -36,7 +37,7 @@ from ottla.raft.role import (
     Unattached,
     Voter,
 )
-from ottla.raft.voters import find_node
+from ottla.raft.voters import find_node, find_voter
 from ottla.wire.api import begin_quorum_epoch, end_quorum_epoch, vote
 
 _ENDPOINTS_FROM = 1
@@ -155,7 +156,24 @@ class Electing:
         granted = self._grants(candidate, is_long=is_long, is_question=partition.pre_vote)
         if granted and not partition.pre_vote and member.role.voted is None:
             member.vote_for(candidate)
-        return self._respond(event, ErrorCode.NONE, granted=granted)
+        self._respond(event, ErrorCode.NONE, granted=granted)
+        if partition.pre_vote and isinstance(member.role, Prospective):
+            self._compare(member.role, candidate, (last_epoch, partition.last_offset))
+        return None
+
+    def _compare(self, role: Prospective, candidate: Voter, its_log: tuple[int, int]) -> None:
+        """Another voter asks, as this one does: the one with the longer log goes on, with equal logs the lower id.
+
+        The one that goes on asks again if it was refused: the other one may have had the leader then.
+        """
+        member = self._member
+        own_log = member.log.last_epoch, member.log.end_offset
+        if find_voter(member.voters.last, candidate) is None or not member.may_lead:
+            return
+        if its_log > own_log or (its_log == own_log and candidate.node_id < member.me.node_id):
+            self.give_up(role)
+        elif its_log < own_log:
+            member.become_prospective()
 
     def _grants(self, candidate: Voter, *, is_long: bool, is_question: bool) -> bool:
         role = self._member.role

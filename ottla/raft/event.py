@@ -115,10 +115,14 @@ class ResponseReceived:
 
 @frozen
 class RequestFailed:
-    """A `Send` got no answer. UNSUPPORTED_VERSION if the peer has no version that can say it."""
+    """A `Send` got no answer. UNSUPPORTED_VERSION if the peer has no version that can say it.
+
+    `is_refused`: the peer's machine says that no process listens at any of its addresses.
+    """
 
     ticket: int
     error: ErrorCode = ErrorCode.BROKER_NOT_AVAILABLE
+    is_refused: bool = False
 
 
 @frozen

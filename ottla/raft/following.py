@@ -5,6 +5,7 @@ Rules:
 - A node that may vote syncs its log before it fetches again: its fetch says what it has durable.
 - The high watermark here is the leader's, but never above our own end.
 - Nothing that is committed is truncated, or replaced by an older snapshot; a leader that asks for it is not obeyed.
+- A leader that answered fetches and now refuses connections is dead: a voter asks for votes at once (decision 0653).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 from ottla.kernel.error import ErrorCode
 from ottla.raft.checkpoint import SnapshotId
-from ottla.raft.connections import Exchange
+from ottla.raft.connections import Exchange, QuorumPeer
 from ottla.raft.discovery import take_common
 from ottla.raft.effect import AppendReplicated, InstallSnapshot, Sync, TruncateLog, WriteSnapshotPiece
 from ottla.raft.event import SnapshotInstalled
@@ -196,6 +197,16 @@ class Following:
         if isinstance(role, Follower):
             role.waits = False
             role.fetching = None
+
+    def refused(self, role: Follower, peer: QuorumPeer) -> None:
+        """No process listens where the leader was: what EndQuorumEpoch says, for a leader that could not send it."""
+        member = self._member
+        leader = peer_of(role.leader_id, role.leader_endpoints, member.settings.listener)
+        # A bootstrap server may be the leader under another id. `has_fetched` is False until the leader answers again.
+        is_leader = leader is not None and leader[1:] == peer[1:]
+        if is_leader and role.has_fetched and member.may_lead:
+            role.fetch_ms = member.now_ms
+            role.has_fetched = False
 
     # ---- FetchSnapshot
 

@@ -203,8 +203,8 @@ class QuorumMember:
         self._take(Follower(epoch, leader_id, voted, endpoints, fetch_ms=end_ms, update_ms=end_ms))
 
     def become_prospective(self) -> None:
-        """Ask whether an election could be won."""
-        assert self.may_lead and not isinstance(self.role, Leader | Prospective)
+        """Ask whether an election could be won; a node that asked already asks everyone again."""
+        assert self.may_lead and not isinstance(self.role, Leader)
         if self.is_only_voter:
             return self.become_candidate()
         return self._take(Prospective(self.role, self._own_vote(), self.election_timeout()))

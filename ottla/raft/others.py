@@ -6,7 +6,7 @@ from ottla.kernel.error import ErrorCode
 from ottla.raft.change import Changes
 from ottla.raft.connections import Exchange
 from ottla.raft.electing import Electing
-from ottla.raft.event import RequestReceived
+from ottla.raft.event import RequestFailed, RequestReceived
 from ottla.raft.following import Following
 from ottla.raft.member import QuorumMember
 from ottla.raft.role import Candidate, Follower, Prospective, QuorumRole, ResignedLeader, Unattached
@@ -76,10 +76,12 @@ class Others:
                 return self.changes.joined(exchange, response)
         return False
 
-    def failed(self, exchange: Exchange, error: ErrorCode) -> None:
+    def failed(self, exchange: Exchange, event: RequestFailed) -> None:
         """A request of ours gets no response."""
-        member, role = self._member, self._member.role
+        member, role, error = self._member, self._member.role, event.error
         member.connections.finish(exchange, member.now_ms, succeeded=False)
+        if event.is_refused and isinstance(role, Follower):
+            self.following.refused(role, exchange.peer)
         if isinstance(exchange.request, ApiVersionsRequest):
             self.changes.versions_failed(exchange, error)
         elif error != ErrorCode.UNSUPPORTED_VERSION:

@@ -227,7 +227,7 @@ class Quorum:
             case RequestFailed():
                 exchange = member.connections.find(event.ticket)
                 if exchange is not None:
-                    self._others.failed(exchange, event.error)
+                    self._others.failed(exchange, event)
             case AppendFailed() | InstallFailed():
                 self._others.following.failed()
             case LogTruncated():

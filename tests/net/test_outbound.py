@@ -13,7 +13,7 @@ import pytest
 
 from ottla.host.loop import new_loop
 from ottla.net.outbound import Outbound
-from ottla.net.peer import Disconnected, Expired, NotOffered, OutboundOptions, Unanswered
+from ottla.net.peer import Disconnected, Expired, NotOffered, OutboundOptions, PeerRefused, Unanswered
 from ottla.wire.api import API, ApiKey
 from ottla.wire.api.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -276,10 +276,34 @@ def test_a_refused_connection_is_tried_again_after_a_backoff_that_doubles(far: F
         for _ in range(4):
             told, began = ask(near), far.loop.time()
             far.until(lambda told=told: bool(told.values))  # type: ignore[misc]
-            assert isinstance(told.value, Disconnected) and "refused" in str(told.value) and not told.value.was_sent
+            assert isinstance(told.value, PeerRefused) and "refused" in str(told.value) and not told.value.was_sent
             waits.append(far.loop.time() - began)
     # Lower bounds alone: the machine may be busy.
     assert [wait >= least for wait, least in zip(waits, (0, 0.0064, 0.0128, 0.016), strict=True)] == [True] * 4
+    near.close()
+
+
+def test_a_peer_is_refused_when_all_its_addresses_are(far: FarEnd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.net.outbound._look_up", lambda host, port: ["127.0.0.2", "127.0.0.1"])
+
+    def failure(near: Outbound) -> type:
+        told = ask(near)
+        far.until(lambda: bool(told.values))
+        return type(told.value)
+
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        near = outbound(far, host="two", port=nobody.getsockname()[1])
+        assert [failure(near) for _ in range(4)] == [Disconnected, PeerRefused, Disconnected, PeerRefused]
+        near.close()
+    # The peer lives at the second address, and hangs up there: it refuses nothing.
+    near = outbound(far, host="two")
+    assert failure(near) is Disconnected
+    told = ask(near)
+    far.accept()
+    far.drop()
+    far.until(lambda: bool(told.values))
+    assert type(told.value) is Disconnected
     near.close()
 
 

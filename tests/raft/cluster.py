@@ -404,11 +404,13 @@ class Cluster:
         if source.quorum is not None and source.life == message.life:
             source.step(ResponseReceived(message.ticket, message.response))
 
-    def fail(self, message: Message, error: ErrorCode = ErrorCode.BROKER_NOT_AVAILABLE) -> None:
+    def fail(
+        self, message: Message, error: ErrorCode = ErrorCode.BROKER_NOT_AVAILABLE, *, is_refused: bool = False
+    ) -> None:
         """The one who sent the request learns that there is no answer."""
         source = self.nodes[message.source]
         if source.quorum is not None and source.life == message.life:
-            source.step(RequestFailed(message.ticket, error))
+            source.step(RequestFailed(message.ticket, error, is_refused))
 
     def pass_time(self, ms: int) -> None:
         """Let time go by for all nodes."""

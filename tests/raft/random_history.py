@@ -133,7 +133,8 @@ class History:
             case "drop" if messages:
                 messages.pop(one % len(messages))
             case "fail" if messages:
-                cluster.fail(messages.pop(one % len(messages)))
+                # A refusal may be a lie: it must cost no more than an election.
+                cluster.fail(messages.pop(one % len(messages)), is_refused=other % 2 == 1)
             case "pass":
                 cluster.pass_time(_TIMES[one % len(_TIMES)])
             case "sync":

@@ -10,6 +10,7 @@ A file of `tests/raft/scenes` has blocks: a command, `----`, what it brings. Lin
     round                  every message that is under way now
     settle                 messages and syncs, until there are none
     drop A->B              fail A->B [ERROR]: A learns that B does not answer
+    refuse A->B            A learns that no process listens at B
     sync N                 submit N VALUE ...         resign N        raise N
     snapshot N             of everything that is committed
     ask N WHAT key=value   a request from outside: vote prevote begin end fetch fetch-snapshot add remove update
@@ -158,6 +159,9 @@ class Scene:
 
     def do_fail(self, way: str, error: str = "BROKER_NOT_AVAILABLE") -> None:
         self.cluster.fail(self._take(way, newest=True), ErrorCode[error])
+
+    def do_refuse(self, way: str) -> None:
+        self.cluster.fail(self._take(way, newest=True), is_refused=True)
 
     def do_sync(self, node_id: str) -> None:
         (node,) = self._nodes([node_id])

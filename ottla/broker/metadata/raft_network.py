@@ -18,7 +18,7 @@ from ottla.broker.call.handler import Call
 from ottla.broker.call.reply import Later
 from ottla.kernel.error import ErrorCode
 from ottla.net.inbound import NO_REQUEST
-from ottla.net.peer import NotOffered, Unanswered
+from ottla.net.peer import NotOffered, PeerRefused, Unanswered
 from ottla.raft.effect import Send
 from ottla.raft.event import Event, RequestDropped, RequestFailed, RequestReceived, ResponseReceived
 
@@ -66,7 +66,7 @@ class RaftNetwork:
             if isinstance(answer, NotOffered):
                 self._step(RequestFailed(ticket, ErrorCode.UNSUPPORTED_VERSION))
             elif isinstance(answer, Unanswered):
-                self._step(RequestFailed(ticket))
+                self._step(RequestFailed(ticket, is_refused=isinstance(answer, PeerRefused)))
             else:
                 self._step(ResponseReceived(ticket, answer))
             self._look_if_idle()
