@@ -1,9 +1,11 @@
 """`python -m tests.mutants.hunt`: which small bugs, planted by chance, do the tests not see?
 
-`--seed` chooses them over all lines of code, or of the folders that `--under` names. Each is planted alone in a copy of
-the tree. Its tests are those that run its line, by a map that `--map` names: JSON, `{"lines": {file: {line: [test]}}}`,
-the quickest first, as coverage with a context for each test tells them. Where fewer than five run it, tests of the same
-file are added: what runs when a module is imported belongs to no test. A survivor is read by a person: a change that
+`--seed` chooses them over all lines of code, or of the folders that `--under` names; `--at FILE:FIRST-LAST` takes all
+bugs of these lines. Each is planted alone in a copy of the tree. Its tests are those that run its line, by a map that
+`--map` names and `tests/mutants/lines.py` makes: JSON, `{"lines": {file: {line: [test]}}}`, the quickest first. Where
+fewer than five run it, tests of the same file are added: what runs when a module is imported belongs to no test. What
+the quickest sixty do not catch is given to all other tests of the line, as far as a bound of time allows: the quickest
+are seldom the sharpest. `--also` adds tests that are newer than the map. A survivor is read by a person: a change that
 no caller can see does not count.
 """
 
@@ -16,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.mutants.generate import Change, chosen
+from tests.mutants.generate import Change, changes, chosen
 from tests.mutants.mutant import ROOT
 from tests.mutants.planting import Copy, failed, write
 
@@ -26,7 +28,7 @@ _FEW, _NEAR = 5, 10
 Lines = dict[str, dict[str, list[str]]]
 
 
-def tests_of(change: Change, lines: Lines, most: int) -> list[str]:
+def tests_of(change: Change, lines: Lines) -> list[str]:
     """The tests that run a line of the changed statement, the quickest first."""
     found: dict[str, None] = {}
     here = lines.get(change.file, {})
@@ -36,13 +38,33 @@ def tests_of(change: Change, lines: Lines, most: int) -> list[str]:
         near = sorted((abs(int(line) - change.line), tests) for line, tests in here.items())
         for _, tests in near:
             found.update(dict.fromkeys(tests[:_NEAR]))
-    return list(found)[:most]
+    return list(found)
+
+
+def at(places: list[str]) -> list[Change]:
+    """All bugs that can be planted in these lines of these files."""
+    found = []
+    for place in places:
+        file, _, span = place.partition(":")
+        first, _, last = span.partition("-")
+        inside = range(int(first), int(last or first) + 1)
+        found += [each for each in changes(file, (ROOT / file).read_text()) if each.line in inside]
+    return found
+
+
+def rounds(tests: list[str], seconds: dict[str, float], most: int, budget: float) -> list[list[str]]:
+    """The first `most` tests, and those after them that take so many seconds together."""
+    more: list[str] = []
+    for test in tests[most:]:
+        budget -= seconds.get(test, 0)
+        if budget < 0:
+            break
+        more.append(test)
+    return [each for each in (tests[:most], more) if each]
 
 
 def outcome(copy: Copy, change: Change, tests: list[str], limit: float) -> tuple[str, str]:
     """(caught, survived, not run or unclear; which test failed)."""
-    if not tests:
-        return "not run", ""
     place = copy.root / change.file
     right = place.read_text()
     write(place, change.planted(right))
@@ -63,22 +85,34 @@ def outcome(copy: Copy, change: Change, tests: list[str], limit: float) -> tuple
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants.hunt", description=__doc__)
-    parser.add_argument("--seed", type=int, required=True, help="chooses the bugs")
+    parser.add_argument("--seed", type=int, default=1, help="chooses the bugs")
+    parser.add_argument("--at", action="append", metavar="FILE:FIRST-LAST", help="all bugs of these lines instead")
+    parser.add_argument(
+        "--also", action="append", default=[], help="tests that are run first for each; may be repeated"
+    )
     parser.add_argument("--count", type=int, default=60, help="how many")
     parser.add_argument("--under", action="append", help="a folder or file of ottla/; may be repeated")
     parser.add_argument("--map", type=Path, required=True, help="a JSON file: which tests run which line")
-    parser.add_argument("--most", type=int, default=60, help="so many tests at the most for each")
+    parser.add_argument("--most", type=int, default=60, help="so many tests of a line in the first round")
+    parser.add_argument("--budget", type=float, default=60, help="seconds of tests in the second round")
     parser.add_argument("--limit", type=float, default=120, help="seconds for the tests of one")
     parser.add_argument("--part", default="1/1", help="2/3: every third of them, from the second on")
     given = parser.parse_args(arguments)
     first, step = map(int, given.part.split("/"))
-    lines: Lines = json.loads(given.map.read_text())["lines"]
+    found = json.loads(given.map.read_text())
+    lines: Lines = found["lines"]
+    seconds: dict[str, float] = found.get("seconds", {})
     signal.signal(signal.SIGINT, signal.default_int_handler)
     words: list[str] = []
     with tempfile.TemporaryDirectory(prefix="ottla-mutants-") as directory:
         copy = Copy(Path(directory))
-        for each in chosen(ROOT, given.seed, given.count, tuple(given.under or ["ottla"]))[first - 1 :: step]:
-            word, detail = outcome(copy, each, tests_of(each, lines, given.most), given.limit)
+        planted = at(given.at) if given.at else chosen(ROOT, given.seed, given.count, tuple(given.under or ["ottla"]))
+        for each in planted[first - 1 :: step]:
+            word, detail = "not run", ""
+            for tests in rounds([*given.also, *tests_of(each, lines)], seconds, given.most, given.budget):
+                word, detail = outcome(copy, each, tests, given.limit)
+                if word != "survived":
+                    break
             words.append(word)
             print(f"{word:9} {each}  [{detail}]", flush=True)
     print(f"seed {given.seed}: " + ", ".join(f"{word} {words.count(word)}" for word in dict.fromkeys(words)))
