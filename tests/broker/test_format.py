@@ -90,6 +90,25 @@ def test_a_directory_of_another_cluster_or_node_is_refused(place: Place) -> None
     assert not place.disk.exists("/new/meta.properties")
 
 
+@pytest.mark.parametrize(
+    ("broker_id", "why"), [("1", None), ("2", "Stored node id 2 doesn't match node id 1 in /one/")]
+)
+def test_a_directory_of_an_older_release_names_its_node_as_broker_id(
+    place: Place, broker_id: str, why: str | None
+) -> None:
+    place.format()
+    properties = content(place, "/one/meta.properties").replace(b"node.id=1", b"broker.id=" + broker_id.encode())
+    file = place.disk.open("/one/meta.properties")
+    file.truncate(0)
+    file.write(properties, 0)
+    if why is not None:
+        with pytest.raises(OttlaError, match=why):
+            place.format()
+        return
+    with pytest.raises(OttlaError, match="Log directory /one is already formatted"):
+        place.format()
+
+
 def test_a_release_and_features_are_chosen(place: Place) -> None:
     format_directories(
         place.disk,

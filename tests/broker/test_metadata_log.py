@@ -3,11 +3,12 @@
 import json
 from pathlib import Path
 from random import Random
+from typing import Any, cast
 
 import pytest
 
 from ottla.broker.metadata.format import format_directories
-from ottla.broker.metadata.loader import image_of
+from ottla.broker.metadata.loader import LogRead, image_of, replay
 from ottla.broker.metadata.metadata_log import MetadataLog
 from ottla.host.disk import HostDisk
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
@@ -15,6 +16,7 @@ from ottla.kernel.ids import NO_UUID
 from ottla.metadata.image import Image
 from ottla.raft.checkpoint import Checkpoint, Membership, SnapshotId, VoterEndpoint
 from ottla.raft.role import Voter
+from ottla.raft.voters import VoterHistory
 from ottla.sim.disk import Crashed, SimDisk
 from ottla.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.wire.batch import read
@@ -182,6 +184,53 @@ def test_the_image_of_a_snapshot_ends_right_before_it() -> None:
     found = Checkpoint(1, Membership(0), [pack(FeatureLevelRecord(name="metadata.version", feature_level=20))])
     image = image_of(found, SnapshotId(9, 2))
     assert (image.offset, image.epoch, image.metadata_version) == (8, 2, 20)
+
+
+class _Seen:
+    """What is replayed, and the images that are wanted of it."""
+
+    def __init__(self) -> None:
+        self.replayed: list[tuple[str, int, int, int]] = []
+
+    def replay(self, record: object, offset: int, epoch: int, timestamp: int) -> None:
+        self.replayed.append((type(record).__name__, offset, epoch, timestamp))
+
+    def publish(self, offset: int, epoch: int, timestamp: int) -> tuple[int, int, int]:
+        return offset, epoch, timestamp
+
+
+@pytest.mark.parametrize("batch_by_batch", [True, False])
+@pytest.mark.parametrize("start", ["at the first batch", "at a batch", "in a batch"])
+def test_every_record_from_an_offset_on_is_replayed_once_with_its_place(
+    place: Place, start: str, batch_by_batch: bool
+) -> None:
+    with place.node():
+        pass
+    with place.node() as metadata:
+        place.clock.advance(1000)
+        create(metadata, "flights", partitions=3)
+        log = metadata.raft.log
+        batches = list(read(log.read(0, 1 << 20, end_offset=log.end_offset).bytes()))
+        assert len({each.header.partition_leader_epoch for each in batches}) > 1
+        topic = next(each.header for each in batches if each.header.count == 4)
+        offset = {"at the first batch": 0, "at a batch": topic.base_offset, "in a batch": topic.base_offset + 2}[start]
+        fold, seen = _Seen(), LogRead(VoterHistory(()))
+        steps = replay(cast(Any, fold), log, offset, log.end_offset, seen, batch_by_batch=batch_by_batch)
+    read_too = [each for each in batches if each.header.last_offset >= offset]
+    assert fold.replayed == [
+        (type(parse(record.value or b"")[0]).__name__, record.offset, epoch, record.timestamp)
+        for each in read_too
+        if not each.header.is_control
+        for record, epoch in ((one, each.header.partition_leader_epoch) for one in each.records())
+        if record.offset >= offset
+    ]
+    ends = [
+        (header.last_offset + 1, (header.last_offset, header.partition_leader_epoch, header.max_timestamp))
+        for header in (each.header for each in read_too)
+    ]
+    assert cast(Any, steps) == (ends if batch_by_batch else ends[-1:])
+    assert seen.size == sum(each.header.size for each in read_too)
+    assert [each.voter.node_id for each in seen.voters.last.voters] == ([1] if offset == 0 else [])
 
 
 def test_old_snapshots_and_segments_go(place: Place) -> None:

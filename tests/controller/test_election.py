@@ -1,9 +1,22 @@
 """Who leads when brokers come and go, by request and by the check of all partitions."""
 
+from typing import Any
+
+import pytest
+
+from ottla.controller.controller import NEWEST
 from ottla.kernel.error import ErrorCode
+from ottla.wire.api.alter_partition import AlterPartitionRequest
+from ottla.wire.api.alter_partition import BrokerState as AlterBroker
+from ottla.wire.api.alter_partition import RequestPartitionData as AlterOne
+from ottla.wire.api.alter_partition import RequestTopicData as AlterTopic
+from ottla.wire.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from ottla.wire.api.broker_heartbeat import BrokerHeartbeatRequest
+from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.api.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.wire.api.unregister_broker import UnregisterBrokerRequest
 from tests.controller.fleet import Fleet
+from tests.controller.scene import registration
 
 PREFERRED, UNCLEAN = 0, 1
 UNCLEAN_ALLOWED: dict[str, str | None] = {"unclean.leader.election.enable": "true"}
@@ -76,6 +89,87 @@ def test_first_replicas_lead_again_after_a_while() -> None:
     written = len(fleet.log)
     fleet.wait(600_000)
     assert len(fleet.log) == written
+
+
+def test_an_election_of_all_tells_only_those_that_changed_or_could_not() -> None:
+    fleet = Fleet(2)
+    fleet.topic("flights", [1, 2], [2, 1], [1, 2])
+    fleet.silence(1)
+    fleet.start(1)
+    fleet.alter("flights", [2, 1])
+    response = fleet.ask(ElectLeadersRequest(election_type=PREFERRED, topic_partitions=None, timeout_ms=1000))
+    (topic,) = response.replica_election_results
+    assert [(each.partition_id, each.error_code) for each in topic.partition_result] == [
+        (0, ErrorCode.NONE),
+        (2, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
+    ]
+    named = ElectLeadersRequest(
+        election_type=PREFERRED, topic_partitions=[TopicPartitions(topic="flights", partitions=[0, 1, 3, -1])]
+    )
+    assert [each.error_code for each in fleet.ask(named).replica_election_results[0].partition_result] == [
+        ErrorCode.ELECTION_NOT_NEEDED,
+        ErrorCode.ELECTION_NOT_NEEDED,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert elect(fleet, PREFERRED, "none") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert fleet.ask(ElectLeadersRequest(election_type=UNCLEAN, topic_partitions=[])).replica_election_results == []
+    assert fleet.refused(ElectLeadersRequest(election_type=2, topic_partitions=None)) is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_atomic"),
+    [
+        ("a topic", True),
+        ("elections", False),
+        ("a heartbeat", False),
+        ("a registration", False),
+        ("a changed ISR", False),
+        ("directories", False),
+        ("a broker's end", False),
+        ("what is due", False),
+    ],
+)
+def test_only_what_must_stand_together_is_one_batch_however_long(asked: str, is_atomic: bool) -> None:
+    """As Apache Kafka's ControllerResult: a decision about many partitions may be cut between two of its records."""
+    fleet = Fleet(2)
+    fleet.topic("flights", [1, 2])
+    partition, epoch = fleet.partition("flights"), fleet.image.brokers[1].epoch
+    topic_id = fleet.image.topics["flights"].topic_id
+    requests: dict[str, Any] = {
+        "a topic": CreateTopicsRequest(
+            topics=[CreatableTopic(name="trains", num_partitions=3, replication_factor=1)], timeout_ms=1000
+        ),
+        "elections": ElectLeadersRequest(election_type=PREFERRED, topic_partitions=None),
+        "a heartbeat": BrokerHeartbeatRequest(broker_id=1, broker_epoch=epoch, want_fence=True),
+        "a registration": registration(3),
+        "a changed ISR": AlterPartitionRequest(
+            broker_id=1,
+            broker_epoch=epoch,
+            topics=[
+                AlterTopic(
+                    topic_id=topic_id,
+                    partitions=[
+                        AlterOne(
+                            partition_index=0,
+                            leader_epoch=partition.leader_epoch,
+                            partition_epoch=partition.partition_epoch,
+                            new_isr_with_epochs=[AlterBroker(broker_id=1, broker_epoch=epoch)],
+                        )
+                    ],
+                )
+            ],
+        ),
+        "directories": AssignReplicasToDirsRequest(broker_id=1, broker_epoch=epoch, directories=[]),
+        "a broker's end": UnregisterBrokerRequest(broker_id=2),
+    }
+    if asked == "what is due":
+        fleet.now_ms += 10_000_000
+        decision = fleet.controller.time_passed(fleet.image, fleet.now_ms)
+        assert decision.records
+    else:
+        decision = fleet.controller.handle(fleet.image, requests[asked], NEWEST, now_ms=fleet.now_ms)
+    assert decision.atomic is is_atomic
 
 
 def test_leaders_stay_where_they_are_when_that_is_wanted() -> None:

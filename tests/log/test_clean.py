@@ -262,6 +262,25 @@ def test_a_map_that_is_too_small_cleans_in_several_passes() -> None:
     assert [pair[0] for pair in pairs(log)] == list(range(20, 40))
 
 
+def test_only_the_dirty_segments_are_read_for_the_map() -> None:
+    log = open_log()
+    for number in range(60):
+        put(log, (f"k{number}", "x" * 100))
+    compact(log)
+    for number in range(60, 80):
+        put(log, (f"k{number}", "x" * 100))
+    found = cleanable(log, NOW_MS)
+    assert found is not None
+    job = plan(log, found.first_dirty_offset, found.end_offset, NOW_MS, keys_max=1000, buffer_bytes=4000)
+    begins = [each.base_offset for each in job.sources]
+    first = max(slot for slot, base in enumerate(begins) if base <= job.first_dirty_offset)
+    assert first > 3
+    cleaning = Cleaning(log.disk, job, lambda _: None)
+    cleaning._read_keys()
+    sizes = {each.base_offset: each.size for each in log.segments}
+    assert cleaning.bytes_read == sum(sizes[base] for base in begins[first:])
+
+
 def test_what_the_map_does_not_reach_stays_whole() -> None:
     log = open_log(settings=LogSettings())
     log.append(build([(NOW_MS, b"a", b"1", [])]), leader_epoch=1, now_ms=NOW_MS)

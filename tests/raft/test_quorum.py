@@ -97,6 +97,17 @@ def test_no_epoch_is_led_twice() -> None:
     assert epochs == [1, 2, 3]
 
 
+def test_what_a_snapshot_holds_needs_no_sync_at_the_start_and_what_is_behind_it_does() -> None:
+    for end_offset, effects in ((10, 0), (11, 1)):
+        log = MemoryLog()
+        log.append(end_offset, 1)
+        other = VoterNode(Voter(2, Uuid(b"o" * 16)), WHERE)
+        history = VoterHistory((VoterNode(ME, WHERE), other))
+        quorum = Quorum(ME, history, Election(1), replace(DEFAULTS, endpoints=WHERE), log, random.Random(1))
+        started = quorum.step(Started(end_offset, 10, 0), 1000)
+        assert started.count(Sync()) == effects
+
+
 def test_a_vote_given_before_a_crash_is_not_given_again_in_its_epoch() -> None:
     scene = Scene(Election(7, voted=ME))
     assert scene.quorum.epoch == 8

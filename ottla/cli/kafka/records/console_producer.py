@@ -211,13 +211,6 @@ class _Reader:
 def _write(producer: Producer, topic: str, reader: _Reader, *, sync: bool) -> None:
     from ottla.kernel.error import KafkaError
 
-    failed: list[str] = []
-
-    def told(delivery: object) -> None:
-        error = getattr(delivery, "error", None)
-        if error is not None:
-            failed.append(str(error))
-
     for record in reader.records(_lines()):
         try:
             delivery = producer.send(topic, record.value, record.key, headers=record.headers or None)
