@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from ottla.broker.metadata.durability import MetadataSync
+from ottla.broker.metadata.raft_driver import RaftDriver
+from ottla.raft.event import TimerExpired
 
 _DISK_FULL = OSError(28, "No space left on device")
 
@@ -169,3 +172,13 @@ def test_when_the_threads_end_a_sync_is_waited_for() -> None:
     scene.sync.run_here()
     scene.append(2)
     assert (scene.running, scene.told, scene.log.flushes) == ([], [2], 1)
+
+
+@pytest.mark.parametrize("failure", [None, _DISK_FULL])
+def test_a_voter_whose_log_has_failed_hears_nothing_more(failure: OSError | None) -> None:
+    """It would vote, or acknowledge what it does not have."""
+    done: list[object] = []
+    sync = SimpleNamespace(failure=failure, later=lambda: done.append("sync"))
+    driver: Any = SimpleNamespace(sync=sync, step=done.append)
+    RaftDriver.receive(driver, TimerExpired())
+    assert done == ([TimerExpired(), "sync"] if failure is None else [])

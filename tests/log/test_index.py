@@ -140,6 +140,19 @@ def test_a_file_that_is_finished_again_has_the_entries_of_now(keep: int) -> None
         assert read.finish() == (size + index.entry_bytes, size)
 
 
+def test_a_file_is_read_by_whichever_question_comes_first() -> None:
+    for ask, answer in (
+        (lambda index: index.lookup(1010), (1010, 1400)),
+        (lambda index: index.lookup_position(1400), (1009, 700)),
+        (lambda index: index.last_offset, 70_000),
+        (lambda index: index.is_full, False),
+        (len, 5),
+    ):
+        disk = SimDisk(Random(1))
+        _offsets(disk).finish()
+        assert ask(OffsetIndex(disk, _PATH, _BASE, 80)) == answer  # type: ignore[no-untyped-call]
+
+
 def test_an_index_that_was_never_read_leaves_its_file_alone() -> None:
     disk = SimDisk(Random(1))
     _offsets(disk).finish()

@@ -18,6 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.mutants.forked import preload, pytest_in
 from tests.mutants.generate import Change, changes, chosen
 from tests.mutants.mutant import ROOT
 from tests.mutants.planting import Copy, failed, write
@@ -76,7 +77,7 @@ def outcome(copy: Copy, change: Change, tests: list[str], limit: float, slow: se
     right = place.read_text()
     write(place, change.planted(right))
     try:
-        code, _, said = copy.pytest(tests, limit)
+        code, _, said = pytest_in(copy.root, tests, limit)
     finally:
         write(place, right)
     if code == 0:
@@ -85,7 +86,7 @@ def outcome(copy: Copy, change: Change, tests: list[str], limit: float, slow: se
         return "unclear", "the tests did not come to their end in time"
     first = failed(said)
     # A test that fails without the bug, too, has caught nothing: those that take time may fail on a busy machine.
-    if code == 1 and (not first or first in slow) and copy.pytest([first] if first else tests, limit)[0] != 0:
+    if code == 1 and (not first or first in slow) and pytest_in(copy.root, [first] if first else tests, limit)[0] != 0:
         return "unclear", f"fails without it: {first}"
     return ("caught" if code in (1, 2) else "unclear"), first or said[-200:]
 
@@ -111,6 +112,7 @@ def main(arguments: list[str] | None = None) -> int:
     seconds: dict[str, float] = found.get("seconds", {})
     slow = {test for test, took in seconds.items() if took > _SLOW_SECONDS}
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    preload()
     words: list[str] = []
     with tempfile.TemporaryDirectory(prefix="ottla-mutants-") as directory:
         copy = Copy(Path(directory))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ottla.kernel.ids import TopicPartition
-from ottla.txn.transaction import State, Transaction
+from ottla.txn.transaction import EPOCH_MAX, State, Transaction
 from ottla.wire.record.transaction import TransactionLogKey, TransactionLogValue, parse
 
 _A0, _A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -99,6 +99,15 @@ def test_a_take_over_changes_only_which_client_may_end_it(
     assert taken.client == pair
     stays = replace(taken, next_producer_id=before.next_producer_id, next_producer_epoch=before.next_producer_epoch)
     assert stays == replace(before, timeout_ms=2000, update_ms=50)
+
+
+@pytest.mark.parametrize(("epoch", "used_up"), [(0, False), (EPOCH_MAX - 1, False), (EPOCH_MAX, True)])
+def test_the_epochs_of_a_producer_id_are_used_up_at_the_last_one(epoch: int, used_up: bool) -> None:
+    assert replace(_OPEN, producer_epoch=epoch).exhausted is used_up
+    assert replace(_OPEN, producer_epoch=epoch).client_exhausted is used_up
+    # After a take-over the client's epoch counts.
+    taken = replace(_OPEN, next_producer_epoch=epoch)
+    assert (taken.exhausted, taken.client_exhausted) == (False, used_up)
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])

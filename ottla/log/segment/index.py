@@ -82,7 +82,7 @@ class _Index(ABC):
         self._written = 0
 
     @abstractmethod
-    def encoded(self, start: int = 0) -> bytes:
+    def encoded(self, start: int) -> bytes:
         """The entries from number `start` as the file has them."""
 
     @abstractmethod
@@ -175,7 +175,7 @@ class OffsetIndex(_Index):
         """Drop the entries at and above `offset`."""
         self._keep(bisect_left(self._loaded(), offset - self.base_offset))
 
-    def encoded(self, start: int = 0) -> bytes:
+    def encoded(self, start: int) -> bytes:
         """The entries from number `start` as the file has them."""
         offsets = self._loaded()[start:]
         both = array("i", bytes(OFFSET_ENTRY_BYTES * len(offsets)))
@@ -247,7 +247,7 @@ class TimeIndex(_Index):
         self._loaded()
         self._keep(bisect_left(self._second, offset - self.base_offset))
 
-    def encoded(self, start: int = 0) -> bytes:
+    def encoded(self, start: int) -> bytes:
         """The entries from number `start` as the file has them.
 
         Byte by byte in strides: a full index has 800,000 entries, and packing them singly holds the loop up for long.
