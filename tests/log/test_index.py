@@ -150,7 +150,7 @@ def test_a_file_is_read_by_whichever_question_comes_first() -> None:
     ):
         disk = SimDisk(Random(1))
         _offsets(disk).finish()
-        assert ask(OffsetIndex(disk, _PATH, _BASE, 80)) == answer  # type: ignore[no-untyped-call]
+        assert ask(OffsetIndex(disk, _PATH, _BASE, 80)) == answer
 
 
 def test_an_index_that_was_never_read_leaves_its_file_alone() -> None:
@@ -221,6 +221,14 @@ def test_a_file_of_one_entry_is_right(data: bytes, entry: tuple[int, int]) -> No
     index = OffsetIndex(disk, _PATH, _BASE, 80)
     index.rebuild = lambda: pytest.fail("it was made again")
     assert index.entries() == [entry]
+
+
+def test_an_empty_file_is_right() -> None:
+    disk = SimDisk(Random(1))
+    _write(disk, b"")
+    for index in (OffsetIndex(disk, _PATH, _BASE, 80), TimeIndex(disk, _PATH, _BASE, 120)):
+        index.rebuild = lambda: pytest.fail("it was made again")
+        assert index.entries() == []
 
 
 def test_what_an_index_held_is_put_back() -> None:
